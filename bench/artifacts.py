@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Memory of an agent while it installs a large archive, what a break of the download costs, and how soon an agent works. Prints a
-Markdown table.
+"""An agent's memory while it installs a large archive, the cost of a broken download, and the agent's
+start time. Prints a Markdown table.
 
-The archive is a tar stream that the file server makes as it sends it: VARDA_BENCH_GIB GiB (default 2) of float32-like noise in files of
-256 MiB, drawn once and turned round. The agent is that of a node of `varda up`; its peak is VmHWM, set back before the model is applied.
-Half way the server ends the connection; what it then has to send once more is the cost of the break. At last everything is stopped, what
-the model shows is removed, and an agent is started without a network: its first work is to show the version again from its disk.
+The file server generates a tar stream while sending: VARDA_BENCH_GIB GiB (default 2) of float32-like
+noise in files of 256 MiB, drawn once and rotated. The agent is that of a node of `varda up`; its peak
+is VmHWM, reset before the model is applied. Half way the server closes the connection; the bytes that
+it has to send again are the cost of the break. Finally everything is stopped and the model's exposed
+files are removed. An agent started without a network must then expose the version from its disk.
 """
 import hashlib, http.server, json, os, pathlib, random, shutil, subprocess, sys, tarfile, tempfile, threading, time
 
@@ -30,7 +31,7 @@ TOTAL = FILES * ENTRY + 1024
 
 
 def piece(at):
-    """Some bytes of the archive from there, up to the end of a header or of a block of 1 MiB."""
+    """Bytes of the archive from an offset, up to the end of a header or of a block of 1 MiB."""
     if at >= FILES * ENTRY:
         return bytes(TOTAL - at)
     i, inside = divmod(at, ENTRY)
@@ -74,7 +75,7 @@ def status_kib(pid, field):
 
 
 def first_work(varda):
-    """Seconds from starting an agent, with nobody to ask, until the model's target stands there again."""
+    """Seconds from starting an agent without a server until the model's target exists again."""
     data = varda.dir / 'nodes/edge0/data'
     seconds = []
     for _ in range(5):
@@ -102,7 +103,7 @@ def main():
         varda.up()
         varda.nodes_ready()
         agent = next(pid for pid, command in varda.processes().items() if ' agent ' in command)
-        time.sleep(5)  # it gives back what its start took
+        time.sleep(5)  # the agent returns memory from its start
         idle = status_kib(agent, 'VmRSS')
         with open('/proc/%d/clear_refs' % agent, 'w') as f:
             f.write('5')

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Counting a csv with quoted line breaks against `wc -l` of the same file, and counting again after 1 MB was appended to 10 GB.
 
-Both are whole programs, started anew each time, and take turns; the files are made at run time and removed. DATASET_BENCH_DIR: where they
-lie (default build/bench); less than 16 GB free there leaves the second table out.
+Both programs start once per round and alternate. The files are created at run time and removed.
+DATASET_BENCH_DIR is the directory for the files (default build/bench); with less than 16 GB free
+there, the second table is omitted.
 """
 import os, pathlib, random, shutil, statistics, subprocess, sys, tempfile, time
 
@@ -12,7 +13,7 @@ ROUNDS = 5
 
 
 def block():
-    """Some 20 MB of records; a third of them hold a line break and doubled quotes."""
+    """About 20 MB of records; a third of them have a line break and doubled quotes."""
     chance = random.Random(1)
     text = []
     for i in range(200_000):
@@ -29,7 +30,8 @@ def write(path, piece, size):
     return size // len(piece)
 
 
-# The greatest RSS of a program as its parent learns it is never below the parent's own when it started it: so a small one does.
+# The reported peak RSS of a child is at least its parent's RSS at the start, so a small parent
+# starts the children.
 PEAK = 'import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True); ' \
        'print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)'
 

@@ -1,7 +1,7 @@
-// What the model server adds to the engine: one digit at a time over loopback, against the engine called in a loop and against
-// bytes that a plain TCP server sends straight back (what the machine takes for the trip itself).
+// The overhead of the model server: one digit at a time over loopback. References are the engine
+// called in a loop, and a plain TCP echo server (the cost of the round trip).
 //
-// The rounds of all contenders take turns, so that a busy moment of the machine hits each of them alike.
+// The rounds of all contenders alternate, so that a busy moment of the machine affects all equally.
 #include <algorithm>
 #include <arpa/inet.h>
 #include <chrono>
@@ -44,7 +44,7 @@ T need(Result<T> result, const char* what) {
   return std::move(result).value();
 }
 
-// A blocking connection: the least a client can do.
+// A minimal client with a blocking connection.
 class Connection {
  public:
   explicit Connection(int port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -67,7 +67,7 @@ class Connection {
     if (count <= 0) die("the peer closed the connection");
     return {buffer, static_cast<std::size_t>(count)};
   }
-  // One response with a Content-Length; dies on any status but 200.
+  // Reads one response with a Content-Length; dies on any status except 200.
   void receive_response() {
     std::string all = receive();
     std::size_t header = 0;
@@ -83,7 +83,7 @@ class Connection {
   const int socket_;
 };
 
-// Sends back every byte, from a thread of its own.
+// Sends back every byte, on a separate thread.
 class Echo {
  public:
   Echo() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -118,7 +118,7 @@ class Echo {
   std::thread thread_;
 };
 
-// varda-serve beside this program, over a directory with the digits of examples/.
+// Runs varda-serve beside this program, over a directory with the digits of examples/.
 class Server {
  public:
   Server() {

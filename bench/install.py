@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Installing a 1 GiB archive: `varda fetch --no-spool` beside `curl | tee >(sha256sum) | tar x` and a sync. Prints a Markdown table.
+"""Installing a 1 GiB archive: `varda fetch --no-spool` compared with `curl | tee >(sha256sum) | tar x`
+and a sync. Prints a Markdown table.
 
-The archive is made at run time: 16 files of 64 MiB, three quarters of them float32 weights drawn from a normal distribution (which hardly
-compress), a quarter int8 weights of which most are zero. Both sides download from the same loopback server, hash every byte, unpack into
-a directory of their own and return when all of it is on the disk. Runs alternate; the first of each is not counted.
+The archive is created at run time: 16 files of 64 MiB. Three quarters of them are float32 weights from
+a normal distribution, which hardly compress; a quarter are int8 weights, mostly zero. Both sides
+download from the same loopback server, hash every byte, unpack into separate directories and return
+when everything is on disk. Runs alternate; the first run of each side does not count.
 """
 import array, contextlib, hashlib, http.server, io, os, pathlib, random, shutil, statistics, subprocess, tarfile, tempfile, threading, time
 
@@ -15,7 +17,7 @@ FILES, FILE_BYTES = 16, 64 * MIB
 
 
 def weights():
-    """64 MiB of blocks of 1 MiB that are drawn once and come again, turned round, farther apart than any window reaches."""
+    """64 MiB of random blocks of 1 MiB; a block returns rotated, beyond the reach of any compression window."""
     rng = random.Random(1)
     floats = [array.array('f', (rng.gauss(0, 0.02) for _ in range(MIB // 4))).tobytes() for _ in range(6)]
     sparse = bytes(rng.choices(range(256), [600] + [1] * 255, k=MIB))
@@ -36,7 +38,7 @@ def compress(command, data):
 
 
 def archive(path, command, content):
-    """A tar of FILES files of `content`, in one compressed member or frame a header and a file: each content is compressed once."""
+    """A tar of FILES files of `content`, with one compressed member per header and file: each content is compressed once."""
     body, end = compress(command, content), compress(command, bytes(1024))
     with open(path, 'wb') as out:
         for i in range(FILES):
@@ -70,12 +72,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def run(command):
-    """(seconds, peak RSS in KiB) of a child; it must succeed."""
+    """(seconds, peak RSS in KiB) of a child process, which must succeed."""
     begin = time.monotonic()
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     peak = 0
     while child.poll() is None:
-        # Not ru_maxrss: that of a child begins with what this program held when it started it.
+        # Not ru_maxrss: for a child that starts at this program's RSS.
         with contextlib.suppress(OSError, StopIteration):
             with open('/proc/%d/status' % child.pid) as f:
                 peak = int(next(line for line in f if line.startswith('VmHWM')).split()[1])
@@ -117,7 +119,7 @@ def main():
                     os.sync()
                     if side == 'reference':
                         to.mkdir()
-                        # The digest is compared as well, and whoever waits for the pipe waits for sha256sum too.
+                        # The digest is compared too: the end of the pipe waits for sha256sum.
                         script = ('set -euo pipefail; curl -sf %s%s | tee >(sha256sum > %s/sum) | tar %s -C %s -f -; sync -f %s; '
                                   'while ! grep -q %s %s/sum; do sleep 0.01; done' % (base, name, work, flag, to, to, digest, work))
                         (work / 'sum').write_text('')

@@ -2,17 +2,18 @@
 """Many JointInferenceServices created at once under `varda up`, until every one of them is Ready. Prints a Markdown table.
 
     bench/joint_services.py                               1,000 services on 10 edge nodes
-    VARDA_BENCH_JOINT=100x2 bench/joint_services.py       so many on so many
+    VARDA_BENCH_JOINT=100x2 bench/joint_services.py       100 services on 2 nodes
 
-API server, operator, scheduler, Deployments and Services are real. The nodes are not: their agents are stopped (SIGSTOP) once they have
-registered, and this program plays them, with their own credentials, at the API server: it calls every Pod that is bound to a node
-running and ready, and every model of a work list installed, exposed and served. Nothing is downloaded and no process started. The player
-works on the same cores as what is measured.
+API server, operator, scheduler, Deployments and Services are real. The nodes are simulated: their
+agents are stopped (SIGSTOP) after registration, and this program acts with their credentials. It
+reports every bound Pod as running and ready, and every model of a work list as installed, exposed and
+served. No file is downloaded and no process started. The simulation shares the cores with the
+measured processes.
 
-Then all of it ends, and an operator by itself is started over what the API server keeps, for the memory it takes.
+Finally everything stops, and a single operator starts with the API server's data, to measure memory.
 """
 import os, sys
-sys.path[:] = [p for p in sys.path if os.path.abspath(p) != os.path.dirname(os.path.abspath(__file__))]  # operator.py beside this is not Python's
+sys.path[:] = [p for p in sys.path if os.path.abspath(p) != os.path.dirname(os.path.abspath(__file__))]  # the local operator.py would hide Python's
 import importlib.util, json, os, pathlib, queue, shutil, signal, subprocess, sys, tempfile, threading, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tests/support'))
@@ -32,7 +33,7 @@ NOW = time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())
 
 
 class Configured:
-    """What api_of() wants: somebody who reads a kubeconfig."""
+    """The argument of api_of(): an object that reads a kubeconfig."""
 
     def __init__(self, machine, path):
         self.machine, self.path = machine, str(path)
@@ -41,11 +42,11 @@ class Configured:
         return self.machine.run([m.KUBECTL, '--kubeconfig', self.path, *args])
 
 
-over = threading.Event()  # players: no more words about connections that end
+over = threading.Event()  # players: do not report closed connections
 
 
 class Node:
-    """Plays the agent of one node: two watches, and one writer that does the latest of what they brought."""
+    """Plays the agent of one node: two watches, and one writer that acts on the latest events."""
 
     def __init__(self, connect, name, address):
         self.connect, self.name, self.address, self.todo = connect, name, address, queue.Queue()
@@ -57,7 +58,7 @@ class Node:
         while True:
             try:
                 work(self.connect())
-            except Exception as e:  # the connection, or a 410: again from a list
+            except Exception as e:  # a broken connection, or a 410: relist
                 if not over.is_set():
                     print('%s: %r' % (self.name, e), file=sys.stderr)
                 time.sleep(0.1)
@@ -201,7 +202,7 @@ def main():
         rest_writes = ob.writes_so_far(api) - before
         over.set()
         for pid in agents:
-            os.kill(pid, signal.SIGKILL)  # stopped ones do not end otherwise
+            os.kill(pid, signal.SIGKILL)  # stopped processes do not handle SIGTERM
         machine.down()
         servers.append(subprocess.Popen([m.VARDA, 'apiserver', '--data-dir', str(machine.dir), '--listen', '127.0.0.1:0'],
                                         stdin=subprocess.DEVNULL, stdout=open(work / 'apiserver.log', 'wb'), stderr=subprocess.STDOUT))

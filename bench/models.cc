@@ -1,12 +1,13 @@
-// 1,000 InferenceModels created at once, until every one is Ready and the operator has nothing left to do.
+// 1,000 InferenceModels created at once, until every one is Ready and the operator is idle.
 //
-// The API server (in memory), the operator and the nodes are in this process; the nodes are two reconcilers that report at once
-// what real agents and runners would report: archives installed, the target exposed, the pod bound and running, its server ready.
+// The API server (in memory), the operator and the nodes run in this process. The nodes are two
+// reconcilers that report at once what real agents and runners would report: archives installed,
+// target exposed, pod bound and running, server ready.
 //
-// Whose the memory is, is found by taking things away: RSS as it is; after malloc_trim, which gives back what the allocator kept of
-// the rush; without the played nodes; without the operator; without the store's history. Each part is the difference to the step
-// before, what is left is the API server's copy of the objects. Pages that are still shared with something smaller count for what
-// remains.
+// Memory is attributed by removing parts: RSS as it is; after malloc_trim, which returns the
+// allocator's reserves; without the simulated nodes; without the operator; without the store's
+// history. Each part is the difference to the previous step. The rest is the API server's copy of
+// the objects. Pages shared with smaller parts count for the remaining part.
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -45,13 +46,13 @@ double rss_kib() {
   return static_cast<double>(resident) * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1024;
 }
 
-/// Without what the allocator keeps.
+/// RSS without the allocator's reserves.
 double trimmed_rss_kib() {
   ::malloc_trim(0);
   return rss_kib();
 }
 
-/// What is allocated, without the holes between.
+/// Allocated bytes, without the gaps between.
 double allocated_kib() {
   const struct mallinfo2 info = ::mallinfo2();
   return static_cast<double>(info.uordblks + info.hblkhd) / 1024;
@@ -63,7 +64,7 @@ void print_memory(const char* what, double kib, const char* aim = "") {
 
 double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-/// An agent that has everything the moment it is asked for.
+/// An agent that has every archive immediately.
 class Agents {
  public:
   void watches(runtime::Watches<api::EdgeNode>& w) const { w.workers(2).name("agents"); }
@@ -97,7 +98,7 @@ class Agents {
   }
 };
 
-/// Binds a pod where its affinity says, and runs it.
+/// Binds a pod according to its affinity, and runs it.
 class Runner {
  public:
   explicit Runner(apiserver::InMemoryApiServer& api) : api_(api) {}

@@ -1,24 +1,26 @@
 #!/usr/bin/env python3
-"""The operator with many models and nodes, over the embedded API server in a process of its own. Prints a Markdown table.
+"""The operator with many models and nodes, with the embedded API server as a separate process. Prints a
+Markdown table.
 
     bench/operator.py                                     1,000 models and 100 nodes
-    VARDA_BENCH_OPERATOR=10000x1000 bench/operator.py     so many of each; this size takes a few minutes
+    VARDA_BENCH_OPERATOR=10000x1000 bench/operator.py     that many; this size takes a few minutes
 
-Half of the models are in the cloud layer (Deployment, Service), half at the edge (Pod, a place in their node's EdgeNode), all on one
-port, as users leave it. The nodes look like a cluster's: a Node with labels, conditions, images and managedFields, as many KiB as they
-have, and what the agent of each would have reported once it had installed its models. Nobody runs Pods, and no latency is simulated.
-While it is measured, nodes send heartbeats that say nothing new.
+Half of the models are in the cloud layer (Deployment, Service), half at the edge (Pod, an item in the
+node's EdgeNode), all on the default port. The Nodes look like a cluster's, with labels, conditions,
+images and managedFields of realistic size. Each has the report of an agent that has installed its
+models. No Pods run, and no latency is simulated. During the measurement, nodes send heartbeats
+without changes.
 """
 import os, sys
-sys.path[:] = [p for p in sys.path if os.path.abspath(p) != os.path.dirname(os.path.abspath(__file__))]  # operator.py beside this is not Python's
+sys.path[:] = [p for p in sys.path if os.path.abspath(p) != os.path.dirname(os.path.abspath(__file__))]  # the local operator.py would hide Python's
 import base64, http.client, json, os, pathlib, random, signal, socket, ssl, subprocess, sys, tempfile, threading, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tests/support'))
 import machine as m  # noqa: E402
 
 MODELS, NODES = (int(n) for n in os.environ.get('VARDA_BENCH_OPERATOR', '1000x100').split('x'))
-CHANGES = min(100, MODELS // 2)  # of each layer
-HEARTBEATS = 10       # a second, of nodes in turn
+CHANGES = min(100, MODELS // 2)  # per layer
+HEARTBEATS = 10       # per second, from the nodes in turn
 REST_SECONDS = 10
 GIVEN_BACK_SECONDS = 14
 MODEL_PATH = '/apis/ai.kubeedge.io/v1alpha1/namespaces/default/inferencemodels'
@@ -28,7 +30,7 @@ WRITES = ('CREATE', 'UPDATE', 'PATCH', 'DELETE')
 
 
 class Api:
-    """One kept connection; a thread has its own."""
+    """One persistent connection per thread."""
 
     def __init__(self, server, context, token):
         self.host, self.context, self.token, self.connection = server.split('//')[1], context, token, None
@@ -45,7 +47,7 @@ class Api:
                 self.connection.request(method, path, json.dumps(body) if body is not None else None, headers)
                 return self.connection.getresponse()
             except (http.client.RemoteDisconnected, ConnectionError):
-                self.connection = None  # a server closes what was idle for a while
+                self.connection = None  # servers close idle connections
                 if fresh:
                     raise
 
@@ -80,7 +82,7 @@ def in_parallel(connect, items, work, threads=4):
         try:
             for item in share:
                 work(api, item)
-        except Exception as e:  # told below
+        except Exception as e:  # reported below
             failures.append(e)
     running = [threading.Thread(target=run, args=(items[i::threads],)) for i in range(threads)]
     for thread in running:
@@ -150,7 +152,7 @@ class Operator:
             return b''.join(iter(lambda: s.recv(1 << 16), b'')).decode()
 
     def sum(self, name, **labels):
-        """Of a metric's series with those labels."""
+        """Sum over a metric's series with those labels."""
         total = 0.0
         for line in self.get('/metrics').splitlines():
             if (line.startswith(name + '{') or line.startswith(name + ' ')) and all('%s="%s"' % pair in line for pair in labels.items()):
@@ -169,7 +171,7 @@ class Operator:
         return self.sum('controller_runtime_reconcile_total')
 
     def settle(self, quiet_seconds, ended=lambda: True, limit=900):
-        """Seconds from the start to the last reconcile, once none has come for a while and `ended`."""
+        """Seconds from the start to the last reconcile; waits until reconciles pause and `ended` holds."""
         last, since = -1, time.monotonic()
         while True:
             count, now = (self.reconciles(), time.monotonic()) if self.ready() else (-1, time.monotonic())
@@ -187,7 +189,7 @@ class Operator:
                 return int(line.split()[1])
 
     def rss_kib_at_rest(self):
-        """Once it has given back what its start took: it looks for that every ten seconds."""
+        """RSS after the start's memory was returned, which happens every ten seconds."""
         time.sleep(GIVEN_BACK_SECONDS)
         return self.rss_kib()
 
@@ -202,7 +204,7 @@ class Operator:
 
 
 def writes_so_far(api):
-    """Of everybody, by the API server's own count."""
+    """Writes of all clients, as counted by the API server."""
     response = api.open('GET', '/metrics')
     total = 0
     for line in response.read().decode().splitlines():
@@ -212,7 +214,7 @@ def writes_so_far(api):
 
 
 class Watch(threading.Thread):
-    """When each new generation of an object was first heard of."""
+    """Time at which each new generation of an object was first seen."""
 
     def __init__(self, api, path):
         super().__init__(daemon=True)
@@ -236,7 +238,7 @@ class Watch(threading.Thread):
 
 
 def change(api, watch, chosen, patch_of, child_path, child_of):
-    """Seconds from sending a change to hearing of the child's write, and to the change's own answer."""
+    """Seconds from sending a change to the child's write, and to the response of the change."""
     out, answered = [], []
     for i in chosen:
         child = child_of(i)
@@ -298,7 +300,7 @@ def main():
                     sent[0] += 1
 
         def writes_of_others():
-            with between_beats:  # none is under way
+            with between_beats:  # no heartbeat is in flight
                 return writes_so_far(api) - sent[0]
         beats = threading.Thread(target=beat)
         beats.start()

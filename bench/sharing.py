@@ -56,7 +56,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def make_archive(path, mib):
-    """A model's files of noise, as weights are to a network. Returns the digest."""
+    """Writes a model archive of noise, incompressible like weights. Returns the digest."""
     block = random.Random(1).randbytes(MIB)
     with open(path, 'wb') as out:
         entry = tarfile.TarInfo('model.onnx')
@@ -82,7 +82,7 @@ def memory_kib(pid, what):
 
 
 def curl(url, into):
-    """Seconds of one download beside it."""
+    """Seconds of one reference download."""
     began = time.monotonic()
     command = 'set -o pipefail; curl -sS --fail "$1" | tee >(sha256sum >/dev/null) | tar x -C "$2" && sync -f "$2"'
     subprocess.run(['bash', '-c', command, 'bash', url, into], check=True)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`varda up` to ready, and what its processes hold when idle. Prints a Markdown table: what, median, min, max, aim."""
+"""Start time of `varda up`, and the memory of its idle processes. Prints a Markdown table: figure, median,
+min, max, aim."""
 import pathlib, statistics, sys, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tests/support'))
@@ -9,7 +10,7 @@ RUNS = 7
 
 
 def rss_mib(pid):
-    """Resident memory as the kernel counts it, and the part of it that is this process's own (Pss would need root elsewhere)."""
+    """Resident memory as counted by the kernel (Pss of other users' processes would need root)."""
     for line in open('/proc/%d/status' % pid):
         if line.startswith('VmRSS'):
             return int(line.split()[1]) / 1024

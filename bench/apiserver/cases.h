@@ -1,4 +1,4 @@
-// The benchmarks of the API server; each adds its figures to the report. docs/benchmarks.md says what they are.
+// Benchmarks of the API server; each adds figures to the report. docs/benchmarks.md describes them.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ void measure_lists(Report& report);
 void measure_watches(Report& report);
 void measure_objects(Report& report);
 
-/// A ConfigMap whose stored form has about 1 KiB, as JSON.
+/// A ConfigMap with a stored size of about 1 KiB, as JSON.
 std::string config_map(const std::string& name);
 inline constexpr const char* kConfigMaps = "/api/v1/namespaces/default/configmaps";
 /// Creates config_map(prefix + "0") and so on, over one connection.

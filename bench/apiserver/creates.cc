@@ -1,6 +1,6 @@
-// Durable creates: every answer comes after the write is on the disk. Against a bare SQLite loop that promises the same, and
-// against the disk's own syncs. On the machine's disk, and for both alike on disks whose syncs take as long as those of common
-// ones.
+// Durable creates: the server answers after the write is on disk. References are a SQLite loop with
+// the same guarantee, and the disk's own syncs. Measured on the machine's disk, and on simulated
+// disks with common sync times.
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -16,7 +16,7 @@
 namespace varda::bench {
 namespace {
 
-// Many short turns: other work of the machine, above all of its disk, then falls on all contenders alike.
+// Many short rounds: other load of the machine and its disk then affects all contenders equally.
 constexpr int kRounds = 15;
 constexpr auto kRound = std::chrono::milliseconds(600);
 constexpr int kModelRounds = 5;
@@ -25,9 +25,9 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// Writes of 1 KiB in a file that has its size, each synced; a second. As SQLite's log is written once it has been round: a file
-// that grows pays for its new blocks at every sync, in the server and in the loop alike, for the first few thousand writes of their
-// lives.
+// Synced writes of 1 KiB per second, in a file of fixed size, like SQLite's log after its first
+// cycle. A growing file allocates blocks at every sync. That slows the first few thousand writes of
+// both the server and the loop.
 class Disk {
  public:
   explicit Disk(const std::filesystem::path& file) : fd_(::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)) {
@@ -57,7 +57,7 @@ class Disk {
   const int fd_;
 };
 
-// One row of 1 KiB a transaction, with the store's durability; a second.
+// Transactions per second with one row of 1 KiB, at the store's durability.
 class SqliteLoop {
  public:
   explicit SqliteLoop(const std::filesystem::path& file) {
@@ -67,7 +67,7 @@ class SqliteLoop {
         "CREATE TABLE objects(key BLOB PRIMARY KEY, value BLOB NOT NULL)");
     if (sqlite3_prepare_v2(db_, "INSERT INTO objects VALUES(?1,?2)", -1, &insert_, nullptr) != SQLITE_OK) die("cannot prepare");
     execute("PRAGMA synchronous=OFF");
-    (void)rate();  // until the log has been round
+    (void)rate();  // fills the log once
     execute("PRAGMA synchronous=FULL");
   }
   ~SqliteLoop() {
@@ -129,8 +129,8 @@ Rate creates(const Endpoint& endpoint, int clients, const std::string& prefix) {
 
 struct Results {
   std::vector<double> one, many;
-  std::vector<double> one_ms, many_ms;  // of every call
-  std::vector<double> cpu_us;           // of the server, for one create of 32 clients
+  std::vector<double> one_ms, many_ms;  // of all calls
+  std::vector<double> cpu_us;           // of the server, per create with 32 clients
 };
 
 void take(Rate rate, std::vector<double>& rates, std::vector<double>& times) {
@@ -167,14 +167,14 @@ void add(Report& report, const Results& results, const std::string& protocol, do
               .ratio = many / loop,
               .aim = "≥ 3x",
               .met = many >= 3 * loop});
-  // Who comes while a sync is under way waits for its end and for the next.
+  // A request during a sync waits for the end of that sync and for the next one.
   const bool possible = 2 * sync < std::chrono::milliseconds(5);
   report.add({.what = "  p99", .ours = p99, .unit = "ms", .aim = possible ? "< 5 ms" : "", .met = !possible || p99 < 5});
   report.add({.what = "  server CPU for one", .ours = median(results.cpu_us), .unit = "µs"});
 }
 
-// What a sync of a solid-state disk for servers, one for desktops, and a memory card take, about. The thread that syncs sleeps:
-// what others do meanwhile is what is measured.
+// Approximate sync times of a server SSD, a desktop SSD and a memory card. The syncing thread
+// sleeps, so the figure shows what the other threads do meanwhile.
 void measure_model(Report& report, const std::filesystem::path& dir, std::chrono::microseconds sync) {
   const std::string name =
       "syncs of " + (sync.count() < 1000 ? std::to_string(sync.count()) + " µs" : std::to_string(sync.count() / 1000) + " ms");

@@ -1,4 +1,5 @@
-// Processor time of the server for one GET of one object, against nginx returning the same bytes over the same kind of connection.
+// The server's processor time per GET of one object. The reference is nginx with the same bytes
+// over the same kind of connection.
 #include <chrono>
 #include <thread>
 
@@ -9,9 +10,9 @@ namespace {
 
 constexpr int kRounds = 21;
 constexpr int kClients = 8;
-constexpr int kCallsPerRound = 800;  // of each client
+constexpr int kCallsPerRound = 800;  // per client
 
-// Microseconds of processor a request.
+// Microseconds of processor time per request.
 double cpu_per_get(const Endpoint& endpoint, const Child& server, const std::string& path) {
   const std::string get = request("GET", path, endpoint.token);
   std::vector<std::unique_ptr<Wire>> wires;

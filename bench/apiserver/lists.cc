@@ -1,4 +1,4 @@
-// Lists of 1,000 and 10,000 objects, and what a big list does to the GETs beside it.
+// Lists of 1,000 and 10,000 objects, and the effect of a big list on concurrent GETs.
 #include <atomic>
 #include <chrono>
 #include <cstring>

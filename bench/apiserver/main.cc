@@ -1,4 +1,4 @@
-//   varda_bench_apiserver [--json FILE] [creates|gets|lists|watches|objects]...      all of them by default
+// varda_bench_apiserver [--json FILE] [creates|gets|lists|watches|objects]...   (default: all)
 #include <chrono>
 #include <csignal>
 #include <cstdio>

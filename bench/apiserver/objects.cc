@@ -1,4 +1,4 @@
-// 100,000 objects in the store: how long the server needs to answer, and what each of them holds in memory.
+// 100,000 objects in the store: start time of the server, and memory per object.
 #include <chrono>
 #include <thread>
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kObjects = 100'000;
 
-// Makes the objects the way the server stores them, without a request for each: copies of one that it did store.
+// Writes objects directly to the store, as copies of one that the server stored.
 void multiply(const std::filesystem::path& data_dir, int count) {
   auto opened = store::open_sqlite(data_dir / "store.db");
   if (!opened.ok()) die(opened.error().message());
@@ -45,7 +45,8 @@ State start(const std::filesystem::path& data_dir) {
   (void)wire.exchange(request("GET", "/api/v1/namespaces/default", api.endpoint().token), 200);
   State state;
   state.start_ms = 1e3 * std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  // Its controllers read everything after that: what they keep counts. Done once the processor is left alone.
+  // Then the server's controllers read everything, and their caches count too. Done when the
+  // processor is idle.
   for (double before = -1, now = api.process().cpu_seconds(); now - before > 0.005; now = api.process().cpu_seconds()) {
     before = now;
     std::this_thread::sleep_for(std::chrono::milliseconds(300));

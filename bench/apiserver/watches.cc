@@ -1,4 +1,5 @@
-// One writer, 1,000 watchers: bytes that reach them a second, against a process that only writes the same bytes to as many sockets.
+// One writer, 1,000 watchers: bytes per second to all watchers, compared with a process that only
+// writes the same bytes to as many sockets.
 #include <arpa/inet.h>
 #include <charconv>
 #include <chrono>
@@ -24,7 +25,7 @@ constexpr int kRounds = 3;
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// Reads the events of all watchers and checks that each gets every one, once, in order.
+// Reads the events of all watchers and checks that each gets every event once, in order.
 class Readers {
  public:
   Readers() : epoll_(::epoll_create1(EPOLL_CLOEXEC)), buffer_(256 << 10) {}
@@ -37,7 +38,7 @@ class Readers {
     streams_.push_back({.fd = fd, .tail = {}, .next = 0});
     if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) die("epoll");
   }
-  /// Until every stream has had events up to `until`.
+  /// Waits until every stream has received the events up to `until`.
   void read_to(int until) {
     std::size_t ready = 0;
     for (const Stream& stream : streams_) ready += stream.next >= until ? 1 : 0;
@@ -65,8 +66,8 @@ class Readers {
  private:
   struct Stream {
     int fd;
-    std::string tail;  // of a mark that two reads share
-    int next;          // the number of the event expected
+    std::string tail;  // start of a marker that is split over two reads
+    int next;          // number of the next event
   };
   static constexpr std::string_view kMark = "\"sequence\":\"";
   static constexpr std::size_t kMarkBytes = kMark.size() + 8;
@@ -114,7 +115,7 @@ std::string numbered(const std::string& object, int number) {
 
 struct Flow {
   double bytes_per_second = 0;
-  double cpu_us = 0;  // of the sender for one event to one watcher
+  double cpu_us = 0;  // of the sender, per event and watcher
   bool lost = false;
 };
 
@@ -151,7 +152,7 @@ Flow ours(const ApiServer& api, int round) {
           .lost = readers.lost};
 }
 
-// A child that writes each event to each socket, as one chunk, and nothing else.
+// A child process that only writes each event to each socket, as one chunk.
 Flow bare(const std::string& event) {
   const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -215,7 +216,7 @@ void measure_watches(Report& report) {
 
   const Scratch scratch;
   const ApiServer api(scratch.path() / "api", Security::kPlain);
-  // What one event is on the wire: chunk size, line, chunk end.
+  // One event on the wire: chunk size, line, chunk end.
   fill(api.endpoint(), "sample-", 1);
   std::string line;
   {

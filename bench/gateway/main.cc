@@ -1,6 +1,6 @@
-// The gateway with a thousand and ten thousand agents: a storm after a restart, work that changed meanwhile, and what one idle
-// agent costs in memory. Real sockets with TLS and client certificates over loopback; the API server and the gateway are a process
-// of their own, the agents are this one.
+// The gateway with 1,000 and 10,000 agents: a reconnect storm after a restart, work that changed
+// meanwhile, and the memory per idle agent. Real sockets with TLS and client certificates over
+// loopback. The API server and the gateway run in a separate process, the agents in this one.
 //
 //   varda_bench_gateway [AGENTS]...      1000 and 10000 by default
 #include <csignal>
@@ -37,7 +37,8 @@ using codec::Json;
 
 constexpr const char* kEdgeNodes = "/apis/edgeai.io/v1alpha1/edgenodes";
 
-/// The other process: an API server in memory and a gateway, told what to do in lines, and answering each with one.
+/// The other process: an API server in memory and a gateway. It executes commands, one per line,
+/// and answers each with a line.
 class Cloud {
  public:
   Cloud(int in, int out, net::KeyPair ca) : in_(::fdopen(in, "r")), out_(::fdopen(out, "w")), ca_(std::move(ca)) {
@@ -146,10 +147,10 @@ class Cloud {
   std::unique_ptr<net::Server> server_;
 };
 
-/// The cloud as this process sees it.
+/// This process's view of the cloud process.
 class Remote {
  public:
-  /// Before there are threads here.
+  /// Must run before this process starts threads.
   explicit Remote(const net::KeyPair& ca) {
     int there[2], back[2];
     if (::pipe(there) != 0 || ::pipe(back) != 0) die("no pipe");
@@ -218,7 +219,7 @@ void run(std::size_t agents, double storm_aim, Report& report) {
               .aim = "≤ 40",
               .met = idle <= 40});
 
-  // Ten seconds of rest: every agent's watch ends and comes again, on its connection or a new one.
+  // Ten idle seconds: every agent's watch ends and restarts, on its connection or a new one.
   cpu = cloud.number("cpu");
   ::sleep(10);
   report.add({.what = "processor time of the gateway for 10 s of rest" + of, .ours = cloud.number("cpu") - cpu, .unit = "s"});

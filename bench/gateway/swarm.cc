@@ -28,14 +28,14 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kReportsMax = 2000;
 
-/// One request on a connection of its own. Belongs to the reactor's thread.
+/// One request on a separate connection. Belongs to the reactor's thread.
 class Exchange final : public Reactor::Listener {
  public:
   struct Told {
     std::function<void(int status)> header;
     std::function<void(std::string_view line)> line;
-    /// What to ask next on the same connection; "" nothing, and this was the last call. Not whole: it broke, which is the last
-    /// call.
+    /// Returns the next request for the same connection, or "" to close it. `whole` is false if the
+    /// connection broke; then this is the last call.
     std::function<std::string(bool whole)> end;
   };
   Exchange(Reactor& reactor, const net::internal::Address& address, const TlsContext& tls, std::string request, Told told)
@@ -92,7 +92,7 @@ class Exchange final : public Reactor::Listener {
       return end(false);
     }
   }
-  /// False: it is over.
+  /// False: the exchange has ended.
   bool take(std::string_view bytes) {
     in_.append(bytes);
     while (!in_.empty()) {
@@ -111,7 +111,7 @@ class Exchange final : public Reactor::Listener {
       if (parser_->done()) {
         std::string next = told_.end(true);
         if (next.empty()) return false;
-        // As real clients do: a watch that ended in peace leaves its connection to the next one.
+        // As in real clients, the next watch reuses the connection of a watch that ended normally.
         out_ = std::move(next);
         told_header_ = false;
         parser_->reset();
@@ -142,7 +142,7 @@ struct Swarm::Impl {
   struct Agent {
     std::string name;
     TlsContext tls;
-    std::string version;  // where the next watch begins
+    std::string version;  // start of the next watch
     std::string told, reported;
     milliseconds backoff{200}, report_backoff{200};
     bool watching = false, reporting = false;
@@ -236,7 +236,7 @@ struct Swarm::Impl {
     report(agent);
   }
   std::string watch_ended(Agent& agent, bool whole) {
-    // A watch that lived ends in peace, and the next one follows at once.
+    // A watch that lasted ends normally, and the next one follows at once.
     const bool lived = system_clock().now() - agent.began > std::chrono::seconds(5);
     if (lived) agent.backoff = milliseconds(200);
     if (whole && lived) return watch_request(agent);
@@ -247,7 +247,7 @@ struct Swarm::Impl {
     return "";
   }
 
-  // Real agents are processes of their own; here their sockets share one table of descriptors.
+  // Real agents are separate processes; here all sockets share one table of descriptors.
   void report(Agent& agent) {
     if (agent.reporting || agent.told == agent.reported) return;
     agent.reporting = true;
@@ -316,8 +316,8 @@ struct Swarm::Impl {
   std::unique_ptr<Rng> rng = seeded_rng(1);
   std::vector<Agent> agents;
   std::multimap<SteadyTime, std::function<void()>> later;
-  std::vector<std::unique_ptr<Exchange>> dead;  // those that ended inside of a call of theirs
-  std::size_t reports = 0;                      // under way
+  std::vector<std::unique_ptr<Exchange>> dead;  // ended within one of their own callbacks
+  std::size_t reports = 0;                      // in flight
   std::deque<Agent*> waiting;
   Counts now_;
   mutable Mutex mutex;

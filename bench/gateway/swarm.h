@@ -1,5 +1,6 @@
-// Thousands of agents on one thread: each watches its EdgeNode over a TLS connection of its own, comes back with the back-off of
-// real ones (runtime::Informer as agent::Link sets it), and reports what it was told on a second connection.
+// Thousands of agents on one thread. Each watches its EdgeNode over a separate TLS connection.
+// Reconnects use the back-off of real agents (runtime::Informer as agent::Link configures it). Each
+// reports the received work on a second connection.
 #pragma once
 
 #include <chrono>
@@ -28,16 +29,16 @@ class Swarm {
 
   void start();
   struct Counts {
-    std::size_t watching = 0;   // with a watch that was answered
-    std::size_t reported = 0;   // whose last report was taken and says what was last told
+    std::size_t watching = 0;   // agents with an answered watch
+    std::size_t reported = 0;   // agents with an accepted report of the latest work
     std::size_t refused = 0;    // answers other than 200, so far
-    std::size_t broken = 0;     // connections that failed or ended in the middle, so far
+    std::size_t broken = 0;     // connections that failed or broke off, so far
     std::size_t watches = 0;    // watches answered, so far
-    std::size_t strangers = 0;  // objects of others seen: none
+    std::size_t strangers = 0;  // foreign objects received: must stay 0
   };
-  /// Of those told `target`; "" of any.
+  /// Counts over agents with the work `target`; "" for all.
   Counts counts(const std::string& target) const;
-  /// Waits until `done` holds; seconds it took. Dies after `limit`.
+  /// Waits until `done` returns true; returns the seconds. Dies after `limit`.
   double wait(const char* what, std::chrono::seconds limit, const std::function<bool()>& done) const;
   double cpu_seconds() const;
 

@@ -1,7 +1,9 @@
-// What tiers cost: a model that is the first of two against the same model alone, and against its second tier asked directly.
+// The cost of tiers: a model as the first of two tiers. References are the same model alone, and
+// the second tier called directly.
 //
-// All servers run at a time, and the rounds of all contenders take turns, so that a busy moment of the machine hits each of them
-// alike. One client, one request at a time, over loopback: there is no network whose time would hide what the servers take.
+// All servers run concurrently. The rounds of all contenders alternate, so that a busy moment of
+// the machine affects all equally. One client sends one request at a time over loopback: no network
+// delay hides the servers' time.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -38,7 +40,7 @@ T need(Result<T> result, const char* what) {
   return std::move(result).value();
 }
 
-// A directory that goes with it.
+// A temporary directory, removed by the destructor.
 class Scratch {
  public:
   Scratch() {
@@ -53,7 +55,7 @@ class Scratch {
   fs::path path_;
 };
 
-// What a model is made of: a directory of files, or a graph.
+// Fills a version's directory: with model files, or with a generated graph.
 using Fill = std::function<void(const fs::path& version)>;
 
 Fill files_of(const char* digits) {
@@ -67,7 +69,7 @@ Fill products(int size, int count) {
   };
 }
 
-// varda-serve beside this program, over one model "m".
+// Runs varda-serve beside this program, over one model "m".
 class Server {
  public:
   Server(const Fill& fill, const std::string& cascade = "") {
@@ -110,7 +112,7 @@ std::string cascade(const std::string& policy, const std::string& parameters, co
          policy + R"(","parameters":)" + parameters + R"(}},{"name":"cloud","url":")" + url + R"(","model":"m"}]})";
 }
 
-// One request for an inference, in binary both ways.
+// An inference request, binary in both directions.
 std::string http_request(const std::string& input, const tensor::Tensor& tensor) {
   oip::InferRequest request;
   request.inputs = {{input, tensor}};
@@ -124,7 +126,7 @@ std::string http_request(const std::string& input, const tensor::Tensor& tensor)
 struct Contender {
   std::string name;
   std::unique_ptr<Server> server;
-  std::string tier;  // that must answer; "": no tiers
+  std::string tier;  // expected answering tier; "": no tiers
   std::unique_ptr<Wire> wire;
   std::vector<double> microseconds;
 };
@@ -176,7 +178,8 @@ class Race {
   std::vector<Contender> contenders_;
 };
 
-// The little model alone, as a first tier that always keeps and always passes on, and the big one asked directly.
+// Contenders: the little model alone, the same as a first tier that always keeps or always
+// forwards, and the big model.
 void measure(Report& report, const std::string& what, const Fill& little, const Fill& big, const std::string& request, int rounds,
              int calls, bool aims_above) {
   Race race(request, rounds, calls);
@@ -188,7 +191,7 @@ void measure(Report& report, const std::string& what, const Fill& little, const 
   race.add("joint, passed on after it", std::make_unique<Server>(little, cascade("CrossEntropy", always, url)), "cloud");
   const Figures figures = race.run();
   const auto at = [&](const char* share, const std::vector<double>& of, bool aims) {
-    // Of a model that takes long it would tell about the model.
+    // For a slow model the figure would measure the model.
     if (!aims_above) {
       report.add({.what = what + ": the edge answers, " + share,
                   .ours = of[2],

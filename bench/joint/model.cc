@@ -9,7 +9,7 @@ namespace {
 
 using codec::ProtoWriter;
 
-// Numbers of fields and types: onnx.ai/onnx/repo-docs/IR.html, onnx.proto of version 8 of the format.
+// Field and type numbers: onnx.ai/onnx/repo-docs/IR.html, onnx.proto of format version 8.
 constexpr std::int64_t kIrVersion = 8;
 constexpr std::int64_t kOperators = 13;
 constexpr std::int64_t kFloat = 1;
@@ -47,7 +47,7 @@ std::string matmul_model(int size, int products) {
     }
     node(graph, "Softmax", {last}, "probabilities");
     graph.text(2, "products").message(5, [&](ProtoWriter& tensor) {
-      // Dimensions are packed or one by one; readers take both.
+      // Dimensions may be packed or not; readers accept both.
       tensor.number(1, size).number(1, size).number(2, kFloat).text(8, "w");
       tensor.text(9, {reinterpret_cast<const char*>(weights.data()), weights.size() * sizeof(float)});
     });

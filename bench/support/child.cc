@@ -36,7 +36,7 @@ T need(Result<T> result, const char* what) {
   return std::move(result).value();
 }
 
-// nginx cannot take "any free port" and tell which: one that was free a moment ago.
+// nginx cannot report a port that it chose: use one that was free a moment ago.
 int free_port() {
   const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -89,7 +89,8 @@ void Child::stop() {
 }
 
 double Child::cpu_seconds() const {
-  // Nanoseconds on a processor: the first number of schedstat (Documentation/scheduler/sched-stats). stat counts in 10 ms.
+  // Nanoseconds on a processor: the first number of schedstat
+  // (Documentation/scheduler/sched-stats). `stat` has only 10 ms units.
   double total = 0;
   for (const auto& thread : fs::directory_iterator("/proc/" + std::to_string(process_.pid) + "/task"))
     total += std::strtod(read(thread.path() / "schedstat").c_str(), nullptr) / 1e9;
@@ -213,7 +214,7 @@ Child start_nginx(const fs::path& dir, const std::string& body, Security securit
       "server { listen 127.0.0.1:" +
       std::to_string(port) + (security == Security::kTls ? " ssl" : "") + ";\n" + tls + "default_type application/json;\n" +
       "root " + (dir / "www").string() + ";\nlocation / { try_files /object =404; }\n";
-  // A literal in its configuration is a parameter of at most 4 KiB; `$` would be a variable.
+  // A literal in nginx's configuration is limited to 4 KiB; `$` would start a variable.
   if (body.size() < 4000 && body.find_first_of("$'\\") == std::string::npos)
     text += "location = /memory { return 200 '" + body.substr(0, body.find('\n')) + "\n'; }\n";
   std::ofstream(dir / "nginx.conf") << text + "}\n}\n";

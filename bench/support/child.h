@@ -1,4 +1,4 @@
-// Processes under measurement: our API server, and nginx as its reference.
+// Processes under test: our API server, and nginx as the reference.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,8 @@
 
 namespace varda::bench {
 
-/// A directory that goes with it, on the disk the program was built on (a /tmp in memory would make every sync free).
+/// A temporary directory, removed by the destructor. It is on the build's disk, since syncs in a
+/// /tmp in memory would be free.
 class Scratch {
  public:
   Scratch();
@@ -23,7 +24,7 @@ class Scratch {
   std::filesystem::path path_;
 };
 
-/// Ends its process.
+/// The destructor ends the process.
 class Child {
  public:
   Child() = default;
@@ -33,11 +34,11 @@ class Child {
   Child& operator=(Child&&) = delete;
 
   void stop();
-  /// On processors, user and kernel, of all its threads, and of its children where `children` are its workers.
+  /// Processor time, user and kernel, of all threads.
   double cpu_seconds() const;
   double rss_bytes() const;
   const std::filesystem::path& log() const { return log_; }
-  /// Waits for that text in the log and returns what follows up to a blank.
+  /// Waits for the text in the log and returns the text after it, up to a blank.
   std::string wait_for(const std::string& text) const;
 
  private:
@@ -51,8 +52,8 @@ struct Endpoint {
   std::string token;
 };
 
-/// What `varda apiserver` runs, over TLS; or, since that speaks nothing else, the same rooms composed by this program for plain
-/// HTTP. `sync`: its disk is one of slow_disk().
+/// The server of `varda apiserver`, over TLS. That command has no plain HTTP, so for kPlain this
+/// program builds the server from the same libraries. `sync`: the sync time of a slow_disk().
 class ApiServer {
  public:
   ApiServer(const std::filesystem::path& data_dir, Security security, std::chrono::microseconds sync = {});
@@ -64,12 +65,14 @@ class ApiServer {
   Endpoint endpoint_;
   Child child_;
 };
-/// The process behind ApiServer: this program with the arguments "serve-plain DIR MICROSECONDS" or "serve-tls DIR MICROSECONDS",
-/// those of a sync. Until SIGTERM comes.
+/// Main function of ApiServer's process, until SIGTERM. The process is this program with the
+/// arguments "serve-plain DIR MICROSECONDS" or "serve-tls DIR MICROSECONDS", with the time per
+/// sync.
 int serve(const std::filesystem::path& data_dir, Security security, std::chrono::microseconds sync);
 
-/// One worker of Debian's nginx that answers every path below / with a file's bytes, and /memory with the same from its
-/// configuration. With TLS it has the API server's certificate, so that both sign and encrypt alike.
+/// Debian's nginx with one worker. It answers every path below / with a file's bytes, and /memory
+/// with the same bytes from its configuration. With TLS it uses the API server's certificate, so
+/// that both have equal costs.
 class Nginx {
  public:
   static bool installed();

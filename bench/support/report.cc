@@ -10,7 +10,7 @@
 namespace varda::bench {
 namespace {
 
-// Three digits are what a figure of a busy machine is worth.
+// Three digits are the precision of a figure from a busy machine.
 std::string shown(double value) {
   char text[64];
   const double size = std::fabs(value);

@@ -1,4 +1,4 @@
-// Figures beside their references: a Markdown table for people, JSON for machines.
+// Figures with references: a Markdown table for people, JSON for programs.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@ struct Figure {
   std::string what;
   double ours = 0;
   double reference = 0;  // 0: none
-  std::string unit;      // of both
-  std::string against;   // what the reference is
-  double ratio = 0;      // ours to the reference, as the aim counts it; 0: none
-  std::string aim;       // "≤ 1.5x"; "": watched, not aimed at
+  std::string unit;      // of both values
+  std::string against;   // description of the reference
+  double ratio = 0;      // `ours` relative to the reference, as in the aim; 0: none
+  std::string aim;       // "≤ 1.5x"; "": no aim
   bool met = true;
 };
 
@@ -22,7 +22,7 @@ class Report {
   explicit Report(std::string name) : name_(std::move(name)) {}
   void add(Figure figure) { figures_.push_back(std::move(figure)); }
   void note(std::string text) { notes_.push_back(std::move(text)); }
-  /// To standard output, and as JSON to `file` unless it is empty.
+  /// Prints to standard output, and as JSON to `file` unless it is empty.
   void print(const std::string& file) const;
 
  private:
@@ -32,7 +32,7 @@ class Report {
 };
 
 double median(std::vector<double> values);
-/// `share` of 0 to 1.
+/// `share` from 0 to 1.
 double percentile(std::vector<double> values, double share);
 
 }  // namespace varda::bench

@@ -15,7 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// SQLite's own VFS with another xSync. A file keeps its layout and gets a copy of its methods, beside which its own are remembered.
+// SQLite's VFS with another xSync. Each file keeps its layout and gets a copy of its methods,
+// stored beside the original methods.
 class SlowDisk {
  public:
   SlowDisk() : real_(*sqlite3_vfs_find(nullptr)), vfs_(real_) {
@@ -51,7 +52,7 @@ class SlowDisk {
     const auto [found, fresh] = methods_.try_emplace(own, Methods{.changed = *own, .own = own});
     if (fresh)
       found->second.changed.xSync = [](sqlite3_file* file, int flags) {
-        // Its methods stand at the beginning of the struct that remembers its own.
+        // The methods are the first member of the struct that also has the originals.
         const auto* methods = reinterpret_cast<const Methods*>(file->pMethods);
         return instance->sync(*methods->own, file, flags);
       };
@@ -59,7 +60,7 @@ class SlowDisk {
   }
 
   int sync(const sqlite3_io_methods& own, sqlite3_file* file, int flags) {
-    // To the microsecond: a thread's sleeps may else be 50 µs too long, for the kernel to wake up less often.
+    // Microsecond precision: by default the kernel may lengthen a sleep by 50 µs to save wake-ups.
     static thread_local const int exact = ::prctl(PR_SET_TIMERSLACK, 1);
     (void)exact;
     const auto begin = Clock::now();
@@ -80,7 +81,7 @@ class SlowDisk {
   sqlite3_vfs vfs_;
   std::atomic<std::int64_t> count_{0}, nanoseconds_{0};
   Mutex mutex_;
-  std::map<const sqlite3_io_methods*, Methods> methods_ GUARDED_BY(mutex_);  // their addresses stay
+  std::map<const sqlite3_io_methods*, Methods> methods_ GUARDED_BY(mutex_);  // nodes with stable addresses
 };
 
 SlowDisk* SlowDisk::instance = nullptr;
@@ -88,7 +89,7 @@ SlowDisk* SlowDisk::instance = nullptr;
 }  // namespace
 
 void slow_disk(std::chrono::microseconds sync) {
-  if (SlowDisk::instance == nullptr) SlowDisk::instance = new SlowDisk;  // for as long as SQLite knows it
+  if (SlowDisk::instance == nullptr) SlowDisk::instance = new SlowDisk;  // kept while SQLite uses it
   SlowDisk::instance->set(sync);
 }
 

@@ -1,16 +1,16 @@
-// A disk whose syncs take a given time: what a machine's own disk would hide, or shared ones blur.
+// A disk with a fixed sync time, for comparable results on any machine.
 #pragma once
 
 #include <chrono>
 
 namespace varda::bench {
 
-/// From now on SQLite's files of this process are on such a disk: each sync of theirs takes `sync` and no real one is made, so that
-/// who else uses the machine's disk is not measured; the thread sleeps meanwhile, as it would. Zero: the disk as it is. Before the
-/// first database is opened; may be called again, for another time.
+/// From now on each sync of this process's SQLite files sleeps for `sync` instead of using the
+/// disk. Other users of the disk then do not matter. Zero: real syncs. Call before the first
+/// database is opened; later calls change the time.
 void slow_disk(std::chrono::microseconds sync);
 
-/// Of the syncs so far: how many, and how long they took in all.
+/// Number and total duration of the syncs so far.
 struct Syncs {
   double count = 0;
   double seconds = 0;

@@ -14,7 +14,7 @@
 namespace varda::bench {
 namespace {
 
-// Whose certificate it is does not matter to a figure; that the bytes are encrypted does.
+// The certificate is not verified: only encryption matters for the figures.
 SSL_CTX* tls_context() {
   static SSL_CTX* const context = SSL_CTX_new(TLS_client_method());
   return context;
@@ -82,7 +82,7 @@ std::string_view Wire::receive(int status) {
     int code = 0;
     std::from_chars(all.data() + 9, all.data() + 12, code);
     if (code != status) die("expected status " + std::to_string(status) + ": " + std::string(all));
-    constexpr std::string_view kLength = "\r\nContent-Length: ";  // and no header whose name ends so
+    constexpr std::string_view kLength = "\r\nContent-Length: ";  // no other header's name ends like this
     const std::size_t at = all.find(kLength);
     if (at == std::string::npos || at > header) die("no Content-Length: " + std::string(all));
     std::size_t length = 0;

@@ -1,4 +1,5 @@
-// The least a client of HTTP/1.1 can do: one blocking connection, plain or TLS. For load, so it checks what it must and no more.
+// A minimal HTTP/1.1 client for load: one blocking connection, plain or TLS, with the necessary
+// checks only.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -7,7 +8,7 @@
 
 namespace varda::bench {
 
-/// Ends the program: a figure is measured or it is not printed.
+/// Ends the program: a failed measurement must not be printed.
 [[noreturn]] void die(const std::string& what);
 
 enum class Security { kPlain, kTls };
@@ -20,13 +21,14 @@ class Wire {
   Wire& operator=(const Wire&) = delete;
 
   void send(std::string_view bytes);
-  /// One whole response with a Content-Length; the body stays valid until the next call. Dies unless its status is `status`.
+  /// Reads one response with a Content-Length; the body stays valid until the next call. Dies
+  /// unless the status is `status`.
   std::string_view receive(int status);
   std::string_view exchange(std::string_view request, int status) {
     send(request);
     return receive(status);
   }
-  /// Some bytes of a stream; dies at its end.
+  /// Some bytes of a stream; dies at the end of the stream.
   std::string_view some();
   int fd() const { return fd_; }
 
@@ -39,7 +41,7 @@ class Wire {
   std::size_t filled_ = 0;
 };
 
-/// "GET /path HTTP/1.1" with the headers a client of the API sends.
+/// "GET /path HTTP/1.1" with the headers of an API client.
 std::string request(std::string_view method, std::string_view path, std::string_view token, std::string_view body = "");
 
 }  // namespace varda::bench

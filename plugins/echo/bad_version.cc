@@ -1,4 +1,4 @@
-// A plug-in of an ABI version that does not exist, for the test that such a one is refused.
+// A plug-in with a nonexistent ABI version, for a test of the error.
 #include <cstdint>
 
 #include "infer/plugin_abi.h"

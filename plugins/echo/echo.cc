@@ -1,14 +1,15 @@
-// The engine tests use: output i is input i times a factor plus a number, and a model can be slow or fail on demand.
+// The engine for tests: output i is input i times a factor plus a number. A model can be slow or
+// fail on demand.
 //
-// A model is a text file, one word and its arguments a line:
+// A model is a text file with one keyword and its arguments per line:
 //
-//   tensor FP32 -1 4      input "x" and output "y" (the next ones are x1/y1, …), with the dimensions; once or more
-//   scale 2               y = scale * x + add, for FP32 and INT64; other types come back as they are
+//   tensor FP32 -1 4      input "x" and output "y" (then x1/y1, …), with dimensions; once or more
+//   scale 2               y = scale * x + add, for FP32 and INT64; other types stay unchanged
 //   add 0.5
-//   fail_load WORDS       load() fails with these words
-//   fail_run WORDS        run() fails with them
+//   fail_load MESSAGE     load() fails with this message
+//   fail_run MESSAGE      run() fails with this message
 //   crash_load SIGNAL     load() ends the process with that signal: 11, 6, 9
-//   exit_load CODE        load() ends it with that exit code
+//   exit_load CODE        load() ends the process with that exit code
 //   read FILE             load() fails unless it can read FILE
 //   write FILE            load() fails unless it can write FILE
 //   hold_load FILE        load() waits while FILE exists
@@ -54,7 +55,7 @@ struct varda_engine_result {
   struct Output {
     std::string name;
     std::vector<std::int64_t> dims;
-    std::vector<std::uint64_t> data;  // for its alignment
+    std::vector<std::uint64_t> data;  // uint64 for the alignment
   };
   std::vector<Output> outputs;
   std::vector<varda_engine_tensor> tensors;
@@ -121,7 +122,7 @@ std::int32_t load(const varda_engine_load_options* options, varda_engine_model**
       int signal = 0;
       words >> signal;
       std::fprintf(stderr, "echo: crashes as told\n");
-      (void)std::signal(signal, SIG_DFL);  // sanitizers would make an exit of it
+      (void)std::signal(signal, SIG_DFL);  // sanitizers would turn the signal into an exit
       (void)std::raise(signal);
     } else if (word == "exit_load") {
       int code = 0;
@@ -189,7 +190,7 @@ std::int32_t run(varda_engine_model* model, const varda_engine_tensor* inputs, s
     result->outputs.push_back(std::move(output));
     result->tensors.push_back({nullptr, place.dtype, input.rank, nullptr, nullptr, input.size_bytes});
   }
-  // Only now do the elements stay where they are.
+  // Set last: the vectors no longer move.
   for (std::size_t i = 0; i < wanted; ++i) {
     result->tensors[i].name = result->outputs[i].name.c_str();
     result->tensors[i].dims = result->outputs[i].dims.data();

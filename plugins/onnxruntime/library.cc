@@ -10,13 +10,13 @@
 namespace varda_onnxruntime {
 namespace {
 
-// The first version whose table holds every function used here. Tables only grow, so newer libraries have it too.
+// The first API version with every function used here. Newer libraries have it too.
 constexpr std::uint32_t kApiVersion = 14;
-// The first release in which a model reads no file outside of its directory and no memory by address, in any tensor
-// (https://github.com/microsoft/onnxruntime/pull/26776, 28709, 29011, 32135).
+// The first release in which no tensor reads files outside the model's directory, or memory by
+// address (https://github.com/microsoft/onnxruntime/pull/26776, 28709, 29011, 32135).
 constexpr int kMinor = 30;
 
-/// Whether a version "1.30.0" is that or newer.
+/// Whether a version such as "1.30.0" is at least that release.
 bool is_closed(const std::string& version) {
   int major = 0, minor = 0;
   return std::sscanf(version.c_str(), "%d.%d", &major, &minor) == 2 && (major > 1 || (major == 1 && minor >= kMinor));
@@ -35,7 +35,7 @@ void ORT_API_CALL log_line(void*, OrtLoggingLevel severity, const char*, const c
 }
 
 std::vector<std::string> places() {
-  // Whoever names a library wants that one: no other is tried.
+  // The variable names the only library to try.
   if (const char* named = std::getenv("VARDA_ONNXRUNTIME"); named != nullptr && *named != '\0') return {named};
   std::vector<std::string> out;
   Dl_info self{};
@@ -101,7 +101,7 @@ Library open_library() {
 }  // namespace
 
 const Library& library() {
-  // Never destroyed: its threads may outlive main().
+  // Never destroyed: the library's threads may outlive main().
   static const Library* const instance = new Library(open_library());
   return *instance;
 }

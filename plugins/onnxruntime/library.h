@@ -12,16 +12,16 @@ struct Library {
   const OrtApi* api = nullptr;
   OrtEnv* env = nullptr;
   std::string version;
-  std::string problem;  // why it could not be opened; "" if it was
+  std::string problem;  // why it could not be opened; "" on success
 };
 
-/// Opened at the first call, once, for the life of the process. Thread-safe.
+/// Opens the library on the first call, once per process. Thread-safe.
 const Library& library();
 
-/// Where ONNX Runtime's own messages go; set before library().
+/// Sets the target of ONNX Runtime's own messages; call before library().
 void set_host(const varda_engine_host* host);
 
-/// The words of a status, which is freed; "" for none.
+/// The message of a status, which is freed; "" for null.
 std::string take(OrtStatus* status);
 
 }  // namespace varda_onnxruntime

@@ -42,19 +42,19 @@ constexpr Member kMembers[] = {
     {Message::kTensor, 13, Message::kEntry},            // external_data
 };
 constexpr std::uint32_t kEntryKey = 1, kEntryValue = 2;
-constexpr int kDepthMax = 100;                   // as protobuf's own
-constexpr std::string_view kOrtFormat = "ORTM";  // the identifier of its flatbuffers, at byte 4
+constexpr int kDepthMax = 100;                   // as in protobuf
+constexpr std::string_view kOrtFormat = "ORTM";  // identifier of its flatbuffers, at byte 4
 
-/// The fields of one message, in protobuf's wire format.
+/// Iterates over the fields of one message in protobuf's wire format.
 class Fields {
  public:
   explicit Fields(std::string_view bytes) : rest_(bytes) {}
 
   struct Field {
     std::uint32_t number = 0;
-    std::optional<std::string_view> bytes;  // of what has a length
+    std::optional<std::string_view> bytes;  // for length-delimited fields
   };
-  /// Nothing: it is at its end, or broken.
+  /// Empty: the end, or a malformed field.
   std::optional<Field> next() {
     if (rest_.empty()) return std::nullopt;
     const auto tag = varint();
@@ -75,7 +75,7 @@ class Fields {
       case 5:
         return skip(4) ? std::optional(out) : fail();
       default:
-        return fail();  // groups, which ONNX does not have
+        return fail();  // groups, which ONNX does not use
     }
   }
   bool broken() const { return broken_; }
@@ -136,7 +136,7 @@ class Walk {
   Locations& out_;
 };
 
-/// A file in memory, as long as this lives.
+/// A memory-mapped file; the destructor unmaps it.
 class Mapped {
  public:
   explicit Mapped(const std::filesystem::path& file) {

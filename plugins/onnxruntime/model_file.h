@@ -1,4 +1,5 @@
-// The file of an ONNX model, read before ONNX Runtime sees it: a model is data, and names no file but those beside it.
+// Checks an ONNX model file before ONNX Runtime opens it: a model may refer only to files in its
+// own directory.
 #pragma once
 
 #include <filesystem>
@@ -8,19 +9,21 @@
 
 namespace varda_onnxruntime {
 
-/// Files that a model keeps tensors in (TensorProto.external_data, key "location"), as written: wherever a tensor can stand, in
-/// graphs, their subgraphs, nodes' attributes, functions and training information.
+/// Files with external tensors of a model (TensorProto.external_data, key "location"), as written.
+/// Covers every place of a tensor: graphs, subgraphs, node attributes, functions and training
+/// information.
 struct Locations {
   std::vector<std::string> all;
-  std::string problem;  // why the bytes are no ONNX model that can be looked through; "" if they are
+  std::string problem;  // why the bytes cannot be checked as an ONNX model; "" if they can
 };
-/// Field numbers are those of onnx.proto (https://github.com/onnx/onnx, IR version 13); unknown fields are passed over, as protobuf
-/// does.
+/// Field numbers are from onnx.proto (https://github.com/onnx/onnx, IR version 13). Unknown fields
+/// are skipped, as in protobuf.
 Locations locations_in(std::string_view bytes);
 
-/// Why the model may not be opened; "" if it may. It is refused if it is no ONNX file (ORT's own format can name memory and files
-/// in ways that are not looked through), or if a location is empty, absolute, has a "..", or leads to what is no regular file below
-/// the directory of `file`, links followed.
+/// Why the model must not be opened; "" if it may. Only ONNX files are accepted: ORT's own format
+/// can refer to memory and files in unchecked ways. A location is rejected if it is empty, absolute
+/// or contains "..". It must also resolve, through links, to a regular file below the directory of
+/// `file`.
 std::string why_refused(const std::filesystem::path& file);
 
 }  // namespace varda_onnxruntime

@@ -1,4 +1,4 @@
-// The table of functions over session.h.
+// The plug-in's function table, over session.h.
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -14,7 +14,7 @@ std::int32_t fail(varda_engine_error* error, std::int32_t code, const std::strin
   return code;
 }
 
-// Nothing thrown here crosses the ABI.
+// Exceptions must not cross the ABI.
 template <typename F>
 std::int32_t guarded(varda_engine_error* error, F&& body) {
   try {

@@ -1,4 +1,4 @@
-// The plug-in over the real library and the real models of examples/digits.
+// The plug-in with the real library and the models of examples/digits.
 #include <algorithm>
 #include <dlfcn.h>
 #include <filesystem>
@@ -15,7 +15,7 @@
 #include "infer/engine.h"
 #include "test_model.h"
 
-// ONNX Runtime 1.30 does not free a message of a model that it refuses.
+// ONNX Runtime 1.30 leaks a message when it rejects a model.
 extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() { return "leak:libonnxruntime.so"; }
 
@@ -45,7 +45,7 @@ class OnnxRuntime : public testing::Test {
   }
 };
 
-// How many held-out images the model labels rightly.
+// Number of held-out images that the model classifies correctly.
 int correct(infer::Model& model) {
   const std::string images = bytes_of(VARDA_DIGITS "/test-images.idx3-ubyte").substr(16);
   const std::string labels = bytes_of(VARDA_DIGITS "/test-labels.idx1-ubyte").substr(8);
@@ -90,7 +90,7 @@ TEST_F(OnnxRuntime, UnknownOptionIsRefusedByName) {
   EXPECT_EQ(load(digits("4"), {.options = {{"optimization", "max"}}}).error().code(), Code::kInvalid);
 }
 
-/// Models that put out what stands in a file of this machine, or in memory.
+/// Models that output the content of another file on this machine, or of memory.
 class Hostile : public OnnxRuntime {
  protected:
   void SetUp() override {
@@ -105,7 +105,7 @@ class Hostile : public OnnxRuntime {
     std::ofstream(file, std::ios::binary) << varda_onnxruntime::testing::leak(location, 6, offset);
     return file.string();
   }
-  /// The locations, each with an offset.
+  /// External locations, each with an offset.
   std::vector<std::pair<std::string, std::string>> ways() const {
     return {{(root_ / "secret").string(), "0"}, {"../secret", "0"}, {"link", "0"}, {"*/_ORT_MEM_ADDR_/*", "4194304"}};
   }
@@ -126,7 +126,7 @@ TEST_F(Hostile, ModelsAreRefusedBeforeTheLibrarySeesThem) {
   EXPECT_EQ(std::string(bytes.begin(), bytes.end()), "secret") << "so a model does put out what it may read";
 }
 
-// The second layer, with the first one off.
+// Tests the library's own check, with the check in model_file.h bypassed.
 TEST_F(Hostile, ModelsAreRefusedByTheLibraryToo) {
   void* const library = ::dlopen(VARDA_ENGINES "/libonnxruntime.so.1", RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << ::dlerror();
@@ -159,7 +159,7 @@ TEST_F(OnnxRuntime, MissingAndTornFilesAreInvalid) {
   EXPECT_EQ(load(torn).error().code(), Code::kInvalid);
 }
 
-// A protobuf field of bytes, shorter than 128.
+// A length-delimited protobuf field, shorter than 128 bytes.
 std::string field(int number, const std::string& bytes) {
   return std::string(1, static_cast<char>(number << 3 | 2)) + static_cast<char>(bytes.size()) + bytes;
 }

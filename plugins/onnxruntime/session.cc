@@ -57,7 +57,7 @@ std::size_t element_bytes(std::int32_t dtype) {
   return kBytes[static_cast<std::size_t>(dtype)];
 }
 
-// Owns a thing of ONNX Runtime's for a scope.
+// Owns an ONNX Runtime object within a scope.
 template <typename T>
 using Owner = std::unique_ptr<T, void (*)(T*)>;
 template <typename T>
@@ -80,7 +80,7 @@ std::int32_t code_of(OrtErrorCode code) {
   }
 }
 
-// Returns from the enclosing function if ONNX Runtime says no.
+// Returns from the enclosing function on an ONNX Runtime error.
 #define ORT_TRY(call)                                                                 \
   do {                                                                                \
     if (OrtStatus* ort_status = (call); ort_status != nullptr) {                      \
@@ -96,7 +96,8 @@ std::int32_t apply_options(OrtSessionOptions* session, const varda_engine_load_o
   ORT_TRY(api.SetInterOpNumThreads(session, 1));
   ORT_TRY(api.SetSessionGraphOptimizationLevel(session, ORT_ENABLE_ALL));
   ORT_TRY(options.memory_arena != 0 ? api.EnableCpuMemArena(session) : api.DisableCpuMemArena(session));
-  // Waiting threads sleep: spinning ones take the cores that other models' runs and the server's own threads need.
+  // Waiting threads sleep: spinning would take cores from other models and from the server's own
+  // threads.
   ORT_TRY(api.AddSessionConfigEntry(session, "session.intra_op.allow_spinning", "0"));
   for (std::uint32_t i = 0; i < options.options_count; ++i) {
     const std::string_view name = options.options[i].name;
@@ -145,7 +146,7 @@ std::int32_t describe_place(OrtSession* session, Side side, std::size_t index, v
   const auto type = own(raw, api.ReleaseTypeInfo);
   const OrtTensorTypeAndShapeInfo* tensor = nullptr;
   ORT_TRY(api.CastTypeInfoToTensorInfo(type.get(), &tensor));
-  if (tensor == nullptr) return VARDA_ENGINE_OK;  // a sequence or a map: dtype stays 0
+  if (tensor == nullptr) return VARDA_ENGINE_OK;  // a sequence or map: dtype stays 0
   ONNXTensorElementDataType element = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
   ORT_TRY(api.GetTensorElementType(tensor, &element));
   place.dtype = ours(element);
@@ -165,7 +166,7 @@ std::int32_t string_value(const varda_engine_tensor& in, OrtValue** out, std::st
   OrtAllocator* allocator = nullptr;
   ORT_TRY(api.GetAllocatorWithDefaultOptions(&allocator));
   ORT_TRY(api.CreateTensorAsOrtValue(allocator, in.dims, in.rank, ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING, out));
-  // ONNX strings end at a NUL: bytes behind one cannot be handed over, so they are refused rather than cut.
+  // ONNX strings end at a NUL: reject strings with bytes after one, instead of cutting them.
   std::vector<std::string> items;
   const char* at = static_cast<const char*>(in.data);
   const char* const end = at + in.size_bytes;
@@ -189,7 +190,7 @@ std::int32_t string_value(const varda_engine_tensor& in, OrtValue** out, std::st
 
 std::int32_t input_value(const OrtMemoryInfo* memory, const varda_engine_tensor& in, OrtValue** out, std::string& problem) {
   if (in.dtype == VARDA_DTYPE_BYTES) return string_value(in, out, problem);
-  // The input is only read; the API just lacks the const.
+  // The input is only read; the API lacks the const.
   ORT_TRY(library().api->CreateTensorWithDataAsOrtValue(memory, const_cast<void*>(in.data), in.size_bytes, in.dims, in.rank,
                                                         theirs(in.dtype), out));
   return VARDA_ENGINE_OK;
@@ -291,7 +292,8 @@ std::int32_t varda_engine_model::describe(std::string& problem) {
   for (std::size_t i = 0; i < count; ++i) {
     Place place;
     if (const auto code = describe_place(session, Side::kOutput, i, place, problem); code != VARDA_ENGINE_OK) return code;
-    // Classifiers made from scikit-learn have a map beside their labels: what is no tensor is left out, the rest is served.
+    // Classifiers from scikit-learn have a map beside their labels: outputs that are no tensors are
+    // omitted.
     if (place.dtype != 0) output_places.push_back(std::move(place));
   }
   if (output_places.empty()) {
@@ -307,7 +309,7 @@ std::int32_t varda_engine_model::describe(std::string& problem) {
   return VARDA_ENGINE_OK;
 }
 
-// "inputs "a" and "b" differ in N: 3 and 2", for the first name that stands for two sizes; "" without one.
+// "inputs "a" and "b" differ in N: 3 and 2", for the first dimension name with two sizes; else "".
 std::string varda_engine_model::differing_dimension(const varda_engine_tensor* in, std::uint32_t in_count) const {
   struct Seen {
     const std::string* input;
@@ -359,14 +361,15 @@ std::int32_t varda_engine_model::run(const varda_engine_tensor* in, std::uint32_
     return VARDA_ENGINE_OK;
   };
   if (const std::int32_t code = run_session(); code != VARDA_ENGINE_OK) {
-    // Only now: graphs exist whose inputs share a name for dimensions that may differ, as where one is broadcast.
+    // Checked only after a failure: in some graphs dimensions with one name may differ, as with
+    // broadcasting.
     const std::string differing = differing_dimension(in, in_count);
     if (differing.empty()) return code;
     problem = differing + ": " + problem;
     return VARDA_ENGINE_INVALID;
   }
   for (std::size_t i = 0; i < count; ++i) {
-    // The names of the model live longer than the caller's.
+    // The names in output_places outlive the caller's.
     const auto it =
         std::find_if(output_places.begin(), output_places.end(), [&](const Place& place) { return place.name == out_names[i]; });
     result.tensors[i].name = it != output_places.end() ? it->name.c_str() : "";

@@ -14,11 +14,11 @@ struct varda_engine_model {
     std::string name;
     std::int32_t dtype = 0;
     std::vector<std::int64_t> dims;
-    std::vector<std::string> symbols;  // names of the open dimensions; "" without one
+    std::vector<std::string> symbols;  // names of the open dimensions; "" for fixed ones
   };
 
   OrtSession* session = nullptr;
-  OrtMemoryInfo* memory = nullptr;  // "the CPU's", for tensors over the caller's bytes
+  OrtMemoryInfo* memory = nullptr;  // the CPU's, for tensors over the caller's bytes
   std::vector<Place> input_places;
   std::vector<Place> output_places;
   std::vector<varda_engine_spec> inputs;

@@ -1,4 +1,4 @@
-// Where the input of a policy stands in the answers of a model: found by the outputs' names, types and shapes, then read.
+// Finds the input of a policy among a model's outputs, by name, type and shape, and reads it.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -21,7 +21,7 @@ bool is_real(DType dtype) {
   return dtype == DType::kFp16 || dtype == DType::kBf16 || dtype == DType::kFp32 || dtype == DType::kFp64;
 }
 
-/// [N,classes], or that with ones behind it, as convolutions leave them.
+/// [N,classes], or the same with trailing ones, as convolutions produce.
 bool is_rows(const Shape& shape) {
   return shape.size() >= 2 && std::all_of(shape.begin() + 2, shape.end(), [](std::int64_t size) { return size == 1; });
 }
@@ -69,7 +69,8 @@ double real_at(const Tensor& tensor, std::size_t index) {
   }
 }
 
-/// A number of boxes, of an output of integers or, as exported detectors have it, of reals; nothing for what is none.
+/// The number of boxes, from an integer output or a real one, as exported detectors have it. Empty:
+/// not a valid number.
 std::optional<std::size_t> count_at(const Tensor& tensor, std::size_t index) {
   double value = -1;
   if (is_real(tensor.dtype())) value = real_at(tensor, index);
@@ -125,12 +126,13 @@ struct BoundPolicy::Finder {
   std::optional<Place> probabilities_at(const Spec& spec) const {
     if (!is_real(spec.dtype)) return std::nullopt;
     if (is_rows(spec.shape)) return Place{.values = spec.name, .counts = {}, .layout = Layout::kRows};
-    // [-1] is as likely one number a sample as one sample of any number of classes.
+    // [-1] may be one number per sample, or one sample with any number of classes.
     if (spec.shape.size() == 1 && spec.shape[0] >= 0) return Place{.values = spec.name, .counts = {}, .layout = Layout::kSingle};
     return std::nullopt;
   }
 
-  // Scores beside boxes are theirs; scores beside labels are those of the best few.
+  // True for scores of boxes or of the top labels: scores beside boxes belong to the boxes, scores
+  // beside labels to the best few.
   bool scores_of_others(const Spec& spec) const {
     if (spec.name == "boxes" || spec.name == "detection_boxes") return true;
     if (spec.name != "scores" && spec.name != "detection_scores") return false;
@@ -179,7 +181,7 @@ struct BoundPolicy::Finder {
       const auto place = spec == nullptr ? std::nullopt : scores_at(*spec);
       return place ? Result<Place>(*place) : missing(kWhat);
     }
-    // By name only: the probabilities of a classifier have the shape of scores as well.
+    // Found by name only: class probabilities have the same shape as scores.
     for (const char* name : {"scores", "detection_scores", "boxes", "detections", "detection_boxes"}) {
       const Spec* spec = find(outputs, name);
       if (spec == nullptr) continue;
@@ -216,7 +218,7 @@ struct BoundPolicy::Finder {
   }
 };
 
-/// Goes through the samples of one answer.
+/// Reads the samples of one answer.
 class BoundPolicy::Reader {
  public:
   Reader(const BoundPolicy& bound, std::span<const Named> outputs) : bound_(bound), outputs_(outputs) {}
@@ -224,7 +226,7 @@ class BoundPolicy::Reader {
   Judgement read() {
     const Tensor* tensor = find(outputs_, bound_.place_.values);
     if (tensor == nullptr || !readable(tensor->dtype()) || !split(*tensor)) return kUnreadable;
-    if (pitch_ == 0) {  // nothing in any of them, however many there are
+    if (pitch_ == 0) {  // all samples are empty
       out_.samples = static_cast<std::uint32_t>(std::min<std::size_t>(samples_, 0xffffffff));
       return out_;
     }
@@ -264,7 +266,8 @@ class BoundPolicy::Reader {
     out_.hard = out_.hard || verdict == Verdict::kHard;
   }
 
-  // The name of the greatest, the first where several are; its number where classes have no names.
+  // Name of the greatest value, the first if several are equal; the number if classes have no
+  // names.
   std::string_view best(const std::vector<double>& values, std::string& number) const {
     if (values.empty()) return {};
     const auto index = static_cast<std::size_t>(std::max_element(values.begin(), values.end()) - values.begin());
@@ -273,7 +276,7 @@ class BoundPolicy::Reader {
     return number;
   }
 
-  /// Sets samples_, pitch_ and the rest; false: the tensor is not of the shape that was bound_.
+  /// Sets samples_, pitch_ and the rest; false: the tensor differs from the bound shape.
   bool split(const Tensor& tensor) {
     const Shape& shape = tensor.shape();
     const auto size = [&](std::size_t at) { return static_cast<std::size_t>(shape[at]); };
@@ -328,7 +331,7 @@ class BoundPolicy::Reader {
   std::size_t pitch_ = 0;   // elements from one sample to the next
   std::size_t stride_ = 1;  // from one value to the next
   std::size_t column_ = 0;
-  std::vector<std::size_t> lengths_;  // values that are meant, by sample; empty: all
+  std::vector<std::size_t> lengths_;  // valid values by sample; empty: all
 };
 
 Result<BoundPolicy> BoundPolicy::bind(std::shared_ptr<const Policy> policy, std::span<const Spec> outputs,

@@ -26,12 +26,12 @@ std::optional<Breaker::Ticket> Breaker::probe(SteadyTime now) {
 }
 
 void Breaker::finished(const Ticket& ticket, Outcome outcome, Evidence evidence, SteadyTime now) {
-  // What was sent before it opened or closed last tells of a time that is over.
+  // A call from before the last opening or closing is outdated evidence.
   if (ticket.generation != generation_) return;
   if (ticket.probe) probing_ = false;
   if (outcome == Outcome::kNothing || outcome == Outcome::kSuspicion) {
-    if (state_ == State::kHalfOpen) state_ = State::kOpen;  // the pause is over: the next one is the probe
-    // However many follow: what came first decides when the question is due.
+    if (state_ == State::kHalfOpen) state_ = State::kOpen;  // pause over: the next call is the probe
+    // Only the first suspicion sets the time of the check; later ones do not postpone it.
     if (outcome == Outcome::kSuspicion && state_ == State::kClosed && !suspect_) {
       suspect_ = true;
       last_outcome_ = last_outcome_ ? std::max(*last_outcome_, now) : now;
@@ -50,7 +50,7 @@ void Breaker::finished(const Ticket& ticket, Outcome outcome, Evidence evidence,
     if (failures_ >= options_.failures_max || rate_is_too_high(now)) open(now);
     return;
   }
-  // A tier can be ready and still fail what it is asked: that it is ready makes no failed request good.
+  // A ready tier may still fail requests: readiness does not cancel out a failed request.
   if (evidence == Evidence::kReadiness) return;
   failures_ = 0;
   if (level_ > 0 && now >= since_ + pause_) level_ = 0;
@@ -79,7 +79,7 @@ void Breaker::close(SteadyTime now, Evidence evidence) {
   state_ = State::kClosed;
   ++generation_;
   since_ = now;
-  // On trust only: the next request that fails opens it again.
+  // Closed on trust: the next failed request opens it again.
   failures_ = evidence == Evidence::kReadiness ? options_.failures_max - 1 : 0;
   slices_ = {};
 }

@@ -1,8 +1,8 @@
-// Breaker: when to stop asking a tier that fails, and when to try again.
+// Breaker: stops requests to a failing tier and decides when to try again.
 //
-//   closed ── failures ──> open ── pause over: one probe ──> half-open ── it fails: longer pause ──> open
-//     ^                                                         │
-//     └────────────────────── it succeeds ──────────────────────┘
+//   closed ── failures ──> open ── pause over: probe ──> half-open ── fails: longer pause ──> open
+//     ^                                                      │
+//     └────────────────────── succeeds ──────────────────────┘
 #pragma once
 
 #include <array>
@@ -15,22 +15,24 @@
 
 namespace varda::cascade {
 
-/// Pure, not thread-safe: TierGate locks. Times may come a little out of order, as those of several threads do.
+/// Pure, not thread-safe: TierGate locks. Times may be slightly out of order, as from several
+/// threads.
 class Breaker {
  public:
   struct Options {
-    unsigned failures_max = 5;       // in a row, that open it
-    double failure_rate = 0.5;       // of the calls in the window, that opens it
-    unsigned window_calls_min = 20;  // below so many calls a rate says nothing
+    unsigned failures_max = 5;       // consecutive failures that open the breaker
+    double failure_rate = 0.5;       // share of failed calls in the window that opens the breaker
+    unsigned window_calls_min = 20;  // the rate is ignored below this number of calls
     std::chrono::milliseconds window{10000};
-    std::chrono::milliseconds pause_min{1000};  // after the first opening; doubled by each one that follows a failed probe
+    std::chrono::milliseconds pause_min{1000};  // first pause; doubles after each failed probe
     std::chrono::milliseconds pause_max{30000};
-    double jitter = 0.2;                        // a pause lasts 1 - jitter to 1 + jitter of it
-    std::chrono::milliseconds suspicion{1000};  // after a failure while closed, without calls since: a probe is wanted
+    double jitter = 0.2;                        // random factor of a pause: 1 - jitter to 1 + jitter
+    std::chrono::milliseconds suspicion{1000};  // time from a failure to a probe, if no calls follow
   };
   enum class State : std::uint8_t { kClosed, kOpen, kHalfOpen };
 
-  /// Of a call or probe that was let through. Each is given back once, through finished().
+  /// Stands for one admitted call or probe. The caller returns each ticket once, through
+  /// finished().
   struct Ticket {
     std::uint64_t generation = 0;
     bool probe = false;
@@ -38,24 +40,25 @@ class Breaker {
   enum class Outcome : std::uint8_t {
     kSuccess,
     kFailure,
-    kNothing,    // cancelled, or its own fault: says nothing about the tier
-    kSuspicion,  // no answer, and little time for one: no failure, but somebody should ask whether it is ready
+    kNothing,    // cancelled, or the request's own fault: no evidence about the tier
+    kSuspicion,  // no answer, but the time was short: no failure, but a readiness check is due
   };
-  /// Whose outcome: an answer to a request says more than one to a question for readiness.
+  /// The kind of call behind an outcome: an answered request is stronger evidence than a readiness
+  /// check.
   enum class Evidence : std::uint8_t { kRequest, kReadiness };
 
-  /// `rng` outlives it.
+  /// `rng` outlives the breaker.
   Breaker(Options options, Rng& rng);
 
-  /// Whether a request may be sent; it may be the probe.
+  /// A ticket if a request may be sent; the request may be the probe.
   std::optional<Ticket> admit(SteadyTime now);
-  /// Whether somebody should ask the tier whether it is ready, now: nothing is known of it yet, its pause is over, it failed last
-  /// and is not asked any more, or there is a suspicion. At rest nobody should.
+  /// A ticket if a readiness check is due now. It is due at the start, after a pause, after a last
+  /// failure without later calls, or on suspicion. An idle healthy tier needs no check.
   std::optional<Ticket> probe(SteadyTime now);
   void finished(const Ticket& ticket, Outcome outcome, Evidence evidence, SteadyTime now);
 
   State state() const { return state_; }
-  /// When it opened first since it was closed; nothing while closed.
+  /// Time of the first opening since the breaker was last closed; empty while closed.
   std::optional<SteadyTime> unavailable_since() const;
 
  private:
@@ -73,15 +76,15 @@ class Breaker {
   const Options options_;
   Rng& rng_;
   State state_ = State::kClosed;
-  std::uint64_t generation_ = 0;  // of tickets; outcomes of earlier ones say nothing about now
-  unsigned failures_ = 0;         // in a row
-  unsigned level_ = 0;            // of the next pause
-  Duration pause_{};              // the last one
+  std::uint64_t generation_ = 0;  // of tickets; outcomes of older ones are ignored
+  unsigned failures_ = 0;         // consecutive
+  unsigned level_ = 0;            // exponent of the next pause
+  Duration pause_{};              // the latest one
   SteadyTime pause_until_{};
-  SteadyTime since_{};  // not closed since, or closed since
+  SteadyTime since_{};  // time of the first opening, or of the last closing
   std::optional<SteadyTime> last_outcome_;
   bool probing_ = false;
-  bool suspect_ = true;  // it failed last, or nobody knows yet: a question for readiness is due
+  bool suspect_ = true;  // the last call failed, or none was made yet: a readiness check is due
   std::array<Slice, kSlices> slices_;
 };
 

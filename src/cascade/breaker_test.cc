@@ -23,7 +23,7 @@ class BreakerTest : public ::testing::Test {
     for (unsigned i = 0; i < options.failures_max; ++i) request(Outcome::kFailure);
     ASSERT_EQ(breaker.state(), State::kOpen);
   }
-  /// How long it lets nothing through from now on.
+  /// Duration from now until the breaker admits a call.
   milliseconds pause() const {
     Breaker copy = breaker;
     milliseconds waited{0};
@@ -57,7 +57,7 @@ TEST_F(BreakerTest, OpensIfHalfOfTheCallsInTheWindowFail) {
     now += milliseconds(100);
   }
   EXPECT_EQ(breaker.state(), State::kClosed);
-  // What happened before the window is forgotten: 18 calls again, and again too few.
+  // Older calls left the window: 18 calls again, too few for the rate.
   now += milliseconds(11000);
   for (int i = 0; i < 9; ++i) {
     request(Outcome::kFailure);
@@ -175,7 +175,7 @@ TEST_F(BreakerTest, AsksForReadinessWhileNothingIsKnownAndAfterAFailureButNotAtR
   EXPECT_FALSE(breaker.probe(now + std::chrono::hours(1)));
   request(Outcome::kFailure);
   EXPECT_FALSE(breaker.probe(now + milliseconds(999)));
-  // Failed questions open it too: nobody has to send requests for that.
+  // Failed checks open the breaker too, without any request.
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(breaker.state(), State::kClosed);
     now += milliseconds(1000);
@@ -240,7 +240,7 @@ TEST(TierGate, WhatRefusesEverythingIsNotAskedAnyMoreAndABadRequestHealsNothing)
     };
     for (int i = 0; i < 5; ++i) {
       EXPECT_EQ(gate.health().state, State::kClosed) << status << " " << i;
-      say(400);  // says nothing: what came before it stands
+      say(400);  // no evidence: the earlier outcome stands
       say(status);
     }
     EXPECT_EQ(gate.health().state, State::kOpen) << status;

@@ -18,7 +18,7 @@ Error wrong(std::string_view where, std::string_view what) {
   return Error(Code::kInvalid, std::string(where) + ": " + std::string(what));
 }
 
-/// A member that may stay away: null then.
+/// An optional member, or null.
 const Json* member(const Json& object, std::string_view name) {
   const Json* value = object.find(name);
   return value == nullptr || value->is_null() ? nullptr : value;
@@ -42,7 +42,7 @@ Result<std::optional<std::int64_t>> number(const Json& object, const std::string
   return std::optional(value->as_integer());
 }
 
-/// What a name may be made of: it stands in lists with commas, and in labels of metrics.
+/// Checks the characters of a name: names appear in comma-separated lists and in metric labels.
 Status check_name(std::string_view name, const std::string& where) {
   const auto fits = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';

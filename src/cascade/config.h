@@ -1,8 +1,10 @@
 // Config: the file cascade.json beside a model that is the first of several tiers.
 //
 //   {"version": 1, "service": "default/digits", "deadlineMs": 2000, "inFlightMax": 64,
-//    "tiers": [{"name": "edge", "policy": {"name": "CrossEntropy", "parameters": {"threshold_cross_entropy": "0.8"}}},
-//              {"name": "cloud", "url": "http://203.0.113.7:31080", "model": "digits-big", "deadlineMs": 1000}]}
+//    "tiers": [{"name": "edge", "policy": {"name": "CrossEntropy",
+//                                          "parameters": {"threshold_cross_entropy": "0.8"}}},
+//              {"name": "cloud", "url": "http://203.0.113.7:31080", "model": "digits-big",
+//               "deadlineMs": 1000}]}
 #pragma once
 
 #include <chrono>
@@ -33,10 +35,10 @@ struct PolicyConfig {
 
 struct TierConfig {
   std::string name;                                   // unique
-  std::optional<PolicyConfig> policy;                 // absent: nothing is hard; never there at the last tier
-  std::string url;                                    // "http://host:port", without a slash at the end; "": not known yet
-  std::string model;                                  // what it is called there
-  std::optional<std::chrono::milliseconds> deadline;  // of one call; absent: what is left of the request's
+  std::optional<PolicyConfig> policy;                 // absent: nothing is hard; never set at the end
+  std::string url;                                    // "http://host:port", no trailing slash; "": unknown
+  std::string model;                                  // the model's name at that tier
+  std::optional<std::chrono::milliseconds> deadline;  // per call; absent: the time left for the request
   friend bool operator==(const TierConfig&, const TierConfig&) = default;
 };
 
@@ -44,14 +46,15 @@ struct Config {
   std::string service;  // "namespace/name"
   std::chrono::milliseconds deadline{2000};
   std::uint32_t in_flight_max = 64;
-  std::vector<TierConfig> tiers;  // the first is the model beside the file: it has neither url nor model
+  std::vector<TierConfig> tiers;  // the first is the local model, without url and model
   friend bool operator==(const Config&, const Config&) = default;
 };
 
-/// kInvalid: no JSON, a member that is missing, given twice, of another type or out of range, another version; the message names it
-/// ("tiers[1].deadlineMs: must be …"). Members that this version does not know are let be, so that a newer operator can say more.
+/// kInvalid: no JSON, another version, or a member that is missing, duplicate, of a wrong type or
+/// out of range. The message names the member ("tiers[1].deadlineMs: must be …"). Unknown members
+/// are ignored, so that newer operators may add some.
 Result<Config> parse_config(std::string_view text);
-/// What parse_config() reads back as the same.
+/// The inverse of parse_config().
 codec::Json to_json(const Config& config);
 
 }  // namespace varda::cascade

@@ -42,8 +42,8 @@ TEST(Config, WhatIsNotSaidHasItsDefault) {
 
 TEST(Config, FaultsNameTheMember) {
   struct Case {
-    const char* path;   // of the member that is changed
-    const char* value;  // JSON; "" takes it away
+    const char* path;   // of the changed member
+    const char* value;  // JSON; "" removes the member
     const char* message;
   };
   const Case cases[] = {

@@ -53,7 +53,7 @@ Step Machine::answered(CallId call, const Judgement& judgement, SteadyTime now) 
     permit_.reset();
     current_ = {};
   } else if (awaited) {
-    take_back();  // it was tried once more, and the first attempt answered after all
+    take_back();  // a retry is in flight, but the first attempt answered after all
   }
   if (tier == 0) first_ = First::kAnswered;
   const bool hard = wants_judgement(tier) && judgement.hard;
@@ -114,7 +114,7 @@ Step Machine::client_gone(SteadyTime now) {
   if (ended()) return {};
   advance(now);
   if (current_.id != kNoCall) summary_.tiers[current_.tier].reason = Reason::kClientGone;
-  // Where nobody waits as long as a tier may take, one that hangs would never be found out.
+  // If every client hangs up early, a hanging tier would stay undetected.
   if (permit_) permit_->suspected(now_);
   return end(Summary::End::kGone);
 }
@@ -123,10 +123,10 @@ bool Machine::wants_judgement(std::uint8_t tier) const {
   return tier < route_->tiers.size() && !last(tier) && route_->tiers[tier].policy != nullptr && !decided_[tier];
 }
 
-// Events of several threads may come a little out of order: no time is ever taken back.
+// Events of several threads may be slightly out of order; the clock never runs backwards.
 void Machine::advance(SteadyTime now) { now_ = std::max(now_, now); }
 
-// The next tier from `from` on that is called; or the end.
+// Calls the next tier from `from` on, or ends.
 Step Machine::climb(std::size_t from) {
   for (std::size_t i = from; i < route_->tiers.size(); ++i) {
     const auto tier = static_cast<std::uint8_t>(i);
@@ -143,7 +143,7 @@ Step Machine::climb(std::size_t from) {
   return settle();
 }
 
-// Nothing further up will answer.
+// No upper tier is left to call.
 Step Machine::settle() {
   if (best_) return end(Summary::End::kAnswered);
   descending_ = true;
@@ -195,7 +195,7 @@ Step Machine::begin(std::uint8_t tier, SteadyTime until, Step::Kind kind) {
   return emit({.kind = kind, .call = current_.id, .tier = tier, .until = until});
 }
 
-// What is to be done when nothing came but time.
+// The step for a timeout without an event.
 Step Machine::next() {
   if (now_ >= deadline_) {
     if (current_.id != kNoCall) time_out();
@@ -227,7 +227,7 @@ Step Machine::emit(Step step) {
   return step;
 }
 
-// Nobody waits for the current call any more, for no fault of its tier. A run goes on by itself.
+// Gives up the current call without fault of the tier. A run of the first tier continues.
 void Machine::take_back() {
   if (current_.tier > 0) cancel_ = current_.id;
   permit_.reset();
@@ -245,7 +245,8 @@ void Machine::time_out() {
   take_back();
 }
 
-// A tier that was asked when little time was left has not failed; but one that is always asked so late would never be found out.
+// A call with little time left is no failure; but a tier that is only called late would stay
+// undetected.
 bool Machine::had_its_time() const {
   const Duration whole = std::min(route_->deadline, route_->tiers[current_.tier].deadline.value_or(route_->deadline));
   return 2 * (now_ - current_.asked) >= whole;
@@ -253,7 +254,7 @@ bool Machine::had_its_time() const {
 
 SteadyTime Machine::limit(std::uint8_t tier) const {
   SteadyTime until = deadline_;
-  // Where nothing has answered and a tier was skipped, it is called if all else fails: it needs some time for that.
+  // If no tier has answered and one was skipped, that tier is the last resort and needs some time.
   if (!best_ && std::find(skipped_.begin(), skipped_.end(), true) != skipped_.end()) until = now_ + (deadline_ - now_) / 4 * 3;
   if (const auto own = route_->tiers[tier].deadline) until = std::min(until, now_ + *own);
   return until;

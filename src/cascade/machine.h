@@ -1,20 +1,25 @@
-// Machine: one request over the tiers, from the first to its one answer. Events in, steps out; no I/O, no clock, no lock.
+// Machine: one request over the tiers, from the first tier to a single answer. Events in, steps
+// out; no I/O, no clock, no lock.
 //
 //   Machine machine(route, deadline, rng);
 //   Step step = machine.start(now);
 //   for (;;) {
-//     if (step.cancel != kNoCall) … end that call, nobody waits for it;
+//     if (step.cancel != kNoCall) … end that call, the result is not needed;
 //     switch (step.kind) {
-//       case Step::Kind::kRun:    … run the model beside the file as call step.call, then answered() or failed();
-//       case Step::Kind::kAsk:    … send the request to tiers[step.tier] as call step.call, then answered() or failed();
+//       case Step::Kind::kRun:    … run the local model as call step.call,
+//                                   then answered() or failed();
+//       case Step::Kind::kAsk:    … send the request to tiers[step.tier] as call step.call,
+//                                   then answered() or failed();
 //       case Step::Kind::kWait:   … for the next event, or for step.until, then time_passed();
-//       case Step::Kind::kAnswer: … give the answer of tiers[step.tier];
-//       case Step::Kind::kFail:   … no tier answered: tell the first one's error, or step.reason if it has none;
+//       case Step::Kind::kAnswer: … return the answer of tiers[step.tier];
+//       case Step::Kind::kFail:   … no tier answered: return the first tier's error,
+//                                   or step.reason if there is no error;
 //     }
 //   }
 //
-// Upwards one tier is asked at a time, each at most once, but for one retry a request. A run of the first tier cannot be ended: it
-// may still be under way when others are asked, and its answer counts whenever it comes.
+// The machine calls one upper tier at a time, each at most once. A request has at most one retry. A
+// run of the first tier cannot be cancelled. It may still run while upper tiers are called, and its
+// answer counts at any time.
 #pragma once
 
 #include <array>
@@ -34,13 +39,13 @@
 
 namespace varda::cascade {
 
-/// The tiers that requests go over, made once a configuration. Constant.
+/// The tiers that requests use, built once per configuration. Constant.
 struct Route {
   struct Tier {
     std::string name;
     std::shared_ptr<const Policy> policy;  // null: nothing is hard
-    std::shared_ptr<TierGate> gate;        // null at the first tier, and where no address is known
-    std::optional<Duration> deadline;      // of one call
+    std::shared_ptr<TierGate> gate;        // null at the first tier, and without an address
+    std::optional<Duration> deadline;      // for one call
   };
   std::vector<Tier> tiers;  // 1 to kTiersMax
   Duration deadline = std::chrono::seconds(2);
@@ -57,64 +62,66 @@ struct Step {
     kWait,
     kAnswer,
     kFail,
-    kNothing,  // the request has ended before: nothing is to be done, but `cancel`
+    kNothing,  // the request has already ended: only `cancel` may need action
   };
   Kind kind = Kind::kNothing;
-  CallId call = kNoCall;             // of kRun and kAsk
-  CallId cancel = kNoCall;           // a call to end at once; no event of it is needed any more
-  std::uint8_t tier = 0;             // of kRun, kAsk, kAnswer, kFail
-  bool new_connection = false;       // of kAsk: not one that was used before
-  Reason reason = Reason::kTimeout;  // of kFail
-  SteadyTime until{};                // of kRun, kAsk, kWait: when time_passed() is due if nothing comes before
+  CallId call = kNoCall;             // for kRun and kAsk
+  CallId cancel = kNoCall;           // a call to cancel at once; its events are not needed
+  std::uint8_t tier = 0;             // for kRun, kAsk, kAnswer, kFail
+  bool new_connection = false;       // for kAsk: do not reuse a pooled connection
+  Reason reason = Reason::kTimeout;  // for kFail
+  SteadyTime until{};                // for kRun, kAsk, kWait: time_passed() is due then
 };
 
-/// What became of a request.
+/// Outcome of a request.
 struct Summary {
   struct Tier {
     bool asked = false;  // at the first tier: it was run
     bool answered = false;
     std::uint8_t attempts = 0;
-    std::optional<Reason> reason;  // why it has no answer; absent also where none was wanted
+    std::optional<Reason> reason;  // why there is no answer; also absent if none was needed
     Duration latency{};            // of the attempt that answered
   };
   enum class End : std::uint8_t { kPending, kAnswered, kFailed, kGone };
   End end = End::kPending;
-  std::uint8_t tier = 0;  // that answered
-  bool hard = false;      // the policy of any tier that answered said so, also of one whose answer is not the one given
+  std::uint8_t tier = 0;  // the tier that answered
+  bool hard = false;      // some policy found an answer hard, returned or not
   std::uint32_t samples_invalid = 0;
   std::array<Tier, kTiersMax> tiers;
   std::uint8_t tier_count = 0;
 
-  /// The tier above the one that answered whose answer is missing, the highest where there are several.
+  /// The highest tier above the answering one that failed to answer.
   std::optional<std::uint8_t> missing() const;
-  /// The parameters `asked` ("edge,cloud": tiers above the first) and `fallback` ("cloud: Timeout", "" if none) of an answer.
+  /// The parameters `asked` ("edge,cloud": tiers above the first) and `fallback` ("cloud: Timeout",
+  /// or "") of an answer.
   std::string asked_text(const Route& route) const;
   std::string fallback_text(const Route& route) const;
 };
 
-/// A value, for one thread at a time. Destroying it gives back what it holds of gates and bounds. Events after the end, of calls it
-/// does not know, or that come twice do nothing.
+/// A value, for one thread at a time. The destructor returns permits. Late, unknown and duplicate
+/// events are ignored.
 class Machine {
  public:
-  /// `deadline` is when the request must have its answer: at most route.deadline from now, sooner if the client says so. The route
-  /// is kept; `rng` outlives it.
+  /// `deadline` is when the request must be answered: at most route.deadline from now, earlier if
+  /// the client asks for that. Keeps the route; `rng` outlives the machine.
   Machine(std::shared_ptr<const Route> route, SteadyTime deadline, Rng& rng, std::size_t body_bytes = 0);
   Machine(Machine&&) = default;
 
-  /// Once, first.
+  /// Called once, before all events.
   Step start(SteadyTime now);
-  /// Where wants_judgement() says no, only the counts of the judgement are looked at.
+  /// If wants_judgement() is false, only the counts of the judgement are used.
   Step answered(CallId call, const Judgement& judgement, SteadyTime now);
-  /// A first tier that refuses (kRefused) ends the request: it is the client's mistake, which no other tier would mend; that others
-  /// refused it before is then no reason of theirs.
+  /// A refusal by the first tier (kRefused) ends the request: the client made a mistake, which no
+  /// other tier would fix. Earlier refusals by other tiers then do not count as reasons.
   Step failed(CallId call, const Failure& failure, SteadyTime now);
-  /// Some time at or after `until` of the last step. Harmless at any other time.
+  /// Time passed; called at or after `until` of the last step, harmless earlier.
   Step time_passed(SteadyTime now);
-  /// The client does not wait any more: no answer is given. The call under way, if there is one, is ended (kClientGone): no failure
-  /// of its tier, but a reason to ask whether it is ready.
+  /// The client hung up: no answer is given. A call in flight is cancelled (kClientGone). That is
+  /// no failure of the tier, but a readiness check becomes due.
   Step client_gone(SteadyTime now);
 
-  /// Whether the answer of this tier is to be judged by its policy: it has one, and that did not decide before inference.
+  /// Whether the tier's policy must judge its answer: false without a policy, or if it decided
+  /// before inference.
   bool wants_judgement(std::uint8_t tier) const;
   bool ended() const { return summary_.end != Summary::End::kPending; }
   const Summary& summary() const { return summary_; }
@@ -157,14 +164,14 @@ class Machine {
   std::array<Call, kCallsMax> calls_{};
   std::uint8_t call_count_ = 0;
   Call current_{};                // kNoCall: none
-  std::optional<Permit> permit_;  // of the current call, if it is not the first tier's
+  std::optional<Permit> permit_;  // of the current call; none for the first tier
   CallId cancel_ = kNoCall;       // for the next step
   First first_ = First::kNotRun;
   std::optional<std::uint8_t> best_;
-  std::array<bool, kTiersMax> decided_{};  // before inference: the answer is taken as it is
+  std::array<bool, kTiersMax> decided_{};  // before inference: the answer is final
   std::array<bool, kTiersMax> skipped_{};  // hard before inference, and not called since
-  bool descending_ = false;                // nothing above answered: those that were skipped are called, the highest first
-  std::array<bool, kTiersMax> refused_{};  // said that the request is wrong
+  bool descending_ = false;                // no upper tier answered: call skipped ones downwards
+  std::array<bool, kTiersMax> refused_{};  // the tier called the request wrong
   bool retried_ = false;
 };
 

@@ -13,7 +13,7 @@ constexpr Judgement kHard{.hard = true, .samples = 1, .samples_hard = 1, .sample
 
 std::shared_ptr<const Policy> policy(std::string_view name) { return make_policy(name, {}).value(); }
 
-/// Two tiers with a policy that needs the answer, at time 0, 1 s for the whole.
+/// Two tiers with a policy that needs the answer; starts at time 0, deadline 1 s.
 class MachineTest : public ::testing::Test {
  protected:
   void tiers(std::vector<std::string_view> policies) {
@@ -34,7 +34,7 @@ class MachineTest : public ::testing::Test {
   }
   SteadyTime at(int ms) const { return start_ + milliseconds(ms); }
   Step begin() { return machine().start(at(0)); }
-  /// The first tier answers at once, hard; the second is asked.
+  /// The first tier answers at once, hard; the second tier is called.
   Step begin_hard() {
     const Step run = begin();
     EXPECT_EQ(run.kind, Kind::kRun);
@@ -290,7 +290,7 @@ TEST_F(MachineTest, ClientsThatHangUpOpenNoBreaker) {
     const Step ask = one.answered(one.start(at(i * 10)).call, kHard, at(i * 10));
     ASSERT_EQ(ask.kind, Kind::kAsk);
     EXPECT_EQ(one.client_gone(at(i * 10 + 5)).cancel, ask.call);
-    one.failed(ask.call, of_status(500, ""), at(i * 10 + 6));  // what comes of the call afterwards
+    one.failed(ask.call, of_status(500, ""), at(i * 10 + 6));  // a late event of the cancelled call
     EXPECT_EQ(one.summary().tiers[1].reason, Reason::kClientGone);
   }
   const TierGate::Health health = route->tiers[1].gate->health();
@@ -305,7 +305,8 @@ TEST_F(MachineTest, ATierThatHangsIsFoundOutThoughNoClientWaitsForTheDeadline) {
     TierGate& gate = *route->tiers[1].gate;
     gate.succeeded(*gate.admit(at(0)), at(0));
     int questions = 0;
-    // A request every 10 ms, each given up 5 ms later; somebody looks twice a second whether the tier is to be asked.
+    // One request every 10 ms, each cancelled 5 ms later; twice a second the test checks whether a
+    // probe is due.
     for (int ms = 10; ms <= 20000; ms += 10) {
       Machine one(route, at(ms + 1000), *rng);
       one.answered(one.start(at(ms)).call, kHard, at(ms));
@@ -340,7 +341,7 @@ TEST_F(MachineTest, ATierThatIsAlwaysAskedLateIsFoundOutAllTheSame) {
   EXPECT_FALSE(gate.probe(at(500))) << "all is well";
   for (int i = 0; i < 20; ++i) {
     Machine one(route, at(i * 100 + 1000), *rng);
-    // The first one takes most of the time.
+    // The first tier takes most of the time.
     one.answered(one.start(at(i * 100)).call, kHard, at(i * 100 + 600));
     EXPECT_EQ(one.time_passed(at(i * 100 + 1000)).kind, Kind::kAnswer);
   }

@@ -11,12 +11,13 @@ namespace {
 
 using tensor::DType;
 
-/// NaN is not.
+/// False for NaN.
 bool all_within_0_and_1(std::span<const double> values) {
   return std::all_of(values.begin(), values.end(), [](double value) { return value >= 0 && value <= 1; });
 }
 
-/// `value` with no more than `bits` bits of mantissa, ties to even; of a half's or a brain float's range, which [0,1] is in.
+/// Rounds `value` to `bits` bits of mantissa, ties to even, in the range of FP16 or BF16, which
+/// includes [0,1].
 double to_bits(double value, int bits, int exponent_min) {
   if (value <= 0) return 0;
   int exponent = 0;
@@ -25,7 +26,7 @@ double to_bits(double value, int bits, int exponent_min) {
   return std::ldexp(std::nearbyint(std::ldexp(value, shift)), -shift);
 }
 
-/// From one number of a precision to the next, at `value`. Of doubles it counts as nothing.
+/// Distance between adjacent numbers of a precision, at `value`; 0 for doubles.
 double step(DType precision, double value) {
   int exponent = 0;
   std::frexp(value, &exponent);
@@ -43,7 +44,7 @@ double step(DType precision, double value) {
 
 Verdict verdict(bool hard) { return hard ? Verdict::kHard : Verdict::kEasy; }
 
-/// The parameters of a policy that check_policy() has nothing against.
+/// Parameters of a policy that passed check_policy().
 class Given {
  public:
   Given(const PolicyRow& row, std::span<const PolicyParameter> parameters) : row_(row), parameters_(parameters) {}
@@ -93,7 +94,7 @@ class CrossEntropy final : public Policy {
 
   Verdict after(const Sample& sample) const override {
     if (!all_within_0_and_1(sample.values)) return Verdict::kInvalid;
-    if (sample.values.size() < 2) return Verdict::kEasy;  // ln 1 is 0: one class leaves nothing to doubt
+    if (sample.values.size() < 2) return Verdict::kEasy;  // ln 1 is 0: a single class leaves no doubt
     double sum = 0;
     for (const double p : sample.values) {
       if (p > 0) sum += p * std::log(p);
@@ -112,8 +113,9 @@ class Ibt final : public Policy {
         threshold_img_(given.number("threshold_img")),
         threshold_box_(given.number("threshold_box")) {}
 
-  // A share of at least 1 - threshold_img that is uncertain is a share of at most threshold_img that is not. Asked so, no rounded
-  // difference is compared: 3 of 10 boxes are hard at 0.7, where 1 - 0.7 would be a little more than 0.3.
+  // "At least 1 - threshold_img uncertain" equals "at most threshold_img certain". The second form
+  // avoids a rounded difference. Example: 3 of 10 boxes are hard at 0.7, though 1 - 0.7 slightly
+  // exceeds 0.3.
   Verdict after(const Sample& sample) const override {
     if (sample.values.empty()) return Verdict::kEasy;
     if (!all_within_0_and_1(sample.values)) return Verdict::kInvalid;
@@ -158,8 +160,9 @@ class Margin final : public Policy {
       second = std::max(second, std::min(first, p));
       first = std::max(first, p);
     }
-    // Not the difference, which is rounded more coarsely: 0.7 leads 0.2 by 0.5, though 0.7 - 0.2 is a little less in doubles. And
-    // as a model that puts out FP32 gave them, the one may be half a step too small and the other half a step too great.
+    // Compares sums, since a difference has a larger rounding error: 0.7 leads 0.2 by 0.5, though
+    // 0.7 - 0.2 is a little less in doubles. In the model's precision each value may be off by half
+    // a step, in opposite directions.
     const double rounding = (step(sample.precision, first) + step(sample.precision, second)) / 2;
     return verdict(first + rounding < second + threshold_);
   }
@@ -174,7 +177,7 @@ class Labels final : public Policy {
     for (std::string& label : given.list("labels")) hard_.insert(std::move(label));
   }
 
-  // The best of any numbers is the best: they need not be probabilities.
+  // Any numbers have a best one: they need not be probabilities.
   Verdict after(const Sample& sample) const override {
     if (std::any_of(sample.values.begin(), sample.values.end(), [](double value) { return std::isnan(value); }))
       return Verdict::kInvalid;
@@ -221,7 +224,7 @@ Result<std::shared_ptr<const Policy>> make_policy(std::string_view name, std::sp
   const auto faults = check_policy(name, parameters);
   if (!faults.empty()) return Error(Code::kInvalid, faults.front().where + ": " + faults.front().what);
   std::shared_ptr<const Policy> policy = make(Given(*find_policy(name), parameters));
-  CHECK(policy != nullptr);  // a row of the table without its class
+  CHECK(policy != nullptr);  // a row of the table without a class
   return policy;
 }
 

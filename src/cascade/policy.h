@@ -1,11 +1,12 @@
-// Policy: which examples are hard, that is, better asked of the next tier.
+// Policy: decides which examples are hard, so that the next tier should answer them.
 //
 //   TRY(auto policy, make_policy("CrossEntropy", {{"threshold_cross_entropy", "0.8"}}));
-//   TRY(const BoundPolicy bound, BoundPolicy::bind(policy, model.outputs(), labels));     // at load: refused if the model lacks it
-//   if (const auto hard = bound.policy().before(rng)) …                                    // decided without a run
-//   const Judgement judgement = bound.after(outputs);                                      // of all samples of an answer
+//   // At load: an error if the model lacks the output.
+//   TRY(const BoundPolicy bound, BoundPolicy::bind(policy, model.outputs(), labels));
+//   if (const auto hard = bound.policy().before(rng)) …    // decided without a run
+//   const Judgement judgement = bound.after(outputs);      // for all samples of an answer
 //
-// What a policy cannot judge is not hard: nothing goes up because of values that make no sense. They are counted.
+// A sample with invalid values is counted, and is not hard: senseless values send nothing up.
 #pragma once
 
 #include <cstddef>
@@ -24,30 +25,32 @@
 
 namespace varda::cascade {
 
-/// One sample of an answer, as far as the policy's input goes.
+/// One sample of an answer, reduced to the policy's input.
 struct Sample {
-  std::span<const double> values;                  // of each class, or of each box
-  std::string_view label;                          // of the best class or box; "" where there is none
-  tensor::DType precision = tensor::DType::kFp64;  // of the values, before they became doubles
+  std::span<const double> values;                  // one per class or box
+  std::string_view label;                          // of the best class or box, or ""
+  tensor::DType precision = tensor::DType::kFp64;  // original type of the values
 
-  /// The value of the sample's precision next to `threshold`, so that a score that a model gave as 0.9 equals the threshold 0.9.
+  /// The number nearest to `threshold` in the sample's precision: a model's score 0.9 equals the
+  /// threshold 0.9.
   double rounded(double threshold) const;
 };
 
 enum class Verdict : std::uint8_t { kEasy, kHard, kInvalid };
 
-/// Immutable: safe from several threads at once.
+/// Immutable, thus thread-safe.
 class Policy {
  public:
   virtual ~Policy() = default;
 
   const PolicyRow& row() const { return *row_; }
-  /// The parameter `output`; "" if it was not given.
+  /// The parameter `output`; "" if not set.
   const std::string& output() const { return output_; }
 
-  /// Mining before inference: whether a request is hard, for a policy that needs no answer; nothing for one that does.
+  /// Decides before inference, for a policy that needs no answer; empty: the policy needs an
+  /// answer.
   virtual std::optional<bool> before(Rng& rng) const;
-  /// Mining after inference. Only called if before() says nothing.
+  /// Decides after inference; called only if before() returned empty.
   virtual Verdict after(const Sample& sample) const;
 
  protected:
@@ -58,47 +61,49 @@ class Policy {
   std::string output_;
 };
 
-/// kInvalid: what check_policy() finds, "parameters[1].value: must be …".
+/// kInvalid: a finding of check_policy(), "parameters[1].value: must be …".
 Result<std::shared_ptr<const Policy>> make_policy(std::string_view name, std::span<const PolicyParameter> parameters);
 
-/// Of one answer.
+/// Result for one answer.
 struct Judgement {
-  bool hard = false;  // of the whole: a sample is
+  bool hard = false;  // true if any sample is hard
   std::uint32_t samples = 0;
   std::uint32_t samples_hard = 0;
   std::uint32_t samples_invalid = 0;
   friend bool operator==(const Judgement&, const Judgement&) = default;
 };
 
-/// A policy and where in an answer its input stands. Immutable.
+/// A policy with the location of its input in an answer. Immutable.
 class BoundPolicy {
  public:
-  /// `outputs` is all that can be asked of the model by name, `labels` the names of its classes (empty: numbers). kInvalid: the
-  /// model does not put the policy's input out; the message says what is looked for, and what the model has. Integers, and outputs
-  /// of a shape that cannot be it, are not taken. A policy that decides before inference fits every model.
+  /// `outputs` is every output that the model can return by name. `labels` are the class names
+  /// (empty: numbers). kInvalid: the model lacks the policy's input; the message lists the expected
+  /// and the present outputs. Integers and outputs of an unsuitable shape do not qualify. A policy
+  /// that decides before inference fits every model.
   static Result<BoundPolicy> bind(std::shared_ptr<const Policy> policy, std::span<const tensor::Spec> outputs,
                                   std::vector<std::string> labels = {});
 
   const Policy& policy() const { return *policy_; }
   const std::shared_ptr<const Policy>& shared_policy() const { return policy_; }
-  /// The outputs that after() must get, besides others and in any order.
+  /// Outputs that after() needs, in any order; further outputs are ignored.
   const std::vector<std::string>& reads() const { return reads_; }
 
-  /// An answer whose tensors are missing, of other types or of other shapes than bound is one invalid sample.
+  /// Counts an answer as one invalid sample if tensors are missing, or differ from the bound types
+  /// and shapes.
   Judgement after(std::span<const tensor::Named> outputs) const;
 
  private:
-  // How the samples lie in the tensor.
+  // Arrangement of the samples in the tensor.
   enum class Layout : std::uint8_t {
-    kRows,    // [N,n]: one a row, best first where it is labels
-    kEach,    // [N]: a label each
-    kSingle,  // [n]: one sample altogether
-    kFlat,    // [n]: one after the other
-    kBoxes,   // [N,n,5 or more], or without N: boxes with the score behind four coordinates
+    kRows,    // [N,n]: one sample per row, labels best first
+    kEach,    // [N]: one label per sample
+    kSingle,  // [n]: a single sample
+    kFlat,    // [n]: the samples one after the other
+    kBoxes,   // [N,n,5 or more], or without N: four coordinates, then the score
   };
   struct Place {
-    std::string values;  // the output with the input; "" if none is read
-    std::string counts;  // the output that says how many boxes of each sample are meant; "" if all are
+    std::string values;  // output with the values; "" if none is read
+    std::string counts;  // output with the number of valid boxes per sample; "" if all are valid
     Layout layout = Layout::kRows;
   };
   struct Finder;
@@ -111,8 +116,9 @@ class BoundPolicy {
   Place place_;
 };
 
-/// For an answer of a tier whose outputs nobody knew before it: binds to what came, and judges it. What does not fit is one invalid
-/// sample; why it does not is told in `misfit`, where given, which is "" for what fits.
+/// For an answer with outputs that were not known in advance: binds to the present outputs and
+/// judges them. An answer that does not fit is one invalid sample. `misfit`, if not null, gets the
+/// reason, or "" for an answer that fits.
 Judgement judge(const std::shared_ptr<const Policy>& policy, std::span<const tensor::Named> outputs, std::string* misfit = nullptr);
 
 }  // namespace varda::cascade

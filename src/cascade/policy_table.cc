@@ -122,7 +122,7 @@ bool same_but_for_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });
 }
 
-/// As it may stand in a message: short, and text.
+/// The text for an error message: short, and valid UTF-8.
 std::string shown(std::string_view text) {
   if (!codec::is_utf8(text)) return "bytes that are not UTF-8";
   if (text.size() > 64) return std::to_string(text.size()) + " bytes";
@@ -169,7 +169,7 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1));
 }
 
-/// What is wrong with the value; empty if nothing is.
+/// Describes the fault of the value; empty if valid.
 std::string value_fault(const ParameterRow& row, std::string_view value) {
   if (value.size() > kParameterValueBytesMax) return "must have at most " + std::to_string(kParameterValueBytesMax) + " bytes";
   switch (row.kind) {
@@ -194,7 +194,7 @@ std::string bound(double value) {
   return {text.data(), end.ptr};
 }
 
-// kNumberPattern by hand.
+// Hand-written kNumberPattern.
 bool is_number(std::string_view text) {
   constexpr std::size_t kDigitsMax = 20;
   std::size_t at = 0;

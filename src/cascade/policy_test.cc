@@ -47,7 +47,7 @@ std::vector<double> numbers(const Json& json) {
 std::uint16_t to_half(double value) {
   int exponent = 0;
   std::frexp(value, &exponent);
-  if (value <= 0 || value >= 2 || exponent < -13) return value == 0 ? 0 : 0x7e00;  // not a number: no row needs more
+  if (value <= 0 || value >= 2 || exponent < -13) return value == 0 ? 0 : 0x7e00;  // NaN: no row needs more
   const double mantissa = std::nearbyint(std::ldexp(value, 11 - exponent));
   return static_cast<std::uint16_t>(((exponent + 14) << 10) + static_cast<int>(mantissa) - 1024);
 }
@@ -223,7 +223,7 @@ TEST(Policy, BeforeInferenceDecideWhatNeedsNoAnswer) {
   }
 }
 
-// --- where the input stands
+// --- finding the input
 
 Spec real(std::string name, tensor::Shape shape) { return {std::move(name), DType::kFp32, std::move(shape)}; }
 Named real(std::string name, tensor::Shape shape, const std::vector<double>& values) {
@@ -255,7 +255,7 @@ TEST(BoundPolicy, FindsClassProbabilities) {
   EXPECT_EQ(reads(entropy, {{"label", DType::kInt64, {-1}}, real("p", {-1, -1})}), "p");
   EXPECT_EQ(reads(entropy, {{"labels", DType::kBytes, {-1, 5}}, real("scores", {-1, 5}), real("p", {-1, 10})}), "p");
   EXPECT_EQ(reads(policy("Margin", {{"output", "b"}}), {real("a", {-1, 10}), real("b", {-1, 10})}), "b");
-  // Not: two that could be it, one number a sample, feature maps, integers, boxes, nothing.
+  // Rejected: two candidates, one number per sample, feature maps, integers, boxes, nothing.
   EXPECT_THAT(
       reads(entropy, {real("a", {-1, 10}), real("b", {-1, 10})}),
       HasSubstr("the policy CrossEntropy reads class probabilities (FP16, FP32 or FP64 [N,classes]), and the model puts out "
@@ -279,7 +279,7 @@ TEST(BoundPolicy, FindsScoresOfBoxes) {
   EXPECT_EQ(reads(ibt, {real("detections", {-1, -1, 6})}), "detections");
   EXPECT_EQ(reads(ibt, {real("detections", {-1, 6})}), "detections");
   EXPECT_EQ(reads(policy("Threshold", {{"output", "x"}}), {real("x", {-1, 6})}), "x");
-  // A classifier does not put out boxes, though its output has the shape of scores.
+  // A classifier returns no boxes, though its output has the shape of scores.
   EXPECT_THAT(reads(ibt, {real("probabilities", {-1, 10})}), HasSubstr("the policy IBT reads scores of boxes"));
   EXPECT_THAT(reads(ibt, {real("boxes", {-1, 4})}), HasSubstr("the model puts out"));
   EXPECT_THAT(reads(ibt, {{"scores", DType::kInt32, {-1}}}), HasSubstr("the model puts out"));
@@ -313,7 +313,7 @@ TEST(BoundPolicy, JudgesEachSampleAndTheWholeIfOneIsHard) {
 TEST(BoundPolicy, ReadsBoxesHoweverTheyLie) {
   const auto ibt = policy("IBT");
   const std::vector<Spec> flat{real("scores", {-1}), {"counts", DType::kInt64, {-1}}};
-  // Of three images the second has no box, the third uncertain ones.
+  // Three images: the second has no box, the third has uncertain ones.
   EXPECT_EQ(after(ibt, flat, {integers("counts", {3}, {1, 0, 2}), real("scores", {3}, {0.9, 0.1, 0.2})}),
             (Judgement{true, 3, 1, 0}));
   EXPECT_EQ(after(ibt, flat, {integers("counts", {2}, {2, 1}), real("scores", {3}, {0.9, 0.8, 0.7})}), (Judgement{false, 2, 0, 0}));
@@ -322,7 +322,7 @@ TEST(BoundPolicy, ReadsBoxesHoweverTheyLie) {
   EXPECT_EQ(after(ibt, flat, {integers("counts", {2}, {2, 2}), real("scores", {3}, {0.9, 0.8, 0.7})}), unreadable);
   EXPECT_EQ(after(ibt, flat, {integers("counts", {2}, {4, -1}), real("scores", {3}, {0.9, 0.8, 0.7})}), unreadable);
   EXPECT_EQ(after(ibt, flat, {real("scores", {3}, {0.1, 0.1, 0.1})}), unreadable);
-  // Padding behind the boxes that count.
+  // Padding after the valid boxes.
   const std::vector<Spec> padded{real("detection_scores", {-1, 4}), real("num_detections", {-1, 1})};
   EXPECT_EQ(after(ibt, padded,
                   {real("detection_scores", {2, 4}, {0.9, 0, 0, 0, 0.9, 0.1, 0, 0}), real("num_detections", {2, 1}, {1, 2})}),
@@ -331,7 +331,7 @@ TEST(BoundPolicy, ReadsBoxesHoweverTheyLie) {
             unreadable);
   EXPECT_EQ(after(ibt, padded, {real("detection_scores", {1, 4}, {0.9, 0, 0, 0}), real("num_detections", {1, 1}, {5})}),
             unreadable);
-  // The score behind four coordinates.
+  // The score follows four coordinates.
   const std::vector<Spec> rows{real("detections", {-1, -1, 6})};
   EXPECT_EQ(after(ibt, rows, {real("detections", {2, 1, 6}, {10, 20, 30, 40, 0.9, 7, 10, 20, 30, 40, 0.2, 7})}),
             (Judgement{true, 2, 1, 0}));

@@ -36,7 +36,7 @@ Failure unreachable(std::string message) {
 
 Failure of_status(int status, std::string message) {
   const bool clients = status >= 400 && status < 500;
-  // Of those, the ones that tell of the request: another one may well be answered.
+  // These 4xx codes concern the request: another request may succeed.
   const bool neutral = status == 400 || status == 413 || status == 415 || status == 422;
   Failure failure{.reason = clients ? Reason::kRefused : Reason::kFailed, .message = std::move(message)};
   if (status == 429 || status == 503) failure.reason = Reason::kOverloaded;

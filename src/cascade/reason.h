@@ -1,4 +1,4 @@
-// Why a tier did not answer, or was not asked: the words of design 017.
+// Reasons why a tier did not answer or was not called, as in design 017.
 #pragma once
 
 #include <array>
@@ -10,14 +10,14 @@
 namespace varda::cascade {
 
 enum class Reason : std::uint8_t {
-  // It was asked.
-  kTimeout,      // no answer in its time
-  kUnreachable,  // no connection, or none that lasted
+  // The tier was called.
+  kTimeout,      // no answer in time
+  kUnreachable,  // no connection, or it broke
   kRefused,      // 4xx
-  kFailed,       // 5xx, or no answer of the protocol
+  kFailed,       // 5xx, or a malformed answer
   kOverloaded,   // 429, 503
-  kClientGone,   // it was given up, because the client did not wait; no fault of the tier's
-  // It was not.
+  kClientGone,   // cancelled since the client hung up; not the tier's fault
+  // The tier was not called.
   kBreakerOpen,
   kInFlightLimit,
   kNoAddress,
@@ -30,23 +30,24 @@ inline constexpr std::array<Reason, kReasons> kAllReasons = {
 
 /// "Timeout"
 std::string_view to_string(Reason reason);
-/// Whether the tier was asked and gave no answer; false: it was not asked.
+/// True: the tier was called and gave no answer. False: it was not called.
 constexpr bool is_error(Reason reason) { return reason <= Reason::kClientGone; }
 
-/// A call that gave no answer.
+/// A call without an answer.
 struct Failure {
   Reason reason = Reason::kFailed;
-  std::string message;             // for people: "connection refused"
-  bool surely_unanswered = false;  // the tier did nothing with it: it may be sent once more
-  bool tier_at_fault = true;       // counts against its breaker
+  std::string message;             // human-readable: "connection refused"
+  bool surely_unanswered = false;  // the tier did not process the request: a retry is safe
+  bool tier_at_fault = true;       // counts against the tier's breaker
 };
 
-/// No connection could be made. One that broke before the first byte of an answer is not surely_unanswered.
+/// No connection could be made. If a connection broke before the first byte of the answer,
+/// surely_unanswered stays false.
 Failure unreachable(std::string message);
-/// An answer that is no success. 503 may be tried once more. 400, 413, 415 and 422 are about the request and say nothing about the
-/// tier's health; a tier that answers anything else (404, 401, 429, …) to what it is asked is of no use while it does.
+/// An error status. 503 may be retried once. 400, 413, 415 and 422 concern the request and do not
+/// count against the tier. Any other 4xx does: a tier that answers 404, 401 or 429 is unusable.
 Failure of_status(int status, std::string message);
-/// An answer that is a success and not one of the protocol, or that broke off.
+/// A success status with a body that is malformed or broke off.
 Failure unreadable(std::string message);
 
 }  // namespace varda::cascade

@@ -1,4 +1,4 @@
-// VARDA_CASCADE_SEED=N runs one seed, VARDA_CASCADE_SEEDS=N so many.
+// VARDA_CASCADE_SEED=N runs one seed, VARDA_CASCADE_SEEDS=N runs N seeds.
 #include "cascade/testing/simulator.h"
 
 #include <cstdlib>
@@ -28,7 +28,7 @@ TEST(Simulator, EveryRequestHasItsOneBestAnswerInTimeWhateverHappens) {
             << seen.openings << " openings, " << seen.late_answers << " late answers, " << seen.descents << " descents, "
             << seen.limited << " limited, " << seen.deadlines << " ended by the deadline\n";
   if (seeds < 1000) return;
-  // What never happens is not tested.
+  // Every kind of event must occur, or it is not tested.
   for (const std::uint64_t count :
        {seen.answered, seen.failed, seen.gone, seen.fallbacks, seen.retries, seen.probes, seen.background_probes, seen.openings,
         seen.late_answers, seen.descents, seen.limited, seen.doubled, seen.strangers, seen.deadlines}) {

@@ -23,7 +23,8 @@ void LatencyWindow::record(Duration latency) {
   Generation& generation = generations_[current % 2];
   generation.buckets[bucket(latency)].fetch_add(1, std::memory_order_relaxed);
   if (generation.calls.fetch_add(1, std::memory_order_acq_rel) + 1 != kGenerationCalls) return;
-  // Exactly one call fills a generation and begins the next; what others add to it meanwhile may get lost, and nobody needs it.
+  // Exactly one call fills a generation and starts the next. Concurrent updates of the new
+  // generation may get lost, which is acceptable.
   Generation& other = generations_[(current + 1) % 2];
   for (auto& count : other.buckets) count.store(0, std::memory_order_relaxed);
   other.calls.store(0, std::memory_order_relaxed);
@@ -156,7 +157,7 @@ std::string_view state_of(const Route::Tier& tier) {
   return health.seen ? "Ready" : "Unknown";
 }
 
-// RFC 3339, in seconds, as the API has times.
+// RFC 3339 with seconds, as in the API.
 std::string timestamp(WallTime time) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(std::chrono::floor<std::chrono::seconds>(time));
   std::tm parts{};

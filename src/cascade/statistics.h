@@ -1,4 +1,5 @@
-// Statistics: what a cascade counts over the life of its process, and what it tells of it (design 017).
+// Statistics: counters of joint inference over the life of the process, and their JSON (design
+// 017).
 #pragma once
 
 #include <array>
@@ -21,12 +22,13 @@
 
 namespace varda::cascade {
 
-/// The latencies of the last 1,024 to 2,048 calls in buckets an eighth of an octave wide: a quantile is within 7 % of the true one.
-/// By calls, not by time, so that nothing changes at rest. Thread-safe, without locks.
+/// Latencies of the last 1,024 to 2,048 calls, in buckets an eighth of an octave wide: quantiles
+/// are accurate to 7 %. Old values expire by calls, not by time, so that an idle model's numbers
+/// stay constant. Thread-safe, lock-free.
 class LatencyWindow {
  public:
   void record(Duration latency);
-  /// `share` in (0, 1]; nothing before the first call.
+  /// `share` in (0, 1]; empty before the first call.
   std::optional<std::chrono::microseconds> quantile(double share) const;
 
  private:
@@ -42,29 +44,31 @@ class LatencyWindow {
   std::atomic<std::uint32_t> current_{0};
 };
 
-/// Of one tier, by its name. Thread-safe, without locks.
+/// Counters of one tier, by name. Thread-safe, lock-free.
 struct TierCounters {
   std::atomic<std::uint64_t> answered{0};
-  std::atomic<std::uint64_t> asked{0};  // requests, not attempts; of tiers above the first
+  std::atomic<std::uint64_t> asked{0};  // requests, not attempts; for upper tiers only
   std::atomic<std::uint64_t> retries{0};
-  std::array<std::atomic<std::uint64_t>, kReasons> reasons{};  // of requests that it has no answer for
+  std::array<std::atomic<std::uint64_t>, kReasons> reasons{};  // of requests without an answer from this tier
   LatencyWindow latencies;
 };
 
-/// One object a model, for the life of the process: configurations come and go. Thread-safe; count() takes no lock.
+/// One object per model, for the life of the process, across configurations. Thread-safe; count()
+/// takes no lock.
 class Statistics {
  public:
-  /// The counters of tiers called so; the object lives as long as somebody holds it. At most kNamesMax names are told apart, those
-  /// that come later share one.
+  /// Counters for a tier name, kept as long as referenced. At most kNamesMax names are distinct;
+  /// later names share one object.
   std::shared_ptr<TierCounters> tier(std::string_view name);
   static constexpr std::size_t kNamesMax = 64;
 
-  /// Of a request's size.
+  /// Size of a request.
   struct Size {
     std::uint32_t samples = 1;
-    std::uint64_t bytes_up = 0;  // of bodies, each attempt by itself
+    std::uint64_t bytes_up = 0;  // of bodies, once per attempt
   };
-  /// Once a request, after its end. `tiers` are the route's, in its order. A request whose client is gone counts what it asked.
+  /// Called once per request, after its end. `tiers` are in the order of the route. A request
+  /// without an answer only adds to calls, reasons and bytes.
   void count(const Summary& summary, const Size& size, std::span<const std::shared_ptr<TierCounters>> tiers);
 
   struct TierCounts {
@@ -77,12 +81,12 @@ class Statistics {
   };
   struct Counts {
     std::uint64_t inferences = 0;       // requests that a tier answered
-    std::uint64_t hard = 0;             // of these, hard by a policy
-    std::uint64_t samples = 0;          // of these
-    std::uint64_t samples_invalid = 0;  // whose values made no sense
+    std::uint64_t hard = 0;             // of `inferences`, hard by a policy
+    std::uint64_t samples = 0;          // of `inferences`
+    std::uint64_t samples_invalid = 0;  // samples with values that make no sense
     std::uint64_t bytes_up = 0;
-    std::uint64_t up = 0;           // of `inferences`, those that asked a tier above the first, or several: once each
-    std::vector<TierCounts> tiers;  // every name there ever was, in order of names
+    std::uint64_t up = 0;           // of `inferences`, those that called any upper tier
+    std::vector<TierCounts> tiers;  // every name so far, sorted
   };
   Counts counts() const;
 
@@ -100,10 +104,11 @@ struct Degraded {
   std::string message;  // "cloud: Unreachable: connection refused"
   WallTime since;
 };
-/// Set while a tier above the first is not asked: of several the highest is told. `configured` is since when the route is in force.
+/// Set while an upper tier is unavailable; names the highest one. `configured` is when the route
+/// took effect.
 std::optional<Degraded> degraded(const Route& route, SteadyTime configured, SteadyTime now, WallTime wall);
 
-/// The member `tiers`. The first tier's version is told by the caller; it is Ready.
+/// The member `tiers`. The caller provides the first tier's version; the first tier is Ready.
 codec::Json tiers_json(const Route& route, const Statistics::Counts& counts, std::string_view first_version);
 /// The member `degraded`.
 codec::Json to_json(const Degraded& degraded);

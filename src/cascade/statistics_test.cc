@@ -56,7 +56,7 @@ TEST(LatencyWindow, WhatWasLongAgoIsForgotten) {
   EXPECT_EQ(*window.quantile(0.99), microseconds(10));
 }
 
-/// A route of two tiers, and requests over it as the machine would tell of them.
+/// A route of two tiers, and summaries of requests as the machine would produce them.
 class StatisticsTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -157,7 +157,7 @@ TEST_F(StatisticsTest, DegradedWithoutAnAddress) {
   EXPECT_EQ(told->since, wall);
 }
 
-// For the thread sanitizer, and for what must add up whatever the order.
+// Gives the thread sanitizer work, and checks sums that must hold in any order.
 TEST_F(StatisticsTest, ManyThreadsShareGatesBoundsAndCounts) {
   constexpr int kThreads = 4;
   constexpr int kRequests = 2000;

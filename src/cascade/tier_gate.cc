@@ -36,7 +36,7 @@ void TierGate::succeeded(const Breaker::Ticket& ticket, SteadyTime now) {
 
 void TierGate::failed(const Breaker::Ticket& ticket, const Failure& failure, SteadyTime now) {
   MutexLock lock(mutex_);
-  // A refusal is the client's fault, and still an answer of the tier.
+  // A refusal is the client's fault, but shows that the tier answers.
   const bool refused = failure.reason == Reason::kRefused;
   if (refused && !failure.tier_at_fault) seen_ = true;
   if (refused || failure.tier_at_fault) last_error_ = failure;
@@ -86,7 +86,7 @@ TierGate::Health TierGate::health() const {
 }
 
 std::variant<Permit, Reason> Permit::ask(TierGate& gate, InFlight& in_flight, SteadyTime now, std::size_t bytes) {
-  // The place first: a probe is let through once a pause, and must not be spent on a request that has none.
+  // The place first: a pause admits one probe, which a request without a place must not use up.
   if (!in_flight.enter(bytes)) return Reason::kInFlightLimit;
   const auto ticket = gate.admit(now);
   if (!ticket) {

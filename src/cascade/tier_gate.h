@@ -1,4 +1,5 @@
-// TierGate: what all requests know of one tier together; InFlight: how many of them are on their way up.
+// TierGate: state of one tier, shared by all requests. InFlight: limit on concurrent upstream
+// requests.
 #pragma once
 
 #include <atomic>
@@ -18,16 +19,16 @@
 
 namespace varda::cascade {
 
-/// Bounds the requests that wait for upper tiers at a time, by their number and by the bytes of their bodies. Thread-safe.
+/// Limits the concurrent requests to upper tiers, by number and by body bytes. Thread-safe.
 class InFlight {
  public:
   static constexpr std::size_t kBytesMax = std::size_t{64} << 20;
 
   explicit InFlight(std::uint32_t max, std::size_t bytes_max = kBytesMax) : max_(max), bytes_max_(bytes_max) {}
-  /// A body may always go up alone, however large.
+  /// False: no room. A body of any size may be in flight alone.
   bool enter(std::size_t bytes);
   void leave(std::size_t bytes);
-  /// Those beyond a smaller bound end by themselves.
+  /// With a smaller limit, the surplus requests still finish.
   void set_max(std::uint32_t max) { max_.store(max, std::memory_order_relaxed); }
   std::uint32_t now() const { return now_.load(std::memory_order_relaxed); }
   std::size_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
@@ -39,30 +40,32 @@ class InFlight {
   std::atomic<std::size_t> bytes_{0};
 };
 
-/// Thread-safe. Belongs to a name and a URL: what is known of one says nothing about another.
+/// Thread-safe. One gate per name and URL, since knowledge about one address means nothing for
+/// another.
 class TierGate {
  public:
-  /// `rng` outlives it.
+  /// `rng` outlives the gate.
   TierGate(Breaker::Options options, Rng& rng) : breaker_(options, rng) {}
 
   std::optional<Breaker::Ticket> admit(SteadyTime now);
   void succeeded(const Breaker::Ticket& ticket, SteadyTime now);
   void failed(const Breaker::Ticket& ticket, const Failure& failure, SteadyTime now);
   void abandoned(const Breaker::Ticket& ticket, SteadyTime now);
-  /// No answer in a time that may have been too short for one.
+  /// No answer, but the time may have been too short for one.
   void suspected(const Breaker::Ticket& ticket, SteadyTime now);
 
-  /// For a background question for readiness (GET /v2/models/MODEL/ready): set if one should be asked now. The ticket goes back
-  /// through probed() in any case. Whatever is no success is a failure here, a 404 too: the model is not ready.
+  /// Set if a readiness check (GET /v2/models/MODEL/ready) is due now. The caller returns the
+  /// ticket through probed() in any case. Here everything but a success is a failure, including
+  /// 404: the model is not ready.
   std::optional<Breaker::Ticket> probe(SteadyTime now);
   void probed(const Breaker::Ticket& ticket, const std::optional<Failure>& failure, SteadyTime now);
 
-  /// Which version of the model answered, for health().
+  /// The version of the model that answered, for health().
   void set_version(std::string version);
 
   struct Health {
     Breaker::State state = Breaker::State::kClosed;
-    bool seen = false;                            // it has answered a request or a readiness question
+    bool seen = false;                            // has answered a request or a readiness check
     std::optional<SteadyTime> unavailable_since;  // the breaker is not closed
     std::string version;                          // "" unknown
     std::optional<Failure> last_error;            // until a request succeeds, or a probe that ends a pause
@@ -77,11 +80,12 @@ class TierGate {
   std::optional<Failure> last_error_ GUARDED_BY(mutex_);
 };
 
-/// The right to one call of a tier: a ticket of its breaker and a place in flight. Given back exactly once: by an outcome, or, as a
-/// call that says nothing, by destruction. Movable; gate and bound outlive it.
+/// The permission for one call of a tier: a ticket of the breaker and a place in flight. Returned
+/// exactly once: by an outcome, or by the destructor, without evidence about the tier. Movable;
+/// gate and limit outlive the permit.
 class Permit {
  public:
-  /// kBreakerOpen or kInFlightLimit where there is none. `bytes` are those of the request's body.
+  /// kBreakerOpen or kInFlightLimit on refusal. `bytes` is the size of the request's body.
   static std::variant<Permit, Reason> ask(TierGate& gate, InFlight& in_flight, SteadyTime now, std::size_t bytes = 0);
   Permit(Permit&& other) noexcept;
   Permit& operator=(Permit&& other) noexcept;
@@ -97,10 +101,10 @@ class Permit {
   void release();
   void leave();
 
-  TierGate* gate_;  // null: given back
+  TierGate* gate_;  // null: returned
   InFlight* in_flight_;
   Breaker::Ticket ticket_;
-  SteadyTime latest_;  // that it was told of, for what is abandoned without a time
+  SteadyTime latest_;  // latest known time, for a destructor without a clock
   std::size_t bytes_;
 };
 

@@ -1,4 +1,4 @@
-// The operator's controllers, put together: what `varda operator` and `varda up` add to their manager.
+// All controllers of the operator: `varda operator` and `varda up` add them to the manager.
 #pragma once
 
 #include <memory>
@@ -14,17 +14,17 @@ struct Options {
   InferenceModelOptions inference_models;
 };
 
-/// Keeps the reconcilers alive.
+/// Owns the reconcilers.
 class Controllers {
  public:
   virtual ~Controllers() = default;
-  /// What the objects' status says, while the manager leads: for what answers /metrics. Valid as long as this; to be asked only
-  /// while the manager lives.
+  /// Metrics from the objects' status, for /metrics; empty unless the manager leads. Valid as long
+  /// as this object; call only while the manager lives.
   virtual std::vector<const metrics::Collector*> metrics() const = 0;
 };
 
-/// Adds the controllers of all kinds of ours. Before manager.run(); the result outlives it. The kinds' CRDs must be in the API
-/// server by the time the manager runs.
+/// Adds the controllers of all our kinds. Call before manager.run(); the result outlives the
+/// manager. The CRDs must exist before the manager runs.
 std::unique_ptr<Controllers> add_all(runtime::Manager& manager, Options options);
 
 }  // namespace varda::controllers

@@ -1,5 +1,5 @@
-// The controllers over the real API server, in memory: objects in, objects out. Agents, runners and the scheduler are played by the
-// test, which writes what they would report.
+// The controllers over the real API server, in memory: objects in, objects out. The test plays
+// agents, runners and the scheduler, and writes their reports.
 
 #include <atomic>
 #include <chrono>
@@ -33,7 +33,7 @@ Json yaml(std::string_view text) {
   return std::move(parsed).value();
 }
 
-/// The machine's, and ahead of it by as much as the test says.
+/// The system clock plus an offset that the test sets.
 class AheadClock final : public Clock {
  public:
   WallTime wall() const override { return system_clock().wall() + std::chrono::duration_cast<WallTime::duration>(ahead()); }
@@ -146,7 +146,7 @@ spec:
   }
   bool has_pod(const std::string& name = "digits") { return api_.get(kPods + "/" + name).status == 200; }
 
-  // The scheduler and the runner.
+  // Plays the scheduler and the runner.
   void run_pod(const std::string& name, const std::string& node, const std::string& ip) {
     const auto bound = api_.post(kPods + "/" + name + "/binding", yaml("{apiVersion: v1, kind: Binding, metadata: {name: " + name +
                                                                        "}, target: {kind: Node, name: " + node + "}}"));
@@ -155,7 +155,7 @@ spec:
                  "{phase: Running, hostIP: " + ip + ", podIP: " + ip + ", conditions: [{type: Ready, status: 'True'}]}");
   }
   void end_pod(const std::string& name) { api_.remove(kPods + "/" + name + "?gracePeriodSeconds=0"); }
-  // The agent's report about default/digits.
+  // Writes the agent's report about default/digits.
   void report(std::string_view item, const std::string& node = "edge0") {
     patch_status(kEdgeNodes + "/" + node, "{models: [" + std::string(item) + "]}");
   }
@@ -173,8 +173,8 @@ spec:
     EXPECT_EQ(status()["servingVersion"].as_string(), "3");
   }
 
-  /// Whether the second operator that starts from nothing writes nothing. The first operator may write: it finishes the work that
-  /// was under way when the one before was stopped.
+  /// True if the second restarted operator without earlier state writes nothing. The first restart
+  /// may write: it finishes work that was pending at the stop.
   ::testing::AssertionResult comes_to_rest() {
     std::string before;
     for (int restart = 0; restart < 2; ++restart) {
@@ -195,13 +195,13 @@ spec:
   apiserver::InMemoryApiServer api_;
   kube::Client client_;
   AheadClock clock_;
-  Json servers_;  // of the operators that start from now on; null: the built-in table
+  Json servers_;  // for operators started from now on; null: the built-in table
   std::unique_ptr<runtime::Manager> manager_;
   std::unique_ptr<Controllers> controllers_;
   std::jthread thread_;
 };
 
-// The cases of the room api, through the server: the schema's part and the rules' part of validation come together.
+// The cases of src/api, through the server: schema and rules validate together.
 TEST_F(Cluster, InvalidModelsAreRefusedWhenWrittenWithTheirFieldsNamed) {
   namespace fs = std::filesystem;
   const fs::path cases = fs::path(VARDA_TESTDATA) / "../../api/testdata/inference_model";
@@ -247,7 +247,7 @@ TEST_F(Cluster, EdgeModelServesWhenItsNodeComesLast) {
   serve_version_three();
 }
 
-// Else the agent could not tell an object that was made anew from one that its operator has emptied.
+// Otherwise the agent could not distinguish a new object from one that the operator has emptied.
 TEST_F(Cluster, NodeWithNothingToDoIsToldSoOnceItsObjectIsMadeAnewToo) {
   for (int i = 0; i < 2; ++i) {
     add_agent("edge0");
@@ -264,7 +264,7 @@ TEST_F(Cluster, AtRestNothingIsWritten) {
   post(kModels, model());
   serve_version_three();
   ASSERT_TRUE(at_rest());
-  // One write of somebody else to each concerns every object here; the answer to it is none.
+  // One foreign write to each object: every controller reconciles, and no controller writes.
   const std::vector<std::string> paths{"/api/v1/nodes/edge0", kModels + "/digits", kEdgeNodes + "/edge0", kPods + "/digits"};
   const auto versions = [&] {
     std::vector<std::string> out;
@@ -276,7 +276,7 @@ TEST_F(Cluster, AtRestNothingIsWritten) {
   for (const std::string& path : paths)
     touched.push_back(api_.merge_patch(path, touch).body.at("metadata/resourceVersion").as_string());
   ASSERT_TRUE(at_rest());
-  stop();  // joins the workers: whatever they wanted to write is written
+  stop();  // joins the workers, so that all pending writes are done
   EXPECT_EQ(versions(), touched);
 }
 
@@ -361,7 +361,7 @@ TEST_F(Cluster, OperatorWithOtherDefaultsReplacesNoPodUntilSomebodyDeletesIt) {
   EXPECT_TRUE(first_work()["layout"].is_null()) << "the pod that stays is shown its files as before";
   EXPECT_FALSE(has_warning("Outdated"));
 
-  // At rest: the next of the same build writes nothing.
+  // A new operator of the same build writes nothing.
   EXPECT_TRUE(comes_to_rest());
 
   start();
@@ -460,7 +460,7 @@ TEST_F(Cluster, PodThatEndedForGoodIsReplacedAfterAPause) {
                "{phase: Failed, reason: Evicted, message: 'The node was low on resource: memory.', conditions: null}");
   ASSERT_TRUE(eventually([&] { return ready_is("False", "Evicted"); }));
   EXPECT_TRUE(eventually([&] { return has_warning("Evicted"); }));
-  // However far the controller is when time passes; and whatever brings the next look.
+  // Advances the time until the replacement, regardless of the controller's progress.
   std::chrono::minutes ahead(0);
   ASSERT_TRUE(eventually([&] {
     const std::string now = uid();

@@ -19,7 +19,8 @@ using codec::Json;
 
 constexpr std::string_view kJobGroup = "sedna.io/";
 
-/// Whoever took the label off one of ours, or left it behind without its owner, does not make it another's: it is to be put right.
+/// An object stays ours if its label was removed, or its owner is gone: the controllers must repair
+/// or delete it.
 bool ours(const Json& object) {
   const Json& metadata = object["metadata"];
   const Json& labels = metadata["labels"];
@@ -48,7 +49,7 @@ void keep_only_ours(runtime::Informer::Options& options) {
   } else if (resource == api::Pod::resource() || resource == api::Deployment::resource() || resource == api::Service::resource()) {
     options.whole = ours;
     options.keep = Keep::kText;
-    // A worker's pods on all of its nodes are looked through again and again.
+    // Plans repeatedly read a worker's pods on all nodes.
     if (resource == api::Pod::resource()) options.decoded_max = 512;
   } else if (resource == autoscaler_resource()) {
     options.whole = ours;

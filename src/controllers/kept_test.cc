@@ -1,4 +1,4 @@
-// Controllers beside those of a cluster: what is not theirs costs little, and what is theirs works.
+// Controllers beside a cluster's own: foreign objects cost little memory, and our objects work.
 #include "controllers/kept.h"
 
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ TEST_F(KeptTest, OfWhatIsNotOursLittleMoreThanTheNameIsKept) {
   ASSERT_TRUE(node && node->typed);
   EXPECT_LT(node->text.size(), 1000u);
   EXPECT_NE(node->text.find("Ready"), std::string::npos);
-  // Whose label comes later is ours from then on.
+  // A foreign object that gets our label counts as ours from then on.
   ASSERT_EQ(
       api_.merge_patch("/api/v1/namespaces/default/pods/foreign", yaml("{metadata: {labels: {edgeai.io/inference-model: m}}}"))
           .status,

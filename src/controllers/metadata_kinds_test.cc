@@ -1,5 +1,5 @@
-// Datasets and Models of both groups over the real API server, in memory: objects in, objects out. Agents are played by the test,
-// which writes what they would report.
+// Datasets and Models of both groups over the real API server, in memory: objects in, objects out.
+// The test plays the agents and writes their reports.
 
 #include <chrono>
 #include <filesystem>
@@ -59,7 +59,7 @@ class Metadata : public ::testing::Test {
     controllers_.reset();
   }
 
-  // Everybody has read and answered everything.
+  // Waits until all controllers have processed all events.
   bool at_rest() {
     return runtime::testing::at_rest(*manager_, client_, [this] { return revision(); });
   }
@@ -73,7 +73,7 @@ class Metadata : public ::testing::Test {
     const auto reply = api_.merge_patch(path, yaml(change));
     ASSERT_EQ(reply.status, 200) << reply.text;
   }
-  // Changes an object in a way that concerns nobody; its version then.
+  // Changes an object in a way that affects no other object; returns the new version.
   std::string touch(const std::string& path) {
     patch(path, "{metadata: {annotations: {touched: 'yes'}}}");
     return version(path);
@@ -85,7 +85,7 @@ class Metadata : public ::testing::Test {
     patch(kEdgeNodes + "/" + name + "/status", "{status: {conditions: [{type: Connected, status: 'True'}]}}");
   }
   Json work(const std::string& node = "edge0") { return api_.get(kEdgeNodes + "/" + node).body.at("spec/datasets"); }
-  // What the agent of a node says once it has read its work list.
+  // The agent's report after it has read its work list.
   void report(const Json& datasets, const std::string& node = "edge0") {
     Json status = Json::object({{"observedGeneration", api_.get(kEdgeNodes + "/" + node).body.at("metadata/generation")}});
     status.set("datasets", datasets);
@@ -104,14 +104,14 @@ class Metadata : public ::testing::Test {
     for (const Json& one : api_.get(kEdgeNodes + "/" + node).body["spec"][list].as_array()) out.insert(one["key"].as_string());
     return out;
   }
-  /// How often a controller has looked at one of its objects.
+  /// Number of reconciles of a controller.
   double reconciles(const char* controller) {
     double out = 0;
     for (const char* result : {"success", "requeue_after", "error"})
       out += metrics_.counter("controller_runtime_reconcile_total", "", {{"controller", controller}, {"result", result}}).value();
     return out;
   }
-  /// Whose spec was written, by what metadata.generation says.
+  /// metadata.generation of each EdgeNode, which shows writes of its spec.
   std::map<std::string, std::int64_t> generations() {
     std::map<std::string, std::int64_t> out;
     for (const Json& node : api_.get(kEdgeNodes).body["items"].as_array())
@@ -127,7 +127,7 @@ class Metadata : public ::testing::Test {
   std::jthread thread_;
 };
 
-// Forty nodes, of which three copy one dataset and three another: whoever is not of a claim hears nothing of it.
+// Forty nodes: three copy one dataset and three another; nodes outside a claim see no work for it.
 TEST_F(Metadata, WhatANodeReportsConcernsThoseItSharesFilesWithAndNobodyElse) {
   for (int i = 0; i < 40; ++i) {
     const std::string name = "edge" + std::to_string(i);
@@ -158,7 +158,7 @@ TEST_F(Metadata, WhatANodeReportsConcernsThoseItSharesFilesWithAndNobodyElse) {
   acknowledge("edge1", copy("state: Pending"));
   double nodes = reconciles("edgenodes"), datasets = reconciles("datasets");
   const auto grew = [&](double node_looks, double dataset_looks, const char* why) {
-    // Each change may be looked at twice: what it was concerns somebody, and what it is.
+    // Each change may cause two reconciles, for the old and for the new version.
     EXPECT_LE(reconciles("edgenodes") - nodes, node_looks) << why;
     EXPECT_LE(reconciles("datasets") - datasets, dataset_looks) << why;
     nodes = reconciles("edgenodes");
@@ -186,7 +186,7 @@ TEST_F(Metadata, WhatANodeReportsConcernsThoseItSharesFilesWithAndNobodyElse) {
   EXPECT_EQ(work_of("edge2", "replicas"), std::set<std::string>{"datasets.edgeai.io/default/digits"});
 }
 
-// With a pod that nobody ends, as that of a node which burnt down.
+// With a pod that never ends, as on a destroyed node.
 TEST_F(Metadata, AnInferenceModelEndsAtOnceWhereItsNodeIsGoneForEver) {
   const std::string models = "/apis/ai.kubeedge.io/v1alpha1/namespaces/default/inferencemodels";
   add_agent("edge0");
@@ -219,7 +219,7 @@ class Either : public Metadata {
   Json get(const std::string& name) { return api_.get(objects_ + "/" + name).body; }
   bool ready_is(const std::string& name, const std::string& reason) { return condition(get(name), "Ready", "reason") == reason; }
 
-  // The cases of the room api, through the server: the schema's part and the rules' part of validation come together.
+  // The cases of src/api, through the server: schema and rules validate together.
   void send_cases(const std::string& file) {
     std::ifstream in(std::filesystem::path(VARDA_TESTDATA) / "../../api/testdata/edgeai" / (file + ".yaml"));
     const auto all = codec::parse_yaml_stream(std::string((std::istreambuf_iterator<char>(in)), {}));
@@ -237,14 +237,14 @@ class Either : public Metadata {
         for (const Json& told : reply.body.at("details/causes").as_array()) {
           found = found || (told["field"] == cause["field"] && told["reason"] == cause["reason"]);
         }
-        // Rules are asked once the schema is content.
+        // Rules run only after the schema has accepted the object.
         const bool of_rule = cause["message"].as_string().find("must be an absolute path") != std::string::npos;
         EXPECT_TRUE(found || (of_rule && test["causes"].size() > 1)) << test["name"].as_string() << reply.text;
       }
     }
   }
 
-  // The cells of the only row of a listing, as kubectl gets it.
+  // Cells of the only row of a listing, as kubectl gets it.
   std::pair<std::vector<std::string>, std::vector<Json>> table() {
     const auto table =
         client_.json(Context::background(), "GET", objects_, nullptr, "", "application/json;as=Table;v=v1;g=meta.k8s.io");
@@ -309,13 +309,13 @@ TYPED_TEST(Datasets, AtRestNothingIsWritten) {
   this->add("a");
   this->count("a", 120);
   ASSERT_TRUE(this->at_rest());
-  // Whatever the figures' own time says, nothing has changed.
+  // Nothing has changed except the report's own time.
   this->report(Json::array({this->item("a", "{state: Counted, fingerprint: x, samples: 120, time: '2031-01-01T00:00:00Z'}")}));
   const std::string edge_node = kEdgeNodes + "/edge0", dataset = this->objects_ + "/a";
   const std::string node_version = this->touch("/api/v1/nodes/edge0"), edge_node_version = this->touch(edge_node),
                     dataset_version = this->touch(dataset);
   ASSERT_TRUE(this->at_rest());
-  this->stop();  // joins the workers: whatever they wanted to write is written
+  this->stop();  // joins the workers, so that all pending writes are done
   EXPECT_EQ(this->version("/api/v1/nodes/edge0"), node_version);
   EXPECT_EQ(this->version(edge_node), edge_node_version);
   EXPECT_EQ(this->version(dataset), dataset_version);
@@ -346,7 +346,7 @@ TYPED_TEST(Datasets, ReportsOfOneThatHadTheNameBeforeSayNothing) {
   this->count("a", 7);
 }
 
-// Nothing of ours waits for a node when it is deleted: neither the objects of the node nor those that name it.
+// Deletion never waits for a node: neither for the node's objects nor for those that refer to it.
 TYPED_TEST(Datasets, EndAtOnceWhereTheirNodeIsGoneForEver) {
   this->add("never");
   this->add_agent("edge0");
@@ -374,7 +374,7 @@ TYPED_TEST(Datasets, EndAtOnceWhereTheirNodeIsGoneForEver) {
 
 TYPED_TEST(Datasets, BeyondWhatANodeTakesTheYoungestWaitForRoom) {
   this->add_agent("edge0");
-  for (int i = 0; i < 129; ++i) this->add("d" + std::to_string(100 + i));  // of one second: by name
+  for (int i = 0; i < 129; ++i) this->add("d" + std::to_string(100 + i));  // one second: sorted by name
   ASSERT_TRUE(eventually([&] { return this->work().size() == 128; }));
   std::string left_out;
   ASSERT_TRUE(eventually([&] {
@@ -463,7 +463,7 @@ TYPED_TEST(Models, AnOldReportBringsNothingBackAlsoAfterARestartOfTheOperator) {
   EXPECT_EQ(this->metric("accuracy"), "0.9");
   this->report("j-1", 6, 0.95);
   EXPECT_TRUE(eventually([&] { return this->metric("accuracy") == "0.95"; }));
-  this->report("j-0", 9, 0.2);  // the worker's job before this one
+  this->report("j-0", 9, 0.2);  // the worker's previous job
   ASSERT_TRUE(this->at_rest());
   EXPECT_EQ(this->metric("accuracy"), "0.95");
 }
@@ -498,7 +498,7 @@ TYPED_TEST(Models, AtRestNothingIsWritten) {
   const std::string edge_node = kEdgeNodes + "/edge0", model = this->objects_ + "/digits";
   const std::string edge_node_version = this->touch(edge_node), model_version = this->touch(model);
   ASSERT_TRUE(this->at_rest());
-  this->stop();  // joins the workers: whatever they wanted to write is written
+  this->stop();  // joins the workers, so that all pending writes are done
   EXPECT_EQ(this->version(edge_node), edge_node_version);
   EXPECT_EQ(this->version(model), model_version);
 }

@@ -20,7 +20,7 @@ bool PassingProblems::due(const meta::ObjectKey& object, const meta::Condition* 
   auto& problems = objects_[object];
   const auto found = problems.find(now.type);
   if (found == problems.end() || found->second.reason != now.reason) {
-    // Known already, and not to this process: the operator before has reported it.
+    // Known from the status but not to this process: the previous leader has reported it.
     problems.insert_or_assign(now.type, Problem{now.reason, time, known && found == problems.end()});
     return false;
   }

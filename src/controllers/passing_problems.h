@@ -1,4 +1,5 @@
-// Problems that a normal start or replacement passes through: a Warning event tells of one only after it has lasted.
+// Problems that a normal start or replacement passes through: the Warning event is delayed until
+// the problem has lasted.
 #pragma once
 
 #include <chrono>
@@ -12,22 +13,22 @@
 
 namespace varda::controllers {
 
-/// One for each controller. Not thread-safe. Kept in memory: an operator that takes over begins to count when it sees a problem
-/// first.
+/// One for each controller. Not thread-safe. In memory: a new leader starts to count when it first
+/// sees the problem.
 class PassingProblems {
  public:
   static constexpr Duration kPatience = std::chrono::seconds(20);
 
-  /// Reasons that end by themselves on a healthy cluster.
+  /// Reasons that resolve by themselves on a healthy cluster.
   static bool passes(std::string_view reason);
 
-  /// Whether a Warning is due for `now` of the object, a condition that is not True; `before` is the same condition in the status
-  /// that was written last, or null. True once for each problem.
+  /// True once per problem, when a Warning is due for `now`, a condition of the object that is not
+  /// True. `before` is the condition in the last written status, or null.
   bool due(const meta::ObjectKey& object, const meta::Condition* before, const meta::Condition& now, SteadyTime time);
-  /// The condition `type` of the object has no such problem any more.
+  /// The object's condition `type` no longer has such a problem.
   void clear(const meta::ObjectKey& object, std::string_view type);
   void forget(const meta::ObjectKey& object) { objects_.erase(object); }
-  /// How long until a problem of the object is due; nothing: none is waiting.
+  /// Time until a problem of the object is due; empty: none is pending.
   std::optional<Duration> wait(const meta::ObjectKey& object, SteadyTime time) const;
 
  private:

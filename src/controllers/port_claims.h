@@ -1,5 +1,5 @@
-// Ports of nodes that pods of ours want: of one port on one node the one keeps it that has a pod there, or else the older one.
-// Pure; InferenceModels and jobs alike.
+// Conflicts over node ports of our pods. A port on a node belongs to the owner with a running pod
+// there, else to the oldest owner. Pure; shared by InferenceModels and jobs.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,20 @@
 
 namespace varda::controllers {
 
-/// One port on one node, and who wants it since when.
+/// One port on one node, with the owner that needs it.
 struct PortClaim {
   std::string node;
   std::int64_t port = 0;
   std::string protocol = "TCP";
-  std::string owner;  // "InferenceModel default/digits", for messages; of two owners of one age the first by name keeps the port
+  std::string owner;  // "InferenceModel default/digits", for messages; sorts equal ages
   std::string uid;    // of the owner
-  std::string since;  // its metadata.creationTimestamp: sorts by time
-  bool held = false;  // a pod of it has the port there: who comes later waits, however old it is
+  std::string since;  // the owner's metadata.creationTimestamp: sorts by time
+  bool held = false;  // a pod of the owner has the port there: other owners wait, even older ones
   friend bool operator==(const PortClaim&, const PortClaim&) = default;
 };
 
-/// The ports of its node that a pod of this PodSpec wants: hostPorts, and with hostNetwork all that are declared.
+/// The node ports that a pod with this PodSpec needs: hostPorts, and with hostNetwork all declared
+/// ports.
 struct HostPort {
   std::int64_t port = 0;
   std::string protocol;
@@ -30,15 +31,16 @@ struct HostPort {
 };
 std::vector<HostPort> host_ports(const codec::Json& pod_spec);
 
-/// Who has the port that `claim` wants, or null: `claim` may have it. Who holds it goes before who does not, then the older before
-/// the younger; its own owner's claims are passed over.
+/// The owner that keeps `claim` from its port, or null. A claim with the port in use wins, then the
+/// older one; claims of the same owner are ignored.
 const PortClaim* port_holder(const PortClaim& claim, const std::vector<PortClaim>& others);
 
-/// For messages, of one that port_holder() found: "is in use by InferenceModel default/digits", "belongs to the older …".
+/// For messages about a result of port_holder(): "is in use by InferenceModel default/digits",
+/// "belongs to the older …".
 std::string has_it(const PortClaim& holder);
 
-/// The port of `current` where that is not 0 and nobody comes before it, else the first from `first` to `last` that nobody wants on
-/// its node; 0: none is.
+/// The port of `current`, if it is not 0 and no other claim wins it. Otherwise the first port from
+/// `first` to `last` that is unclaimed on the node; 0: none is free.
 std::int64_t choose_port(const PortClaim& current, const std::vector<PortClaim>& others, std::int64_t first, std::int64_t last);
 
 }  // namespace varda::controllers

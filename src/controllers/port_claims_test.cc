@@ -13,8 +13,8 @@ struct Rivals {
   const char* what;
   PortClaim wanted;
   std::vector<PortClaim> others;
-  std::string holder;     // "": nobody comes before it
-  std::int64_t port = 0;  // chosen of 18080 to 18082
+  std::string holder;     // "": the claim wins
+  std::int64_t port = 0;  // chosen from 18080 to 18082
 };
 
 TEST(PortClaims, WhoHoldsAPortKeepsItThenTheOlder) {

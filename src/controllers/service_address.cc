@@ -13,7 +13,8 @@ bool is_ready(const api::Node& node) {
   return ready != nullptr && ready->status == "True";
 }
 
-// The address that users outside reach a node port at: of a node that forwards it, which edge nodes do not.
+// The node address at which outside clients reach a node port; edge nodes do not forward node
+// ports.
 std::string node_port_address(const ServiceWorld& world, std::int64_t port) {
   std::string first;
   for (const auto& node : world.nodes) {
@@ -57,7 +58,7 @@ ServiceAddress service_address(const ServiceWorld& world, ServiceState state) {
     if (!one_machine) return {"", Problem{"NoNodeAddress", "no Ready node of the cloud layer tells an address for the node port"}};
   }
   if (one_machine) {
-    // It has no cluster addresses; there a pod's own address answers everybody.
+    // One machine has no cluster addresses; a pod's own address works for every local client.
     for (const auto& slice : world.slices) {
       for (const api::SliceEndpoint& pod : slice->endpoints) {
         if (pod.ready()) return {http_url(pod.addresses.front(), slice->ports.empty() ? port.port : slice->ports.front().port), {}};
@@ -65,7 +66,7 @@ ServiceAddress service_address(const ServiceWorld& world, ServiceState state) {
     }
     return {};
   }
-  if (type == "NodePort") return {};  // a number for it is on its way
+  if (type == "NodePort") return {};  // the node port is not assigned yet
   return {http_url(world.service->metadata.name + "." + world.service->metadata.ns + ".svc", port.port), {}};
 }
 

@@ -1,4 +1,5 @@
-// Where a Service answers, as who is outside of its cluster's network may ask it. Pure; shared by the kinds that make Services.
+// The address of a Service for clients outside the cluster's network. Pure; shared by kinds that
+// create Services.
 #pragma once
 
 #include <memory>
@@ -15,25 +16,26 @@ namespace varda::controllers {
 
 struct ServiceWorld {
   std::shared_ptr<const api::Service> service;
-  const std::vector<std::shared_ptr<const api::EndpointSlice>>& slices;  // what the cluster's proxies forward to
+  const std::vector<std::shared_ptr<const api::EndpointSlice>>& slices;  // endpoints for proxies
   const NodeList& nodes;
-  /// One machine: the address its node ports answer at ("127.0.0.1"). Empty: a cluster, where any node's does.
+  /// One machine: the address of its node ports ("127.0.0.1"). Empty: a cluster, where any node has
+  /// them.
   const std::string& node_port_host;
-  /// The URL that was told last. A node port stays with its node as long as that is there, so that clients are not sent about for
-  /// nothing.
+  /// The last published URL. A node port keeps its node's address while the node exists, so that
+  /// clients keep a stable URL.
   const std::string& told;
 };
 
 struct ServiceAddress {
   std::string url;                 // "" not yet
-  std::optional<Problem> problem;  // LoadBalancerPending, NoNodeAddress: why there will be none by itself
+  std::optional<Problem> problem;  // LoadBalancerPending, NoNodeAddress: needs action
 };
 
-/// Index of EndpointSlices by their Service, and its key.
+/// Index of EndpointSlices by Service, and the index key.
 inline constexpr std::string_view kSlicesByService = "slices-by-service";
 std::vector<std::string> slices_by_service(const api::EndpointSlice& slice);
 
-/// kAnswering: nothing before somebody is Ready behind it. kAllocated: as soon as the address is known.
+/// kAnswering: no address before an endpoint is Ready. kAllocated: as soon as the address is known.
 enum class ServiceState { kAnswering, kAllocated };
 ServiceAddress service_address(const ServiceWorld& world, ServiceState state);
 

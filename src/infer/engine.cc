@@ -200,7 +200,8 @@ bool complete(const varda_engine_api& api) {
 Result<std::unique_ptr<Engine>> open_engine(const std::filesystem::path& plugin) {
   std::error_code ignored;
   if (!std::filesystem::exists(plugin, ignored)) return Error(Code::kNotFound, "no engine plug-in " + plugin.string());
-  // Never closed: libraries behind engines leave threads and exit handlers that must not lose their code.
+  // Never closed: libraries behind engines leave threads and exit handlers that still need the
+  // code.
   void* const library = ::dlopen(plugin.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return Error(Code::kInvalid, "engine plug-in does not load: " + std::string(::dlerror()));
   void* const symbol = ::dlsym(library, VARDA_ENGINE_SYMBOL);

@@ -16,7 +16,7 @@ using tensor::Named;
 using tensor::Tensor;
 using ::testing::HasSubstr;
 
-// A model file of the echo engine in a directory of its own.
+// A model file of the echo engine in a temporary directory.
 class EchoModel : public ::testing::Test {
  protected:
   EchoModel() : directory_(std::filesystem::temp_directory_path() / ("infer_test." + std::to_string(::getpid()))) {

@@ -1,14 +1,16 @@
-/* Inference engine plug-in ABI, version 1. C, self-contained: a plug-in needs this file and nothing else of Varda.
+/* Inference engine plug-in ABI, version 1. C, self-contained: a plug-in needs only this file.
  *
- * A plug-in is a shared object named varda-engine-NAME.so with one exported symbol, varda_engine. The host calls it once with the
- * version it speaks and the services it offers, and gets a table of functions, or NULL if the plug-in speaks another version. The
- * plug-in is never unloaded.
+ * A plug-in is a shared object named varda-engine-NAME.so with one exported symbol, varda_engine.
+ * The host calls the symbol once with its ABI version and its services. The plug-in returns a table
+ * of functions, or NULL if it does not support the version. The plug-in is never unloaded.
  *
  * Rules
- * - Strings are UTF-8 and NUL-terminated. Whoever makes memory frees it; every pointer says how long it lives.
+ * - Strings are UTF-8 and NUL-terminated. The side that allocates memory frees it. Each pointer's
+ *   lifetime is documented.
  * - No exception, longjmp or signal crosses the ABI.
- * - A failing function returns a code and fills `error->message` with a sentence that a user can act on.
- * - Later minor versions only append to the tables; `size_bytes` tells what is there.
+ * - A failing function returns a code and fills `error->message` with a sentence that a user can
+ *   act on.
+ * - Later minor versions only append to the tables; `size_bytes` shows which members exist.
  */
 #ifndef VARDA_INFER_PLUGIN_ABI_H_
 #define VARDA_INFER_PLUGIN_ABI_H_
@@ -22,17 +24,18 @@ extern "C" {
 #define VARDA_ENGINE_ABI_VERSION 1u
 #define VARDA_ENGINE_SYMBOL "varda_engine"
 
-/* Results of functions. */
+/* Return codes of functions. */
 enum {
   VARDA_ENGINE_OK = 0,
   VARDA_ENGINE_INVALID = 1,     /* the model, the options or the input are wrong */
-  VARDA_ENGINE_UNSUPPORTED = 2, /* sound, but not for this engine */
-  VARDA_ENGINE_UNAVAILABLE = 3, /* something outside is missing, such as the library the plug-in stands on */
+  VARDA_ENGINE_UNSUPPORTED = 2, /* valid, but not for this engine */
+  VARDA_ENGINE_UNAVAILABLE = 3, /* a dependency is missing, such as the library behind the plug-in */
   VARDA_ENGINE_EXHAUSTED = 4,   /* memory or another resource */
   VARDA_ENGINE_INTERNAL = 5
 };
 
-/* Element types. BYTES elements are a 32-bit little-endian length and that many bytes, one after another. */
+/* Element types. A BYTES element is a 32-bit little-endian length and that many bytes; elements
+ * follow each other. */
 enum {
   VARDA_DTYPE_BOOL = 1,
   VARDA_DTYPE_UINT8 = 2,
@@ -52,14 +55,14 @@ enum {
 
 enum { VARDA_LOG_DEBUG = 0, VARDA_LOG_INFO = 1, VARDA_LOG_WARN = 2, VARDA_LOG_ERROR = 3 };
 
-typedef struct varda_engine_model varda_engine_model;   /* the plug-in's */
-typedef struct varda_engine_result varda_engine_result; /* the plug-in's */
+typedef struct varda_engine_model varda_engine_model;   /* defined by the plug-in */
+typedef struct varda_engine_result varda_engine_result; /* defined by the plug-in */
 
 typedef struct varda_engine_error {
   char message[2048]; /* longer ones are cut */
 } varda_engine_error;
 
-/* A tensor's place in a model. dims[i] is -1 where any size is taken. */
+/* An input or output of a model. dims[i] is -1 if any size is accepted. */
 typedef struct varda_engine_spec {
   const char* name;
   int32_t dtype;
@@ -86,49 +89,50 @@ typedef struct varda_engine_load_options {
   uint64_t size_bytes;                /* of this struct */
   const char* directory;              /* of the model's version */
   const char* file;                   /* the model's main file, absolute or relative to the working directory */
-  uint32_t intra_op_threads;          /* threads of one run, the caller's included; 0: the engine's choice */
-  uint32_t memory_arena;              /* 1: keep freed memory for the next run; 0: give it back */
-  const varda_engine_option* options; /* the engine's own; an unknown name is VARDA_ENGINE_INVALID */
+  uint32_t intra_op_threads;          /* threads per run, including the caller's; 0: the engine's choice */
+  uint32_t memory_arena;              /* 1: keep freed memory for the next run; 0: return it */
+  const varda_engine_option* options; /* engine-specific; an unknown name is VARDA_ENGINE_INVALID */
   uint32_t options_count;
 } varda_engine_load_options;
 
-/* What a loaded model is. Lives as long as the model. */
+/* Description of a loaded model. Lives as long as the model. */
 typedef struct varda_engine_model_info {
   const varda_engine_spec* inputs;
   uint32_t inputs_count;
   const varda_engine_spec* outputs;
   uint32_t outputs_count;
-  uint32_t concurrent_runs_max; /* 0: any number of threads may run it at a time; 1: one after another; … */
+  uint32_t concurrent_runs_max; /* limit of concurrent runs; 0: no limit */
 } varda_engine_model_info;
 
-/* What the host offers. Lives as long as the process. */
+/* Services of the host. Live as long as the process. */
 typedef struct varda_engine_host {
   uint64_t size_bytes; /* of this struct */
   /* Thread-safe. `message` is one line. */
   void (*log)(int32_t level, const char* message);
 } varda_engine_host;
 
-/* What a plug-in offers. Lives as long as the process. All functions are thread-safe. */
+/* Functions of a plug-in. Live as long as the process. All are thread-safe. */
 typedef struct varda_engine_api {
   uint64_t size_bytes;  /* of this struct */
   uint32_t abi_version; /* VARDA_ENGINE_ABI_VERSION */
   const char* name;     /* "onnxruntime" */
 
-  /* The version of the library behind the plug-in, "" where that is unknown. May load it. */
+  /* Version of the library behind the plug-in, "" if unknown. May load the library. */
   const char* (*library_version)(void);
 
-  /* Loads a model. On success *model is to be given to unload() when no run of it is under way. */
+  /* Loads a model. On success the host passes *model to unload(), after all runs have ended. */
   int32_t (*load)(const varda_engine_load_options* options, varda_engine_model** model, varda_engine_error* error);
   void (*unload)(varda_engine_model* model);
   const varda_engine_model_info* (*info)(const varda_engine_model* model);
 
-  /* Runs it once. Inputs and names are borrowed for the call. `outputs` names those wanted, in the order wanted (all, in the
-   * model's order, if outputs_count is 0). On success *result is to be given to free_result(). */
+  /* Runs the model once. Inputs and names are borrowed for the call. `outputs` names the wanted
+   * outputs in order; if outputs_count is 0, all in the model's order. On success the host passes
+   * *result to free_result(). */
   int32_t (*run)(varda_engine_model* model, const varda_engine_tensor* inputs, uint32_t inputs_count, const char* const* outputs,
                  uint32_t outputs_count, varda_engine_result** result, varda_engine_error* error);
   /* The outputs, valid until free_result(). */
   const varda_engine_tensor* (*tensors)(const varda_engine_result* result, uint32_t* count);
-  /* From any thread. */
+  /* Called on any thread. */
   void (*free_result)(varda_engine_result* result);
 } varda_engine_api;
 

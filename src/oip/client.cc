@@ -9,7 +9,7 @@
 namespace varda::oip {
 namespace {
 
-// The other way round than http_status().
+// The inverse of http_status().
 Code code_of(int status) {
   switch (status) {
     case 400:
@@ -78,7 +78,7 @@ Result<ModelMetadata> Client::metadata(const Context& ctx, const std::string& mo
 Result<bool> Client::ready(const Context& ctx, const std::string& model) const {
   TRY(const net::HttpClient::Answer answer, http_.call(ctx, {.url = model_url(model, "") + "/ready"}));
   if (answer.status == 200) return true;
-  // Triton says 400 where others say 503.
+  // Triton answers 400 where other servers answer 503.
   if (answer.status == 503 || answer.status == 400) return false;
   return error_of(answer);
 }
@@ -117,7 +117,7 @@ constexpr std::string_view kLabels = "labels";
 constexpr std::string_view kScores = "scores";
 constexpr std::string_view kBoxes = "boxes";
 
-// Whether the model gives labels with their scores by itself, best first.
+// Whether the model returns labels and scores, best first.
 bool names_labels(const ModelMetadata& metadata) {
   const auto has = [&](std::string_view name, tensor::DType dtype) {
     return std::any_of(metadata.outputs.begin(), metadata.outputs.end(),
@@ -126,7 +126,7 @@ bool names_labels(const ModelMetadata& metadata) {
   return has(kLabels, tensor::DType::kBytes) && has(kScores, tensor::DType::kFp32);
 }
 
-// Whether the model gives one score and a box [left, top, right, bottom] for each label.
+// Whether the model returns one score and one box [left, top, right, bottom] for each label.
 bool has_boxes(const ModelMetadata& metadata) {
   const auto rank = [&](std::string_view name) {
     const auto at = std::find_if(metadata.outputs.begin(), metadata.outputs.end(),
@@ -144,7 +144,7 @@ const tensor::Tensor* output_of(const InferResponse& response, std::string_view 
 
 Result<Guess> guess_of(std::string_view label, float score, const std::vector<std::string>& labels) {
   Guess out{.label = std::string(label), .probability = score};
-  // Without names of the classes a label is the class's number.
+  // Without class names a label is the class's number.
   const auto at = std::find(labels.begin(), labels.end(), out.label);
   out.index = static_cast<std::size_t>(at - labels.begin());
   if (at == labels.end() && std::from_chars(out.label.data(), out.label.data() + out.label.size(), out.index).ec != std::errc()) {

@@ -20,7 +20,8 @@ std::string digits(const std::string& name) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// A server in this process whose model says "class = the brightest of the first three pixels".
+// A server in this process with a model that returns the brightest of the first three pixels as the
+// class.
 net::Response serve(const net::Request& request) {
   const auto found = parse_route(request.method, request.path());
   if (!found.route || found.route->model != "brightest") return {404, {}, error_body("there is no such model"), nullptr};
@@ -57,7 +58,7 @@ TEST(Client, PredictsImagesThroughAnyHttpClient) {
   EXPECT_EQ(client.ready(ctx, "brightest").value(), false);
 }
 
-// A server whose model takes files and says what it makes of the first pixel.
+// A server with a model that takes files and classifies by the first pixel.
 net::Response serve_files(const net::Request& request) {
   const auto found = parse_route(request.method, request.path());
   if (found.route->call == Call::kModelMetadata) {
@@ -93,7 +94,7 @@ TEST(Client, SendsFilesToModelsThatTakeThemAndReadsTheirLabels) {
   EXPECT_EQ(predictor.predict(ctx, parse_images(digits("png/digit-0.png")).value(), 0)->guess.label, "dark");
 }
 
-// A server whose detector finds as many things in an image as its first pixel says.
+// A server with a detector that finds as many objects as the first pixel's value.
 net::Response serve_boxes(const net::Request& request) {
   const auto found = parse_route(request.method, request.path());
   if (found.route->call == Call::kModelMetadata) {

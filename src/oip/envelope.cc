@@ -14,9 +14,9 @@ using codec::Json;
 using codec::JsonReader;
 
 constexpr std::size_t kVersionBytesMax = 128;
-constexpr std::int64_t kDay = 86'400'000'000;  // in microseconds; what asks for more has no deadline to speak of
+constexpr std::int64_t kDay = 86'400'000'000;  // in microseconds; a longer deadline counts as none
 
-// Counts the elements of `data`; what they are worth is the client's to read.
+// Counts the elements of `data`; the client parses the values.
 std::size_t count_elements(JsonReader& reader, tensor::DType dtype, std::size_t depth_max) {
   std::size_t count = 0;
   reader.begin_array();
@@ -41,7 +41,7 @@ std::size_t count_elements(JsonReader& reader, tensor::DType dtype, std::size_t 
   return count;
 }
 
-// Whether data and shape agree.
+// Checks that data and shape agree.
 Status look_at_data(std::string_view data, tensor::DType dtype, const tensor::Shape& shape, const Limits& limits) {
   TRY(const std::size_t wanted, tensor::elements(shape));
   JsonReader reader(data);
@@ -52,7 +52,7 @@ Status look_at_data(std::string_view data, tensor::DType dtype, const tensor::Sh
                                    std::to_string(wanted));
 }
 
-// The longest beginning of so many bytes that ends with a character.
+// Cuts the text to at most `bytes_max` bytes, at a character boundary.
 void cut(std::string& text, std::size_t bytes_max) {
   if (text.size() <= bytes_max) return;
   std::size_t end = bytes_max;
@@ -60,7 +60,7 @@ void cut(std::string& text, std::size_t bytes_max) {
   text.resize(end);
 }
 
-// One output. Adds to `binary_bytes` what it says to have behind the JSON.
+// Reads one output. Adds its binary_data_size to `binary_bytes`.
 Status look_at_output(JsonReader& reader, const Limits& limits, std::size_t& binary_bytes) {
   bool has_name = false, has_shape = false, is_binary = false;
   std::optional<tensor::DType> dtype;

@@ -17,7 +17,7 @@ std::size_t big_endian(std::string_view bytes, std::size_t at) {
   return out;
 }
 
-// The sizes of an IDX file of unsigned bytes with `rank` dimensions.
+// The dimensions of an IDX file of unsigned bytes with rank `rank`.
 Result<std::vector<std::size_t>> idx_sizes(std::string_view bytes, std::size_t rank, std::string_view what) {
   const std::size_t header = 4 + 4 * rank;
   if (bytes.size() < 4 || bytes.substr(0, 3) != std::string_view("\0\0\x08", 3) || static_cast<unsigned char>(bytes[3]) != rank) {
@@ -38,10 +38,10 @@ Result<std::vector<std::size_t>> idx_sizes(std::string_view bytes, std::size_t r
   return sizes;
 }
 
-// How one image lies in the model's input.
+// Arrangement of one image in the model's input.
 struct Layout {
   std::size_t channels = 1;
-  bool planes = false;  // [C,H,W]: a channel's pixels together
+  bool planes = false;  // [C,H,W]: one plane per channel
 };
 
 std::optional<Layout> layout_for(const Images& images, const tensor::Shape& shape) {
@@ -62,7 +62,7 @@ std::optional<Layout> layout_for(const Images& images, const tensor::Shape& shap
   return std::nullopt;
 }
 
-// The value of one channel of a pixel, with grey as colour and colour as grey (ITU-R BT.601) where they differ.
+// The value of one channel of a pixel, converted between grey and colour (ITU-R BT.601) if needed.
 std::uint8_t channel_of(const std::uint8_t* pixel, std::size_t have, std::size_t want, std::size_t channel) {
   if (have == want) return pixel[channel];
   if (have == 1) return pixel[0];

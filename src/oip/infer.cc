@@ -25,7 +25,7 @@ Status read_parameters(const Json& parameters, InferRequest& request) {
     if (!timeout->is_integer() || timeout->as_integer() < 0) {
       return Error(Code::kInvalid, "parameter timeout is a whole number of microseconds");
     }
-    // No request waits longer than a day; what asks for more has no deadline to speak of.
+    // No request waits longer than a day; a longer deadline counts as a day.
     constexpr std::int64_t kDay = 86'400'000'000;
     if (timeout->as_integer() > 0) request.timeout = std::chrono::microseconds(std::min(timeout->as_integer(), kDay));
   }
@@ -153,7 +153,7 @@ Result<InferRequest> parse_infer_request(std::shared_ptr<const std::string> body
 }
 
 Message write_infer_request(const InferRequest& request) {
-  // The request's encoding says how answers come back; requests written here carry their inputs in binary.
+  // The request's encoding is for responses; inputs are always written in binary here.
   const std::vector<Encoding> encodings(request.inputs.size(), Encoding::kBinary);
   std::string json = "{";
   if (!request.id.empty()) {

@@ -1,7 +1,8 @@
-// Inference requests and responses: bytes <-> tensors.
+// Inference requests and responses: conversion between bytes and tensors.
 //
-// A body is JSON, or (binary tensor extension) JSON followed by the bytes of those tensors that say binary_data_size in their
-// parameters; the header Inference-Header-Content-Length then gives the length of the JSON.
+// A body is JSON. With the binary tensor extension, the bytes of all tensors with binary_data_size
+// in their parameters follow the JSON. The header Inference-Header-Content-Length then has the
+// length of the JSON.
 #pragma once
 
 #include <chrono>
@@ -20,17 +21,17 @@
 
 namespace varda::oip {
 
-/// The header's name.
+/// Name of that header.
 inline constexpr std::string_view kJsonLengthHeader = "Inference-Header-Content-Length";
 
 struct Limits {
-  std::size_t tensors_max = 128;  // inputs, and outputs
+  std::size_t tensors_max = 128;  // limit for inputs, and for outputs
   std::size_t rank_max = 16;
   std::size_t id_bytes_max = 1024;
-  std::size_t parameters_bytes_max = 64 << 10;  // of one "parameters" object
-  // A dimension beside a 0 needs no bytes in the body, yet a model may allocate by it.
+  std::size_t parameters_bytes_max = 64 << 10;  // per "parameters" object
+  // A dimension beside a 0 needs no bytes in the body, but a model may allocate memory for it.
   std::int64_t dimension_max = std::int64_t{1} << 26;
-  std::size_t elements_beside_zero_max = 1 << 20;  // product of the dimensions that are not 0
+  std::size_t elements_beside_zero_max = 1 << 20;  // product of the nonzero dimensions
 };
 
 enum class Encoding { kJson, kBinary };
@@ -43,25 +44,26 @@ struct RequestedOutput {
 struct InferRequest {
   std::string id;
   std::vector<tensor::Named> inputs;
-  std::vector<RequestedOutput> outputs;              // empty: all, as the model orders them
-  Encoding encoding = Encoding::kJson;               // of outputs not named
+  std::vector<RequestedOutput> outputs;              // empty: all, in the model's order
+  Encoding encoding = Encoding::kJson;               // for outputs without an entry
   std::optional<std::chrono::microseconds> timeout;  // the request's own deadline (parameter "timeout")
 };
 
-/// Reads a request body. Tensors given in binary stay in `body`, which they keep alive. `json_length` is the header's value where
-/// it is there. kInvalid: not JSON, a missing or twice given field, types, shapes and data that do not agree, numbers that do not
-/// fit their type; the message names the input. kUnsupported: what the protocol has and we do not.
+/// Parses a request body. Binary tensors refer to `body` and keep it alive. `json_length` is the
+/// value of the header, if present. kInvalid: not JSON, a missing or duplicate field, inconsistent
+/// types, shapes and data, or numbers out of range; the message names the input. kUnsupported: a
+/// part of the protocol that we do not implement.
 Result<InferRequest> parse_infer_request(std::shared_ptr<const std::string> body, std::optional<std::string_view> json_length,
                                          const Limits& limits = {});
 
-/// A body and what its headers say.
+/// A body with the values of its headers.
 struct Message {
   std::string body;
-  std::optional<std::size_t> json_length;  // set: Inference-Header-Content-Length, application/octet-stream; else application/json
+  std::optional<std::size_t> json_length;  // the header's value; absent: plain JSON
   std::string_view content_type() const { return json_length ? "application/octet-stream" : "application/json"; }
 };
 
-/// Bodies without an "id" if it is empty.
+/// An empty "id" is omitted.
 Message write_infer_request(const InferRequest& request);
 
 struct InferResponse {
@@ -72,11 +74,11 @@ struct InferResponse {
   codec::Json parameters = nullptr;  // an object, or null: none
 };
 
-/// `encodings` has one entry an output, or is empty for JSON throughout. Strings that are not UTF-8 always go in
-/// binary, since JSON cannot hold them. NaN and infinities, which it lacks too, become null.
+/// `encodings` has one entry per output, or is empty for JSON throughout. JSON cannot hold strings
+/// that are not UTF-8, so these are always binary. NaN and infinities become null in JSON.
 Message write_infer_response(const InferResponse& response, std::span<const Encoding> encodings);
 
-/// kInvalid as for requests.
+/// kInvalid: as for requests.
 Result<InferResponse> parse_infer_response(std::shared_ptr<const std::string> body, std::optional<std::string_view> json_length,
                                            const Limits& limits = {});
 

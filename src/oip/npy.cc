@@ -9,7 +9,7 @@ namespace varda::oip {
 namespace {
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
-constexpr std::size_t kNpyRankMax = 32;  // NumPy's own
+constexpr std::size_t kNpyRankMax = 32;  // NumPy's limit
 
 struct NpyHeader {
   std::string type;  // "<f4"
@@ -30,7 +30,7 @@ class NpyHeaderReader {
       std::string key;
       if (!read_string(key) || !take(":")) return std::nullopt;
       if (key == "descr") {
-        // Structured types are lists: no tensor has them.
+        // Structured types are lists, which no tensor type matches.
         if (peek() == '[') {
           out.type = "a structure";
           return out;

@@ -1,4 +1,4 @@
-// NumPy's file format .npy, made into the tensors a model takes.
+// NumPy's file format .npy, converted to tensors.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,9 @@
 
 namespace varda::oip {
 
-/// Reads the file that numpy.save() writes (format versions 1 to 3). kInvalid: no such file, or torn. kUnsupported: big-endian
-/// numbers, Fortran order, and element types that the protocol does not have (strings, dates, objects, complex numbers).
+/// Reads a file written by numpy.save() (format versions 1 to 3). kInvalid: another format, or
+/// torn. kUnsupported: big-endian numbers, Fortran order, and element types that the protocol lacks
+/// (strings, dates, objects, complex numbers).
 Result<tensor::Tensor> parse_npy(std::string_view bytes);
 
 }  // namespace varda::oip

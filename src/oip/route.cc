@@ -19,7 +19,7 @@ std::vector<std::string_view> split(std::string_view path) {
   return out;
 }
 
-// Below /v2/models.
+// Parses the path below /v2/models.
 std::optional<Route> model_route(const std::vector<std::string_view>& parts) {
   if (parts.empty() || parts[0].empty()) return std::nullopt;
   auto model = net::percent_decode(parts[0]);

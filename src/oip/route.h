@@ -1,4 +1,4 @@
-// Which request of the Open Inference Protocol a method and a path are.
+// Maps method and path to a request of the Open Inference Protocol.
 #pragma once
 
 #include <optional>
@@ -17,20 +17,20 @@ enum class Call {
   kModelReady,       // GET  /v2/models/M[/versions/V]/ready
   kModelInfer,       // POST /v2/models/M[/versions/V]/infer
   kRepositoryIndex,  // POST /v2/repository/index
-  kModelCascade,     // GET  /v2/models/M/cascade: ours, what its tiers do
+  kModelCascade,     // GET  /v2/models/M/cascade: our extension, state of the tiers
 };
 
 struct Route {
   Call call = Call::kServerLive;
   std::string model;
-  std::string version;  // "" where the path names none
+  std::string version;  // "" if the path has none
 };
 
 struct WrongMethod {
   std::string allowed;  // "GET"
 };
 
-/// What parse_route() found: a route, a known path asked for with another method, or neither.
+/// Result of parse_route(): a route, a known path with a wrong method, or neither.
 struct RouteResult {
   std::optional<Route> route;
   std::optional<WrongMethod> wrong_method;
@@ -39,7 +39,7 @@ struct RouteResult {
 /// `path` is still percent-encoded and has no query. A trailing '/' is ignored. HEAD counts as GET.
 RouteResult parse_route(std::string_view method, std::string_view path);
 
-/// The HTTP status for an error of ours.
+/// The HTTP status for an error code.
 int http_status(Code code);
 /// {"error": "message"}
 std::string error_body(std::string_view message);

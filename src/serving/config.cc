@@ -14,11 +14,12 @@ using codec::Json;
 constexpr std::uint64_t kConfigBytesMax = 1 << 20;
 constexpr std::size_t kLabelsMax = 100'000;
 
-// The author of an archive sets these, and another one owns the machine: what a single model may take of it is bounded.
+// Authors of archives set these values, but the operator owns the machine: limits bound what a
+// single model takes.
 constexpr std::int64_t kInstancesMax = 64;
 constexpr std::int64_t kQueueBytesMax = std::int64_t{1} << 30;
 
-// What a file's ending says about the engine. Other engines are named by model.yaml.
+// The file suffix that implies an engine. model.yaml names other engines.
 constexpr std::string_view kOnnx = ".onnx";
 constexpr std::string_view kOnnxEngine = "onnxruntime";
 
@@ -153,7 +154,7 @@ Result<std::vector<std::string>> read_labels(os::FileSystem& fs, const std::file
   return out;
 }
 
-// Settles the file where model.yaml leaves it open: model.<ending>, or the only one of its kind.
+// Chooses the file if model.yaml names none: model.<ending>, or the only file with the suffix.
 Result<std::string> find_file(const std::vector<std::string>& names, const std::string& engine) {
   const auto is_model = [&](const std::string& name) {
     if (engine.empty() || engine == kOnnxEngine) return ends_with(name, kOnnx);
@@ -189,7 +190,7 @@ Result<ModelConfig> read_config(os::FileSystem& fs, const std::filesystem::path&
   } else if (!has(config.file)) {
     return Error(Code::kInvalid, "model.yaml: file " + config.file + " is not there");
   }
-  // A pipe would keep whoever loads it waiting for ever.
+  // Opening a pipe would block the loader forever.
   TRY(const std::optional<os::FileInfo> info, fs.stat(directory / config.file));
   if (info && info->kind == os::FileKind::kOther) return Error(Code::kInvalid, config.file + " is no file");
   if (config.engine.empty()) {

@@ -1,14 +1,14 @@
-// How one version of a model is run: the server's defaults, and what the version's own model.yaml says.
+// Configuration of one version: the server's defaults, overridden by the version's model.yaml.
 //
 //   engine: onnxruntime        # default: by the file's name
 //   file: model.onnx           # default: model.onnx, or the only *.onnx
-//   instances: 2               # runs at a time
-//   threads: 1                 # of one run; 0: the engine's choice
+//   instances: 2               # concurrent runs
+//   threads: 1                 # per run; 0: the engine's choice
 //   memoryArena: true          # keep freed memory for the next run
-//   options: {optimization: all}   # the engine's own
+//   options: {optimization: all}   # passed to the engine
 //   queue: {max: 256, maxBytes: 67108864, timeoutMs: 0}
-//   warmup: {runs: 3, shapes: {images: [1, 8, 8]}}   # runs 0: none
-//   labels: labels.txt         # default: labels.txt where there is one
+//   warmup: {runs: 3, shapes: {images: [1, 8, 8]}}   # runs 0: no warm-up
+//   labels: labels.txt         # default: labels.txt if it exists
 //   preprocess: {image: {…}}   # transform/declaration.h
 //   postprocess: {softmax: {…}, top_k: {…}, nms: {…}}
 #pragma once
@@ -30,22 +30,23 @@ namespace varda::serving {
 
 struct ModelConfig {
   std::string engine;
-  std::string file;  // a name within the version's directory
+  std::string file;  // file name in the version's directory
   unsigned instances = 1;
   unsigned threads = 1;
   bool memory_arena = true;
   std::map<std::string, std::string> options;
-  std::size_t queue_max = 256;                          // requests waiting; further ones are refused
-  std::size_t queue_bytes_max = std::size_t{64} << 20;  // of their bodies
-  std::chrono::milliseconds queue_timeout{0};           // a request that waited longer is refused; 0: no limit
+  std::size_t queue_max = 256;                          // queued requests; more are refused
+  std::size_t queue_bytes_max = std::size_t{64} << 20;  // total size of queued bodies
+  std::chrono::milliseconds queue_timeout{0};           // longer waits are refused; 0: no limit
   unsigned warmup_runs = 3;
-  std::map<std::string, tensor::Shape> warmup_shapes;  // of inputs that have more open dimensions than the first
-  std::vector<std::string> labels;                     // names of the classes, [] if unknown
-  transform::Declaration transform;                    // what stands before and after the run
+  std::map<std::string, tensor::Shape> warmup_shapes;  // for inputs with further open dimensions
+  std::vector<std::string> labels;                     // class names, [] if unknown
+  transform::Declaration transform;                    // steps before and after the run
 };
 
-/// Reads model.yaml and labels of a version's directory over `defaults`, and settles engine and file. kInvalid: an unknown or
-/// wrong setting, by name; no model file, or several; a file outside the directory.
+/// Reads model.yaml and the labels of a version's directory over `defaults`, and determines engine
+/// and file. kInvalid: an unknown or wrong setting, by name; no model file, or several; a file
+/// outside the directory.
 Result<ModelConfig> read_config(os::FileSystem& fs, const std::filesystem::path& directory, const ModelConfig& defaults);
 
 }  // namespace varda::serving

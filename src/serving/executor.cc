@@ -9,7 +9,8 @@
 namespace varda::serving {
 namespace {
 
-// Of a thread that runs jobs: set when what a job held was the last of its executor.
+// Set on a job thread while ~Executor() runs there: the job held the last reference to the
+// executor's owner.
 thread_local bool* executor_gone = nullptr;
 
 // An exception must end neither the server nor the count of running jobs.
@@ -37,7 +38,8 @@ Executor::~Executor() {
       thread.join();
       continue;
     }
-    // A job of ours was the last to hold our owner. Its thread cannot wait for itself: it ends as soon as it comes back from here.
+    // A job of this executor held the last reference to the owner. The thread cannot join itself;
+    // it ends when it returns from here.
     *executor_gone = true;
     thread.detach();
   }
@@ -47,7 +49,8 @@ Status Executor::submit(std::unique_ptr<Job>& job) {
   const std::size_t bytes = job->bytes();
   {
     MutexLock lock(mutex_);
-    // Free instances and a queue at once mean that threads are on their way to it: they come first.
+    // A free instance beside a non-empty queue means that threads are about to take jobs: queued
+    // jobs come first.
     const bool short_enough = average_ <= options_.inline_max && bytes <= options_.inline_bytes_max;
     if (!short_enough || running_ >= options_.instances || !queue_.empty()) {
       if (queue_.size() >= options_.queue_max || (!queue_.empty() && queue_bytes_ + bytes > options_.queue_bytes_max)) {
@@ -100,7 +103,8 @@ std::size_t Executor::waiting() const {
 
 void Executor::finished(Duration duration) {
   --running_;
-  // The last dozen jobs or so count; one outlier moves a model to the threads and back again at worst.
+  // A moving average over about eight jobs; one outlier moves a model to the threads only for a
+  // while.
   average_ += (duration - average_) / 8;
 }
 
@@ -125,7 +129,8 @@ void Executor::work() {
       MutexLock lock(mutex_);
       finished(duration);
     }
-    // Destroyed only now and without the lock: it may hold the last reference to what owns this executor.
+    // Destroyed last and without the lock: the job may hold the last reference to the executor's
+    // owner.
     job.reset();
     if (gone) return;
   }

@@ -1,8 +1,8 @@
-// Executor: who runs what when, for one loaded model.
+// Executor: runs the jobs of one loaded model, with a limit and a queue.
 //
-// At most `instances` jobs run at a time. A job that is short (as the ones before it were) and finds an instance free runs at once
-// on the caller's thread: handing it over would cost more than running it. All others wait in a bounded queue for the instance
-// threads.
+// At most `instances` jobs run at a time. A job runs at once on the caller's thread if an instance
+// is free and recent jobs were short: a hand-over would cost more than the run. All other jobs wait
+// in a bounded queue for the instance threads.
 #pragma once
 
 #include <chrono>
@@ -24,33 +24,34 @@ class Job {
   virtual ~Job() = default;
   /// Called once, on any thread.
   virtual void run() = 0;
-  /// What it holds while it waits.
+  /// Bytes held while the job is queued.
   virtual std::size_t bytes() const = 0;
-  /// Told on the thread of submit(), before anybody else has the job, if it has to wait: its place, for Executor::withdraw(). Must
-  /// not call the executor.
+  /// Called on the thread of submit() if the job has to wait, before another thread can see the
+  /// job. `place` is the argument for Executor::withdraw(). Must not call the executor.
   virtual void waits(std::uint64_t /*place*/) {}
 };
 
-/// Thread-safe. Jobs must not outlive what they refer to; destroying the executor waits for the running ones and drops those that
-/// wait, so its owner sees to it that there are none.
+/// Thread-safe. Jobs must not outlive what they refer to. The destructor waits for running jobs and
+/// drops queued ones without an answer. The owner makes sure that the queue is empty.
 class Executor {
  public:
   struct Options {
     unsigned instances = 1;
     std::size_t queue_max = 256;
-    std::size_t queue_bytes_max = std::size_t{64} << 20;    // one job may always wait, however large
-    std::chrono::microseconds inline_max{1000};             // jobs that last longer on average are not run on the caller's thread
-    std::size_t inline_bytes_max = std::size_t{256} << 10;  // nor are larger ones
+    std::size_t queue_bytes_max = std::size_t{64} << 20;    // an empty queue takes a job of any size
+    std::chrono::microseconds inline_max{1000};             // average limit for jobs on the caller's thread
+    std::size_t inline_bytes_max = std::size_t{256} << 10;  // size limit for such jobs
   };
   explicit Executor(Options options);
   ~Executor();
 
-  /// Runs the job now or later. kExhausted: the queue is full; the job is not touched and still the caller's.
+  /// Runs the job now or later. kExhausted: the queue is full; the job is unchanged and stays with
+  /// the caller.
   Status submit(std::unique_ptr<Job>& job);
-  /// Takes back a job that still waits, so that others have its place. Null: it runs, or has run.
+  /// Removes a queued job and frees its place. Null: the job runs, or has run.
   std::unique_ptr<Job> withdraw(std::uint64_t place);
 
-  /// Tells how long a job lasts, before there was any.
+  /// Sets the expected duration of a job before the first one has run.
   void expect(Duration duration);
 
   std::size_t waiting() const;
@@ -66,7 +67,7 @@ class Executor {
   const Options options_;
   mutable Mutex mutex_;
   CondVar changed_;
-  std::deque<Waiting> queue_ GUARDED_BY(mutex_);  // in order of places
+  std::deque<Waiting> queue_ GUARDED_BY(mutex_);  // by place
   std::uint64_t next_place_ GUARDED_BY(mutex_) = 1;
   std::size_t queue_bytes_ GUARDED_BY(mutex_) = 0;
   unsigned running_ GUARDED_BY(mutex_) = 0;

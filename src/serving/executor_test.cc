@@ -93,7 +93,7 @@ TEST(Executor, FullQueueRefusesAndLeavesTheJobWithTheCaller) {
                 done.count_down();
               }).ok());
   started.wait();
-  // One job may wait whatever its size, a second only within the bytes.
+  // The first queued job may have any size; the second has to fit the byte limit.
   ASSERT_TRUE(submit(
                   executor, [&] { done.count_down(); }, 500)
                   .ok());
@@ -167,7 +167,7 @@ TEST(Executor, CallersThreadIsNotUsedWhileEveryInstanceIsBusy) {
   other.join();
 }
 
-// A version that is replaced lives until its last request is answered, and ends where that happens: on a thread of its own
+// A replaced version lives until its last request is answered. It then ends on a thread of that
 // executor.
 TEST(Executor, EndsOnItsOwnThreadWhenAJobWasTheLastToHoldIt) {
   struct Owner {

@@ -37,7 +37,7 @@ class InferJob final : public Job {
   std::size_t bytes() const override { return call_.bytes(); }
 
   void waits(std::uint64_t place) override {
-    // Weak: what the connection keeps must not keep a version that is to go.
+    // Weak: the connection's callback must not keep a replaced version alive.
     responder_.on_gone([kept = std::weak_ptr<ModelVersion>(version_), place] {
       const std::shared_ptr<ModelVersion> version = kept.lock();
       if (version == nullptr) return;
@@ -55,7 +55,7 @@ class InferJob final : public Job {
     responder_(std::move(response));
   }
 
-  /// Answers without a run.
+  /// Answers without running the model.
   void refuse(const Error& error) {
     version_->stats().failure.add();
     responder_(error_response(error));
@@ -116,7 +116,7 @@ class ModelServer {
   }
 
  private:
-  // Why the server is not ready, or "".
+  // Why the server is not ready; "" if it is.
   std::string_view not_ready() const {
     if (service_.draining.load()) return "the server is going away";
     if (!service_.repository.settled()) return "models are loading";
@@ -154,7 +154,7 @@ class ModelServer {
     return error_response(Error(Code::kInternal, "no answer for this call"));
   }
 
-  // Whether the endpoint answers: with other tiers it may, while no version of its own is loaded.
+  // Whether the endpoint answers: upper tiers may answer while no local version is loaded.
   oip::ServerMetadata server_metadata() const {
     oip::ServerMetadata out{service_.server_name, VARDA_VERSION, {"binary_tensor_data", "model_repository"}};
     if (service_.confined) out.extensions.emplace_back("confined_files");
@@ -205,7 +205,8 @@ class ModelServer {
 
   void infer(Result<std::shared_ptr<ModelVersion>> version, Request request, Responder respond) const {
     if (!version.ok()) return respond(error_response(version.error()));
-    // Kept here too: the job may be gone before submit() returns, and with it the last reference to the executor's owner.
+    // Keeps the executor's owner alive: the job, with the last reference to the owner, may end
+    // before submit() returns.
     const std::shared_ptr<ModelVersion> keeper = *version;
     std::unique_ptr<Job> job = std::make_unique<InferJob>(keeper, InferCall::of(std::move(request), system_clock().now()),
                                                           std::move(respond), service_.limits);

@@ -1,4 +1,5 @@
-// The model server's HTTP: the Open Inference Protocol over a repository, health and metrics.
+// HTTP handlers of the model server: the Open Inference Protocol over a repository, health and
+// metrics.
 #pragma once
 
 #include <atomic>
@@ -11,18 +12,18 @@
 
 namespace varda::serving {
 
-/// What handlers need; all of it outlives them.
+/// Collaborators of the handlers; every one outlives the handlers.
 struct Service {
   Repository& repository;
   metrics::Registry& registry;
-  const std::atomic<bool>& draining;  // true: not ready, while everything is still answered
+  const std::atomic<bool>& draining;  // true: readiness is off, but requests are still answered
   std::string server_name = "varda-serve";
   oip::Limits limits;
-  joint::Center* joint = nullptr;  // the repository's; null: no model has other tiers
-  bool confined = false;           // the process opens no files but those that serving needs
+  joint::Center* joint = nullptr;  // the repository's Center; null: no model has further tiers
+  bool confined = false;           // file access is limited to what serving needs
 };
 
-/// Largest request body by method and path: `infer_bytes_max` for inference, 64 KiB for anything else.
+/// Body size limit by method and path: `infer_bytes_max` for inference, else 64 KiB.
 std::size_t body_bytes_max_of(std::string_view method, std::string_view path, std::size_t infer_bytes_max);
 
 /// /v2/…, /healthz and /readyz. Short inferences run on the caller's thread (executor.h).

@@ -24,7 +24,7 @@ std::size_t samples(const ModelVersion& version, const std::vector<tensor::Named
   return static_cast<std::size_t>(inputs[0].tensor.shape()[0]);
 }
 
-// Whether the body is a picture itself. Of a kind that is not read, the decoder says so.
+// Whether the body is an image itself. The decoder rejects unsupported image types.
 bool is_image(std::string_view content_type) {
   constexpr std::string_view kImage = "image/";
   const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
@@ -32,7 +32,7 @@ bool is_image(std::string_view content_type) {
          std::equal(kImage.begin(), kImage.end(), content_type.begin(), [&](char b, char a) { return same(a, b); });
 }
 
-/// Says what to send instead of a body that is no request at all.
+/// Error for a body that is no request, with a hint what to send instead.
 Error no_request(const ModelVersion& version, const InferCall& call) {
   const auto format = codec::image_format(*call.body);
   if (format) {

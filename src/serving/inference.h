@@ -1,4 +1,4 @@
-// One inference on one version of a model: from a request's bytes to tensors, and from tensors to an answer's bytes.
+// One inference on one version of a model: request bytes to tensors, and tensors to response bytes.
 #pragma once
 
 #include <memory>
@@ -16,10 +16,10 @@
 
 namespace varda::serving {
 
-/// A request for an inference as it came. Cheap to copy.
+/// An inference request as received. Cheap to copy.
 struct InferCall {
   std::shared_ptr<const std::string> body;
-  std::string content_type;                // "" where there was none
+  std::string content_type;                // "" if the header is missing
   std::optional<std::string> json_length;  // oip::kJsonLengthHeader
   SteadyTime arrived;
 
@@ -27,26 +27,27 @@ struct InferCall {
   std::size_t bytes() const { return body->size(); }
 };
 
-/// What came of it.
+/// Result of one inference.
 struct Inferred {
   std::string id;                        // of the request
-  std::vector<tensor::Named> outputs;    // those asked for, in the order asked; they may outlive the version
-  std::vector<oip::Encoding> encodings;  // of each
-  std::vector<tensor::Named> others;     // asked for by `also` alone
-  std::size_t samples = 1;               // rows, where the model takes several at a time
+  std::vector<tensor::Named> outputs;    // in the requested order; may outlive the version
+  std::vector<oip::Encoding> encodings;  // one for each output
+  std::vector<tensor::Named> others;     // outputs requested by `also` alone
+  std::size_t samples = 1;               // rows, if the model takes batches
 };
 
-/// Reads the request (of Content-Type image/jpeg or image/png the image itself, for what takes images) and runs the version on the
-/// calling thread; only jobs of its executor() do that. `also` names outputs that the caller wants to see whatever the request asks
-/// for; they cost nothing where the request has them anyway. kInvalid, kUnsupported: the request. kTimeout: it waited longer than
-/// it may. Others: the engine.
+/// Parses the request and runs the version on the calling thread; only jobs of its executor() may
+/// call this. With Content-Type image/jpeg or image/png the body is the image itself, for models
+/// that take images. `also` names outputs that the caller needs besides the requested ones; an
+/// output that is requested anyway costs nothing. kInvalid, kUnsupported: the request is wrong.
+/// kTimeout: the request was queued longer than allowed. Other codes come from the engine.
 Result<Inferred> infer(ModelVersion& version, const InferCall& call, std::span<const std::string> also, const oip::Limits& limits);
 
-/// The answer. `parameters` as oip::InferResponse has them.
+/// The HTTP response. `parameters` as in oip::InferResponse.
 net::Response infer_response(const std::string& model, const std::string& version, Inferred inferred,
                              codec::Json parameters = nullptr);
 
-/// {"error": …} with the status of the error's code.
+/// {"error": …} with the HTTP status for the error's code.
 net::Response error_response(const Error& error);
 
 }  // namespace varda::serving

@@ -23,7 +23,7 @@ bool is_version(std::string_view name) {
   });
 }
 
-// A directory, or a link to one: volumes of config maps and images are full of them.
+// A directory, or a link to one: volumes of config maps and images contain many links.
 bool is_directory(os::FileSystem& fs, const std::filesystem::path& path) {
   const auto info = fs.stat(path);
   if (!info.ok() || !info->has_value()) return false;
@@ -53,7 +53,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// Unreadable or made up: as if it were not there. It spares a try-out and says what to fall back to, and nothing depends on it.
+// Ignores a file that is unreadable or wrong: it only saves a probe and names a fallback.
 void look_at_last_good(os::FileSystem& fs, const std::filesystem::path& model, Wanted& out) {
   const auto text = read_text(fs, model / kLastGood, 4096);
   if (!text.ok()) return;
@@ -112,7 +112,7 @@ std::string files_name(std::string_view fingerprint) {
 bool older(std::string_view a, std::string_view b) {
   if (digits(a) != digits(b)) return digits(b);
   if (!digits(a)) return a < b;
-  // Compared without making numbers of them: versions may be dates, or longer.
+  // Compares digits as text: versions may be dates, or too long for an integer.
   const auto significant = [](std::string_view text) { return text.substr(std::min(text.find_first_not_of('0'), text.size())); };
   const std::string_view left = significant(a), right = significant(b);
   if (left.size() != right.size()) return left.size() < right.size();

@@ -71,7 +71,7 @@ TEST_F(Layout, CascadeIsTakenAsItStandsWhateverTheVersionsAre) {
   EXPECT_EQ(wanted("digits").cascade, "") << "too large to be one";
 }
 
-// Whoever opens a pipe waits until somebody writes into it.
+// Opening a pipe blocks until a writer comes.
 TEST(LayoutOnDisk, PipesAndLinksToThemAreNotReadAndKeepNobodyWaiting) {
   const std::string name = ::testing::TempDir() + "/layout-XXXXXX";
   std::vector<char> directory(name.begin(), name.end());

@@ -19,12 +19,13 @@ namespace {
 
 using codec::Json;
 
-// Exit codes of the child. An engine that calls exit() by itself has neither, or does not write the line.
+// Exit codes of the child. An engine that calls exit() uses another code, or does not write the
+// line.
 constexpr int kLoads = 0, kDoesNotLoad = 3;
 constexpr std::string_view kOutcome = "varda-serve probe-load: ";
 
-// A file in memory that the child writes to: its last words before a crash are the best hint at the cause. A confined server may
-// create no other file.
+// A file in memory for the child's output: the last lines before a crash are the best hint at the
+// cause. A confined server may not create other files.
 class Output {
  public:
   Output() : fd_(::memfd_create("varda-probe", MFD_CLOEXEC)) {}
@@ -33,9 +34,9 @@ class Output {
   }
   Output(const Output&) = delete;
 
-  /// -1 without a file: then only the exit code speaks.
+  /// -1 if there is no file: then the exit code alone counts.
   int descriptor() const { return fd_; }
-  // The end of what was written.
+  // The last bytes of the output.
   std::string tail() const {
     constexpr off_t kMax = 16384;
     const off_t size = fd_ < 0 ? 0 : ::lseek(fd_, 0, SEEK_END);
@@ -73,7 +74,7 @@ std::optional<LoadFailure> ChildProbe::judge(const os::ExitStatus& ended, std::s
       return failure;
     }
   }
-  // Where no output could be kept, a clean end is all there is to go by.
+  // Without recorded output the exit code alone decides.
   if (ended.signal == 0 && ended.code == kLoads && output.empty()) return std::nullopt;
   LoadFailure failure{"LoadCrashed", "", options_.crash_retry_interval};
   failure.message = "the engine ended its process while loading (" +
@@ -92,13 +93,14 @@ std::optional<LoadFailure> ChildProbe::probe(const Context& ctx, const ModelVers
                            .output_descriptor = output.descriptor(),
                            .mounts = {},
                            .limits = {{"core", 0}},
-                           .new_group = false,  // whoever ends the server's group ends this too
+                           .new_group = false,  // signals to the server's group reach the child
                            .die_with_parent = true};
   start.arguments.insert(start.arguments.end(), {"--probe-load", source.model + "/" + source.version});
   const auto child = processes_.start(start);
   if (!child.ok()) {
-    // Better a load that nobody tried than none: most sandboxes that forbid processes hold models that were tried before.
-    log::warn("no process to try a model version in; it is loaded untried",
+    // An untried load is better than none: most sandboxes that forbid processes hold models that
+    // were tried before.
+    log::warn("probe process not started, loading model version without a probe",
               {{"model", source.model}, {"version", source.version}, {"error", child.error()}});
     return std::nullopt;
   }
@@ -120,7 +122,8 @@ std::optional<LoadFailure> ChildProbe::probe(const Context& ctx, const ModelVers
 
 int ChildProbe::child(const ModelVersion::Source& source, const ModelConfig& defaults, os::FileSystem& fs,
                       infer::Engines& engines) {
-  // When memory runs out, the one who tries goes and the one who serves stays. Raising one's own score needs no privilege.
+  // The OOM killer must choose the child, not the server. Raising one's own score needs no
+  // privilege.
   if (std::FILE* score = std::fopen("/proc/self/oom_score_adj", "w")) {
     std::fputs("1000\n", score);
     std::fclose(score);
@@ -130,7 +133,7 @@ int ChildProbe::child(const ModelVersion::Source& source, const ModelConfig& def
   auto loaded = ModelVersion::load(source, defaults, fs, engines, registry);
   Json said = Json::object({{"loads", loaded.ok()}});
   if (loaded.ok()) {
-    // Dropping it is something the server will do one day, too.
+    // The server will also drop the version one day, so a crash in the destructor counts.
     loaded->reset();
   } else {
     said.set("message", loaded.error().message());

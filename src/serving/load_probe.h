@@ -1,8 +1,9 @@
-// LoadProbe: a version's first load, where a crash hurts nobody.
+// LoadProbe: loads a version for the first time in a place where a crash does no harm.
 //
-// An engine that meets a file it was not written for may end its process, and with it every model served there. So a version that
-// has not been seen to load on this machine is first loaded and warmed by a child process of the server: the server itself, started
-// with `--probe-load MODEL/VERSION`. Only if the child lives to tell that it loads is it loaded in the server.
+// An engine that reads an unexpected file may crash its process, and with it every served model.
+// Therefore a child process first loads and warms each version that never loaded on this machine.
+// The child is the server itself, started with `--probe-load MODEL/VERSION`. The server loads the
+// version only after the child reported success.
 #pragma once
 
 #include <chrono>
@@ -19,11 +20,12 @@
 
 namespace varda::serving {
 
-/// Why a version does not load. `code` is one word: LoadFailed (the engine says so), LoadCrashed (its process ended), LoadTimedOut.
+/// Why a version does not load. `code` is LoadFailed (the engine refused it), LoadCrashed (the
+/// process ended) or LoadTimedOut.
 struct LoadFailure {
   std::string code;
   std::string message;
-  /// When to try again with the same files; nothing: never.
+  /// When to retry with the same files; empty: never.
   std::optional<std::chrono::milliseconds> retry_after;
   friend bool operator==(const LoadFailure&, const LoadFailure&) = default;
 };
@@ -32,30 +34,30 @@ struct LoadFailure {
 class LoadProbe {
  public:
   virtual ~LoadProbe() = default;
-  /// Loads and warms the version elsewhere and drops it. Nothing: it loads, or nobody can tell (then the reason is logged). Blocks;
-  /// a stopped context ends it with LoadTimedOut.
+  /// Loads and warms the version elsewhere and drops it. Empty: it loads, or the probe could not
+  /// run (then the reason is logged). Blocks; a stopped context ends the probe with LoadTimedOut.
   virtual std::optional<LoadFailure> probe(const Context& ctx, const ModelVersion::Source& source) = 0;
 };
 
-/// Child processes.
+/// Probes in child processes.
 class ChildProbe final : public LoadProbe {
  public:
   struct Options {
     std::string program;                               // absolute path
     std::vector<std::string> arguments;                // `--probe-load MODEL/VERSION` is appended
-    std::map<std::string, std::string> environment;    // all of it
-    std::chrono::milliseconds timeout{600'000};        // of one load; 0: none
-    std::chrono::milliseconds retry_interval{30'000};  // of loads that failed for a reason that may pass
+    std::map<std::string, std::string> environment;    // the complete environment
+    std::chrono::milliseconds timeout{600'000};        // for one load; 0: no limit
+    std::chrono::milliseconds retry_interval{30'000};  // after failures that may pass
     std::chrono::milliseconds crash_retry_interval{3'600'000};
   };
-  /// `processes` outlives it.
+  /// `processes` outlives the probe.
   explicit ChildProbe(Options options, os::ProcessRunner& processes = os::real_processes())
       : options_(std::move(options)), processes_(processes) {}
 
   std::optional<LoadFailure> probe(const Context& ctx, const ModelVersion::Source& source) override;
 
-  /// What the child does: loads, warms and drops the version, and writes the outcome to stdout as its last line. The exit code.
-  /// Makes itself the first to go when memory runs out.
+  /// Entry point of the child: loads, warms and drops the version, and writes the outcome to stdout
+  /// as the last line. Returns the exit code. Makes the child the first victim of the OOM killer.
   static int child(const ModelVersion::Source& source, const ModelConfig& defaults, os::FileSystem& fs, infer::Engines& engines);
 
  private:

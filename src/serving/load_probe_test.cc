@@ -1,5 +1,5 @@
-// How the end of a child is understood, with shells for children; and what the repository makes of it, with a probe that does as
-// told.
+// ChildProbe's reading of exit statuses, with shells as children; and the repository's reaction,
+// with a scripted probe.
 #include "serving/load_probe.h"
 
 #include <gmock/gmock.h>
@@ -59,7 +59,7 @@ TEST(ChildProbe, EveryWayToEndIsUnderstood) {
       {"exit 7", "LoadCrashed", "the engine ended its process while loading (exit code 7)", late},
       // An engine that calls exit(0) has loaded nothing.
       {"echo bye; exit 0", "LoadCrashed", "the engine ended its process while loading (exit code 0); its last words: bye", late},
-      // What it said before it crashed counts for nothing.
+      // A reported success before a crash does not count.
       {R"(echo 'varda-serve probe-load: {"loads":true}'; kill -11 $$)", "LoadCrashed",
        "the engine ended its process while loading (SIGSEGV)", late},
       {"exit 3", "LoadCrashed", "the engine ended its process while loading (exit code 3)", late},
@@ -129,7 +129,7 @@ class RepositoryWithProbe : public ::testing::Test {
       out.push_back(e.version + " " + e.state + (e.code.empty() ? "" : " " + e.code + ": " + e.reason));
     return out;
   }
-  // Ends the server, after the agent noted what it serves.
+  // Ends the server after the agent has recorded the active version.
   void stop() {
     for (const oip::IndexEntry& e : repository_->index())
       if (e.state == "READY") models_.last_good("m", e.version + " " + e.files);
@@ -172,7 +172,7 @@ TEST_F(RepositoryWithProbe, RestartedServerServesWhatServedLastWhileTheTargetDoe
   start();
   EXPECT_THAT(index(), ElementsAre("1 READY", "2 UNAVAILABLE LoadCrashed: SIGSEGV"));
   EXPECT_THAT(probe_.asked(), ElementsAre("1", "2")) << "what served here before needs no try-out";
-  // A target that is not there (yet) is no reason to serve nothing, either.
+  // A missing target is no reason to serve nothing, either.
   stop();
   models_.target("m", "9");
   start();

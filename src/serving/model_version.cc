@@ -7,7 +7,7 @@ namespace {
 
 double to_microseconds(Duration duration) { return std::chrono::duration<double, std::micro>(duration).count(); }
 
-// Rows of a batch, where the model's first dimension is open; else the request is one.
+// Rows of a batch if the model's first dimension is open, else 1.
 double rows(const std::vector<tensor::Spec>& specs, std::span<const tensor::Named> inputs) {
   if (specs.empty() || inputs.empty() || specs[0].shape.empty() || specs[0].shape[0] != -1) return 1;
   const tensor::Shape& shape = inputs[0].tensor.shape();
@@ -16,8 +16,8 @@ double rows(const std::vector<tensor::Spec>& specs, std::span<const tensor::Name
 
 Executor::Options executor_options(const ModelConfig& config) {
   Executor::Options out{.instances = config.instances, .queue_max = config.queue_max, .queue_bytes_max = config.queue_bytes_max};
-  // Eight kilobytes may hold a picture that takes a second to decode, whatever the pictures before it took: none of them runs on
-  // the caller's thread, which is one that serves connections.
+  // An image of eight kilobytes may take a second to decode, however fast earlier images were.
+  // Images are therefore never decoded on the caller's thread, which serves connections.
   if (config.transform.image) out.inline_bytes_max = 0;
   return out;
 }
@@ -83,7 +83,7 @@ Result<tensor::Tensor> ModelVersion::warm_input(const tensor::Spec& spec) const 
   }
   if (!shape.empty() && shape[0] == -1) shape[0] = 1;
   for (const std::int64_t size : shape) {
-    // Not every size that a graph leaves open works in it: what nobody named is not guessed.
+    // Not every size of an open dimension works in a graph, so none is guessed.
     if (size < 0)
       return Error(Code::kUnsupported, "input \"" + spec.name + "\" has open dimensions " + tensor::to_string(spec.shape));
   }
@@ -104,7 +104,7 @@ Status ModelVersion::warm() {
     if (takes_images() && spec.name == transform::kImageInput) continue;
     auto input = warm_input(spec);
     if (!input.ok() && input.error().code() == Code::kUnsupported) {
-      log::info("model not warmed: set warmup.shapes in model.yaml",
+      log::info("warm-up skipped, set warmup.shapes in model.yaml",
                 {{"model", model()}, {"version", version()}, {"reason", input.error().message()}});
       return {};
     }
@@ -135,7 +135,7 @@ Result<std::vector<tensor::Named>> ModelVersion::run_model(infer::Model& model, 
 
 Result<std::vector<tensor::Named>> ModelVersion::run(std::span<const tensor::Named> inputs, std::span<const std::string> outputs) {
   if (!pipeline_) return run_free(inputs, outputs);
-  // Whoever asks for what there is not is told before his images are decoded.
+  // Rejects unknown outputs before any image is decoded.
   TRY(const std::vector<std::string> needed, pipeline_->needs(outputs));
   const SteadyTime start = system_clock().now();
   TRY(const transform::Prepared prepared, pipeline_->before({inputs.begin(), inputs.end()}));
@@ -147,7 +147,7 @@ Result<std::vector<tensor::Named>> ModelVersion::run(std::span<const tensor::Nam
   return answer;
 }
 
-// On a model that is free; the number of jobs sees to it that there is one.
+// Runs on a free model; the limit of concurrent jobs guarantees that one is free.
 Result<std::vector<tensor::Named>> ModelVersion::run_free(std::span<const tensor::Named> inputs,
                                                           std::span<const std::string> outputs) {
   infer::Model* model = models_.front().get();

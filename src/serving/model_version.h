@@ -19,7 +19,7 @@
 
 namespace varda::serving {
 
-/// Thread-safe. Constant but for what it counts.
+/// Thread-safe. Constant except for the metrics.
 class ModelVersion {
  public:
   struct Source {
@@ -27,25 +27,29 @@ class ModelVersion {
     std::string version;
     std::filesystem::path directory;
   };
-  /// Reads the version's configuration, loads and warms it; blocks meanwhile. `engines` and `registry` outlive it.
+  /// Reads the version's configuration, then loads and warms the model; blocks. `engines` and
+  /// `registry` outlive the version.
   static Result<std::unique_ptr<ModelVersion>> load(const Source& source, const ModelConfig& defaults, os::FileSystem& fs,
                                                     infer::Engines& engines, metrics::Registry& registry);
 
   const std::string& model() const { return metadata_.name; }
   const std::string& version() const { return metadata_.versions.front(); }
-  /// To the outside: what requests send and get, with what model.yaml declares before and after the run.
+  /// The inputs and outputs that clients see, including the steps that model.yaml declares before
+  /// and after the run.
   const oip::ModelMetadata& metadata() const { return metadata_; }
-  /// All outputs that run() can be asked for by a plain name: those of metadata(), and what steps read.
+  /// Outputs that run() accepts by plain name: the outputs of metadata(), and those that steps
+  /// read.
   const std::vector<tensor::Spec>& available() const { return pipeline_ ? pipeline_->available() : metadata_.outputs; }
-  /// Whether a request may send images: then the BYTES input transform::kImageInput is one of metadata()'s.
+  /// True if requests may send images: then metadata() has the BYTES input transform::kImageInput.
   bool takes_images() const { return pipeline_ && pipeline_->takes_images(); }
   const ModelConfig& config() const { return config_; }
   Executor& executor() { return executor_; }
   VersionStats& stats() { return stats_; }
 
-  /// Runs it on the calling thread, with what model.yaml declares before and after. Inputs are those of metadata(), or the model's
-  /// own in place of the images; `outputs` as Pipeline::after() takes them, empty: metadata()'s. Called by jobs of executor() only,
-  /// which sees to the number of runs at a time.
+  /// Runs the model on the calling thread, with the steps that model.yaml declares before and
+  /// after. Inputs are those of metadata(), or the model's own inputs in place of the images.
+  /// `outputs` as for Pipeline::after(); empty: the outputs of metadata(). Only jobs of executor()
+  /// may call this, since the executor limits concurrent runs.
   Result<std::vector<tensor::Named>> run(std::span<const tensor::Named> inputs, std::span<const std::string> outputs);
 
  private:
@@ -60,11 +64,11 @@ class ModelVersion {
   const ModelConfig config_;
   oip::ModelMetadata metadata_;
   VersionStats stats_;
-  std::optional<transform::Pipeline> pipeline_;        // where model.yaml declares one
-  std::vector<std::unique_ptr<infer::Model>> models_;  // one, or several where the engine limits the runs of each
+  std::optional<transform::Pipeline> pipeline_;        // set if model.yaml declares steps
+  std::vector<std::unique_ptr<infer::Model>> models_;  // several if the engine limits the runs of each
   Mutex mutex_;
-  std::vector<infer::Model*> free_ GUARDED_BY(mutex_);  // empty where one model takes any number of runs
-  // Last, so that its threads end before what they use.
+  std::vector<infer::Model*> free_ GUARDED_BY(mutex_);  // empty if one model takes any number of runs
+  // Last, so that its threads end before the members that they use.
   Executor executor_;
 };
 

@@ -8,7 +8,7 @@
 namespace varda::serving {
 struct Repository::Load {
   Candidate candidate;
-  std::unique_ptr<ModelVersion> loaded;  // null: `failure` says why
+  std::unique_ptr<ModelVersion> loaded;  // null: see `failure`
   LoadFailure failure;
   std::atomic<bool> done{false};
   std::jthread thread;
@@ -18,8 +18,8 @@ struct Repository::Retired {
   Mutex mutex;
   CondVar returned;
   std::vector<std::unique_ptr<ModelVersion>> versions GUARDED_BY(mutex);
-  std::size_t shared GUARDED_BY(mutex) = 0;                     // handed out by share(), and not here yet
-  internal::DirectoryWatch* watch GUARDED_BY(mutex) = nullptr;  // woken; null once the repository goes away
+  std::size_t shared GUARDED_BY(mutex) = 0;                     // handed out by share(), not yet returned
+  internal::DirectoryWatch* watch GUARDED_BY(mutex) = nullptr;  // null once the repository ends
 
   void add(std::unique_ptr<ModelVersion> version) {
     MutexLock lock(mutex);
@@ -32,7 +32,7 @@ struct Repository::Retired {
     --shared;
     returned.notify_all();
   }
-  // Whether all that share() handed out is here, waiting for it until then.
+  // Waits for all versions from share(), at most until `until`. True if all were returned.
   bool complete(SteadyTime until) {
     MutexLock lock(mutex);
     while (shared > 0 && system_clock().now() < until) returned.wait_until(mutex, until);
@@ -71,8 +71,8 @@ Repository::~Repository() {
     MutexLock lock(mutex_);
     loads.swap(loads_);
   }
-  loads.clear();  // waits for them
-  // A run that outlasted its request still needs what we stand on.
+  loads.clear();  // joins their threads
+  // A run that outlasted its request still uses members of this object.
   while (!retired_->complete(system_clock().now() + std::chrono::hours(1))) {
   }
   {
@@ -175,18 +175,19 @@ bool Repository::settled() const {
 
 Status Repository::wait_settled(const Context& ctx) {
   MutexLock lock(mutex_);
-  // A look that began before this call may have missed what the caller did just now: the next one counts.
+  // A scan that began before this call may have missed the caller's last change: wait for the next
+  // one.
   const std::uint64_t needed = looks_ + 1;
   watch_.wake();
   while (looks_done_ < needed || !quiet()) {
     TRY_VOID(ctx.check());
     changed_.wait_until(mutex_, system_clock().now() + std::chrono::milliseconds(50));
   }
-  settled_ = true;  // the following thread comes to say so only after it has put away what was replaced
+  settled_ = true;  // the following thread sets it only after it has dropped replaced versions
   return {};
 }
 
-// Files that were replaced under the same name are another version, whatever it is called.
+// Replaced files under the same name count as another version.
 bool Repository::serves_wanted(const Entry& entry) const {
   return entry.active != nullptr && entry.active->version() == entry.wanted.version &&
          entry.active_fingerprint == entry.wanted.fingerprint;
@@ -195,7 +196,8 @@ bool Repository::serves_wanted(const Entry& entry) const {
 std::optional<Repository::Candidate> Repository::next_load(const Entry& entry) const {
   const Wanted& wanted = entry.wanted;
   if (!entry.loading.empty() || serves_wanted(entry)) return std::nullopt;
-  // A server that starts while a new version is on its way, or did not work out, first serves what served before.
+  // A server that starts while a new version loads, or has failed, first serves the last good
+  // version.
   if (entry.active == nullptr && !wanted.version.empty() && !wanted.last_good.empty() && wanted.last_good != wanted.version &&
       wanted.last_good_fingerprint != entry.fallback_failed) {
     return Candidate{wanted.last_good, wanted.last_good_fingerprint, wanted.last_good_unchanged, true};
@@ -219,7 +221,7 @@ void Repository::follow(const std::stop_token& stop) {
     look();
     collect();
     start_loads();
-    retired_->take();  // and destroys them
+    retired_->take();  // the temporary destroys them
     {
       MutexLock lock(mutex_);
       looks_done_ = looks_;
@@ -238,12 +240,12 @@ void Repository::look() {
   std::set<std::filesystem::path> watched;
   std::map<std::string, Wanted> wanted;
   do {
-    // Watched first, looked at then: what changes in between is told. New models make for another round.
+    // Watch first, then scan: changes in between cause an event. New models require another round.
     watched_ = watched;
     auto scanned = scan(fs_, options_.directory);
     if (!scanned.ok()) {
-      // What cannot be read is not gone: everything stays as it is.
-      if (!std::exchange(complained_, true)) log::error("model repository cannot be read", {{"error", scanned.error()}});
+      // An unreadable directory is not an empty one: keep all models.
+      if (!std::exchange(complained_, true)) log::error("model repository not readable", {{"error", scanned.error()}});
       return;
     }
     complained_ = false;
@@ -270,7 +272,7 @@ void Repository::look() {
     Entry& entry = entries_[name];
     if (entry.stats == nullptr) entry.stats = std::make_unique<ModelStats>(registry_, name);
     if (now.version.empty() && entry.active != nullptr) {
-      // Its last version was taken away.
+      // The last version was removed.
       log::info("model unloaded", {{"model", name}, {"version", entry.active->version()}, {"reason", now.problem}});
       entry.active->stats().ready.set(0);
       dropped.push_back(std::move(entry.active));
@@ -284,7 +286,7 @@ void Repository::look() {
 
 void Repository::follow_tiers(const std::string& model, Entry& entry, const std::optional<std::string>& file) {
   if (!file) {
-    log::info("model has no other tiers any more", {{"model", model}});
+    log::info("cascade.json removed, model has one tier", {{"model", model}});
     entry.joint->forget();
     entry.joint = nullptr;
     entry.plan.reset();
@@ -292,7 +294,7 @@ void Repository::follow_tiers(const std::string& model, Entry& entry, const std:
   }
   entry.joint = &options_.joint->model(model);
   if (!entry.joint->want(*file).ok()) return;
-  // What did not fit the file before may fit it now.
+  // A version that did not fit the old file may fit the new one.
   if (entry.failure && entry.failure->why.code == joint::kPolicyMismatch) entry.failure.reset();
   entry.fallback_failed.clear();
   if (entry.active == nullptr) {
@@ -319,7 +321,7 @@ void Repository::collect() {
       continue;
     }
     apply(it->first, *it->second);
-    finished.push_back(std::move(it->second));  // its thread has ended but for its last instructions
+    finished.push_back(std::move(it->second));  // its thread is about to end
     it = loads_.erase(it);
   }
 }
@@ -337,7 +339,7 @@ void Repository::apply(const std::string& model, Load& load) {
   const bool wanted = candidate.version == entry.wanted.version && candidate.fingerprint == entry.wanted.fingerprint;
   const bool good = candidate.version == entry.wanted.last_good && candidate.fingerprint == entry.wanted.last_good_fingerprint;
   if (!wanted && !(candidate.fallback && good && entry.active == nullptr)) {
-    // Somebody changed their mind meanwhile, or the files under it.
+    // The target or its files changed during the load.
     retired_->add(std::move(load.loaded));
     return;
   }
@@ -362,7 +364,7 @@ void Repository::apply(const std::string& model, Load& load) {
                                      {"before", before},
                                      {"load_seconds", shared->stats().load_seconds.value()}});
   entry.active_fingerprint = candidate.fingerprint;
-  entry.active.swap(shared);  // the old one is dropped here, or by the last request that is under way on it
+  entry.active.swap(shared);  // the old version ends here, or with its last running request
   if (entry.joint != nullptr) put_in_force(entry, std::move(plan));
   if (wanted) entry.failure.reset();
 }
@@ -370,7 +372,7 @@ void Repository::apply(const std::string& model, Load& load) {
 void Repository::fail(const std::string& model, Entry& entry, const Load& load, LoadFailure why) {
   const Candidate& candidate = load.candidate;
   entry.stats->load_failures.add();
-  log::error("model version does not load",
+  log::error("model version failed to load",
              {{"model", model}, {"version", candidate.version}, {"reason", why.code}, {"error", why.message}});
   if (candidate.fallback) {
     entry.fallback_failed = candidate.fingerprint;
@@ -384,7 +386,7 @@ void Repository::start_loads() {
   MutexLock lock(mutex_);
   for (auto& [name, entry] : entries_) {
     if (loads_.size() >= options_.loads_max) return;
-    // A model that went away and came back while its load was under way waits for that to end.
+    // A model may be removed and return during its load: wait until that load ends.
     if (loads_.count(name) > 0) continue;
     if (auto candidate = next_load(entry)) start_load(name, entry, std::move(*candidate));
   }
@@ -394,7 +396,7 @@ void Repository::start_load(const std::string& model, Entry& entry, Candidate ca
   auto load = std::make_unique<Load>();
   entry.loading = candidate.version;
   load->candidate = std::move(candidate);
-  log::info("model version loads", {{"model", model}, {"version", entry.loading}});
+  log::info("loading model version", {{"model", model}, {"version", entry.loading}});
   Load& slot = *(loads_[model] = std::move(load));
   const ModelVersion::Source source{model, entry.loading, options_.directory / model / entry.loading};
   slot.thread = std::jthread([this, &slot, source](const std::stop_token& stop) {

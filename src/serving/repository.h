@@ -1,13 +1,14 @@
-// Repository: the models of a directory, followed.
+// Repository: follows a directory of models.
 //
-// One thread watches the directory (layout.h). A version that is asked for and not there, or whose files were replaced, is loaded
-// and warmed beside the one that serves; then requests go to the new one, those under way end on the old one, and the old one is
-// dropped. A version that does not load leaves the old one serving, and its reason in index(). One that nobody has seen to load
-// here is tried by a LoadProbe first. Nothing is ever written to the directory.
+// One thread watches the directory (layout.h). A wanted version that is not loaded, or that has new
+// files, is loaded and warmed beside the active one. Then new requests use the new version, running
+// ones finish on the old version, and the old version is dropped. If a version does not load, the
+// old one stays active, and index() shows the reason. A LoadProbe first tries each version that
+// never loaded here. The repository never writes to the directory.
 //
-// A model with a cascade.json (serving/joint) is the first tier of several. File and version are put in force together: a version
-// that does not put out what the file's policy reads is not switched to, and a file that does not fit the version that serves is
-// not followed until one of both changes.
+// A model with a cascade.json (serving/joint) is the first tier of several. File and version take
+// effect together. A version that lacks an output which the file's policy reads does not become
+// active. A file that does not fit the active version is ignored until one of the two changes.
 #pragma once
 
 #include <chrono>
@@ -35,45 +36,51 @@
 
 namespace varda::serving {
 
-/// Thread-safe. Its destructor waits for those who still have a version that find() gave them.
+/// Thread-safe. The destructor waits until callers have dropped every version that find() gave
+/// them.
 class Repository {
  public:
   struct Options {
     std::filesystem::path directory;
     ModelConfig defaults;
-    unsigned loads_max = 2;                           // versions loading at a time
-    std::chrono::milliseconds look_interval{1000};    // how often to look where nobody tells of changes
-    std::chrono::milliseconds retry_interval{30000};  // of loads that failed for a reason that may pass (memory, a missing library)
-    LoadProbe* probe = nullptr;                       // outlives the repository; null: every version is loaded untried
-    joint::Center* joint = nullptr;                   // outlives the repository; null: cascade.json is not looked at
+    unsigned loads_max = 2;                           // concurrent loads
+    std::chrono::milliseconds look_interval{1000};    // scan interval, in case events are missing
+    std::chrono::milliseconds retry_interval{30000};  // after failures that may pass (memory, a missing library)
+    LoadProbe* probe = nullptr;                       // outlives the repository; null: no probes
+    joint::Center* joint = nullptr;                   // likewise; null: cascade.json is ignored
   };
-  /// Begins to follow. kNotFound, kInvalid: the directory cannot be read. `fs`, `engines` and `registry` outlive it.
+  /// Starts to follow the directory. kNotFound, kInvalid: the directory cannot be read. `fs`,
+  /// `engines` and `registry` outlive the repository.
   static Result<std::unique_ptr<Repository>> open(Options options, os::FileSystem& fs, infer::Engines& engines,
                                                   metrics::Registry& registry);
   ~Repository();
 
-  /// Forgets every model, at the server's end. False: after `patience` some version is still in use, by a run that does not end.
+  /// Forgets every model, for shutdown. False: after `patience` a run still uses some version.
   bool release(std::chrono::milliseconds patience);
 
-  /// The version that answers now; `version` "" means the active one. kNotFound: no such model, or that version is not loaded.
-  /// kUnavailable: the model is known and none of its versions is loaded (yet); the message says why.
+  /// The version for a request; `version` "" means the active one. kNotFound: no such model, or the
+  /// version is not loaded. kUnavailable: the model is known but has no loaded version (yet); the
+  /// message has the reason.
   Result<std::shared_ptr<ModelVersion>> find(std::string_view model, std::string_view version) const;
 
-  /// Who answers requests that name no version.
+  /// The parts that answer requests without a version.
   struct Serving {
-    Result<std::shared_ptr<ModelVersion>> version;  // as find() has it
-    std::shared_ptr<const joint::Plan> plan;        // the tiers, fitted to that version; null: there are none
+    Result<std::shared_ptr<ModelVersion>> version;  // as from find()
+    std::shared_ptr<const joint::Plan> plan;        // the tiers, fitted to that version; null: no tiers
   };
   Serving serving(std::string_view model) const;
-  /// What the model's tiers do, as /v2/models/MODEL/cascade tells it. kNotFound: no such model, or it has no tiers.
+  /// State of the model's tiers, for /v2/models/MODEL/cascade. kNotFound: no such model, or no
+  /// tiers.
   Result<codec::Json> describe_tiers(std::string_view model) const;
 
-  /// By model: READY the active version, LOADING, and UNAVAILABLE with a reason what is wanted and does not load.
+  /// All models: READY for the active version, LOADING, and UNAVAILABLE with a reason for a wanted
+  /// version that does not load.
   std::vector<oip::IndexEntry> index() const;
 
-  /// Whether every model in the directory has been loaded or has failed to since the start.
+  /// True once every model in the directory has loaded or failed to load since the start.
   bool settled() const;
-  /// Waits until nothing is loading and the directory has been looked at since the call. For tests and start-up.
+  /// Waits until no load is running and a scan has begun and ended since the call. For tests and
+  /// start-up.
   Status wait_settled(const Context& ctx);
 
  private:
@@ -83,27 +90,28 @@ class Repository {
     LoadFailure why;
     std::optional<SteadyTime> retry_at;
   };
-  // What to load next.
+  // The next version to load.
   struct Candidate {
     std::string version;
     std::string fingerprint;
     bool tried = false;     // it served here before: no probe
-    bool fallback = false;  // not what is wanted, but what served last, for the time until that is loaded
+    bool fallback = false;  // the last good version, until the wanted one is loaded
   };
   struct Entry {
     Wanted wanted;
     std::shared_ptr<ModelVersion> active;
-    std::string active_fingerprint;  // of the files it was loaded from
-    std::string loading;             // version, "" none
+    std::string active_fingerprint;  // identifies the files it was loaded from
+    std::string loading;             // version, "" if none
     std::optional<Failure> failure;
     std::string fallback_failed;  // fingerprint of a last good version that did not load
     std::unique_ptr<ModelStats> stats;
     joint::Model* joint = nullptr;            // null: no cascade.json
     std::shared_ptr<const joint::Plan> plan;  // in force for `active`
   };
-  // One load on a thread of its own. The thread touches `result` and `done` only.
+  // One load on a separate thread. That thread touches `result` and `done` only.
   struct Load;
-  // Where versions end up whose last reference is gone: they are destroyed on the following thread, never on one of their own.
+  // Collects versions without references. The following thread destroys them, never a thread of the
+  // version itself.
   struct Retired;
 
   Repository(Options options, os::FileSystem& fs, infer::Engines& engines, metrics::Registry& registry);
@@ -133,10 +141,10 @@ class Repository {
   CondVar changed_;
   std::map<std::string, Entry, std::less<>> entries_ GUARDED_BY(mutex_);
   std::map<std::string, std::unique_ptr<Load>> loads_ GUARDED_BY(mutex_);  // by model
-  std::uint64_t looks_ GUARDED_BY(mutex_) = 0;                             // begun
+  std::uint64_t looks_ GUARDED_BY(mutex_) = 0;                             // scans begun
   std::uint64_t looks_done_ GUARDED_BY(mutex_) = 0;
   bool settled_ GUARDED_BY(mutex_) = false;
-  bool complained_ = false;  // about an unreadable directory; the following thread's
+  bool complained_ = false;  // an unreadable directory was logged; following thread only
   std::set<std::filesystem::path> watched_;
   std::jthread thread_;
 };

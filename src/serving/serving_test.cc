@@ -1,4 +1,5 @@
-// The repository and its handlers over a directory that changes, with models of the echo engine: no sockets.
+// The repository and its handlers over a changing directory, with models of the echo engine: no
+// sockets.
 #include <fstream>
 #include <future>
 #include <gmock/gmock.h>
@@ -34,7 +35,7 @@ class Serving : public ::testing::Test {
     ASSERT_TRUE(status.ok()) << status.error();
   }
 
-  // The answer may come later, from another thread.
+  // The answer may come later, on another thread.
   std::future<net::Response> begin(const std::string& method, const std::string& target, std::string body = "",
                                    net::Headers headers = {}) {
     auto promise = std::make_shared<std::promise<net::Response>>();
@@ -119,7 +120,7 @@ TEST_F(Serving, FilesReplacedUnderTheSameVersionAreLoaded) {
 
 TEST_F(Serving, ChangeIsNoticedWithoutAskingForIt) {
   models_.add("m", "3", kModel);
-  start();  // looks by itself once an hour: only a notification can be in time
+  start();  // the scan interval is one hour: only an event can be in time
   models_.add("m", "4", kModel);
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   while (infer() != "4=1") ASSERT_TRUE(ctx.check().ok());
@@ -130,7 +131,7 @@ TEST_F(Serving, RequestsUnderWayEndOnTheOldVersionWhileNewOnesUseTheNew) {
   models_.add("m", "3", std::string(kModel) + "scale 3\nhold_run " + models_.hold("run") + "\ncount_runs " + begun + "\n",
               "warmup: {runs: 0}\n");
   start();
-  // On a thread of its own: a model that nothing is known of yet runs on the caller's.
+  // In a new thread: a model without a known duration runs on the caller's thread.
   auto old = std::async(std::launch::async, [&] { return infer(); });
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   while (!std::filesystem::exists(begun)) ASSERT_TRUE(ctx.check().ok());
@@ -258,7 +259,7 @@ TEST_F(Serving, RequestWhoseClientHangsUpWhileItWaitsIsNotRun) {
   hang_up();
   EXPECT_EQ(executor.waiting(), 0u);
   EXPECT_EQ(answers, 1) << "the responder is gone with it, whoever hears it";
-  hang_up();  // harmless, as the contract has it that an answer may be on its way
+  hang_up();  // harmless: by contract an answer may be on its way
   auto third = begin("POST", "/v2/models/m/infer", infer_body(3));
   EXPECT_EQ(executor.waiting(), 1u) << "the place is free";
   models_.release("run");

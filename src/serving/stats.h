@@ -1,4 +1,4 @@
-// Metrics of the model server, under the names that Triton and KServe give theirs.
+// Metrics of the model server, named as Triton and KServe name them.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace varda::serving {
 
-/// What is counted for one version of a model. References into a registry, looked up once at load.
+/// Metrics of one version of a model. References into a registry, looked up once at load.
 struct VersionStats {
   VersionStats(metrics::Registry& registry, const std::string& model, const std::string& version);
 
   metrics::Counter& success;            // nv_inference_request_success
   metrics::Counter& failure;            // nv_inference_request_failure
-  metrics::Counter& abandoned;          // varda_requests_abandoned_total: their clients hung up while they waited
-  metrics::Counter& inferences;         // nv_inference_count: rows of batches
+  metrics::Counter& abandoned;          // varda_requests_abandoned_total: the client hung up while queued
+  metrics::Counter& inferences;         // nv_inference_count: each row of a batch counts
   metrics::Counter& executions;         // nv_inference_exec_count
   metrics::Counter& request_us;         // nv_inference_request_duration_us
   metrics::Counter& queue_us;           // nv_inference_queue_duration_us
@@ -22,11 +22,11 @@ struct VersionStats {
   metrics::Counter& compute_input_us;   // nv_inference_compute_input_duration_us: decoding and resizing images
   metrics::Counter& compute_output_us;  // nv_inference_compute_output_duration_us: softmax, labels, boxes
   metrics::Histogram& predict_seconds;  // request_predict_seconds
-  metrics::Gauge& ready;                // varda_model_ready: 1 while it is the active version
-  metrics::Gauge& load_seconds;         // varda_model_load_seconds: reading, preparing and warming
+  metrics::Gauge& ready;                // varda_model_ready: 1 while this version is active
+  metrics::Gauge& load_seconds;         // varda_model_load_seconds: read, prepare and warm
 };
 
-/// What is counted for a model over its versions.
+/// Metrics of a model, across its versions.
 struct ModelStats {
   ModelStats(metrics::Registry& registry, const std::string& model);
 

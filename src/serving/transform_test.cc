@@ -1,4 +1,4 @@
-// Models with preprocess and postprocess in their model.yaml, through the server's handler: no sockets.
+// Models with preprocess and postprocess in model.yaml, through the server's handler: no sockets.
 #include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ class Transforms : public ::testing::Test {
 
 TEST_F(Transforms, AnImageIsTheBodyItself) {
   start(std::string(kImage) + "postprocess: {top_k: {k: 2}}\n");
-  // JSON carries the shortest decimals that are these floats: 200 * 0.01f and 100 * 0.01f.
+  // JSON has the shortest decimals that round-trip to these floats: 200 * 0.01f and 100 * 0.01f.
   EXPECT_EQ(outcome(post(png({0, 200, 50, 100}), {{"Content-Type", "image/png"}})), R"(labels=["1","3"] scores=[2,1])");
   EXPECT_EQ(outcome(post(png({9, 0, 0, 0}), {{"Content-Type", "IMAGE/JPEG ; q=1"}})).substr(0, 16), R"(labels=["0","1"])");
   EXPECT_EQ(outcome(post("hello", {{"Content-Type", "image/png"}})),
@@ -114,7 +114,8 @@ TEST_F(Transforms, ImagesAreBytesTensorsInBinaryAndBase64InJson) {
   EXPECT_EQ(outcome(post(json)).substr(0, 16), R"(labels=["1","0"])");
 }
 
-// A connection's thread decodes nothing, however short the requests before it were: a few kilobytes may be millions of pixels.
+// Threads of connections never decode, however short earlier requests were: a few kilobytes may be
+// millions of pixels.
 TEST_F(Transforms, ImagesAreNeverDecodedOnTheCallersThread) {
   start(std::string(kImage) + kClassify);
   const std::string json =
@@ -162,7 +163,7 @@ TEST_F(Transforms, DeclarationThatDoesNotFitTheModelIsAFailedLoadWithItsReason) 
 }
 
 TEST_F(Transforms, WarmUpRunsTheWholePipelineAndSoFindsWhatOpenDimensionsHid) {
-  // Boxes of five numbers: the model leaves the size open, and only a run shows it.
+  // Boxes of five numbers: the model leaves the size open, so only a run finds the error.
   start("postprocess: {nms: {boxes: 'y', scores: y1}}\nwarmup: {shapes: {x: [3, 5], x1: [3]}}\n",
         "tensor FP32 -1 -1\ntensor FP32 -1\n");
   EXPECT_THAT(failure(), HasSubstr("LoadFailed: the first run failed: postprocess.nms takes boxes [n,4]"));

@@ -28,7 +28,7 @@ constexpr std::array<Entry, 14> kEntries = {{
     {DType::kBf16, "BF16", 2},
 }};
 
-// The table is indexed by number: what keeps the two in step.
+// Checks that the table is sorted by number, since it is indexed by number.
 constexpr bool in_order() {
   for (std::size_t i = 0; i < kEntries.size(); ++i) {
     if (static_cast<std::size_t>(kEntries[i].dtype) != i + 1) return false;

@@ -1,4 +1,4 @@
-// Element types and shapes, named as the Open Inference Protocol names them.
+// Element types and shapes, with the names of the Open Inference Protocol.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace varda::tensor {
 
-/// The numbers are part of the engine plug-in ABI (infer/plugin_abi.h): they never change.
+/// The values are part of the engine plug-in ABI (infer/plugin_abi.h) and never change.
 enum class DType : std::uint8_t {
   kBool = 1,  // one byte, 0 or 1
   kUint8 = 2,
@@ -33,7 +33,7 @@ enum class DType : std::uint8_t {
 /// "FP32", "BYTES", …
 std::string_view to_string(DType dtype);
 std::optional<DType> parse_dtype(std::string_view name);
-/// Of the ABI's number; nothing for a number that is none.
+/// The type with this ABI number; empty for an unknown number.
 std::optional<DType> dtype_of(int number);
 /// Bytes of one element; 0 for kBytes.
 std::size_t element_bytes(DType dtype);
@@ -43,9 +43,9 @@ using Shape = std::vector<std::int64_t>;
 
 /// "[-1,8,8]"
 std::string to_string(const Shape& shape);
-/// The number of elements; 1 for a scalar. kInvalid: a negative dimension, or more than 2^48 elements.
+/// Number of elements; 1 for a scalar. kInvalid: a negative dimension, or more than 2^48 elements.
 Result<std::size_t> elements(const Shape& shape);
-/// Whether a tensor of `shape` fits a specification: same rank, and the same size wherever it is not -1.
+/// True if a tensor of `shape` fits a specification: same rank, and same sizes except at -1.
 bool fits(const Shape& shape, const Shape& specification);
 
 }  // namespace varda::tensor

@@ -6,7 +6,7 @@
 
 namespace varda::tensor {
 
-/// Rounded to the nearest, ties to even; beyond the range infinity.
+/// Rounds to nearest, ties to even; values out of range become infinity.
 inline std::uint16_t half_of(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);
@@ -14,7 +14,8 @@ inline std::uint16_t half_of(float value) {
   if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);   // not a number
   if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);  // rounds to 2^16 or more
   if (magnitude < 0x38800000u) {
-    // Below 2^-14: a multiple of 2^-24, which adding 0.5 leaves in the low bits, rounded by the addition itself.
+    // Below 2^-14 the result is a multiple of 2^-24. Adding 0.5 leaves that multiple in the low
+    // bits, and the addition rounds.
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0.5f)));
   }

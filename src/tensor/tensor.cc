@@ -9,7 +9,7 @@
 namespace varda::tensor {
 namespace {
 
-constexpr std::size_t kAlignment = 64;  // of a cache line, and of the widest vector loads
+constexpr std::size_t kAlignment = 64;  // a cache line, and the widest vector loads
 
 Result<std::shared_ptr<std::byte>> memory(std::size_t size) {
   const std::size_t rounded = size > 0 ? (size + kAlignment - 1) / kAlignment * kAlignment : kAlignment;
@@ -53,7 +53,7 @@ Status check_size(DType dtype, const Shape& shape, std::size_t count, std::span<
                                      std::to_string(count * element_bytes(dtype)) + " bytes, not " + std::to_string(bytes.size()));
   }
   if (dtype == DType::kBool) {
-    // An engine reads them as C++ bool, where other values are undefined behaviour.
+    // Engines read elements as C++ bool, where other values are undefined behaviour.
     const auto bad = std::find_if(bytes.begin(), bytes.end(), [](std::byte value) { return std::to_integer<unsigned>(value) > 1; });
     if (bad != bytes.end()) {
       return Error(Code::kInvalid, "BOOL element " + std::to_string(bad - bytes.begin()) + " is " +

@@ -1,7 +1,8 @@
 // Tensor: a type, a shape and the bytes, owned or borrowed.
 //
-// Bytes are dense, row-major and little-endian. A kBytes tensor holds, for each element, a 32-bit little-endian length and that
-// many bytes: the form in which the Open Inference Protocol's binary extension carries it, so that it passes through unchanged.
+// Bytes are dense, row-major and little-endian. Each element of a kBytes tensor is a 32-bit
+// little-endian length and that many bytes. The binary extension of the Open Inference Protocol has
+// the same form, so these bytes pass through unchanged.
 #pragma once
 
 #include <cstddef>
@@ -16,36 +17,38 @@
 
 namespace varda::tensor {
 
-/// Cheap to copy: copies share the bytes. Safe to read from several threads; writing through mutable_bytes() is the business of
-/// whoever has the only copy.
+/// Cheap to copy: copies share the bytes. Concurrent reads are safe; only the owner of the single
+/// copy may write through mutable_bytes().
 class Tensor {
  public:
   /// An FP32 tensor without elements, shape [0].
   Tensor() = default;
 
-  /// Zeroed memory of its own, aligned to 64 bytes. kInvalid: shape, or kBytes (whose size a shape does not tell).
+  /// New zeroed memory, aligned to 64 bytes. kInvalid: bad shape, or kBytes, where the shape does
+  /// not determine the size.
   static Result<Tensor> allocate(DType dtype, Shape shape);
-  /// Over bytes that `keeper` keeps alive; with a null keeper the caller sees to that. kInvalid: the number of bytes is not what
-  /// the shape asks for, the elements of a kBytes tensor do not add up, or a byte of a kBool tensor is neither 0 nor 1. Bytes that
-  /// are not aligned for the type are copied.
+  /// A view of bytes that `keeper` keeps alive; with a null keeper the caller keeps them alive.
+  /// Bytes that are not aligned for the type are copied. kInvalid: the number of bytes differs from
+  /// the shape's, lengths in a kBytes tensor are wrong, or a kBool byte exceeds 1.
   static Result<Tensor> over(DType dtype, Shape shape, std::span<const std::byte> bytes, std::shared_ptr<const void> keeper);
-  /// A copy of values.
+  /// Copies the values.
   template <typename T>
   static Result<Tensor> of(DType dtype, Shape shape, std::span<const T> values) {
     return copy(dtype, std::move(shape), std::as_bytes(values));
   }
   static Result<Tensor> copy(DType dtype, Shape shape, std::span<const std::byte> bytes);
-  /// A kBytes tensor. kInvalid: shape and number of items differ, or an item has 2^32 bytes or more.
+  /// A kBytes tensor. kInvalid: shape and number of items differ, or an item has 2^32 bytes or
+  /// more.
   static Result<Tensor> of_strings(Shape shape, std::span<const std::string> items);
 
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   std::size_t size() const { return elements_; }  // elements
   std::span<const std::byte> bytes() const { return bytes_; }
-  /// Only of a tensor that allocate() made.
+  /// Only for tensors made by allocate().
   std::span<std::byte> mutable_bytes();
 
-  /// The elements as T, whose size is the element's: CHECKed.
+  /// The elements as T; CHECKs that sizeof(T) is the element size.
   template <typename T>
   std::span<const T> values() const {
     CHECK(sizeof(T) == element_bytes(dtype_));
@@ -59,7 +62,7 @@ class Tensor {
   /// The elements of a kBytes tensor, valid as long as the tensor.
   std::vector<std::string_view> strings() const;
 
-  /// The same bytes under another shape of as many elements; kInvalid otherwise.
+  /// The same bytes in another shape; kInvalid if the number of elements differs.
   Result<Tensor> reshaped(Shape shape) const;
 
  private:
@@ -77,7 +80,7 @@ struct Named {
   Tensor tensor;
 };
 
-/// What a model takes or gives: -1 in the shape for any size.
+/// An input or output of a model: -1 in the shape for any size.
 struct Spec {
   std::string name;
   DType dtype = DType::kFp32;

@@ -41,7 +41,7 @@ Result<std::int64_t> whole(const Json& value, const std::string& setting, std::i
   return value.as_integer();
 }
 
-// Within what a float holds, because that is what models compute with.
+// Numbers must fit a float, since models compute with floats.
 Result<double> number(const Json& value, const std::string& setting) {
   if (!value.is_number() || !std::isfinite(static_cast<float>(value.as_double()))) return invalid(setting, "must be a number");
   return value.as_double();
@@ -106,7 +106,7 @@ Status read_resize(const Json& value, ImageStep& out) {
     } else if (name == "filter") {
       TRY(out.filter, word(item, setting, kFilters));
     } else if (name == "fit") {
-      // The place of letterboxing: what keeps the proportions has to be undone in the boxes, too.
+      // Reserved for letterboxing: a fit that keeps proportions must also be undone in the boxes.
       if (item.is_string() && item.as_string() == "letterbox") {
         return Error(Code::kUnsupported, setting + ": letterbox is not there yet; stretch is what this server does");
       }
@@ -257,7 +257,7 @@ Status read_postprocess(const Json& value, Declaration& out) {
     }
   }
   if (!out.softmax && !out.top_k && !out.nms) return invalid("postprocess", "needs one of softmax, top_k, nms");
-  // Both give labels and scores.
+  // Both produce labels and scores.
   if (out.top_k && out.nms) return invalid("postprocess", "has top_k or nms, not both");
   return {};
 }

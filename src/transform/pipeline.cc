@@ -25,15 +25,15 @@ constexpr std::string_view kScores = "scores";
 constexpr std::string_view kBoxes = "boxes";
 constexpr std::string_view kCounts = "counts";
 
-// Where an output comes from: a step's result, or the model.
+// Origin of an output: a step's result, or the model.
 struct Source {
   enum class Kind { kModel, kProbabilities, kTopLabels, kTopScores, kBoxes, kBoxScores, kBoxLabels, kCounts };
   Kind kind = Kind::kModel;
-  std::size_t index = 0;  // of kModel
+  std::size_t index = 0;  // for kModel
 };
 
 struct Output {
-  Spec spec;  // under its name to the outside
+  Spec spec;  // under its public name
   Source source;
 };
 
@@ -45,10 +45,10 @@ std::string names(const std::vector<Spec>& specs) {
 
 std::string quoted(const Spec& spec) { return "output \"" + spec.name + "\" of shape " + tensor::to_string(spec.shape); }
 
-// What a step reads: an output of the model or what softmax made.
+// Input of a step: an output of the model, or softmax's result.
 struct Reads {
   bool probabilities = false;
-  std::size_t index = 0;  // of the model's output, where it is one
+  std::size_t index = 0;  // of the model's output, unless `probabilities`
 };
 
 bool fits_size(std::int64_t a, std::int64_t b) { return a == -1 || b == -1 || a == b; }
@@ -61,12 +61,12 @@ struct Pipeline::Compiled {
   std::vector<Spec> model_outputs;
   std::optional<internal::ImageInput> image;
   std::vector<Spec> inputs;
-  std::vector<Output> all;  // as available() has them
+  std::vector<Output> all;  // in the order of available()
   std::vector<Spec> outputs;
   std::vector<Spec> available;
   Reads softmax, top_k, boxes, scores;
 
-  // Compiling.
+  // Compile time.
   Result<std::size_t> output_of_model(const std::string& name, const std::string& setting) const;
   Result<Reads> reads(const std::string& name, const std::string& setting) const;
   Result<std::size_t> only_scores(const std::string& setting) const;
@@ -78,14 +78,14 @@ struct Pipeline::Compiled {
   Status bind_nms();
   void list_outputs();
 
-  // Running.
+  // Run time.
   const Output* find(std::string_view name) const;
   Result<Output> resolve(std::string_view name) const;
 };
 
 namespace {
 
-// One answer being made: what several outputs share is computed once.
+// Builds one response; results that several outputs share are computed once.
 class Answer {
  public:
   Answer(const Declaration& declaration, const std::vector<std::string>& labels, const std::vector<Spec>& model_outputs,
@@ -156,7 +156,7 @@ class Answer {
     if ((shape.size() != 2 && shape.size() != 3) || shape.back() != 4) return misfit(boxes, scores);
     const std::size_t images = shape.size() == 3 ? static_cast<std::size_t>(shape[0]) : 1;
     const auto count = static_cast<std::size_t>(shape[shape.size() - 2]);
-    // The scores have the same dimensions before the classes, or no dimension of classes.
+    // The scores have the same leading dimensions, and then either classes or nothing.
     const tensor::Shape rows(shape.begin(), shape.end() - 1);
     const bool one_class = scores.shape() == rows;
     if (!one_class && (scores.shape().size() != shape.size() || !std::equal(rows.begin(), rows.end(), scores.shape().begin())))
@@ -189,7 +189,7 @@ class Answer {
                      tensor::to_string(boxes.shape()) + " and " + tensor::to_string(scores.shape()));
   }
 
-  // From the units of the model to pixels of the image as it was sent, and within it.
+  // Converts from model units to pixels of the original image, clipped to it.
   void to_image(const ImageSize& image, std::vector<internal::Box>& found) const {
     const auto width = static_cast<float>(image.width), height = static_cast<float>(image.height);
     const bool shares = declaration_.nms->normalized;
@@ -225,7 +225,7 @@ class Answer {
   const std::vector<Spec>& model_outputs_;
   const Prepared& prepared_;
   const std::vector<Named>& raw_;
-  const std::pair<std::size_t, std::size_t> model_size_;  // width and height of the model's input
+  const std::pair<std::size_t, std::size_t> model_size_;  // width and height of the model input
   std::optional<Tensor> probabilities_;
   std::optional<Ranked> ranked_;
   std::optional<Boxes> boxes_;
@@ -246,7 +246,7 @@ Result<Reads> Pipeline::Compiled::reads(const std::string& name, const std::stri
   return Reads{false, index};
 }
 
-// The one output that can be scores of classes.
+// The only output that can hold class scores.
 Result<std::size_t> Pipeline::Compiled::only_scores(const std::string& setting) const {
   std::optional<std::size_t> found;
   for (std::size_t i = 0; i < model_outputs.size(); ++i) {
@@ -353,7 +353,7 @@ Status Pipeline::Compiled::bind_nms() {
   return {};
 }
 
-// What nothing reads comes first: it is what a request gets that names no outputs.
+// Outputs that no step reads come first: these are the default of a request.
 void Pipeline::Compiled::list_outputs() {
   const bool softmax_read =
       declaration.softmax && ((declaration.top_k && top_k.probabilities) || (declaration.nms && scores.probabilities));
@@ -368,7 +368,7 @@ void Pipeline::Compiled::list_outputs() {
   const std::size_t results = all.size();
   for (std::size_t i = 0; i < model_outputs.size(); ++i) {
     const auto same = [&](const Output& result) { return result.spec.name == model_outputs[i].name; };
-    if (std::any_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(results), same)) continue;  // only as raw.NAME
+    if (std::any_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(results), same)) continue;  // as raw.NAME only
     (read[i] ? rest : first).push_back({model_outputs[i], {Source::Kind::kModel, i}});
   }
   for (const Output& output : first) outputs.push_back(output.spec);

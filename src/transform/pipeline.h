@@ -1,19 +1,21 @@
-// Pipeline: a declaration, compiled against what a model takes and gives.
+// Pipeline: a declaration, compiled for a model's inputs and outputs.
 //
-//   TRY(const Pipeline pipeline, Pipeline::compile(declaration, model.inputs(), model.outputs(), labels));
-//   pipeline.inputs();  pipeline.outputs();                              // what the model has to the outside
-//   TRY(Prepared ready, pipeline.before(std::move(request.inputs)));     // images become tensors
+//   TRY(const Pipeline pipeline,
+//       Pipeline::compile(declaration, model.inputs(), model.outputs(), labels));
+//   pipeline.inputs();  pipeline.outputs();                           // as clients see the model
+//   TRY(Prepared ready, pipeline.before(std::move(request.inputs)));  // images become tensors
 //   TRY(const auto names, pipeline.needs(wanted));
 //   TRY(auto raw, model.run(ready.inputs, names));
-//   TRY(auto answer, pipeline.after(ready, std::move(raw), wanted));     // scores become labels, boxes
+//   TRY(auto answer, pipeline.after(ready, std::move(raw), wanted));  // scores become labels
 //
-// To the outside the declared input is a BYTES tensor `image`, [1] or [N]: each element a JPEG or PNG file, or (for JSON,
-// which cannot carry one) its base64. Whoever sends the
-// model's own input instead, under its own name, goes past the preprocessing; all else stays the same.
+// Clients see the declared input as a BYTES tensor `image`, [1] or [N]. Each element is a JPEG or
+// PNG file, or its base64 for JSON, which cannot carry binary data. A client may instead send the
+// model's own input under its name; this skips the preprocessing only.
 //
-// Outputs to the outside are the results of the steps and those outputs of the model that no step reads. Whatever else there is can
-// be asked for by name: what a step reads and gives on (`probabilities`), and every output of the model, under its name where no
-// result is called that, and as `raw.NAME` always.
+// The default outputs are the results of the steps, and the outputs of the model that no step
+// reads. Clients may request further outputs by name. These are intermediate results
+// (`probabilities`) and every output of the model. An output is always available as `raw.NAME`, and
+// as NAME unless a result has that name.
 #pragma once
 
 #include <cstddef>
@@ -32,60 +34,64 @@ namespace varda::transform {
 inline constexpr std::string_view kImageInput = "image";
 inline constexpr std::string_view kRawPrefix = "raw.";
 
-/// Of one request.
+/// Limits per request.
 struct Limits {
   std::size_t images_max = 256;
-  std::size_t pixels_max = std::size_t{64} << 20;         // of all images together, by their headers
-  std::size_t tensor_bytes_max = std::size_t{512} << 20;  // of what the images become
+  std::size_t pixels_max = std::size_t{64} << 20;         // of all images, by their headers
+  std::size_t tensor_bytes_max = std::size_t{512} << 20;  // of the resulting tensor
 };
 
-/// Of an image as it was sent.
+/// Original size of an image.
 struct ImageSize {
   std::size_t width = 0;
   std::size_t height = 0;
 };
 
-/// What before() made.
+/// Result of before().
 struct Prepared {
-  std::vector<tensor::Named> inputs;  // the model's
-  std::vector<ImageSize> images;      // one for each that was sent; empty where the model's own tensors were
+  std::vector<tensor::Named> inputs;  // the model's inputs
+  std::vector<ImageSize> images;      // one per image; empty if the client sent tensors
 };
 
-/// Immutable; safe from several threads at once. Cheap to move.
+/// Immutable, thus thread-safe. Cheap to move.
 class Pipeline {
  public:
-  /// Also of an empty declaration: then everything passes through. kInvalid, kUnsupported: the declaration does not fit the model;
-  /// the message names the setting, what the model has, and what to do.
+  /// Accepts an empty declaration: then everything passes through. kInvalid, kUnsupported: the
+  /// declaration does not fit the model. The message names the setting, the model's inputs or
+  /// outputs, and a fix.
   static Result<Pipeline> compile(const Declaration& declaration, std::vector<tensor::Spec> inputs,
                                   std::vector<tensor::Spec> outputs, std::vector<std::string> labels, const Limits& limits = {});
   ~Pipeline();
   Pipeline(Pipeline&&) noexcept;
   Pipeline& operator=(Pipeline&&) noexcept;
 
-  /// True where nothing is declared: before() and after() need not be called.
+  /// True for an empty declaration: before() and after() are then not needed.
   bool empty() const;
   bool takes_images() const;
 
-  /// To the outside, for the model's metadata.
+  /// As clients see them, for the model's metadata.
   const std::vector<tensor::Spec>& inputs() const;
-  /// What a request gets that names no outputs: the results first, then what no step reads, as the model orders it.
+  /// Outputs of a request that names none: the results first, then the outputs that no step reads,
+  /// in the model's order.
   const std::vector<tensor::Spec>& outputs() const;
-  /// All that can be asked for without the prefix: outputs() first. What decides about an answer (a policy) chooses among these.
+  /// All outputs that can be requested without the prefix: outputs() first. Policies choose among
+  /// these.
   const std::vector<tensor::Spec>& available() const;
 
-  /// Decodes, resizes and normalises where images were sent, else hands the inputs on. Inputs it does not know are the engine's to
-  /// refuse. kInvalid: no image, a torn one, too many or too large ones, an input given in both forms; the message says which
-  /// image.
+  /// Decodes, resizes and normalises images; passes tensors through. The engine rejects unknown
+  /// inputs. kInvalid: no image, a torn one, too many or too large images, or an input given in
+  /// both forms; the message names the image.
   Result<Prepared> before(std::vector<tensor::Named> inputs) const;
-  /// The model's outputs, each once, that after() needs for `wanted` (empty: outputs()). kInvalid: an output that neither steps nor
-  /// model have.
+  /// The model outputs, without duplicates, that after() needs for `wanted` (empty: outputs()).
+  /// kInvalid: neither a step nor the model has such an output.
   Result<std::vector<std::string>> needs(std::span<const std::string> wanted) const;
-  /// The answer, in the order of `wanted` (empty: outputs()). `raw` are at least the outputs that needs() named. kInvalid: the
-  /// model gave what a step cannot read (open dimensions are known only now).
+  /// The response, ordered like `wanted` (empty: outputs()). `raw` has at least the outputs from
+  /// needs(). kInvalid: a step cannot read the model's output (open dimensions are known only now).
   Result<std::vector<tensor::Named>> after(const Prepared& prepared, const std::vector<tensor::Named>& raw,
                                            std::span<const std::string> wanted) const;
 
-  /// A request's inputs for warming: a black PNG of the model's size as `image`. Empty unless takes_images().
+  /// Inputs for a warm-up request: a black PNG of the model's size as `image`. Empty if
+  /// takes_images() is false.
   Result<std::vector<tensor::Named>> sample() const;
 
  private:

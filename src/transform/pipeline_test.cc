@@ -276,7 +276,7 @@ TEST(Pipeline, BoxesComeBackInPixelsOfTheImageThatWasSent) {
   const std::vector<Named> raw = {floats("boxes", {1, 3, 4}, {0.25f, 0.5f, 0.5f, 1.75f, 0.25f, 0.5f, 0.5f, 1, 0, 0, 1, 1}),
                                   floats("confidence", {1, 3, 2}, {0, 0.75f, 0, 0.625f, 0.5f, 0}),
                                   floats("features", {1, 8}, std::vector<float>(8))};
-  // A picture of 200x100, resized to the model's 4x4: shares of it again.
+  // An original image of 200x100, resized to the model's 4x4: fractions of it again.
   const Prepared sent{{}, {{200, 100}}};
   const std::vector<Named> got = pipeline.after(sent, raw, {}).value();
   ASSERT_EQ(got.size(), 5u);
@@ -285,7 +285,7 @@ TEST(Pipeline, BoxesComeBackInPixelsOfTheImageThatWasSent) {
   EXPECT_THAT(strings(got[2].tensor), ElementsAre("tree", "tree", "car"));
   EXPECT_EQ(got[3].tensor.values<std::int64_t>()[0], 3);
   EXPECT_EQ(got[4].name, "features");
-  // Without a picture there are the model's own units.
+  // Without an image the boxes stay in the model's units.
   EXPECT_EQ(values(pipeline.after({}, raw, {}).value()[0].tensor)[3], 1.75f);
   // In pixels of the model's input: 4x4 there is 200x100 here.
   const Pipeline pixels =

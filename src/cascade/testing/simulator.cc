@@ -21,7 +21,7 @@ using Kind = Step::Kind;
 constexpr SteadyTime kBegin{std::chrono::hours(1)};
 constexpr milliseconds kPauseMax{1200};
 
-/// Decides before inference as it is told, and writes down what it said.
+/// Decides before inference by a script, and records each decision.
 class ScriptedPolicy final : public Policy {
  public:
   enum class Mode : std::uint8_t { kAfter, kHard, kEasy, kDraw };
@@ -35,7 +35,7 @@ class ScriptedPolicy final : public Policy {
  private:
   const Mode mode_;
   const std::size_t tier_;
-  std::map<std::size_t, bool>& said_;  // of the event under way
+  std::map<std::size_t, bool>& said_;  // during the current event
 };
 
 enum class Weather : std::uint8_t { kGood, kSlow, kDead, kNoConnection, kBusy, kBroken, kTooMany, kRefuses, kMixed };
@@ -43,7 +43,7 @@ enum class Weather : std::uint8_t { kGood, kSlow, kDead, kNoConnection, kBusy, k
 struct Event {
   enum class What : std::uint8_t { kStart, kAnswer, kFailure, kTimer, kGone, kProbes };
   SteadyTime at;
-  std::uint64_t order;  // among those of the same time
+  std::uint64_t order;  // among events of the same time
   What what;
   std::size_t request = 0;
   CallId call = kNoCall;
@@ -55,8 +55,8 @@ struct Event {
 struct CallBook {
   std::size_t tier = 0;
   SteadyTime until{};
-  bool open = true;    // somebody waits for it
-  bool muted = false;  // it was ended, and will not be heard of again
+  bool open = true;    // the result is still needed
+  bool muted = false;  // cancelled; no event will follow
   std::optional<Failure> failure;
 };
 
@@ -66,7 +66,7 @@ struct RequestBook {
   int ends = 0;
   bool gone = false;
   std::map<CallId, CallBook> calls;
-  std::map<std::size_t, bool> answers;  // delivered in time: tier -> its verdict goes up
+  std::map<std::size_t, bool> answers;  // delivered in time: tier -> its answer was hard
   std::map<std::size_t, bool> decided;  // before inference
   std::size_t retries = 0;
   Summary before{};  // the last event
@@ -75,11 +75,11 @@ struct RequestBook {
 struct TierBook {
   std::vector<std::pair<SteadyTime, Weather>> weather;  // until, what
   Breaker::State state = Breaker::State::kClosed;
-  std::optional<std::pair<std::size_t, CallId>> probe;  // a request's
-  std::optional<Breaker::Ticket> background;            // a question for readiness
-  bool background_probes = false;                       // asked in a pause, not out of suspicion
+  std::optional<std::pair<std::size_t, CallId>> probe;  // held by a request
+  std::optional<Breaker::Ticket> background;            // held by a readiness check
+  bool background_probes = false;                       // the check ran in a pause, not on suspicion
   SteadyTime opened{};
-  SteadyTime quiet_since{};  // it opened, or a probe ended
+  SteadyTime quiet_since{};  // when it opened, or a probe ended
 };
 
 class World {
@@ -119,7 +119,7 @@ class World {
     events_.push(std::move(event));
   }
 
-  // --- what the seed decides
+  // --- drawn from the seed
 
   void build() {
     auto route = std::make_shared<Route>();
@@ -171,7 +171,8 @@ class World {
     return here == Weather::kMixed ? static_cast<Weather>(below(8)) : here;
   }
 
-  // What becomes of a call. Most of the time one event; none, two, or two that contradict each other as well.
+  // Schedules the events of a call: usually one; sometimes none, two, or two that contradict each
+  // other.
   void answer_some_time(std::size_t request, CallId call, std::size_t tier) {
     Event event{.what = Event::What::kAnswer, .request = request, .call = call, .hard = chance(45)};
     Duration latency = between(milliseconds(0), milliseconds(tier == 0 ? 10 : 60));
@@ -228,7 +229,7 @@ class World {
     if (event.what == Event::What::kStart) return start(book);
     Machine& machine = *book.machine;
     book.before = machine.summary();
-    // Threads read the clock before they get a turn: what they say may be a little old.
+    // Threads read the clock before they get the lock: their times may be slightly old.
     const SteadyTime told = now_ - (chance(20) ? Duration(microseconds(below(500))) : Duration{});
     Step step;
     if (event.what == Event::What::kTimer) {
@@ -256,7 +257,7 @@ class World {
     if (chance(12)) push(now_ + between(milliseconds(0), milliseconds(1000)), {.what = Event::What::kGone, .request = here_});
     if (chance(10)) push(now_ + between(milliseconds(0), milliseconds(1000)), {.what = Event::What::kTimer, .request = here_});
     if (chance(10)) {
-      // Drawn one after the other: the order of arguments is the compiler's.
+      // Drawn in two statements: the evaluation order of arguments is unspecified.
       const auto what = chance(50) ? Event::What::kAnswer : Event::What::kFailure;
       const auto call = static_cast<CallId>(below(40));
       push(now_ + between(milliseconds(0), milliseconds(500)), {.what = what, .request = here_, .call = call});
@@ -341,7 +342,7 @@ class World {
     if (some_are_left) push(now_ + between(milliseconds(20), milliseconds(500)), {.what = Event::What::kProbes});
   }
 
-  // --- what comes of them
+  // --- handling of steps
 
   void take(RequestBook& book, const Step& step) {
     for (const auto& [tier, hard] : said_) book.decided[tier] = hard;
@@ -490,7 +491,7 @@ class World {
     }
   }
 
-  // A reason that is new is true.
+  // Checks that each new reason is true.
   void check_reasons(RequestBook& book) {
     const Summary& summary = book.machine->summary();
     for (std::size_t i = 0; i < route_->tiers.size(); ++i) {

@@ -1,4 +1,5 @@
-// The built-in controllers over the real API server, in memory, with real listeners; runners are played by the test.
+// The built-in controllers over the real API server, in memory, with real listeners; the test plays
+// the runners.
 
 #include "controllers/builtin/builtin.h"
 
@@ -69,7 +70,7 @@ class Machine : public ::testing::Test {
     sessions_.opened(agent(name));
     post("/api/v1/nodes", yaml("{apiVersion: v1, kind: Node, metadata: {name: " + name + "}}"));
     ASSERT_TRUE(eventually([&] { return node_ready(name) == "True AgentConnected"; })) << node_ready(name);
-    // What a test does next is planned with this node in view.
+    // The test's next steps need this node in the cache.
     ASSERT_TRUE(eventually([&] {
       const auto seen = manager_->caches().of<api::Node>().get({"", name});
       const api::CoreCondition* ready = seen ? api::find_condition(seen->status.conditions, "Ready") : nullptr;
@@ -88,7 +89,7 @@ class Machine : public ::testing::Test {
   std::string node_ready(const std::string& name) { return condition("/api/v1/nodes/" + name, "Ready"); }
   std::vector<Json> pods() { return api_.get(kPods).body["items"].as_array(); }
 
-  /// The runner: bound pods become ready at an address.
+  /// Plays the runner: bound pods become ready at an address.
   void run_pods(const std::string& ip = "127.0.0.1") {
     for (const Json& pod : pods()) {
       if (pod.at("spec/nodeName").as_string().empty() || !pod.at("status/podIP").as_string().empty()) continue;
@@ -97,7 +98,7 @@ class Machine : public ::testing::Test {
                 ", conditions: [{type: PodScheduled, status: 'True'}, {type: Ready, status: 'True'}]}}");
     }
   }
-  /// Ends pods that are being deleted, as a runner does.
+  /// Plays the runner: deletes terminating pods.
   void reap_pods() {
     for (const Json& pod : pods()) {
       if (pod["metadata"].contains("deletionTimestamp")) {
@@ -226,11 +227,11 @@ TEST_F(Machine, DeploymentRunsHealsScalesAndRolls) {
   patch(kDeployments + "/web", "{spec: {replicas: 1}}");
   ASSERT_TRUE(available(1, "two"));
   EXPECT_TRUE(rest());
-  stop();  // and what was to be told is told
+  stop();  // pending Events are written
   const auto before = api_.store().revision();
   start();
   EXPECT_TRUE(rest());
-  EXPECT_EQ(api_.store().revision(), before);  // a restart at rest writes nothing
+  EXPECT_EQ(api_.store().revision(), before);  // a restart without changes writes nothing
   ASSERT_EQ(api_.remove(kDeployments + "/web").status, 200);
   EXPECT_TRUE(eventually([&] {
     reap_pods();
@@ -249,7 +250,7 @@ TEST_F(Machine, PodsThatADeploymentControlsByItselfAreTakenOverByItsReplicaSet) 
   ASSERT_TRUE(eventually(settled));
   ASSERT_TRUE(rest());
   stop();
-  // The data directory as it was before there were ReplicaSets.
+  // A data directory from before ReplicaSets existed.
   const Json deployment = api_.get(kDeployments + "/web").body;
   const std::string sets = "/apis/apps/v1/namespaces/default/replicasets";
   std::vector<std::string> before;
@@ -306,7 +307,7 @@ TEST_F(Machine, OrphansOfADeletedJobCanBeDeleted) {
   EXPECT_TRUE(eventually([&] { return pods()[0]["metadata"]["finalizers"].empty(); })) << codec::write_json(pods()[0]);
 }
 
-// A server would begin with the same one for everybody, and other tests may run beside this one.
+// A server would give every test the same first port, and tests may run in parallel.
 int free_node_port() {
   for (int i = 0; i < 2000; ++i) {
     const int port = 30'000 + (::getpid() * 7 + i) % 2000;
@@ -391,7 +392,7 @@ TEST_F(Machine, ConnectionsToANodePortThatChangesOrGoesStayUntilTheyEnd) {
   EXPECT_TRUE(answers(old));
   net::testing::RawSocket newer(second);
   ASSERT_TRUE(answers(newer));
-  // There and back again, while somebody is still on the port.
+  // Changes the port and back while a connection is open.
   patch(kServices + "/web", "{spec: " + spec(first) + "}");
   ASSERT_TRUE(eventually([&] { return listens(first); }));
   EXPECT_TRUE(answers(old));
@@ -406,7 +407,7 @@ TEST_F(Machine, ConnectionsToANodePortThatChangesOrGoesStayUntilTheyEnd) {
   EXPECT_EQ(old.read_all(), "");
   EXPECT_TRUE(old.closed());
 
-  // With their time over they are ended.
+  // Connections end after the drain time.
   start();
   post(kServices, yaml("{apiVersion: v1, kind: Service, metadata: {name: web}, spec: " + spec(first) + "}"));
   ASSERT_TRUE(eventually([&] { return listens(first); }));

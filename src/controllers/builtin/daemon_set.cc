@@ -20,7 +20,7 @@ Json toleration(const char* key, const char* effect) {
   return Json::object({{"key", key}, {"operator", "Exists"}, {"effect", effect}});
 }
 
-/// The template with what every daemon's pod has: the revision, and the tolerations that keep it on a node in trouble.
+/// The template plus the revision label and the tolerations that keep a daemon on a failing node.
 Json dressed(const Json& pod_template, const std::string& hash) {
   Json out = pod_template;
   out.make("metadata/labels").set(kRevisionHashLabel, hash);
@@ -38,7 +38,7 @@ Json dressed(const Json& pod_template, const std::string& hash) {
   return out;
 }
 
-/// A pod for one node: the scheduler binds it there or nowhere.
+/// A pod that the scheduler can bind to one node only.
 Json pod_for(const api::DaemonSet& set, const Json& pod_template, const std::string& node) {
   Json pod = pod_of_template(pod_template, set.metadata.name + "-", set.metadata.ns);
   const Json here = Json::object({{"key", "metadata.name"}, {"operator", "In"}, {"values", Json::array({node})}});
@@ -59,14 +59,14 @@ std::string node_of(const api::Pod& pod) {
   return required.at("nodeSelectorTerms/0/matchFields/0/values/0").as_string();
 }
 
-/// One node with its daemon's pods.
+/// One node and its daemon pods.
 struct Place {
   bool should_run = false, may_stay = false;
-  PodPtr fresh, old;  // neither failed nor on its way out
+  PodPtr fresh, old;  // neither failed nor terminating
   bool leaving = false;
 };
 
-/// One planning of one DaemonSet.
+/// Plans one DaemonSet.
 class DaemonSetPlanner {
  public:
   DaemonSetPlanner(const api::DaemonSet& set, WallTime now, seconds failed_pod_delay)
@@ -102,14 +102,14 @@ class DaemonSetPlanner {
       place.should_run = node_refusal(*sample, *node).empty();
       place.may_stay = may_stay_on(*sample, *node);
     }
-    // Of several the ready and older one stays.
+    // If a node has several pods, the ready and oldest one stays.
     PodList sorted = pods;
     by_dispensability(sorted);
     std::reverse(sorted.begin(), sorted.end());
     for (const PodPtr& pod : sorted) {
       const auto found = places_.find(node_of(*pod));
       if (found == places_.end()) {
-        // The node is no more. The scheduler ends pods that were bound to it; nobody else cares for one that never was.
+        // The node was removed. The scheduler ends bound pods of such nodes, but not unbound ones.
         if (pod->spec.node_name.empty() && !pod->metadata.deleting()) plan_.changes.remove.push_back(pod);
         continue;
       }
@@ -160,7 +160,7 @@ class DaemonSetPlanner {
       roll_with_surge(surge);
       return;
     }
-    // Pods that serve nobody go at once; of the others as many as may be missing.
+    // Unavailable pods are deleted at once, available ones within maxUnavailable.
     std::int64_t missing = 0;
     PodList candidates;
     for (auto& [node, place] : places_) {
@@ -178,7 +178,7 @@ class DaemonSetPlanner {
       plan_.changes.remove.push_back(candidates[static_cast<std::size_t>(i)]);
   }
 
-  /// The new pod comes beside the old one, which goes when the new one is available.
+  /// The new pod starts beside the old one; the old one is deleted once the new one is available.
   void roll_with_surge(std::int64_t surge) {
     std::int64_t beside = 0;
     for (auto& [node, place] : places_) beside += place.should_run && place.old && place.fresh && !up(place.fresh);
@@ -259,7 +259,7 @@ Result<runtime::Action> DaemonSetReconciler::reconcile(const Context& ctx, const
   const PodList pods = caches_.of<api::Pod>().owned_by(set.metadata.uid);
   const DaemonSetPlan plan = plan_daemon_set(set, caches_.of<api::Node>().list(), pods, clock_.wall(), options_.failed_pod_delay);
   if (!plan.problem.empty()) return Error(Code::kInvalid, plan.problem).as_terminal();
-  // Before the pods: a template that has run can be gone back to.
+  // Before the pods: every template that ever ran must have a revision for rollbacks.
   const auto revisions = caches_.of<api::ControllerRevision>().list(set.metadata.ns);
   TRY_VOID(write_history(ctx, writer, set, plan_history(set, revisions, pods)));
   Status changed = apply_pod_changes(ctx, writer, runtime::ObjectRef::of(set), plan.changes);

@@ -1,4 +1,4 @@
-// DaemonSets: one pod on every node that takes it, replaced node by node.
+// DaemonSets: one pod on every eligible node, replaced node by node.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ struct DaemonSetPlan {
   std::optional<Duration> again;
 };
 
-/// Pure. `pods`: those the DaemonSet controls.
+/// Pure. `pods`: those that the DaemonSet controls.
 DaemonSetPlan plan_daemon_set(const api::DaemonSet& set, const std::vector<std::shared_ptr<const api::Node>>& nodes,
                               const PodList& pods, WallTime now, std::chrono::seconds failed_pod_delay);
 

@@ -24,11 +24,11 @@ Json revision_of(const api::DaemonSet& set, const Json& pod_template, const std:
   Json metadata =
       Json::object({{"name", set.metadata.name + "-" + hash}, {"namespace", set.metadata.ns}, {"labels", std::move(labels)}});
   if (!set.metadata.annotations.empty()) {
-    Json annotations = Json::object();  // kubernetes.io/change-cause among them
+    Json annotations = Json::object();  // includes kubernetes.io/change-cause
     for (const auto& [name, value] : set.metadata.annotations) annotations.set(name, value);
     metadata.set("annotations", std::move(annotations));
   }
-  // kubectl sends `data` to the DaemonSet as it is.
+  // kubectl undo sends `data` to the DaemonSet unchanged.
   Json kept = Json::object({{"$patch", "replace"}});
   for (const auto& [name, member] : pod_template.as_object()) kept.set(name, member);
   return Json::object({{"apiVersion", api::ControllerRevision::resource().api_version()},
@@ -48,7 +48,7 @@ DaemonSetHistory plan_history(const api::DaemonSet& set, const std::vector<Revis
   const std::string hash = template_hash(pod_template);
   RevisionPtr present;
   std::vector<RevisionPtr> old;
-  std::int64_t highest = 0;  // of the others
+  std::int64_t highest = 0;  // of the other templates
   for (const RevisionPtr& revision : revisions) {
     if (revision->metadata.deleting()) continue;
     const meta::OwnerReference* controller = revision->metadata.controller();

@@ -1,7 +1,9 @@
-// What a DaemonSet was: a ControllerRevision for each pod template it had, as `kubectl rollout history` and `undo` read them.
+// History of a DaemonSet: one ControllerRevision per pod template, as `kubectl rollout history` and
+// `undo` read it.
 //
-// A revision is named NAME-HASH and numbered from 1; the present template always has the highest number. Going back to a template
-// renumbers its revision. Beyond spec.revisionHistoryLimit (10) the oldest go, except those that pods still run.
+// A revision is named NAME-HASH and numbered from 1; the current template always has the highest
+// number. A rollback renumbers the old template's revision. Beyond spec.revisionHistoryLimit (10)
+// the oldest revisions are deleted, unless pods still run them.
 // https://kubernetes.io/docs/tasks/manage-daemon/rollback-daemon-set/
 #pragma once
 
@@ -17,23 +19,23 @@
 
 namespace varda::controllers {
 
-/// On pods and revisions: the hash of the template they were made from.
+/// On pods and revisions: hash of the template.
 inline constexpr std::string_view kRevisionHashLabel = "controller-revision-hash";
 
 using RevisionPtr = std::shared_ptr<const api::ControllerRevision>;
 
 struct DaemonSetHistory {
-  std::vector<RevisionPtr> adopt;  // of nobody, and our selector matches: left when a DaemonSet was deleted with --cascade=orphan
-  std::optional<Json> create;      // the present template is new
-  RevisionPtr renumber;            // the present template is the newest again, under `number`
+  std::vector<RevisionPtr> adopt;  // matching the selector, without controller: left by --cascade=orphan
+  std::optional<Json> create;      // set if the current template is new
+  RevisionPtr renumber;            // set if an old template became current again: it gets `number`
   std::int64_t number = 0;
   std::vector<RevisionPtr> remove;
 };
 
-/// Pure. `revisions` are those of the namespace, `pods` those the DaemonSet controls.
+/// Pure. `revisions`: all of the namespace; `pods`: those that the DaemonSet controls.
 DaemonSetHistory plan_history(const api::DaemonSet& set, const std::vector<RevisionPtr>& revisions, const PodList& pods);
 
-/// Carries it out.
+/// Applies the plan.
 Status write_history(const Context& ctx, runtime::Writer& writer, const api::DaemonSet& set, const DaemonSetHistory& history);
 
 }  // namespace varda::controllers

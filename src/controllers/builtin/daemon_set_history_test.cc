@@ -1,4 +1,5 @@
-// The history of a DaemonSet, played without an API server: templates come and go, revisions are what was written.
+// History of a DaemonSet, simulated without an API server: templates change, written revisions are
+// the state.
 
 #include "controllers/builtin/daemon_set_history.h"
 
@@ -28,7 +29,7 @@ class Played {
   void annotate(const std::string& name, const std::string& value) { set_["metadata"].make("annotations").set(name, value); }
   void be_made_anew() { set_["metadata"].set("uid", "u2"); }
   api::DaemonSet set() const { return *api::DaemonSet::from_json(set_); }
-  /// A pod of the present template, as the DaemonSet makes it.
+  /// A pod of the current template, as the DaemonSet creates it.
   PodPtr pod() const {
     const auto node = api::Node::from_json(*codec::parse_yaml(
         "{apiVersion: v1, kind: Node, metadata: {name: edge0}, status: {conditions: [{type: Ready, status: 'True'}]}}"));
@@ -44,7 +45,7 @@ class Played {
       all.push_back(std::make_shared<const api::ControllerRevision>(*api::ControllerRevision::from_json(json)));
     return plan_history(set(), all, pods);
   }
-  /// Plans, and does what write_history() does.
+  /// Plans, and applies the plan as write_history() does.
   void step(const PodList& pods = {}) {
     const DaemonSetHistory history = plan(pods);
     for (const RevisionPtr& revision : history.adopt) own(revisions.at(revision->metadata.name));
@@ -129,7 +130,7 @@ TEST(DaemonSetHistory, BeyondTheLimitTheOldestGoExceptThoseThatPodsRun) {
   }
   EXPECT_EQ(daemon.images(), (Images{{1, "one"}, {4, "four"}, {5, "five"}}));
   daemon.change_image("six");
-  daemon.step();  // the pod is gone
+  daemon.step();  // the pod was deleted
   daemon.step();
   EXPECT_EQ(daemon.images(), (Images{{4, "four"}, {5, "five"}, {6, "six"}}));
   EXPECT_TRUE(nothing(daemon.plan()));
@@ -157,7 +158,7 @@ TEST(DaemonSetHistory, TakesWhatNobodyHasAndLeavesWhatOthersHave) {
   daemon.step();
   daemon.change_image("two");
   daemon.step();
-  // Deleted with --cascade=orphan and made again; one of the revisions has another owner meanwhile.
+  // Deleted with --cascade=orphan and created again; meanwhile one revision got another owner.
   daemon.be_made_anew();
   for (auto& [name, json] : daemon.revisions) json["metadata"].erase("ownerReferences");
   daemon.change_image("one");

@@ -1,4 +1,4 @@
-// DaemonSets, played without an API server: nodes, a DaemonSet and its pods over rounds.
+// DaemonSets, simulated without an API server: nodes, a DaemonSet and its pods over rounds.
 
 #include "controllers/builtin/daemon_set.h"
 
@@ -50,7 +50,7 @@ class Daemon {
     json_.set("status", plan.status);
     return plan;
   }
-  /// Scheduler and runners.
+  /// Plays the scheduler and the runners.
   void run_pods() {
     std::vector<std::shared_ptr<const api::Node>> nodes;
     for (const auto& [name, node] : nodes_) nodes.push_back(node);
@@ -95,7 +95,7 @@ TEST(DaemonSetPlan, OnePodOnEveryNodeThatTakesIt) {
   daemon.add_node("b");
   daemon.add_node("tainted", "taints: [{key: x, effect: NoSchedule}]");
   daemon.add_node("lost", "", "Unknown");
-  daemon.add_node("closed", "unschedulable: true");  // daemons run there all the same
+  daemon.add_node("closed", "unschedulable: true");  // daemons run there nevertheless
   daemon.settle();
   EXPECT_EQ(daemon.images(), (Images{{"a", "one"}, {"b", "one"}, {"closed", "one"}}));
   EXPECT_EQ(daemon.status("desiredNumberScheduled"), 3);
@@ -117,14 +117,14 @@ TEST(DaemonSetPlan, FollowsNodesThatComeGoAndLoseTheirContact) {
   EXPECT_EQ(daemon.images(), (Images{{"a", "one"}, {"b", "one"}}));
   daemon.add_node("b", "", "Unknown");
   daemon.settle();
-  EXPECT_EQ(daemon.images(), (Images{{"a", "one"}, {"b", "one"}}));  // what runs on a node that is cut off goes on
+  EXPECT_EQ(daemon.images(), (Images{{"a", "one"}, {"b", "one"}}));  // pods on a disconnected node stay
   EXPECT_EQ(daemon.status("desiredNumberScheduled"), 1);
   EXPECT_EQ(daemon.status("numberMisscheduled"), 1);
   daemon.add_node("b", "taints: [{key: x, effect: NoExecute}]");
   daemon.settle();
   EXPECT_EQ(daemon.images(), (Images{{"a", "one"}}));
   daemon.add_node("c");
-  daemon.step();  // made, and not bound yet
+  daemon.step();  // created, not bound yet
   daemon.drop_node("c");
   daemon.settle();
   EXPECT_EQ(daemon.pods().size(), 1u);
@@ -163,7 +163,7 @@ TEST(DaemonSetPlan, ABrokenTemplateStopsAtTheFirstNode) {
   for (const char* name : {"a", "b", "c"}) daemon.add_node(name);
   daemon.settle();
   daemon.change_image("broken");
-  for (int i = 0; i < 10; ++i) daemon.step();  // nobody runs the new pod
+  for (int i = 0; i < 10; ++i) daemon.step();  // no runner starts the new pod
   std::size_t old = 0;
   for (const auto& [name, pod] : daemon.pods()) old += pod.at("spec/containers/0/image").as_string() == "one";
   EXPECT_EQ(old, 2u);

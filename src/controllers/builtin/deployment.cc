@@ -43,7 +43,7 @@ bool is_controlled_by(const api::Pod& pod, const api::ReplicaSet& set) {
 
 std::string template_hash_of(const meta::ObjectMeta& metadata) { return text_of(metadata.labels, kTemplateHashLabel); }
 
-/// The hash of a ReplicaSet's template as its Deployment had it.
+/// Hash of a ReplicaSet's template without the label that the Deployment added.
 std::string hash_of(const api::ReplicaSet& set) {
   Json pod_template = set.to_json()["spec"]["template"];
   if (Json* metadata = pod_template.find("metadata")) {
@@ -55,8 +55,8 @@ std::string hash_of(const api::ReplicaSet& set) {
   return template_hash(pod_template);
 }
 
-/// By its label, which stays right when an API server with other defaults has stored the template; then by the template itself,
-/// which finds one that something else has made.
+/// Finds the set by the label first, which survives a change of the API server's defaults. Falls
+/// back to the template, to find a set that another tool created.
 ReplicaSetPtr find_fresh(const std::vector<ReplicaSetPtr>& sets, const std::string& hash) {
   for (const auto& set : sets) {
     if (template_hash_of(set->metadata) == hash) return set;
@@ -67,7 +67,8 @@ ReplicaSetPtr find_fresh(const std::vector<ReplicaSetPtr>& sets, const std::stri
   return nullptr;
 }
 
-/// What a ReplicaSet takes over from its Deployment: kubectl reads the cause of a change there.
+/// Annotations that a ReplicaSet inherits from its Deployment: kubectl reads the change cause
+/// there.
 Annotations inherited(const api::Deployment& deployment) {
   static const std::set<std::string, std::less<>> kOwn = {"kubectl.kubernetes.io/last-applied-configuration",
                                                           "deprecated.deployment.rollback.to",
@@ -115,7 +116,7 @@ std::string scaled(const std::string& set, std::int64_t from, std::int64_t to) {
          std::to_string(to);
 }
 
-/// One planning of one Deployment.
+/// Plans one Deployment.
 class DeploymentPlanner {
  public:
   DeploymentPlanner(const api::Deployment& deployment, const DeploymentWorld& world, WallTime now)
@@ -156,7 +157,7 @@ class DeploymentPlanner {
       counts_.updated += of_fresh;
       counts_.ready += pod->ready();
       counts_.available += pod->ready();
-      if (of_fresh) continue;  // its ReplicaSet takes it
+      if (of_fresh) continue;  // the current ReplicaSet adopts it
       legacy_.push_back(pod);
       legacy_available_ += pod->ready();
     }
@@ -169,7 +170,7 @@ class DeploymentPlanner {
       counts_.updated += set == fresh_ ? set->status.replicas : 0;
       counts_.ready += set->status.ready_replicas;
       counts_.available += set->status.available_replicas;
-      if (story_.replica_failure && set != fresh_) continue;  // that of the present template counts most
+      if (story_.replica_failure && set != fresh_) continue;  // the current template's failure wins
       if (const auto* failure = api::find_condition(set->status.conditions, "ReplicaFailure"))
         story_.replica_failure = Wording{failure->status, failure->reason, failure->message};
     }
@@ -182,7 +183,7 @@ class DeploymentPlanner {
 
   std::vector<Share> shares() const {
     std::vector<Share> shares;
-    // Pods of before there were ReplicaSets count as the oldest one.
+    // Pods from before ReplicaSets count as the oldest set.
     const auto legacy = static_cast<std::int64_t>(legacy_.size());
     shares.push_back({.replicas = legacy, .actual = legacy, .available = legacy_available_});
     for (const ReplicaSetPtr& set : world_.sets) {
@@ -321,7 +322,7 @@ std::vector<ObjectKey> adopting_deployments(const api::ReplicaSet& set, const ru
   return keys;
 }
 
-/// Recreate waits for the end of every old pod, which no ReplicaSet's status tells.
+/// A Recreate roll-out waits for the end of every old pod, which no ReplicaSet's status shows.
 std::vector<ObjectKey> waiting_for(const api::Pod& pod, const runtime::Caches& caches) {
   const meta::OwnerReference* controller = pod.metadata.controller();
   if (!controller || controller->kind != "ReplicaSet") return {};
@@ -337,7 +338,7 @@ std::vector<ObjectKey> waiting_for(const api::Pod& pod, const runtime::Caches& c
 Status apply_change(const Context& ctx, runtime::Writer& writer, const DeploymentPlan::Change& change) {
   const std::int64_t planned_from = change.set->spec.replicas.value_or(1);
   return writer.edit(ctx, runtime::ObjectRef::of(*change.set), runtime::Part::kWhole, [&](Json& live) {
-    // Somebody else has scaled it meanwhile: that is on its way here and changes the plan.
+    // Another client has scaled the set meanwhile: that change arrives soon and causes a new plan.
     if (std::as_const(live).at("spec/replicas").as_integer(1) != planned_from) return;
     live["spec"].set("replicas", change.replicas);
     if (change.min_ready_seconds != change.set->spec.min_ready_seconds)
@@ -403,7 +404,8 @@ Result<runtime::Action> DeploymentReconciler::reconcile(const Context& ctx, cons
   if (first.ok()) {
     for (const std::string& told : plan.told) writer.event(deployment, runtime::EventType::kNormal, "ScalingReplicaSet", told);
   }
-  // The revision goes with the status, as Kubernetes has it: by itself it would make another generation.
+  // The revision is written with the status, as in Kubernetes: a separate write would create
+  // another generation.
   TRY_VOID(writer.edit(ctx, owner, runtime::Part::kStatus, [&](Json& live) {
     live.set("status", plan.status);
     if (!plan.revision.empty()) live.make("metadata/annotations").set(kRevision, plan.revision);

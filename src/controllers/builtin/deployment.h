@@ -1,7 +1,9 @@
-// Deployments: one ReplicaSet for each template they had, scaled against each other so that a roll-out stays within its bounds.
+// Deployments: one ReplicaSet per template, scaled against each other within the limits of the
+// roll-out.
 //
-// The rules are those of Kubernetes (kubernetes.io/docs/concepts/workloads/controllers/deployment), its annotations and reasons
-// included: kubectl's rollout, scale and describe read them. docs/design/009-workloads.md tells where they come from.
+// The rules are those of Kubernetes (kubernetes.io/docs/concepts/workloads/controllers/deployment).
+// Annotations and reasons are the same too, because kubectl's rollout, scale and describe read
+// them. docs/design/009-workloads.md lists the sources.
 #pragma once
 
 #include <cstdint>
@@ -25,27 +27,27 @@ inline constexpr std::string_view kRevision = "deployment.kubernetes.io/revision
 using ReplicaSetPtr = std::shared_ptr<const api::ReplicaSet>;
 
 struct DeploymentWorld {
-  std::vector<ReplicaSetPtr> sets;  // that the Deployment controls
-  PodList own;                      // that it controls directly, as it did before there were ReplicaSets
-  PodList of_sets;                  // that `sets` control, also those on their way out
+  std::vector<ReplicaSetPtr> sets;  // controlled by the Deployment
+  PodList own;                      // controlled directly, from before ReplicaSets existed
+  PodList of_sets;                  // controlled by `sets`, including terminating ones
 };
 
 struct DeploymentPlan {
-  std::optional<Json> create;  // the ReplicaSet of the present template
+  std::optional<Json> create;  // the ReplicaSet of a new template
   struct Change {
     ReplicaSetPtr set;
     std::int64_t replicas = 0;
     std::int64_t min_ready_seconds = 0;
-    std::map<std::string, std::string> annotations;  // to be set
+    std::map<std::string, std::string> annotations;  // to set
   };
   std::vector<Change> change;
   std::vector<ReplicaSetPtr> drop;  // beyond revisionHistoryLimit
-  PodList remove;                   // of `own`
+  PodList remove;                   // from `own`
   std::vector<std::string> told;    // Events: ScalingReplicaSet
-  std::string revision;             // for the annotation of the Deployment; "" as it is
+  std::string revision;             // for the annotation of the Deployment; "": unchanged
   Json status;
-  std::string problem;            // the spec cannot be followed: nothing is created or removed
-  std::optional<Duration> again;  // the progress deadline
+  std::string problem;            // the spec is invalid: nothing is created or removed
+  std::optional<Duration> again;  // until the progress deadline
 };
 
 /// Pure.

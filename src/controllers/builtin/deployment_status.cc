@@ -11,12 +11,12 @@ namespace {
 using api::CoreCondition;
 using std::chrono::seconds;
 
-// What kubectl reads.
+// Reasons that kubectl reads.
 constexpr const char* kAvailableSet = "NewReplicaSetAvailable";
 constexpr const char* kTimedOut = "ProgressDeadlineExceeded";
 constexpr const char* kPaused = "DeploymentPaused";
 
-/// The condition Progressing while it is being decided.
+/// Builds the condition Progressing.
 class Progress {
  public:
   Progress(const api::Deployment& deployment, WallTime now)
@@ -59,7 +59,7 @@ class Progress {
 };
 
 std::optional<seconds> deadline_of(const api::Deployment& deployment) {
-  // The API's way to say "none".
+  // The API's value for "no deadline".
   const std::int64_t value = deployment.spec.progress_deadline_seconds.value_or(600);
   if (value == std::numeric_limits<std::int32_t>::max()) return std::nullopt;
   return seconds(value);
@@ -70,7 +70,7 @@ bool moved(const api::DeploymentStatus& before, const DeploymentCounts& counts) 
          counts.ready > before.ready_replicas || counts.available > before.available_replicas;
 }
 
-/// Pausing stops the clock of the deadline; resuming starts it anew.
+/// Pausing stops the deadline; resuming restarts it.
 void note_pause(const api::Deployment& deployment, Progress& progress) {
   if (progress.reason() == kTimedOut) return;
   const bool noted = progress.reason() == kPaused;
@@ -92,7 +92,7 @@ void note_set(const DeploymentStory& story, Progress& progress) {
 
 void note_progress(const api::Deployment& deployment, const Bounds& bounds, const DeploymentCounts& counts,
                    const DeploymentStory& story, seconds deadline, WallTime now, Progress& progress, Alarm& alarm) {
-  // A pod lost after the roll-out was complete is no roll-out, nor is scaling.
+  // After a complete roll-out, a lost pod or a scaling is no new roll-out.
   if (counts.replicas == counts.updated && progress.reason() == kAvailableSet) return;
   const std::string name =
       story.set_name.empty() ? "Deployment \"" + deployment.metadata.name + "\"" : "ReplicaSet \"" + story.set_name + "\"";

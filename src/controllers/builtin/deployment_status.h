@@ -1,4 +1,4 @@
-// What a Deployment says of itself.
+// Status of a Deployment.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ namespace varda::controllers {
 
 /// Sums over a Deployment's ReplicaSets.
 struct DeploymentCounts {
-  std::int64_t wanted = 0;  // the sum of what they shall have
+  std::int64_t wanted = 0;  // sum of the desired replicas
   std::int64_t replicas = 0, updated = 0, ready = 0, available = 0;
 };
 
 struct DeploymentStory {
-  enum class Set { kAbsent, kCreated, kPresent } set = Set::kAbsent;  // of the present template
-  enum class Mode { kScaling, kRolling } mode = Mode::kRolling;       // scaling and pausing are no roll-out and have no deadline
+  enum class Set { kAbsent, kCreated, kPresent } set = Set::kAbsent;  // of the current template
+  enum class Mode { kScaling, kRolling } mode = Mode::kRolling;       // kScaling, also if paused: no deadline
   std::string set_name;
   std::optional<Wording> replica_failure;
 };
 
-/// Pure. `alarm` rings when the progress deadline is over.
+/// Pure. Sets `alarm` to the progress deadline.
 Json deployment_status(const api::Deployment& deployment, const Bounds& bounds, const DeploymentCounts& counts,
                        const DeploymentStory& story, WallTime now, Alarm& alarm);
 
-/// Everything is of the present template and available.
+/// True if all replicas run the current template and are available.
 bool deployment_complete(const Bounds& bounds, const DeploymentCounts& counts);
 
 }  // namespace varda::controllers

@@ -1,4 +1,5 @@
-// Roll-outs, played without an API server: Deployment, ReplicaSets, pods and their runner over rounds.
+// Roll-outs, simulated without an API server: Deployment, ReplicaSets, pods and the runner over
+// rounds.
 
 #include "controllers/builtin/deployment.h"
 
@@ -127,7 +128,7 @@ class Rollout {
     pod["metadata"].set("creationTimestamp", meta::format_time(now_));
     pods_.emplace(name, std::move(pod));
   }
-  /// A pod as the Deployments of before there were ReplicaSets made it.
+  /// A pod as Deployments created it before ReplicaSets existed.
   void add_legacy_pod(const std::string& image) {
     Json pod_template = std::as_const(json_)["spec"]["template"];
     pod_template["spec"]["containers"].array_items()[0].set("image", image);
@@ -150,7 +151,7 @@ class Rollout {
       if (std::as_const(pods_.at(name)).at("status/phase").as_string().empty()) set_ready(name);
     }
   }
-  /// Pods that are ended linger from now on, as real ones do, until drop().
+  /// From now on deleted pods terminate only with drop_ended(), as real ones take time to.
   void let_ended_pods_linger() { linger_ = true; }
   void drop_ended() {
     std::erase_if(pods_, [](const auto& item) { return item.second["metadata"].contains("deletionTimestamp"); });
@@ -304,7 +305,7 @@ TEST(DeploymentPlan, RollingUpdateKeepsItsBoundsAtEveryStep) {
       EXPECT_GE(rollout.ready() + static_cast<std::size_t>(std::max(unavailable, surge == 0 ? 1 : 0)), 3u);
     };
     for (int i = 0; i < 60; ++i) {
-      // The Deployment looks more often than its ReplicaSets tell.
+      // The Deployment reconciles more often than its ReplicaSets report.
       rollout.step();
       within();
       rollout.step();
@@ -524,7 +525,7 @@ TEST(DeploymentPlan, PodsOfBeforeThereWereReplicaSetsAreTakenOver) {
   rollout.all_ready();
   const auto before = rollout.names();
   rollout.step();
-  EXPECT_EQ(rollout.status("availableReplicas"), 3);  // nobody who looks at the status sees a gap
+  EXPECT_EQ(rollout.status("availableReplicas"), 3);  // the status shows no gap in availability
   rollout.run();
   EXPECT_EQ(rollout.names(), before);
   for (const PodPtr& pod : rollout.pods()) EXPECT_EQ(pod->metadata.controller()->kind, "ReplicaSet");
@@ -594,7 +595,7 @@ TEST(ReplicaSetPlan, OrphansThatMatchAreAdoptedAndPodsThatDoNotMatchAreLetGo) {
   rollout.add_pod(std::move(orphan));
   const ReplicaSetPlan plan = rollout.step_set(set);
   ASSERT_EQ(plan.adopt.size(), 1u);
-  EXPECT_EQ(plan.changes.remove.size(), 1u);  // and there is one too many
+  EXPECT_EQ(plan.changes.remove.size(), 1u);  // one pod too many
   EXPECT_EQ(plan.changes.remove[0]->metadata.name, plan.adopt[0].pod->metadata.name);
 
   set["spec"]["selector"]["matchLabels"].set("extra", "yes");

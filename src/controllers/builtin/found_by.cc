@@ -10,14 +10,14 @@ namespace {
 
 using Labels = std::map<std::string, std::string>;
 
-// Of a label that more have than this it is worth while to ask for the next one.
+// Above this size of a result, a lookup of the next label may be cheaper.
 constexpr std::size_t kFew = 16;
 
 std::string labelled(const std::string& ns, const Labels::value_type& label) { return ns + "/" + label.first + "=" + label.second; }
 
 }  // namespace
 
-// Asked for every pod and Service: no LabelSelector is made for it.
+// Called for every pod and Service, thus avoids building a LabelSelector.
 bool has_all(const Labels& labels, const Labels& wanted) {
   return std::all_of(wanted.begin(), wanted.end(), [&](const auto& one) {
     const auto found = labels.find(one.first);

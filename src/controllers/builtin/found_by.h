@@ -1,4 +1,5 @@
-// By what the caches find pods, ReplicaSets and Services (runtime::Watches::indexes): a change of one pod is no look at thousands.
+// Index functions for pods, ReplicaSets and Services (runtime::Watches::indexes), so that a change
+// of one pod does not scan thousands of objects.
 #pragma once
 
 #include <map>
@@ -13,28 +14,29 @@
 
 namespace varda::controllers {
 
-/// Of Pods: the namespace of one that a ReplicaSet might take: nobody controls it, or a Deployment does.
+/// Index of Pods that a ReplicaSet might adopt, by namespace: without controller, or controlled by
+/// a Deployment.
 inline constexpr const char* kPodsToTake = "to take";
 std::vector<std::string> pods_to_take(const api::Pod& pod);
 
-/// Of ReplicaSets: the namespace of one that nobody controls.
+/// Index of ReplicaSets without controller, by namespace.
 inline constexpr const char* kSetsToTake = "to take";
 std::vector<std::string> sets_to_take(const api::ReplicaSet& set);
 
-/// Of Pods: each of its labels, with the namespace.
+/// Index of Pods by each label, with the namespace.
 inline constexpr const char* kPodsByLabel = "label";
 std::vector<std::string> pods_by_label(const api::Pod& pod);
-/// Those with all of these labels; none of no labels. By name.
+/// Pods with all of these labels, sorted by name; empty for an empty `labels`.
 std::vector<std::shared_ptr<const api::Pod>> pods_labelled(const runtime::Caches& caches, const std::string& ns,
                                                            const std::map<std::string, std::string>& labels);
 
-/// All of these labels, of whatever carries `labels`.
+/// True if `labels` contains all of `wanted`.
 bool has_all(const std::map<std::string, std::string>& labels, const std::map<std::string, std::string>& wanted);
 
-/// Of Services: the first label that one selects by, with the namespace.
+/// Index of Services by the first label of the selector, with the namespace.
 inline constexpr const char* kServicesByLabel = "first label";
 std::vector<std::string> services_by_label(const api::Service& service);
-/// Those that select a pod of these labels.
+/// Services that select a pod with these labels.
 std::vector<std::shared_ptr<const api::Service>> services_selecting(const runtime::Caches& caches, const std::string& ns,
                                                                     const std::map<std::string, std::string>& labels);
 

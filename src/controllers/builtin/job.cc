@@ -45,7 +45,7 @@ Json json_of(const Uids& uids) {
   return out;
 }
 
-/// When a pod ended, as far as anybody says.
+/// The end of a pod, as reported by its containers.
 WallTime end_of(const api::Pod& pod) {
   WallTime end{};
   for (const auto& container : pod.status.container_statuses) {
@@ -63,7 +63,8 @@ std::int64_t restarts_of(const api::Pod& pod) {
   return sum;
 }
 
-/// What a Job may ask for and this controller does not do: running it as if it had not been asked would be wrong.
+/// Names a field that this controller does not support: ignoring the field would run the Job
+/// wrongly.
 std::string unsupported(const api::Job& job) {
   if (!job.spec.pod_failure_policy.is_null()) return "spec.podFailurePolicy";
   if (!job.spec.success_policy.is_null()) return "spec.successPolicy";
@@ -93,7 +94,7 @@ Json make_pod(const api::Job& job, const Json& pod_template, std::optional<std::
   return pod;
 }
 
-/// One planning of one Job.
+/// Plans one Job.
 class JobPlanner {
  public:
   JobPlanner(const api::Job& job, const PodList& pods, WallTime now, seconds backoff)
@@ -131,7 +132,7 @@ class JobPlanner {
     completed_ = parse_indexes(job_.status.completed_indexes);
     const Uids told_succeeded = uids_of(job_.status.uncounted_terminated_pods["succeeded"]);
     const Uids told_failed = uids_of(job_.status.uncounted_terminated_pods["failed"]);
-    Uids held;  // still carry the finalizer
+    Uids held;  // still have the finalizer
     for (const PodPtr& pod : pods_) {
       if (tracked(*pod)) held.insert(pod->metadata.uid);
       if (pod->metadata.deleting() && !finished(*pod)) ++terminating_;
@@ -155,7 +156,7 @@ class JobPlanner {
     for (const std::string& uid : told_failed) {
       if (!held.contains(uid)) ++failed_;
     }
-    // What was told as failed stays so, even if the pod says otherwise by now.
+    // A pod recorded as failed stays failed, even if the pod's phase has changed.
     for (const std::string& uid : told_failed) {
       if (uncounted_succeeded_.erase(uid) > 0) uncounted_failed_.insert(uid);
     }
@@ -216,7 +217,7 @@ class JobPlanner {
     if (job_.spec.completions) {
       want = std::min(parallelism, *job_.spec.completions - all_succeeded());
     } else if (all_succeeded() > 0) {
-      want = std::min(parallelism, active);  // the work is being finished: nobody new joins
+      want = std::min(parallelism, active);  // after a success no new pods start
     }
     if (active > want) {
       by_dispensability(active_);
@@ -239,7 +240,7 @@ class JobPlanner {
     }
   }
 
-  /// Failures in a row, since the last success, put off the next pod.
+  /// Consecutive failures since the last success delay the next pod.
   bool backing_off() {
     WallTime last_success{}, last_failure{};
     for (const PodPtr& pod : pods_) {
@@ -359,7 +360,7 @@ std::string write_indexes(const std::set<std::int64_t>& indexes) {
     while (++it != indexes.end() && *it == last + 1) ++last;
     if (!out.empty()) out += ',';
     out += std::to_string(first);
-    // Two in a row are two, three are a range.
+    // Two consecutive indexes are listed, three form a range.
     if (last > first) out += (last == first + 1 ? "," : "-") + std::to_string(last);
   }
   return out;
@@ -391,7 +392,7 @@ Result<runtime::Action> JobReconciler::gone(const Context& ctx, const meta::Obje
 }
 
 Result<runtime::Action> JobReconciler::reconcile(const Context& ctx, const api::Job& job, runtime::Writer& writer) const {
-  // A Job on its way out counts no more.
+  // A Job that is being deleted stops counting.
   TRY_VOID(release_strangers(ctx, job.metadata.key(), job.metadata.deleting() ? "" : job.metadata.uid, writer));
   if (job.metadata.deleting()) return runtime::Action::await_change();
   if (!job.spec.managed_by.empty() && job.spec.managed_by != "kubernetes.io/job-controller") return runtime::Action::await_change();
@@ -401,7 +402,7 @@ Result<runtime::Action> JobReconciler::reconcile(const Context& ctx, const api::
     TRY_VOID(writer.remove(ctx, owner));
     return runtime::Action::await_change();
   }
-  // The order makes every pod count once: its uid is on record before nothing holds it any more.
+  // This order counts each pod once: the status has the uid before the finalizer is removed.
   TRY_VOID(writer.status(ctx, job, plan.status));
   for (const auto& told : plan.told) writer.event(job, told.type, told.reason, told.message);
   for (const PodPtr& pod : plan.count) {

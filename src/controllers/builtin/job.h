@@ -1,8 +1,9 @@
 // Jobs: pods that run until enough of them have succeeded.
 //
-// A pod that has ended is counted exactly once, whoever deletes it when: every pod carries a finalizer, its uid goes into
-// status.uncountedTerminatedPods, then the finalizer goes, and only then the uid becomes a number (as Kubernetes does it:
-// kubernetes.io/docs/concepts/workloads/controllers/job, "Job tracking with finalizers").
+// Each ended pod is counted exactly once, even if it is deleted at any time. Every pod carries a
+// finalizer. The pod's uid is first written to status.uncountedTerminatedPods. Then the finalizer
+// is removed, and only then the uid becomes a count. Kubernetes does the same
+// (kubernetes.io/docs/concepts/workloads/controllers/job, "Job tracking with finalizers").
 #pragma once
 
 #include <optional>
@@ -22,22 +23,23 @@ inline constexpr std::string_view kJobIndex = "batch.kubernetes.io/job-completio
 
 struct JobPlan {
   Json status;
-  PodList count;       // once the status is written, their finalizer goes
-  PodList withdraw;    // ended without being a failure: the finalizer goes first
-  PodChanges changes;  // `remove`: ended, and a failure
+  PodList count;       // their finalizer is removed after the status is written
+  PodList withdraw;    // deleted without counting as failed: the finalizer is removed first
+  PodChanges changes;  // `remove`: deleted, counting as failed
   struct Told {
     runtime::EventType type;
     std::string reason, message;
   };
   std::vector<Told> told;
-  bool expired = false;           // the Job itself is to be deleted
-  std::optional<Duration> again;  // a deadline, a back-off, the end of its time to live
+  bool expired = false;           // the Job itself is due for deletion
+  std::optional<Duration> again;  // a deadline, a back-off, or the TTL after the end
 };
 
-/// Pure. `pods`: those the Job controls. `backoff`: before the first pod that failed is replaced; it doubles with each.
+/// Pure. `pods`: those that the Job controls. `backoff`: delay before the first failed pod is
+/// replaced; doubles with each failure.
 JobPlan plan_job(const api::Job& job, const PodList& pods, WallTime now, std::chrono::seconds backoff);
 
-/// "0,2-4" and back. What cannot be read is left out.
+/// Converts "0,2-4" to indexes and back. Malformed parts are skipped.
 std::set<std::int64_t> parse_indexes(const std::string& text);
 std::string write_indexes(const std::set<std::int64_t>& indexes);
 
@@ -46,7 +48,7 @@ class JobReconciler {
   JobReconciler(const runtime::Caches& caches, const BuiltinOptions& options);
   void watches(runtime::Watches<api::Job>& w) const;
   Result<runtime::Action> reconcile(const Context& ctx, const api::Job& job, runtime::Writer& writer) const;
-  /// Pods of a Job that is no more are nobody's to count.
+  /// Releases the pods of a deleted Job: no Job counts them any more.
   Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer) const;
 
  private:
@@ -57,8 +59,8 @@ class JobReconciler {
   const Clock& clock_;
 };
 
-/// Takes the finalizer from pods that no Job controls any more, as those of a Job that was deleted without them: nothing counts
-/// them, so a pod with the finalizer could never be deleted.
+/// Removes the finalizer from pods without a controlling Job, such as orphans of a deleted Job. No
+/// Job counts these pods, so a pod with the finalizer would never disappear.
 class JobOrphanReconciler {
  public:
   void watches(runtime::Watches<api::Pod>& w) const;

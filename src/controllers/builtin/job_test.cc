@@ -1,4 +1,4 @@
-// Jobs, played without an API server: a Job, its pods and their ends over rounds.
+// Jobs, simulated without an API server: a Job and its pods over rounds.
 
 #include "controllers/builtin/job.h"
 
@@ -20,7 +20,7 @@ class JobRun {
 
   Json& spec() { return json_["spec"]; }
   JobPlan plan() const { return plan_job(*api::Job::from_json(json_), pods(), now_, 10s); }
-  /// One reconcile, cut off after `steps` of its writes: a controller may be killed anywhere.
+  /// One reconcile, cut off after `steps` writes: a controller may be killed at any point.
   JobPlan step(int steps = 1 << 20) {
     JobPlan plan = this->plan();
     if (steps-- <= 0) return plan;
@@ -63,7 +63,7 @@ class JobRun {
   void end_all(const char* phase) {
     for (const auto& name : running()) end(name, phase);
   }
-  /// Somebody deletes a pod; its runner ends it at once.
+  /// A client deletes a pod; its runner ends it at once.
   void remove(const std::string& name) {
     Json& pod = pods_.at(name);
     if (std::as_const(pod)["metadata"]["finalizers"].empty()) {

@@ -20,10 +20,10 @@ Words words(Liveness::State state) {
   return {"Unknown", "AgentDisconnected", "the node's agent has no connection to the API server; what runs on the node goes on"};
 }
 
-enum class Heartbeat { kNone, kShown };  // a Node's conditions have the time of one
+enum class Heartbeat { kNone, kShown };  // kShown: a Node's conditions have a heartbeat time
 
-/// Sets the condition where it differs, and says what its status was if so; "" for a new one. The time of a transition changes with
-/// the status only.
+/// Sets the condition if it differs, and then returns its previous status ("" if new). The
+/// transition time changes with the status only.
 std::optional<std::string> put_condition(Json& live, const std::string& type, const Words& wanted, const std::string& now,
                                          Heartbeat heartbeat) {
   for (const Json& present : std::as_const(live).at("status/conditions").as_array()) {
@@ -51,8 +51,8 @@ std::optional<std::string> put_condition(Json& live, const std::string& type, co
   return before;
 }
 
-/// The API server taints every new node as not ready, and it is for this controller to say when that is over. Nothing is evicted:
-/// what runs on a node that is cut off goes on.
+/// The API server taints every new node as not ready; this controller removes the taint. No taint
+/// evicts pods: pods on a disconnected node keep running.
 Status set_taints(const Context& ctx, runtime::Writer& writer, const runtime::ObjectRef& node, Liveness::State state) {
   static constexpr std::string_view kNotReady = "node.kubernetes.io/not-ready";
   static constexpr std::string_view kUnreachable = "node.kubernetes.io/unreachable";
@@ -119,7 +119,7 @@ Result<runtime::Action> NodeReconciler::reconcile(const Context& ctx, const api:
   if (const auto written = leases_.find(node.metadata.name); written == leases_.end() || written->second != liveness.state) {
     const bool connected = liveness.state == Liveness::State::kConnected;
     const auto ago = connected ? WallTime::duration(0) : std::chrono::duration_cast<WallTime::duration>(steady - session.since);
-    // A restart alone changes nothing.
+    // A restart of this process alone writes no Lease.
     if (changed || !client_.get(ctx, leases(), {"kube-node-lease", node.metadata.name}).ok())
       TRY_VOID(renew_lease(ctx, node, clock_.wall() - ago));
     leases_[node.metadata.name] = liveness.state;
@@ -128,7 +128,7 @@ Result<runtime::Action> NodeReconciler::reconcile(const Context& ctx, const api:
 }
 
 Status NodeReconciler::renew_lease(const Context& ctx, const api::Node& node, WallTime seen) {
-  constexpr int kDurationSeconds = 40;  // a kubelet's
+  constexpr int kDurationSeconds = 40;  // as for a kubelet
   const std::string& name = node.metadata.name;
   const meta::ObjectKey key{"kube-node-lease", name};
   const Json spec = Json::object(
@@ -161,7 +161,7 @@ Result<runtime::Action> EdgeNodeLivenessReconciler::reconcile(const Context& ctx
   const SteadyTime now = clock_.now();
   const Liveness liveness = judge(session, now, options_.disconnect_grace);
   if (liveness.state == Liveness::State::kUndecided) return runtime::Action::after(liveness.again);
-  // Most changes of an EdgeNode are none of this, and its lists are long.
+  // Most changes of an EdgeNode do not concern liveness, and its lists are long: skip early.
   const meta::Condition* told = meta::find_condition(node.status.conditions, "Connected");
   const Words wanted = words(liveness.state);
   const bool stale = liveness.state == Liveness::State::kConnected && !node.status.last_seen.empty();
@@ -171,7 +171,7 @@ Result<runtime::Action> EdgeNodeLivenessReconciler::reconcile(const Context& ctx
   const WallTime seen = wall - std::chrono::duration_cast<WallTime::duration>(now - session.since);
   TRY_VOID(writer.edit(ctx, runtime::ObjectRef::of(node), runtime::Part::kStatus, [&](Json& live) {
     const auto before = put_condition(live, "Connected", wanted, meta::format_time(wall), Heartbeat::kNone);
-    // When one was seen that never was connected, nobody knows.
+    // For an EdgeNode that was never connected the last contact is unknown.
     if (liveness.state == Liveness::State::kDisconnected && before == "True") {
       live["status"].set("lastSeen", meta::format_time(seen));
     } else if (liveness.state == Liveness::State::kConnected && std::as_const(live)["status"].contains("lastSeen")) {

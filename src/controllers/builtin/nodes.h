@@ -1,4 +1,5 @@
-// Liveness of nodes: sessions of agents become the condition Ready of Nodes and Connected of EdgeNodes, on transitions only.
+// Liveness of nodes: agent sessions set the condition Ready of Nodes and Connected of EdgeNodes, on
+// transitions only.
 #pragma once
 
 #include <map>
@@ -13,16 +14,17 @@
 
 namespace varda::controllers {
 
-/// What the condition must say now; nothing: it stays as it is until `again`.
+/// The due state of the condition; undecided: unchanged until `again`.
 struct Liveness {
   enum class State { kUndecided, kConnected, kDisconnected };
   State state = State::kUndecided;
-  Duration again{};  // of kUndecided: when the grace is over
+  Duration again{};  // for kUndecided: time until the grace period ends
 };
 /// Pure.
 Liveness judge(const NodeSessions::State& session, SteadyTime now, Duration grace);
 
-/// Also keeps the node's Lease, which `kubectl describe node` asks for. It is renewed on transitions only, as all here.
+/// Also maintains the node's Lease, which `kubectl describe node` reads. Writes it on transitions
+/// only.
 class NodeReconciler {
  public:
   NodeReconciler(const NodeSessions& sessions, const kube::Client& client, const BuiltinOptions& options);
@@ -37,7 +39,7 @@ class NodeReconciler {
   const kube::Client& client_;
   const BuiltinOptions options_;
   const Clock& clock_;
-  std::map<std::string, Liveness::State> leases_;  // by the node's name, as written by this process; one worker
+  std::map<std::string, Liveness::State> leases_;  // by node name, as written by this process; one worker
 };
 
 class EdgeNodeLivenessReconciler {

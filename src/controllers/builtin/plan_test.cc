@@ -1,4 +1,4 @@
-// The pure halves: binding, roll-outs, endpoints, liveness.
+// The pure parts: binding, roll-outs, endpoints, liveness.
 
 #include <algorithm>
 #include <gtest/gtest.h>

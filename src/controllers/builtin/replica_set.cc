@@ -20,7 +20,7 @@ Claim claim(const api::ReplicaSet& set, const meta::LabelSelector& selector, con
   if (controller && controller->uid == set.metadata.uid) {
     return pod.metadata.deleting() || selector.matches(pod.metadata.labels) ? Claim::kOurs : Claim::kRelease;
   }
-  // Labels last: most pods of a namespace are somebody else's, and every set looks at all of them.
+  // Compares labels last: every set checks all pods of a namespace, and most belong to other sets.
   const meta::OwnerReference* deployment = set.metadata.controller();
   if (controller && !(deployment && deployment->uid == controller->uid)) return Claim::kTheirs;
   if (pod.metadata.deleting() || finished(pod)) return Claim::kTheirs;
@@ -34,7 +34,7 @@ bool has_labels(const api::Pod& pod, const std::map<std::string, std::string>& l
   });
 }
 
-/// A pod that has no ReplicaSet yet concerns every one that could take it.
+/// A pod without a ReplicaSet affects every set that could adopt it.
 std::vector<ObjectKey> adopting_replica_sets(const api::Pod& pod, const runtime::Caches& caches) {
   const meta::OwnerReference* controller = pod.metadata.controller();
   if (controller && controller->kind != "Deployment") return {};
@@ -91,7 +91,7 @@ ReplicaSetPlan plan_replica_set(const api::ReplicaSet& set, const PodList& pods,
   by_dispensability(active);
   const auto surplus = static_cast<std::size_t>(std::max<std::int64_t>(replicas - desired, 0));
   plan.changes.remove.insert(plan.changes.remove.end(), active.begin(), active.begin() + static_cast<std::ptrdiff_t>(surplus));
-  // A burst is bounded; what is missing comes with the next round, which these creations bring about.
+  // Creation is limited per reconcile; the created pods trigger the next one.
   for (std::int64_t i = replicas; i < desired && plan.changes.create.size() < kBurst; ++i) {
     plan.changes.create.push_back(pod_of_template(pod_template, set.metadata.name + "-", set.metadata.ns));
   }
@@ -110,7 +110,7 @@ void ReplicaSetReconciler::watches(runtime::Watches<api::ReplicaSet>& w) const {
 Result<runtime::Action> ReplicaSetReconciler::reconcile(const Context& ctx, const api::ReplicaSet& set,
                                                         runtime::Writer& writer) const {
   if (set.metadata.deleting()) return runtime::Action::await_change();
-  // In this order a pod that is handed over between the two is seen twice, never not at all.
+  // In this order, a pod that changes hands between the two reads is seen twice and never missed.
   PodList to_take = caches_.of<api::Pod>().by_index(kPodsToTake, set.metadata.ns);
   PodList pods = caches_.of<api::Pod>().owned_by(set.metadata.uid);
   std::erase_if(pods, [&](const PodPtr& pod) {

@@ -1,4 +1,4 @@
-// ReplicaSets: as many pods of one template as asked for.
+// ReplicaSets: a number of pods from one template.
 #pragma once
 
 #include <optional>
@@ -14,18 +14,19 @@ namespace varda::controllers {
 struct ReplicaSetPlan {
   struct Adoption {
     PodPtr pod;
-    std::string from;  // the uid of the controller it has; "" none
+    std::string from;  // uid of the current controller; "" if none
   };
   std::vector<Adoption> adopt;
-  PodList release;     // ours, but the selector does not match them any more
-  PodChanges changes;  // with generateName
+  PodList release;     // controlled by the set, but no longer matching the selector
+  PodChanges changes;  // created with generateName
   Json status;         // without the condition ReplicaFailure
   std::string problem;
-  std::optional<Duration> again;  // something depends on time alone: availability, a failed pod's age
+  std::optional<Duration> again;  // until a timed change: availability, or a failed pod's age
 };
 
-/// Pure. `pods`: all of the namespace that could concern it; it sorts out its own. It takes those nobody controls, and those that
-/// its own Deployment controls directly, as Deployments did before they had ReplicaSets.
+/// Pure. `pods`: all candidates of the namespace; the function selects the set's own. It adopts
+/// pods without a controller, and pods that its Deployment controls directly, from before
+/// ReplicaSets existed.
 ReplicaSetPlan plan_replica_set(const api::ReplicaSet& set, const PodList& pods, WallTime now,
                                 std::chrono::seconds failed_pod_delay);
 

@@ -20,7 +20,7 @@ Sizes sizes_of(const std::vector<Share>& shares) {
 
 std::int64_t sum(const Sizes& sizes) { return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}); }
 
-/// Takes `count` replicas from the old ones, oldest first, at most `of(share)` from each.
+/// Takes `count` replicas from the old sets, oldest first, at most `of(share)` from each.
 template <typename Of>
 std::int64_t shrink(Sizes& sizes, const std::vector<Share>& shares, std::size_t fresh, std::int64_t count, Of of) {
   std::int64_t taken = 0;
@@ -33,7 +33,7 @@ std::int64_t shrink(Sizes& sizes, const std::vector<Share>& shares, std::size_t 
   return taken;
 }
 
-/// What a ReplicaSet's size becomes when the whole changes, by its share of the whole as it was.
+/// Change of a ReplicaSet's size when the total changes, in proportion to its previous share.
 std::int64_t in_proportion(const Bounds& bounds, const Share& share, std::int64_t status_replicas) {
   if (bounds.desired == 0) return -share.replicas;
   const std::int64_t then = share.total_max_then >= 0 ? share.total_max_then : status_replicas;
@@ -55,7 +55,7 @@ Bounds Bounds::of(const api::Deployment& deployment) {
   }
   out.surge = amount(strategy.at("rollingUpdate/maxSurge"), out.desired, Round::kUp, "25%");
   out.unavailable = amount(strategy.at("rollingUpdate/maxUnavailable"), out.desired, Round::kDown, "25%");
-  if (out.surge == 0 && out.unavailable == 0) out.unavailable = 1;  // a roll-out must be able to move
+  if (out.surge == 0 && out.unavailable == 0) out.unavailable = 1;  // a roll-out needs some room
   out.unavailable = std::min(out.unavailable, out.desired);
   return out;
 }
@@ -72,7 +72,7 @@ std::vector<std::int64_t> roll_out(const Bounds& bounds, const std::vector<Share
         if (i != fresh) sizes[i] = 0;
       }
     } else if (!old_pods_run) {
-      sizes[fresh] = bounds.desired;  // never two versions at once, not even one that is on its way out
+      sizes[fresh] = bounds.desired;  // never two versions at once, not even while one terminates
     }
     return sizes;
   }
@@ -86,12 +86,12 @@ std::vector<std::int64_t> roll_out(const Bounds& bounds, const std::vector<Share
   }
   if (old_total == 0) return sizes;
 
-  // What is wanted counts, not what there is: a set that was told to shrink must not be told twice.
+  // Uses the desired sizes: a set that was already scaled down must not be scaled down twice.
   std::int64_t available = 0;
   for (const Share& share : shares) available += share.available;
   const std::int64_t spare = sum(sizes) - bounds.available_min() - (now.replicas - now.available);
   if (spare <= 0) return sizes;
-  // Old pods that serve nobody go first.
+  // Unavailable old pods are removed first.
   const std::int64_t useless = shrink(sizes, shares, fresh, spare, [](const Share& share, std::int64_t size) {
     return std::min(share.replicas - share.available, size);
   });
@@ -127,7 +127,7 @@ std::vector<std::int64_t> scale_all(const Bounds& bounds, const std::vector<Shar
   if (bounds.recreate) return sizes;
   const std::int64_t change = bounds.total_max() - sum(sizes);
   if (change == 0) return sizes;
-  // The largest first; of equal ones, the newest grows first and the oldest shrinks first.
+  // Largest first; among equals the newest grows first and the oldest shrinks first.
   std::stable_sort(active.begin(), active.end(), [&](std::size_t a, std::size_t b) {
     if (shares[a].replicas != shares[b].replicas) return shares[a].replicas > shares[b].replicas;
     return change > 0 ? a > b : a < b;

@@ -1,4 +1,4 @@
-// The arithmetic of a roll-out: how many replicas each ReplicaSet of a Deployment shall have next.
+// The arithmetic of a roll-out: the next size of each ReplicaSet of a Deployment.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace varda::controllers {
 
-/// How far a roll-out may go.
+/// Limits of a roll-out.
 struct Bounds {
   bool recreate = false;
   std::int64_t desired = 0;
@@ -20,21 +20,22 @@ struct Bounds {
   std::int64_t available_min() const { return desired - unavailable; }
 };
 
-/// One ReplicaSet as the arithmetic sees it.
+/// One ReplicaSet, as input of the arithmetic.
 struct Share {
   std::int64_t replicas = 0;         // spec
   std::int64_t actual = 0;           // status.replicas
   std::int64_t available = 0;        // status.availableReplicas
-  std::int64_t scaled_for = -1;      // spec.replicas of the Deployment when it was last scaled; -1: unknown
-  std::int64_t total_max_then = -1;  // desired and surge then; -1: unknown
+  std::int64_t scaled_for = -1;      // the Deployment's spec.replicas at the last scaling; -1: unknown
+  std::int64_t total_max_then = -1;  // desired plus surge at that time; -1: unknown
 };
 
-/// What each shall have: `shares` oldest first; `fresh` is the index of the present template's, or -1 if there is none. One step:
-/// called again when it has come about, until nothing changes.
+/// The next size of each set. `shares` are oldest first; `fresh` is the index of the current
+/// template's set, or -1. Computes one step; the caller repeats the call after each step until
+/// nothing changes.
 std::vector<std::int64_t> roll_out(const Bounds& bounds, const std::vector<Share>& shares, int fresh, bool old_pods_run);
 
-/// The Deployment itself was scaled, or is paused: its ReplicaSets grow and shrink in proportion, and nothing rolls.
-/// `status_replicas` stands for a total_max_then that is unknown.
+/// For a Deployment that was scaled or is paused: its ReplicaSets grow and shrink in proportion,
+/// without a roll-out. `status_replicas` replaces an unknown total_max_then.
 std::vector<std::int64_t> scale_all(const Bounds& bounds, const std::vector<Share>& shares, int fresh,
                                     std::int64_t status_replicas);
 

@@ -21,7 +21,7 @@ bool to_number(const std::string& text, std::int64_t& out) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-/// One NodeSelectorRequirement against the value of its key (null: the node has none).
+/// Checks one NodeSelectorRequirement against a key's value (null: the node lacks the key).
 bool satisfies(const Json& requirement, const std::string* value) {
   const std::string& op = requirement["operator"].as_string();
   const auto& values = requirement["values"].as_array();
@@ -77,7 +77,7 @@ bool tolerated(const api::Pod& pod, const api::Taint& taint) {
   return std::any_of(all.begin(), all.end(), [&](const auto& toleration) { return tolerates(toleration, taint); });
 }
 
-/// The node's taints and those its condition and spec stand for.
+/// The node's taints, plus those that its conditions and spec imply.
 std::vector<api::Taint> taints_of(const api::Node& node) {
   std::vector<api::Taint> taints = node.spec.taints;
   const api::CoreCondition* ready = api::find_condition(node.status.conditions, "Ready");
@@ -170,7 +170,7 @@ Result<runtime::Action> SchedulerReconciler::watch_over(const Context& ctx, cons
     missing_.erase(pod.metadata.key());
     return runtime::Action::await_change();
   }
-  // A node may be about to register; a removed one does not come back in this time.
+  // The node may be about to register; a removed node rarely returns within the grace period.
   const SteadyTime since = missing_.emplace(pod.metadata.key(), clock_.now()).first->second;
   const Duration left = since + options_.missing_node_grace - clock_.now();
   if (left > Duration::zero()) return runtime::Action::after(left);
@@ -181,7 +181,7 @@ Result<runtime::Action> SchedulerReconciler::watch_over(const Context& ctx, cons
 Result<runtime::Action> SchedulerReconciler::reconcile(const Context& ctx, const api::Pod& pod, runtime::Writer& writer) {
   if (!pod.spec.node_name.empty()) return watch_over(ctx, pod);
   if (pod.metadata.deleting()) {
-    TRY_VOID(end(ctx, pod));  // no runner has it
+    TRY_VOID(end(ctx, pod));  // no runner owns the pod
     return runtime::Action::await_change();
   }
   if (finished(pod)) return runtime::Action::await_change();
@@ -230,7 +230,7 @@ Result<runtime::Action> SchedulerReconciler::bind(const Context& ctx, const api:
        {"target", Json::object({{"apiVersion", "v1"}, {"kind", "Node"}, {"name", binding.node}})}});
   const auto bound = client_.json(ctx, "POST", api::Pod::resource().path(pod.metadata.ns, pod.metadata.name) + "/binding", body);
   if (!bound.ok()) {
-    // Gone, or bound already: the watch is on its way with it.
+    // The pod was deleted or bound meanwhile; the watch will deliver that change.
     if (bound.error().code() == Code::kNotFound || bound.error().code() == Code::kConflict) return runtime::Action::await_change();
     return bound.error().context("binding to node " + binding.node);
   }

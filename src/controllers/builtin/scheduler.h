@@ -1,4 +1,5 @@
-// Binds pods to nodes: node selector, required node affinity, taints, and of what remains the node with the fewest pods.
+// Binds pods to nodes by node selector, required node affinity and taints; among the eligible
+// nodes, the one with the fewest pods wins.
 #pragma once
 
 #include <map>
@@ -13,22 +14,23 @@
 
 namespace varda::controllers {
 
-/// Where a pod goes, or why nowhere.
+/// The chosen node, or why there is no choice.
 struct Binding {
   std::string node;     // empty: unschedulable
   std::string message;  // "0/2 nodes are available: 1 node(s) were not ready, ..."
 };
 
-/// Pure. `pods_on`: how many pods each node has. The taints of a node that is not ready are implied by its Ready condition.
+/// Pure. `pods_on`: number of pods by node. The Ready condition of a node that is not ready implies
+/// the usual taints.
 Binding plan_binding(const api::Pod& pod, const std::vector<std::shared_ptr<const api::Node>>& nodes,
                      const std::map<std::string, std::size_t>& pods_on);
 
-/// Why a node does not take a pod; "" it does.
+/// Why a node rejects a pod; "": the node accepts it.
 std::string node_refusal(const api::Pod& pod, const api::Node& node);
-/// A pod that is on the node already may stay there: only selection and taints with NoExecute count.
+/// True if a bound pod may stay: only node selection and NoExecute taints count.
 bool may_stay_on(const api::Pod& pod, const api::Node& node);
 
-/// Also ends pods whose node is no more: nobody else would.
+/// Also ends pods of removed nodes, which no other controller would do.
 class SchedulerReconciler {
  public:
   SchedulerReconciler(const runtime::Caches& caches, const kube::Client& client, const BuiltinOptions& options);
@@ -46,7 +48,8 @@ class SchedulerReconciler {
   const kube::Client& client_;
   const BuiltinOptions options_;
   const Clock& clock_;
-  // One worker: no lock. Bindings the cache does not show yet, and since when a pod's node is missing; by the pod's key.
+  // One worker: no lock. Both maps by pod key: bindings that the cache does not show yet, and since
+  // when a pod's node is missing.
   std::map<meta::ObjectKey, std::string> assumed_;
   std::map<meta::ObjectKey, SteadyTime> missing_;
 };

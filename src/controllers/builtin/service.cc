@@ -16,7 +16,7 @@ using codec::Json;
 using meta::ObjectKey;
 using PodPtr = std::shared_ptr<const api::Pod>;
 
-/// Where a pod takes connections for a port of the service; nothing: it has no port of that name.
+/// The pod's port for a port of the service; empty: the pod has no port of that name.
 std::optional<std::int64_t> target_of(const api::ServicePort& port, const api::Pod& pod) {
   if (port.target_port.is_integer() && port.target_port.as_integer() > 0) return port.target_port.as_integer();
   const std::string& name = port.target_port.as_string();
@@ -35,13 +35,14 @@ std::string joined(const std::string& ip, std::int64_t port) {
   return (ip.find(':') == std::string::npos ? ip : "[" + ip + "]") + ":" + std::to_string(port);
 }
 
-/// A loopback address of another machine's pod would lead a client to the client's own machine.
+/// False for a loopback address of another machine's pod: it would lead clients to the client's own
+/// machine.
 bool reachable(const api::PodStatus& status) {
   const auto is_loopback = [](const std::string& ip) { return meta::address_scope(ip) == meta::AddressScope::kLoopback; };
   return !status.pod_ip.empty() && (!is_loopback(status.pod_ip) || is_loopback(status.host_ip));
 }
 
-/// Pods that answer on the same numbers share a subset.
+/// Pods with the same port numbers share a subset.
 struct Subset {
   Json ready = Json::array(), not_ready = Json::array();
 };
@@ -195,7 +196,7 @@ runtime::Action ServiceReconciler::drain() {
   const SteadyTime now = clock_.now();
   std::erase_if(draining_, [&](const Draining& one) { return one.proxy->connections() == 0 || one.until <= now; });
   if (draining_.empty()) return runtime::Action::await_change();
-  // All have the same time: the first is the next to go.
+  // All have the same drain time: the first entry is due first.
   return runtime::Action::after(draining_.front().until - now);
 }
 
@@ -227,7 +228,7 @@ Status ServiceReconciler::open_ports(const ObjectKey& key, const ServicePlan& pl
       if (first.ok()) first = made.error().context("node port " + std::to_string(port.node_port));
     }
   }
-  // Last, so that there is a port to come to at any time.
+  // Closed last, so that some port is open at any time.
   for (auto& [port, proxy] : closing) close_port(std::move(proxy));
   return first;
 }
@@ -239,7 +240,7 @@ Result<runtime::Action> ServiceReconciler::reconcile(const Context& ctx, const a
   if (!plan.managed) return gone(ctx, key, writer);
   const Status opened = open_ports(key, plan);
   TRY_VOID(writer.converge(ctx, service, plan.objects(opened.ok() ? ServicePlan::Ports::kOpen : ServicePlan::Ports::kClosed)));
-  // Somebody else may give the port back: the runtime tells the user and tries again.
+  // Another process may release the port later: the runtime reports the error and retries.
   TRY_VOID(opened);
   return drain();
 }

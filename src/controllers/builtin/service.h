@@ -1,8 +1,9 @@
-// Services: a TCP listener on this machine for each node port, balancing over the ready pods, and the Endpoints and
-// EndpointSlices that say so.
+// Services: a local TCP listener for each node port, balancing over the ready pods, with the
+// matching Endpoints and EndpointSlices.
 //
-// Changes are gentle, as they are where connections are tracked by a kernel: what is connected stays with its pod, whether ports,
-// selector or the Service itself change or go. Only who connects afterwards sees the change.
+// Changes do not break connections, as with a kernel's connection tracking. Open connections stay
+// with their pod when ports, selector or the Service itself change or are deleted. Only new
+// connections see a change.
 #pragma once
 
 #include <map>
@@ -23,23 +24,24 @@ namespace varda::controllers {
 struct ServicePlan {
   struct Port {
     std::string name;
-    int node_port = 0;                  // 0: none is opened
+    int node_port = 0;                  // 0: no node port
     std::vector<std::string> backends;  // "IP:PORT" of ready pods
   };
   std::vector<Port> ports;
-  bool managed = false;   // false: no selector; its Endpoints are somebody else's
-  codec::Json endpoints;  // the object, as if every port of the service were open
+  bool managed = false;   // false: no selector; another party writes the Endpoints
+  codec::Json endpoints;  // the Endpoints object, if every port of the service is open
 
-  /// The Endpoints and the EndpointSlices of the service: with its ready pods, or, while its ports cannot be opened, without.
+  /// The Endpoints and EndpointSlices of the service; with kClosed no pod is ready, since the ports
+  /// could not be opened.
   enum class Ports { kOpen, kClosed };
   std::vector<codec::Json> objects(Ports ports) const;
 };
 
-/// Pure. `pods`: of the namespace all that it selects, and maybe others.
+/// Pure. `pods`: all pods that the service selects; further pods of the namespace are ignored.
 ServicePlan plan_service(const api::Service& service, const std::vector<std::shared_ptr<const api::Pod>>& pods);
-/// The Endpoints of a service nobody can reach: its ready addresses are not ready.
+/// The Endpoints of an unreachable service: its ready addresses become not ready.
 codec::Json without_ready(codec::Json endpoints);
-/// The same as EndpointSlices: one for each subset, and one without pods where there is none.
+/// The same as EndpointSlices: one per subset, or one empty slice without subsets.
 std::vector<codec::Json> slices_of(const codec::Json& endpoints);
 
 class ServiceReconciler {
@@ -47,13 +49,13 @@ class ServiceReconciler {
   ServiceReconciler(const runtime::Caches& caches, const BuiltinOptions& options);
 
   void watches(runtime::Watches<api::Service>& w) const;
-  /// Endpoints and EndpointSlices are written only once connections are forwarded to them.
+  /// Endpoints and EndpointSlices are written only after the listener forwards to them.
   Result<runtime::Action> reconcile(const Context& ctx, const api::Service& service, runtime::Writer& writer);
   Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer);
 
  private:
   using Ports = std::map<int, std::unique_ptr<net::TcpProxy>>;
-  /// No longer listened on.
+  /// A closed listener with open connections.
   struct Draining {
     std::unique_ptr<net::TcpProxy> proxy;
     SteadyTime until;
@@ -61,7 +63,7 @@ class ServiceReconciler {
 
   Status open_ports(const meta::ObjectKey& key, const ServicePlan& plan);
   void close_port(std::unique_ptr<net::TcpProxy> proxy);
-  /// Ends what has drained, or had its time; comes back for the rest.
+  /// Closes listeners without connections or past their time; requeues for the rest.
   runtime::Action drain();
 
   const runtime::Caches& caches_;

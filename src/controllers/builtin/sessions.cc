@@ -10,7 +10,8 @@ void NodeSessions::set(const apiserver::Identity& who, bool connected) {
   if (!node) return;
   MutexLock lock(mutex_);
   nodes_[*node] = {.connected = connected, .since = clock_.now()};
-  // Under the lock, so that the listener is never called after on_change(nullptr). It only puts a key into a queue.
+  // Under the lock, so that the listener is never called after on_change(nullptr). The listener
+  // only enqueues a key.
   if (told_) told_(*node);
 }
 

@@ -1,4 +1,4 @@
-// Which nodes' agents have a watch open at the API server right now: the only sign of life there is, and it costs no writes.
+// Tracks which agents have an open watch at the API server. This sign of life needs no writes.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace varda::controllers {
 
-/// Given to apiserver::Server as its session observer and to add_builtin(). Thread-safe.
+/// Session observer of apiserver::Server; input of add_builtin(). Thread-safe.
 class NodeSessions final : public apiserver::SessionObserver {
  public:
   explicit NodeSessions(const Clock& clock = system_clock()) : clock_(clock), started_(clock.now()) {}
@@ -22,11 +22,12 @@ class NodeSessions final : public apiserver::SessionObserver {
 
   struct State {
     bool connected = false;
-    SteadyTime since;  // of that; an agent never seen is disconnected since this object was made
+    SteadyTime since;  // of that state; for an unknown agent, when this object was created
   };
   State of(const std::string& node) const EXCLUDES(mutex_);
 
-  /// Called with the node's name after each change, on the API server's threads. Set once, before run(); nullptr takes it away.
+  /// Called with the node's name after each change, on the API server's threads. Set once, before
+  /// run(); nullptr removes the callback.
   void on_change(std::function<void(const std::string& node)> told) EXCLUDES(mutex_);
 
  private:

@@ -46,7 +46,7 @@ std::string ready_since(const api::Pod& pod) {
 }  // namespace
 
 std::string template_hash(const Json& pod_template) {
-  // The alphabet of generated names: no vowels, so no words.
+  // The alphabet of generated names, without vowels, so that no word appears.
   static constexpr std::string_view kAlphabet = "bcdfghjklmnpqrstvwxz2456789";
   const codec::Sha256 digest = codec::Sha256::of(codec::write_json(sorted(pod_template)));
   std::string out;
@@ -102,7 +102,7 @@ void by_dispensability(PodList& pods) {
       return std::tuple(!pod.spec.node_name.empty(), phase, pod.ready(), deletion_cost(pod));
     };
     if (rank(*a) != rank(*b)) return rank(*a) < rank(*b);
-    // Times as text: RFC 3339 in UTC sorts as it reads. What is younger goes first.
+    // RFC 3339 times in UTC sort as text. The younger pod is first.
     if (ready_since(*a) != ready_since(*b)) return ready_since(*a) > ready_since(*b);
     if (a->metadata.creation_timestamp != b->metadata.creation_timestamp) {
       return a->metadata.creation_timestamp > b->metadata.creation_timestamp;
@@ -138,7 +138,7 @@ Status hand_over(const Context& ctx, runtime::Writer& writer, const runtime::Obj
       if (!reference["controller"].as_bool()) {
         kept.push_back(reference);
       } else if (reference["uid"].as_string() != from) {
-        return;  // somebody else's by now
+        return;  // another controller has the object by now
       }
     }
     if (owner) {

@@ -1,4 +1,4 @@
-// What a Dataset's status says. A node is somebody else's machine: what it reports is looked at before it is believed.
+// Status of a Dataset. Reports of a node are untrusted: every value is checked.
 
 #include <algorithm>
 #include <set>
@@ -37,12 +37,12 @@ void clear_figures(DatasetStatus& status) {
   status = std::move(kept);
 }
 
-// What must be the same for the data to be the same.
+// The figures that must be equal for the data to be equal.
 auto identity(const DatasetStatus& status) {
   return std::tie(status.number_of_samples, status.bytes, status.fingerprint, status.malformed, status.further_classes);
 }
 
-// `told` is of a node's clock, for people: believed where it can be true, as this process's clock has it.
+// The node's clock set `told`, which is for people: accepted only if plausible by our own clock.
 std::string update_time(const std::string& told, const DatasetStatus& before, const meta::ObjectMeta& metadata,
                         std::string_view now) {
   const auto time = meta::parse_time(told);
@@ -71,7 +71,7 @@ void take_classes(const EdgeDatasetReport& report, DatasetStatus& status, std::s
   }
 }
 
-// The figures of the report into `status`, and what was wrong with them: "" nothing.
+// Copies the report's figures into `status`. Returns the fault of the report, or "".
 std::string take(const EdgeDatasetReport& report, const DatasetView& dataset, std::string_view now, DatasetStatus& status) {
   if (report.samples && *report.samples < 0) return "the number of samples is negative";
   if (!report.samples) {
@@ -116,7 +116,7 @@ std::string figures(const DatasetStatus& status) {
   return text;
 }
 
-// Why nothing can be heard of the node.
+// Why the node cannot report.
 std::optional<DatasetVerdict> node_out_of_reach(const DatasetView& dataset, const DatasetWorld& world, const DatasetStatus& status) {
   const std::string& name = dataset.spec.node_name;
   if (world.edge_node == nullptr && world.node == nullptr) {
@@ -152,7 +152,8 @@ DatasetVerdict verdict_of(const EdgeDatasetReport& report, const DatasetView& da
     if (status.number_of_samples) message += "; the last count: " + figures(status);
     return {kConditionFalse, reason, message};
   }
-  // While what was counted is counted again, what was said still holds: no word of it, which would be two writes a round.
+  // During a recount the last count stays valid: reporting the recount would cost two writes per
+  // round.
   if (report.samples && status.number_of_samples) return {kConditionTrue, "Counted", figures(status)};
   if (report.samples || report.state == EdgeDatasetReport::kCounted)
     return {kConditionFalse, "ReportImplausible", node + " reports what cannot be; see the condition ReportAccepted"};
@@ -182,7 +183,7 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
 
   if (const auto problem = spec_problem(dataset)) return conclude({kConditionFalse, problem->reason, problem->message});
   const auto work = work_for(dataset);
-  if (!work) return status;  // It is being deleted.
+  if (!work) return status;  // the dataset is being deleted
 
   const std::string node = "node " + dataset.spec.node_name;
   const EdgeDatasetReport* report = nullptr;
@@ -199,7 +200,7 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
     acknowledged = is_told && edge_node.status.observed_generation >= edge_node.metadata.generation;
     if (acknowledged) {
       report = edge_node.status.find_dataset(work->key);
-      if (report != nullptr && report->uid != work->uid) report = nullptr;  // of one that had the name before
+      if (report != nullptr && report->uid != work->uid) report = nullptr;  // of a deleted namesake
     }
   }
   if (report != nullptr) {
@@ -215,7 +216,8 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
   }
   if (const auto verdict = node_out_of_reach(dataset, world, status)) return conclude(*verdict);
   if (report != nullptr) return conclude(verdict_of(*report, dataset, status));
-  // Between a change elsewhere in the node's list and the agent's word that it has read it, what the node said still holds.
+  // After an unrelated change of the node's list, the last report stays valid until the agent reads
+  // the list.
   const meta::Condition* ready = meta::find_condition(status.conditions, kReady);
   static constexpr std::string_view kNotOfTheNode[] = {"TooManyDatasets", "NodeUnknown", "AgentMissing"};
   if (is_told && !acknowledged && ready != nullptr && ready->observed_generation == generation &&

@@ -1,4 +1,5 @@
-// What a Dataset asks of its node (work_for) and what its status says (observe). Pure, and the same for both groups.
+// Dataset: the work for its node (work_for) and the object's status (observe). Pure, and the same
+// for both groups.
 #pragma once
 
 #include <memory>
@@ -14,9 +15,9 @@
 
 namespace varda::controllers {
 
-inline constexpr std::size_t kDatasetsPerNode = 128;  // maxItems of EdgeNode.spec.datasets; the oldest ones are kept
+inline constexpr std::size_t kDatasetsPerNode = 128;  // maxItems of EdgeNode.spec.datasets; oldest stay
 
-/// A Dataset of either group. Borrows all of it.
+/// A Dataset of either group. Borrows all members.
 struct DatasetView {
   const meta::Resource& resource;
   const meta::ObjectMeta& metadata;
@@ -29,32 +30,33 @@ DatasetView view(const api::DatasetOf<G>& dataset) {
   return {api::DatasetOf<G>::resource(), dataset.metadata, dataset.spec, dataset.status};
 }
 
-/// How work lists call an object: "datasets.edgeai.io/NS/NAME".
+/// Key of an object in work lists: "datasets.edgeai.io/NS/NAME".
 std::string work_key(const meta::Resource& resource, const meta::ObjectKey& key);
 
-/// Why no node can count it, whatever the nodes are: InvalidSpec, Unsupported, FormatUnknown, NodeMissing.
+/// Why no node could count the dataset: InvalidSpec, Unsupported, FormatUnknown, NodeMissing.
 std::optional<Problem> spec_problem(const DatasetView& dataset);
 
-/// What the agent of spec.nodeName has to watch; nothing: there is a problem, or the dataset is being deleted.
+/// Work for the agent of spec.nodeName; empty: there is a problem, or the dataset is being deleted.
 std::optional<api::EdgeDataset> work_for(const DatasetView& dataset);
 
-/// What other nodes shall have of it; nothing: no node shall, or there is a problem.
+/// The copies for other nodes; empty: none are requested, or there is a problem.
 std::optional<ReplicationClaim> claim_of(const DatasetView& dataset);
 
-/// What is around one Dataset: both of spec.nodeName, and null where there is none.
+/// The objects named spec.nodeName; null if missing.
 struct DatasetWorld {
   std::shared_ptr<const api::Node> node;
   std::shared_ptr<const api::EdgeNode> edge_node;
 };
 
-/// What to report. `now` is for transition times (RFC 3339).
+/// The new status. `now` is for transition times (RFC 3339).
 ///
-/// The figures are those of the node's last report that answers to this very object and spec. While there is none they stay, unless
-/// the spec has changed: then they would speak of other data. What a report cannot mean (negative numbers, more than a status
-/// holds) is left out, and the condition ReportAccepted says so.
+/// Figures come from the node's last report for this uid and spec. Without one, the previous
+/// figures stay, unless the spec changed: they would describe other data. Impossible values
+/// (negative numbers, or more than a status holds) are dropped, and the condition ReportAccepted
+/// explains that.
 api::DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std::string_view now);
 
-/// Reasons of a wait that ends by itself: no Event is made of them.
+/// True for reasons of a wait that ends by itself; these cause no Event.
 bool is_dataset_progress(std::string_view reason);
 
 }  // namespace varda::controllers

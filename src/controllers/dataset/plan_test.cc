@@ -1,5 +1,6 @@
-// Golden cases: testdata/dataset/CASE holds a dataset of either group and the world around it, and what is to come of them:
-// expected.yaml, with the work list of every EdgeNode and the dataset's status. UPDATE_GOLDEN=1 writes the latter.
+// Golden cases. testdata/dataset/CASE holds a dataset of either group, the world around it, and
+// expected.yaml: the work list of every EdgeNode and the dataset's status. UPDATE_GOLDEN=1 rewrites
+// expected.yaml.
 
 #include "controllers/dataset/plan.h"
 
@@ -52,7 +53,7 @@ void run(const testing::Path& folder, const Json& object) {
   expected.set("status", status.to_json());
   check_golden(folder / "expected.yaml", expected);
 
-  // What is written must be valid, and looking again must find nothing new.
+  // The result must be valid, and a second pass must change nothing.
   const api::Property* schema = Dataset::kind().schema->find("status");
   ASSERT_NE(schema, nullptr);
   for (const auto& cause : api::validate(schema->schema, status.to_json(), "status")) {
@@ -126,7 +127,7 @@ TEST(DatasetLimit, TheOldestStayAndTheOthersAreToldWhy) {
   EXPECT_NE(plan_edge_node(node, world).find_dataset("datasets.edgeai.io/default/a"), nullptr) << "there is room again";
 }
 
-// Nothing that a node may say makes a status that the API server would refuse.
+// No report of a node leads to a status that the API server would reject.
 TEST(DatasetReport, OfAHostileNodeIsClippedToWhatAStatusHolds) {
   api::Dataset one = dataset("d", "2024-05-01T10:00:00Z");
   api::EdgeNode node;

@@ -12,7 +12,7 @@ namespace {
 
 using Keys = std::vector<meta::ObjectKey>;
 
-/// Those on the node, and those it has or shall have a copy of, by these labels.
+/// Datasets on the node, and those with a copy due on a node with these labels.
 template <api::Group G>
 Keys datasets_near(std::string_view node, const std::map<std::string, std::string>& labels, const runtime::Caches& caches) {
   Keys keys;
@@ -29,7 +29,7 @@ EdgeNodeMap edge_nodes(const runtime::Caches& caches) {
   return out;
 }
 
-// Transitions people want to read about.
+// Emits Events for transitions that people care about.
 void tell(const runtime::ObjectRef& ref, const api::DatasetStatus& before, const api::DatasetStatus& now, runtime::Writer& writer) {
   const meta::Condition* was = meta::find_condition(before.conditions, "Ready");
   const meta::Condition* is = meta::find_condition(now.conditions, "Ready");

@@ -1,4 +1,5 @@
-// The controller of Datasets, of either group: caches in, observe(), the status out. What a node does comes from plan_edge_node().
+// The controller of Datasets, of either group: caches in, observe(), status out. plan_edge_node()
+// creates the work for nodes.
 #pragma once
 
 #include "controllers/dataset/plan.h"
@@ -6,13 +7,13 @@
 
 namespace varda::controllers {
 
-/// Keeps the status of every Dataset of group G what its node says. Holds no finalizer: a Dataset that is deleted is gone at once,
-/// and its node, if there is one, finds it gone from its list.
+/// Keeps the status of every Dataset of group G equal to its node's report. Uses no finalizer:
+/// deletion is immediate, and the node sees the item disappear from its list.
 template <api::Group G>
 class DatasetReconciler {
  public:
   using Dataset = api::DatasetOf<G>;
-  /// `caches` and `clock` outlive it.
+  /// `caches` and `clock` outlive the reconciler.
   DatasetReconciler(const runtime::Caches& caches, const Clock& clock) : caches_(caches), clock_(clock) {}
 
   void watches(runtime::Watches<Dataset>& w) const;

@@ -12,7 +12,7 @@ namespace varda::controllers {
 
 namespace {
 
-constexpr std::size_t kShareWithMax = 512;  // maxItems
+constexpr std::size_t kShareWithMax = 512;  // maxItems of shareWith
 
 bool connected(const api::EdgeNode& node) {
   const meta::Condition* condition = meta::find_condition(node.status.conditions, "Connected");
@@ -26,7 +26,7 @@ std::string zone_of(const NodeList& nodes, std::string_view name) {
   return zone == node->metadata.labels.end() ? "" : zone->second;
 }
 
-/// The same for everybody, and another order of the nodes for every archive.
+/// A deterministic order of the nodes, different for every archive.
 std::string rank(std::string_view sha256, std::string_view node) {
   return codec::Sha256::of(std::string(sha256) + "/" + std::string(node)).hex();
 }
@@ -36,7 +36,7 @@ const ArchiveHolder* find(const std::vector<ArchiveHolder>& holders, std::string
   return at == holders.end() ? nullptr : &*at;
 }
 
-/// Of who was told nothing of others, or to give: an operator that begins anew goes on with these.
+/// The givers according to the current work lists: a restarted operator continues with these.
 std::vector<std::string> told_to_give(const std::vector<ArchiveHolder>& holders) {
   std::vector<const ArchiveHolder*> out;
   for (const ArchiveHolder& one : holders)
@@ -75,7 +75,7 @@ ArchiveHolder holder_of(const api::EdgeNode& node, const std::string& sha256) {
   return out;
 }
 
-/// Names an archive of the manifest, whatever its URL.
+/// True if the manifest contains one of the archives, at any URL.
 bool names_any(const api::InferenceModel& model, const std::set<std::string, std::less<>>& digests) {
   return std::any_of(model.spec.manifest.begin(), model.spec.manifest.end(),
                      [&](const api::ManifestEntry& entry) { return digests.contains(entry.sha256sum); });
@@ -86,8 +86,8 @@ bool names_any(const api::InferenceModel& model, const std::set<std::string, std
 std::vector<std::string> choose_givers(std::string_view sha256, const std::vector<ArchiveHolder>& holders,
                                        const std::vector<std::string>& before) {
   const std::vector<std::string> known = before.empty() ? told_to_give(holders) : before;
-  // Who has failed comes last: whatever keeps it from the source may not keep another. Then those who give already. Of the others
-  // those first that have it.
+  // Nodes that failed come last, since the cause may not affect other nodes. Present givers come
+  // next, then nodes that have the archive.
   using Order = std::tuple<bool, std::ptrdiff_t, bool, std::string, std::string>;
   std::vector<Order> candidates;
   for (const ArchiveHolder& one : holders) {
@@ -111,7 +111,7 @@ ArchiveRole role_of(std::string_view node, const std::vector<ArchiveHolder>& hol
   const auto at = std::find(givers.begin(), givers.end(), node);
   const bool installed = self->state == ArchiveHolder::State::kKept || self->state == ArchiveHolder::State::kUnpacked;
   const bool told = !self->told_peers.empty() || !self->told_share_with.empty();
-  // What it was told still does: it needs nothing, or is away and may come back as what it was.
+  // The present role stays if the node is installed, or is offline and may return with its state.
   if (at == givers.end() && installed && self->connected) {
     role.peers = self->told_peers;
     return role;
@@ -119,7 +119,7 @@ ArchiveRole role_of(std::string_view node, const std::vector<ArchiveHolder>& hol
   if (at == givers.end() && !self->connected && told) return {self->told_peers, self->told_share_with};
   std::vector<std::string> sources(givers.begin(), at);
   if (at == givers.end() && sources.size() > 1) {
-    // Not all ask the same one first.
+    // Each node starts with another giver, to spread the load.
     const auto first = std::stoul(rank("", node).substr(0, 7), nullptr, 16) % sources.size();
     std::rotate(sources.begin(), sources.begin() + static_cast<std::ptrdiff_t>(first), sources.end());
   }
@@ -150,7 +150,7 @@ void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const Ed
       if (!holders.contains(holder.metadata.name)) holders.emplace(holder.metadata.name, holder_of(holder, version.sha256));
     }
   };
-  // Who needs nothing new, or is away, keeps what it was told: but for these.
+  // Installed and offline nodes keep their role, but without revoked nodes.
   const auto is_out = [&](const std::string& other) {
     const auto at = world.edge_nodes.find(other);
     return at != world.edge_nodes.end() && api::is_revoked(at->second->metadata);
@@ -190,7 +190,7 @@ std::string sharing_facts(const api::EdgeNode& node) {
     for (const api::EdgeModelVersion& version : model.versions) {
       if (!may_be_shared(version)) continue;
       const ArchiveHolder holder = holder_of(node, version.sha256);
-      // Whether one that gives nothing has it by now is its own business.
+      // Only the progress of givers matters to others, and any failure.
       const bool tells = !version.share_with.empty() || holder.state == ArchiveHolder::State::kFailed;
       facts.insert(version.sha256 + version.credentials + (tells ? std::to_string(static_cast<int>(holder.state)) : ""));
     }

@@ -1,8 +1,10 @@
-// Archives of InferenceModels from node to node: who gives which archive to whom (docs/design/015). Pure.
+// Assigns which nodes serve the archives of InferenceModels to which other nodes (docs/design/015).
+// Pure.
 //
-// Nodes of one zone that shall have the same archive have a few givers, in an order: the first downloads it from its source, each
-// further one asks those before it, and all others ask all of them. So nothing waits in a circle, the source sends the archive
-// once, and what nodes are told does not depend on how far they are.
+// Nodes of one zone that need the same archive have a few ordered givers. The first giver downloads
+// from the source. Each further giver asks the givers before it, and all other nodes ask all
+// givers. Thus no cycle of waiting nodes exists, and the source sends the archive once. The
+// assignment does not depend on download progress.
 #pragma once
 
 #include <cstdint>
@@ -17,56 +19,57 @@
 namespace varda::controllers {
 
 inline constexpr std::string_view kZoneLabel = "topology.kubernetes.io/zone";
-/// One for each so many nodes and one in reserve, and no more than kGiversMax.
+/// One giver per kNodesPerGiver nodes plus one in reserve, at most kGiversMax.
 inline constexpr std::size_t kNodesPerGiver = 8, kGiversMax = 8;
 
-/// A node that shall have an archive, and can be reached by others.
+/// A node that needs an archive and is reachable for other nodes.
 struct ArchiveHolder {
   enum class State {
-    kOnTheWay,  // or not begun
+    kOnTheWay,  // or not started
     kFailed,
-    kKept,      // installed, and there to be given
-    kUnpacked,  // installed, and no archive was kept: it cannot be given
+    kKept,      // installed, and the archive can be served
+    kUnpacked,  // installed without keeping the archive: it cannot be served
   };
   std::string node;
   std::string url;  // status.peerUrl
   bool connected = false;
   State state = State::kOnTheWay;
-  // What its work list says so far.
+  // The node's current work list.
   std::vector<api::EdgeReplicaSource> told_peers;
   std::vector<std::string> told_share_with;
 };
 
-/// What a work list says of one archive.
+/// The part of a work list about one archive.
 struct ArchiveRole {
   std::vector<api::EdgeReplicaSource> peers;
   std::vector<std::string> share_with;
   friend bool operator==(const ArchiveRole&, const ArchiveRole&) = default;
 };
 
-/// The givers of an archive, by name. `before`: those it had, which stay as long as they can; empty: not known, and read from what
-/// the holders were told.
+/// Names of an archive's givers, in order. `before`: the previous givers, which stay if possible;
+/// empty: unknown, taken from the holders' work lists.
 std::vector<std::string> choose_givers(std::string_view sha256, const std::vector<ArchiveHolder>& holders,
                                        const std::vector<std::string>& before);
 
-/// What `node`, one of the holders, is told.
+/// The role of `node`, one of the holders.
 ArchiveRole role_of(std::string_view node, const std::vector<ArchiveHolder>& holders, const std::vector<std::string>& givers);
 
-/// What an archive is known by among nodes that may share it: zone, digest, and the Secret that its sources ask for.
+/// Identifies an archive among nodes that may share it: zone, digest, and the Secret for the
+/// source.
 struct ArchiveGroup {
   std::string zone, sha256, credentials;
   friend auto operator<=>(const ArchiveGroup&, const ArchiveGroup&) = default;
 };
 
-/// The givers of each archive, as they were chosen last. Not on any disk: work lists say the same.
+/// The last chosen givers of each archive. In memory only: work lists hold the same facts.
 using ArchiveGivers = std::map<ArchiveGroup, std::vector<std::string>>;
 
-/// Fills in peers and shareWith of the models of `spec`, the work list of `node`. Files of a node's own disk are not shared,
-/// and a node that is revoked neither gives nor gets.
+/// Fills in peers and shareWith of the models in `spec`, the work list of `node`. Files of a node's
+/// own disk are not shared. A revoked node neither serves nor receives.
 void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const EdgeNodeWorld& world, ArchiveGivers& givers);
 
-/// What of this node matters to the work lists of others, as one word that differs when that does: it must not with every figure
-/// a node reports.
+/// A text that changes if facts change that matter to the work lists of other nodes. It must not
+/// change with every number that a node reports.
 std::string sharing_facts(const api::EdgeNode& node);
 
 }  // namespace varda::controllers

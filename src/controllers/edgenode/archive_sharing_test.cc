@@ -43,7 +43,7 @@ TEST(ArchiveGivers, AreOthersForAnotherArchive) {
 TEST(ArchiveGivers, StayWhileTheyCan) {
   auto all = holders(8);
   const Names before = choose_givers(kArchive, all, {});
-  // Who is there by now, how far each is, and who came to it, changes nothing.
+  // Connections, progress and additional nodes change nothing.
   for (auto& one : all) one.state = one.node == before[0] || one.node == before[1] ? State::kKept : State::kUnpacked;
   all.push_back({.node = "another", .url = "https://another", .connected = true});
   EXPECT_EQ(choose_givers(kArchive, all, before), before);
@@ -172,7 +172,7 @@ class ShareArchives : public ::testing::Test {
     if (!secret.empty()) model->spec.manifest.back().credentials.emplace().secret_name = secret;
     world_.models.push_back(model);
   }
-  /// Plans every node in turn, as the controller does, and writes what it says.
+  /// Plans every node in turn, as the controller does, and stores the result.
   std::size_t write_all() {
     std::size_t writes = 0;
     for (const auto& [name, edge_node] : edge_nodes_) {
@@ -225,7 +225,7 @@ TEST_F(ShareArchives, ARolloutToEightNodesIsWrittenOnceAndItsProgressNever) {
     report(name, "Ready", std::find(givers.begin(), givers.end(), name) != givers.end());
     EXPECT_EQ(write_all(), 0u) << name;
   }
-  // A new operator knows nothing but what is written.
+  // A new operator knows only the written lists.
   givers_.clear();
   EXPECT_EQ(write_all(), 0u);
 }
@@ -297,7 +297,7 @@ TEST_F(ShareArchives, ARevokedNodeNeitherGivesNorGets) {
   write_all();
   const std::string first = seed();
   const Names givers = sharing();
-  std::string away, installed;  // who keeps what it was told
+  std::string away, installed;  // nodes that keep their role
   for (const auto& [name, edge_node] : edge_nodes_) {
     const bool gives = std::find(givers.begin(), givers.end(), name) != givers.end();
     if (gives && name != first) {

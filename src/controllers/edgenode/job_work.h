@@ -1,4 +1,5 @@
-// What jobs give a node to do: the seam between their kinds and the one writer of EdgeNode.spec.
+// The work that jobs create for a node: the interface between kinds of jobs and the only writer of
+// EdgeNode.spec.
 #pragma once
 
 #include <string>
@@ -9,23 +10,24 @@
 
 namespace varda::controllers {
 
-/// Of one job on one node.
+/// Work of one job on one node.
 struct NodeWork {
-  std::string since;  // the job's metadata.creationTimestamp: of too much the oldest is kept
+  std::string since;  // the job's metadata.creationTimestamp: the oldest work wins
   std::vector<api::EdgeModel> models;
   std::vector<api::EdgeWorker> workers;
 };
 
-/// One kind of jobs. Outlives the EdgeNode controller; called from its worker, and from threads of informers.
+/// One kind of jobs. Outlives the EdgeNode controller; called on its worker thread and on informer
+/// threads.
 class JobWork {
  public:
   virtual ~JobWork() = default;
-  /// "JointInferenceService": what begins the owner of its workers.
+  /// "JointInferenceService": prefix of the owner of its workers.
   virtual std::string kind() const = 0;
-  /// Adds what of its objects, and of whatever they depend on, makes EdgeNodes be looked at again. Nodes, EdgeNodes' own changes
-  /// and Pods with kModelLabel are watched already.
+  /// Adds the watches that requeue EdgeNodes for changes of the kind's objects and their
+  /// dependencies. Nodes, EdgeNodes and Pods with kModelLabel are already watched.
   virtual void watches(runtime::Watches<api::EdgeNode>& w) const = 0;
-  /// Of all jobs of the kind that have something to do on `node`; in any order.
+  /// Work of all jobs of the kind on `node`; in any order.
   virtual std::vector<NodeWork> work_for(const api::EdgeNode& node, const runtime::Caches& caches) const = 0;
 };
 

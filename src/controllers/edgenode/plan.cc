@@ -17,17 +17,17 @@ namespace varda::controllers {
 
 namespace {
 
-constexpr std::size_t kToldOfKey = 400;  // of an item that is left out, whose key may be any text
+constexpr std::size_t kToldOfKey = 400;  // bytes of a left-out item's key in a message
 
-/// One thing to do, and how old the wish is.
+/// One requested item and its age.
 template <typename Item>
 struct Wish {
-  std::string since;  // of the object, as RFC 3339 in UTC: sorts by time
+  std::string since;  // of the object, RFC 3339 in UTC: sorts by time
   Item item;
-  std::size_t turn = 0;  // before age: where one asks for many, others come in between
+  std::size_t turn = 0;  // takes precedence over age: items of different owners alternate
 };
 
-/// Why the API server would refuse a list with the item; "": it would not.
+/// Why the API server would reject a list with the item; "": it accepts the list.
 template <typename Item>
 std::string refusal(const Item& item, std::vector<Item> api::EdgeNodeSpec::*list) {
   static const api::Schema& schema = api::EdgeNode::kind().schema->find("spec")->schema;
@@ -40,7 +40,7 @@ std::string refusal(const Item& item, std::vector<Item> api::EdgeNodeSpec::*list
   return (item_ends == std::string::npos ? "" : field.substr(item_ends + 2) + ": ") + causes.front().message;
 }
 
-/// What can be written, by age: of two with one key the older one.
+/// Removes items that the server would reject; the older one wins a duplicate key.
 template <typename Item>
 void leave_out_refused(std::vector<Wish<Item>>& wishes, std::vector<Item> api::EdgeNodeSpec::*list,
                        std::vector<std::string>& left_out) {
@@ -55,7 +55,7 @@ void leave_out_refused(std::vector<Wish<Item>>& wishes, std::vector<Item> api::E
   });
 }
 
-/// The oldest ones that can be written, in the order of keys.
+/// The oldest acceptable items, sorted by key.
 template <typename Item>
 std::vector<Item> oldest(std::vector<Wish<Item>> wishes, std::vector<Item> api::EdgeNodeSpec::*list, std::size_t max,
                          std::vector<std::string>& left_out) {
@@ -77,8 +77,8 @@ std::vector<Item> valid(std::vector<Item> items, std::vector<Item> api::EdgeNode
   return oldest(std::move(wishes), list, all, left_out);
 }
 
-/// Every namespace has as many turns as it has workers, and spends them on the first worker of each of its jobs, then on the
-/// second. `turn` is the worker's number in its job before.
+/// Gives each namespace one turn per worker. Each job's first worker comes before any job's second.
+/// On input, `turn` is the worker's number within its job.
 void share_by_namespace(std::vector<Wish<api::EdgeWorker>>& wishes) {
   std::map<std::string, std::vector<Wish<api::EdgeWorker>*>> namespaces;
   for (auto& wish : wishes) namespaces[wish.item.key.substr(0, wish.item.key.find('/'))].push_back(&wish);
@@ -127,13 +127,13 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
       workers.push_back({job.since, worker, static_cast<std::size_t>(&worker - job.workers.data())});
   }
   share_by_namespace(workers);
-  // The rest of both gets the condition NodeFull.
+  // Left-out models and workers get the condition NodeFull.
   spec.models = oldest(std::move(models), &api::EdgeNodeSpec::models, kModelsPerNode, refused);
   spec.workers = oldest(std::move(workers), &api::EdgeNodeSpec::workers, kWorkersPerNode, refused);
   std::vector<Wish<api::EdgeDataset>> datasets;
   add_wishes(world.datasets, node.metadata.name, datasets);
   add_wishes(world.sedna_datasets, node.metadata.name, datasets);
-  // The rest gets the condition TooManyDatasets.
+  // Left-out datasets get the condition TooManyDatasets.
   spec.datasets = oldest(std::move(datasets), &api::EdgeNodeSpec::datasets, kDatasetsPerNode, refused);
   std::vector<ReplicationClaim> claims = world.claims;
   add_claims(world.datasets, claims);

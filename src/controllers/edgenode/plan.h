@@ -1,4 +1,4 @@
-// What a node has to do: the work lists of all kinds, joined. Pure.
+// The work list of a node, joined from all kinds. Pure.
 #pragma once
 
 #include <memory>
@@ -16,30 +16,32 @@
 
 namespace varda::controllers {
 
-/// What is around one EdgeNode, as the caches hold it.
+/// The surroundings of one EdgeNode, as cached.
 struct EdgeNodeWorld {
   NodeList nodes;
   std::vector<std::shared_ptr<const api::InferenceModel>> models;
   std::vector<std::shared_ptr<const api::Pod>> pods;  // of models
   std::vector<std::shared_ptr<const api::Dataset>> datasets;
   std::vector<std::shared_ptr<const api::SednaDataset>> sedna_datasets;
-  std::vector<ReplicationClaim> claims;  // of other kinds than datasets
-  const ServerTable* servers = nullptr;  // null: every model is served as by varda-serve
-  EdgeNodeMap edge_nodes;                // where files are to be copied; else it may be empty
-  std::vector<NodeWork> jobs;            // of all kinds
+  std::vector<ReplicationClaim> claims;  // from kinds other than datasets
+  const ServerTable* servers = nullptr;  // null: varda-serve serves every model
+  EdgeNodeMap edge_nodes;                // required if files are copied or shared; else it may be empty
+  std::vector<NodeWork> jobs;            // of all kinds of jobs
 };
 
-/// The whole work list of a node: pure, in the order of keys. Of more than 128 models (those of jobs' workers too), of more than
-/// 128 datasets of both groups together the oldest ones are kept. More than 64 workers are shared among namespaces, in each among
-/// its jobs: one with many replicas leaves room for others' first ones.
+/// The complete work list of a node, sorted by key. The lists keep the oldest 128 models (including
+/// those of jobs' workers) and the oldest 128 datasets of both groups. 64 worker places are divided
+/// among namespaces, and in each among its jobs: a job with many replicas leaves room for the first
+/// ones of others.
 ///
-/// The lists are written whole, so an item that the API server would refuse (by the schema of EdgeNode, or as the second one of its
-/// key) is left out, for what it asks would else keep all others from their node. `left_out`, where given, gets a line for each.
+/// Lists are written as a whole, so an invalid item would block all others. Items that the API
+/// server would reject (by the schema of EdgeNode, or as a duplicate key) are left out. `left_out`,
+/// if not null, gets a line for each.
 api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld& world,
                                  std::vector<std::string>* left_out = nullptr);
 
-/// spec.workers: `ours`, the list as planned, and of `there`, the list as it is, what belongs to none of these kinds of jobs:
-/// people write workers of their own, for experiments.
+/// The value of spec.workers: `ours`, the planned list, plus the items of `there`, the present
+/// list, that belong to none of these kinds. Operators write such workers by hand, for experiments.
 codec::Json join_workers(const codec::Json& there, const codec::Json& ours, const std::vector<std::string>& kinds);
 
 }  // namespace varda::controllers

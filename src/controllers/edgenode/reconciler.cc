@@ -21,13 +21,14 @@ namespace {
 using meta::ObjectKey;
 using Keys = std::vector<ObjectKey>;
 
-// Between two writes of the lists, for each item in them: so much, and more where a write had many changes, for then more are
-// coming, or took its time, for then everybody waits for somebody.
+// The pause between two writes of the lists, per item. Many changes in one write lengthen the
+// pause, since more are probably coming. A slow write lengthens it too, since the server is busy.
 constexpr auto kPausePerItem = std::chrono::milliseconds(2);
 constexpr auto kPausePerItemAndChange = std::chrono::milliseconds(1);
 constexpr int kPauseOfTime = 40;
 constexpr auto kPausePerItemMax = std::chrono::milliseconds(10);
-// Of archives that were shared once: beyond that, what lists say is read again.
+// Limit of remembered archive groups; beyond it, all are forgotten and givers are read from work
+// lists again.
 constexpr std::size_t kGroupsMax = 4096;
 
 Keys all_edge_nodes(const runtime::Caches& caches) {
@@ -36,7 +37,7 @@ Keys all_edge_nodes(const runtime::Caches& caches) {
   return keys;
 }
 
-// Called with the new and the old version of a model, so the node it left hears of it too.
+// Called with the old and new version of a model, so that the former node is requeued too.
 Keys nodes_of_model(const api::InferenceModel& model, const runtime::Caches& caches) {
   if (!model.spec.on_edge() && model.status.node.empty()) return {};
   if (model.spec.on_edge() && model.spec.node_name.empty()) return all_edge_nodes(caches);
@@ -48,7 +49,7 @@ Keys nodes_of_model(const api::InferenceModel& model, const runtime::Caches& cac
   return keys;
 }
 
-// Called with the new and the old version of a Model: nothing else of it is a node's business.
+// Called with the old and new version of a Model; only its replication affects nodes.
 template <api::Group G>
 Keys nodes_of_copies(const api::ModelOf<G>& model, const runtime::Caches& caches) {
   Keys keys;
@@ -62,17 +63,17 @@ void add_model_claims(const runtime::Caches& caches, std::vector<ReplicationClai
     for (ReplicationClaim& claim : claims_in(*model)) claims.push_back(std::move(claim));
 }
 
-// What a node reports of the files it has and copied is what others with the same claim are told to copy.
+// A node's report about its files affects the other nodes of the same claims.
 Keys nodes_beside(const api::EdgeNode& node, const runtime::Caches& caches) {
   return nodes_with(node.metadata.name, labels_of(node.metadata.name, caches), caches);
 }
 
-// A label of one node is what others share their files by.
+// A node's labels select which nodes share its files.
 Keys nodes_labelled(const api::Node& node, const runtime::Caches& caches) {
   return nodes_with(node.metadata.name, node.metadata.labels, caches);
 }
 
-// A label of one node can move a model that selects by labels from another.
+// A node's labels can move a model that selects by labels away from another node.
 Keys nodes_near(const api::Node& node, const runtime::Caches& caches) {
   for (const auto& model : caches.of<api::InferenceModel>().list()) {
     if (model->spec.on_edge() && model->spec.node_name.empty()) return all_edge_nodes(caches);
@@ -82,7 +83,7 @@ Keys nodes_near(const api::Node& node, const runtime::Caches& caches) {
   return {key};
 }
 
-// Called with the new and the old version of a dataset, as with models.
+// Called with the old and new version of a dataset, like models.
 template <api::Group G>
 Keys node_of_dataset(const api::DatasetOf<G>& dataset, const runtime::Caches& caches) {
   Keys keys;
@@ -99,8 +100,8 @@ std::set<std::string, std::less<>> digests_of(const api::EdgeNode& node) {
   return out;
 }
 
-// Items that came, went, or say something else. Both lists are in the order of keys, as we write them; in any other order the count
-// is too high.
+// Number of added, removed and changed items. Both lists are sorted by key, as this controller
+// writes them; otherwise the count is too high.
 std::size_t changes(const codec::Json& before, const codec::Json& now) {
   const auto &old = before.as_array(), &fresh = now.as_array();
   std::size_t count = 0;
@@ -132,7 +133,7 @@ Keys node_of_pod(const api::Pod& pod, const runtime::Caches& caches) {
 void EdgeNodeReconciler::watches(runtime::Watches<api::EdgeNode>& w) const {
   w.indexes<api::Pod>(kOfModelsOn, of_models_on);
   w.maps<api::InferenceModel>(nodes_of_model).maps<api::Node>(nodes_near).maps<api::Pod>(node_of_pod);
-  // What is reported often (progress, counts, a heartbeat) is nobody else's business.
+  // Frequent reports (progress, counts, heartbeats) do not affect other nodes.
   constexpr auto kSame = [](const auto& before, const auto& now) { return same_to_others(before, now); };
   constexpr auto kSameSpec = [](const auto& before, const auto& now) { return same_spec(before.metadata, now.metadata); };
   w.maps<api::EdgeNode>(nodes_beside, kSame).maps<api::Node>(nodes_labelled, kSame);
@@ -174,7 +175,7 @@ Keys EdgeNodeReconciler::nodes_that_share(const std::string& name, std::string f
   return keys;
 }
 
-// Called with the old version too: what counts is what the node is now.
+// Called with old versions too: use the node's current state.
 Keys EdgeNodeReconciler::nodes_that_share_with(const api::EdgeNode& node) const {
   const auto now = caches_.of<api::EdgeNode>().get(node.metadata.key());
   Digests digests;
@@ -243,8 +244,9 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
     share_archives(wanted, node, world, givers_);
   }
   const codec::Json plan = wanted.to_json();
-  // An empty list is said too. An object without one, as an agent makes it, is one that nobody has spoken to: to that agent it
-  // takes nothing away, and without a word it would go on with what an object deleted meanwhile had asked for.
+  // Empty lists are written too. An object without lists, as created by an agent, means "no
+  // operator has written yet": the agent then keeps its work. Without the write, the agent would
+  // continue the work of an object that was deleted meanwhile.
   std::map<std::string, codec::Json> lists;
   std::size_t items = 0;
   for (const char* name : {"models", "datasets", "workers", "shares", "replicas"}) {
@@ -258,9 +260,9 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
       const codec::Json& there = std::as_const(live)["spec"][name];
       if (name == "workers" && kinds.empty()) continue;
       const codec::Json list = name == "workers" ? join_workers(there, planned, kinds) : planned;
-      // Few nodes copy files, or have workers: where none were and none are, nothing is said.
+      // Few nodes copy files or have workers: an empty list that was absent stays absent.
       if (there == list || (there.is_null() && list.empty() && name != "models" && name != "datasets")) continue;
-      changed += std::max<std::size_t>(changes(there, list), 1);  // an empty list where there was none is a change too
+      changed += std::max<std::size_t>(changes(there, list), 1);  // adding an empty list is a change too
       live["spec"].set(name, list);
     }
   }));
@@ -275,7 +277,7 @@ void EdgeNodeReconciler::tell_left_out(const api::EdgeNode& node, std::vector<st
   std::vector<std::string>& before = left_out_[node.metadata.name];
   for (const std::string& item : now) {
     if (std::find(before.begin(), before.end(), item) != before.end()) continue;
-    log::warn("left out of a work list", {{"node", node.metadata.name}, {"item", item}});
+    log::warn("invalid item left out of work list", {{"node", node.metadata.name}, {"item", item}});
     writer.event(node, runtime::EventType::kWarning, "ItemLeftOut", "left out of the work list: " + item);
   }
   before = std::move(now);

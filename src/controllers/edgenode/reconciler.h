@@ -1,4 +1,4 @@
-// The controller of EdgeNodes: the only writer of their spec.
+// The controller of EdgeNodes: the only writer of EdgeNode.spec.
 #pragma once
 
 #include <map>
@@ -16,17 +16,18 @@
 
 namespace varda::controllers {
 
-/// Keeps the lists of every EdgeNode's spec what plan_edge_node() says; the rest of spec, and workers of nobody's kind, are left
-/// alone.
+/// Keeps the lists in every EdgeNode's spec equal to plan_edge_node(). The rest of spec, and
+/// workers of unknown kinds, stay unchanged.
 ///
-/// The lists are one value, written whole for each change of it. A change is written at once, and what comes soon after waits to be
-/// written with what comes until then. The longer the lists, the more of them a write changed and the longer it took, the longer
-/// the pause, so that a thousand models that arrive together do not write them a thousand times. A few milliseconds where a node
-/// has a few models, a second where it has a hundred and all of them come at once.
+/// The lists are one value and every change writes them as a whole. The first change is written at
+/// once. Further changes wait and are written together, so that a thousand new models do not cause
+/// a thousand writes. The pause grows with the length of the lists, and with the changes and the
+/// duration of the last write. It is a few milliseconds for a few models, and a second for a
+/// hundred models that arrive together.
 class EdgeNodeReconciler {
  public:
-  /// `caches`, `clock` and `jobs` outlive it. `servers` says how nodes show versions to servers, and ask them; `jobs` are the kinds
-  /// whose workers run on nodes.
+  /// `caches`, `clock` and `jobs` outlive the reconciler. `servers` describes how nodes expose
+  /// versions to servers and query them; `jobs` are the kinds with workers on nodes.
   explicit EdgeNodeReconciler(const runtime::Caches& caches, const Clock& clock = system_clock(),
                               ServerTable servers = builtin_servers(), std::vector<const JobWork*> jobs = {})
       : caches_(caches), clock_(clock), servers_(std::move(servers)), jobs_(std::move(jobs)) {}
@@ -37,8 +38,8 @@ class EdgeNodeReconciler {
 
  private:
   using Digests = std::set<std::string, std::less<>>;
-  /// The nodes whose lists may say otherwise of these archives and of those named with an earlier word, if `facts` is another word
-  /// than the last one under that name.
+  /// Nodes with a work list that may change because the facts about `name` changed since the last
+  /// call. Includes nodes with the old and the new digests.
   std::vector<meta::ObjectKey> nodes_that_share(const std::string& name, std::string facts, Digests digests) const;
   std::vector<meta::ObjectKey> nodes_that_share_with(const api::EdgeNode& node) const;
   std::vector<meta::ObjectKey> nodes_that_share_with(const api::Node& node) const;
@@ -49,15 +50,15 @@ class EdgeNodeReconciler {
   const Clock& clock_;
   const ServerTable servers_;
   const std::vector<const JobWork*> jobs_;
-  ArchiveGivers givers_;  // of the one worker
+  ArchiveGivers givers_;  // worker thread only
   struct Word {
     std::string facts;
     Digests digests;
   };
   mutable Mutex mutex_;
-  mutable std::map<std::string, Word> words_ GUARDED_BY(mutex_);  // of what watches brought, by kind and name
-  std::map<std::string, SteadyTime> next_write_;                  // by node, not before; of the one worker
-  std::map<std::string, std::vector<std::string>> left_out_;      // by node, as last told; of the one worker
+  mutable std::map<std::string, Word> words_ GUARDED_BY(mutex_);  // facts from watches, by kind and name
+  std::map<std::string, SteadyTime> next_write_;                  // by node; worker thread only
+  std::map<std::string, std::vector<std::string>> left_out_;      // by node; worker thread only
 };
 
 }  // namespace varda::controllers

@@ -1,4 +1,4 @@
-// When the work list of a node is written, by a clock that the test owns.
+// Timing of writes of a node's work list, with a manual clock.
 #include "controllers/edgenode/reconciler.h"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class HandClock final : public Clock {
   std::atomic<Duration> now_{std::chrono::hours(1)};
 };
 
-/// A kind whose jobs have one worker each on every node.
+/// A kind of jobs with one worker each on every node.
 class FewJobs final : public JobWork {
  public:
   std::string kind() const override { return "Job"; }
@@ -84,7 +84,7 @@ class EdgeNodeWrites : public ::testing::Test {
     const auto reply = api_.post(collection, codec::parse_json(object).value());
     ASSERT_EQ(reply.status, 201) << reply.text;
   }
-  /// Returns when the controllers' copies have it.
+  /// Returns after the controllers' cache has the model.
   void add_model(const std::string& name) {
     const auto models = manager_.caches().of<api::InferenceModel>();
     const std::size_t before = models.size();
@@ -102,14 +102,14 @@ class EdgeNodeWrites : public ::testing::Test {
     EXPECT_TRUE(action.ok());
     return action->delay();
   }
-  /// Owners and keys of the workers that the object has.
+  /// Owners and keys of the object's workers.
   std::vector<std::string> workers() {
     std::vector<std::string> out;
     for (const Json& worker : api_.get(kEdgeNode).body.at("spec/workers").as_array())
       out.push_back(worker["owner"].as_string() + " " + worker["key"].as_string());
     return out;
   }
-  /// As a person would; returns when the controllers' copy has it.
+  /// Writes by hand, as an operator would; returns after the controllers' cache has the change.
   void write_workers(const std::string& workers) {
     const auto reply = api_.merge_patch(kEdgeNode, codec::parse_yaml("{spec: {workers: " + workers + "}}").value());
     ASSERT_EQ(reply.status, 200) << reply.text;
@@ -156,8 +156,8 @@ TEST_F(EdgeNodeWrites, AChangeIsWrittenAtOnceAndWhatComesSoonAfterTogether) {
 
 TEST_F(EdgeNodeWrites, TheMoreChangesAreWrittenTogetherTheLongerTheNextOnesWait) {
   struct Case {
-    std::size_t come;  // at once, after those that were there
-    int per_item;      // milliseconds that the next change then waits
+    std::size_t come;  // models added at once, after the present ones
+    int per_item;      // milliseconds of pause before the next change
   };
   std::size_t models = 0;
   const auto versions = [&] { return api_.get(kEdgeNode).body.at("metadata/generation").as_integer(); };

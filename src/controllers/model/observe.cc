@@ -30,7 +30,7 @@ bool is_expected(const std::vector<std::shared_ptr<const api::EdgeNode>>& nodes,
   });
 }
 
-/// Merges what workers report into a status.
+/// Merges worker reports into a status.
 class Merge {
  public:
   Merge(const ModelView& model, ModelMetricsStatus& status, const std::vector<std::shared_ptr<const api::EdgeNode>>& nodes,
@@ -41,7 +41,7 @@ class Merge {
     const Json* model = report.report["models"].find(key_);
     if (model == nullptr) return;
     const api::EdgeWorker* worker = node.spec.find_worker(report.key);
-    if (worker == nullptr || worker->uid.empty() || worker->uid != report.uid) return;  // a word of yesterday
+    if (worker == nullptr || worker->uid.empty() || worker->uid != report.uid) return;  // report of an earlier job
     const std::string who = "worker " + report.key + " on node " + node.metadata.name;
     if (namespace_of(report.key) != ns_) return doubt(who + " speaks of a Model of another namespace");
     const Json& sequence = report.report["sequence"];
@@ -86,7 +86,8 @@ class Merge {
     status_.update_time = now_;
   }
 
-  // Who is expected nowhere any more makes room. Nobody else does: forgotten, its last word would be taken for a new one.
+  // Only reporters that no work list expects are evicted. Any other worker's old report would count
+  // as new after eviction.
   api::ModelReporter* add_reporter(const std::string& node, const api::EdgeWorkerReport& report) {
     auto& reporters = status_.reporters;
     if (reporters.size() >= ModelMetricsStatus::kReportersMax) {

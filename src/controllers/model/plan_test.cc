@@ -1,5 +1,5 @@
-// Golden cases: testdata/model/CASE holds a Model of either group and the EdgeNodes around it, and in status.yaml what is to come
-// of them. UPDATE_GOLDEN=1 writes the latter.
+// Golden cases. testdata/model/CASE holds a Model of either group, the EdgeNodes around it, and
+// status.yaml, the expected status. UPDATE_GOLDEN=1 rewrites status.yaml.
 
 #include "controllers/model/plan.h"
 
@@ -31,7 +31,7 @@ void run(const testing::Path& folder, const Json& object) {
   const api::ModelMetricsStatus status = observe(which, model->status, nodes, kNow);
   check_golden(folder / "status.yaml", status.to_json());
 
-  // What is written must be valid, and looking again must find nothing new.
+  // The result must be valid, and a second pass must change nothing.
   for (const auto& cause : api::validate(Model::kind().schema->find("status")->schema, status.to_json(), "status")) {
     ADD_FAILURE() << cause.field << ": " << cause.message;
   }
@@ -54,7 +54,7 @@ TEST_P(ModelGolden, StatusIsAsWritten) {
 
 INSTANTIATE_TEST_SUITE_P(Case, ModelGolden, ::testing::ValuesIn(golden_cases(kRoot)), [](const auto& test) { return test.param; });
 
-// One node whose workers, one a uid, report about default/digits.
+// One node with workers, one per uid, that report about default/digits.
 std::shared_ptr<api::EdgeNode> node_with(const std::vector<std::pair<std::string, std::string>>& workers) {
   auto node = std::make_shared<api::EdgeNode>();
   node->metadata.name = "edge0";
@@ -82,7 +82,7 @@ api::ModelMetricsStatus see(const api::ModelMetricsStatus& before, const std::sh
   return observe({api::Model::resource(), kDigits}, before, {node}, kNow);
 }
 
-// In whatever order a worker's reports come, however often each: once the last one has come, what it says stays.
+// Reports may arrive in any order and repeatedly: once the last one has arrived, its values stay.
 TEST(ModelReports, AnOldOneThatComesAgainBringsNothingBack) {
   const std::vector<double> values{0.5, 0.9, 0.7, 0.9, 0.6};
   std::vector<std::size_t> order{0, 1, 2, 3, 4};
@@ -100,7 +100,7 @@ TEST(ModelReports, AnOldOneThatComesAgainBringsNothingBack) {
 
 TEST(ModelReports, WhatAJobWroteIsReplacedByALaterReportAndNotByTheOneBefore) {
   api::ModelMetricsStatus status = see({}, node_with({{"w", accuracy(7, 0.5)}}));
-  status.metrics.front().value = "0.99";  // by a job, or by hand
+  status.metrics.front().value = "0.99";  // written by a job, or by hand
   EXPECT_EQ(see(status, node_with({{"w", accuracy(7, 0.5)}})).metrics.front().value, "0.99");
   EXPECT_EQ(see(status, node_with({{"w", accuracy(8, 0.6)}})).metrics.front().value, "0.6");
 }

@@ -6,13 +6,13 @@
 
 namespace varda::controllers {
 
-/// Merges what workers report into the status of every Model of group G. Jobs write there too, so it never writes what it has not
-/// just read. Holds no finalizer: a Model that is deleted is gone at once.
+/// Merges workers' reports into the status of every Model of group G. Jobs write there too, so each
+/// write is based on a fresh read. Uses no finalizer: deletion is immediate.
 template <api::Group G>
 class ModelReconciler {
  public:
   using Model = api::ModelOf<G>;
-  /// `caches` and `clock` outlive it.
+  /// `caches` and `clock` outlive the reconciler.
   ModelReconciler(const runtime::Caches& caches, const Clock& clock) : caches_(caches), clock_(clock) {}
 
   void watches(runtime::Watches<Model>& w) const;

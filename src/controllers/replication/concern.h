@@ -1,5 +1,5 @@
-// Whom a change concerns where files are copied from node to node: the nodes of a claim, and the claims of a node. What changes on
-// one node makes nobody else's work anew.
+// Finds the objects that a change affects, where files are copied between nodes: the nodes of a
+// claim, and the claims of a node. A change on one node must not change the work of all others.
 #pragma once
 
 #include <string>
@@ -15,23 +15,24 @@
 
 namespace varda::controllers {
 
-/// All claims there are.
+/// All claims in the caches.
 std::vector<ReplicationClaim> claims_in(const runtime::Caches& caches);
 template <api::Group G>
 std::vector<ReplicationClaim> claims_in(const api::DatasetOf<G>& dataset);
 template <api::Group G>
 std::vector<ReplicationClaim> claims_in(const api::ModelOf<G>& model);
 
-/// EdgeNodes that a claim makes work for: who has the files, and who shall have a copy.
+/// EdgeNodes with work for the claim: the one with the files, and those that need a copy.
 std::vector<meta::ObjectKey> nodes_of(const ReplicationClaim& claim, const runtime::Caches& caches);
-/// EdgeNodes that share a claim with a node, this one among them; of the node's labels `labels` counts, which may be former ones.
+/// EdgeNodes that share a claim with a node, including that node. `labels` are the node's labels,
+/// which may be former ones.
 std::vector<meta::ObjectKey> nodes_with(std::string_view node, const std::map<std::string, std::string>& labels,
                                         const runtime::Caches& caches);
-/// Its labels now; none where it is gone.
+/// The node's current labels; empty if the node is gone.
 std::map<std::string, std::string> labels_of(std::string_view node, const runtime::Caches& caches);
 
-/// Whether two versions of an object tell others the same: of a Node its labels, of an EdgeNode what it has to give, who reaches it
-/// and whether it is revoked, of a Dataset or Model what its user wrote.
+/// True if two versions of an object mean the same for other nodes. Compared are a Node's labels,
+/// an EdgeNode's offers, addresses and revocation, and the spec of a Dataset or Model.
 bool same_to_others(const api::Node& a, const api::Node& b);
 bool same_to_others(const api::EdgeNode& a, const api::EdgeNode& b);
 bool same_spec(const meta::ObjectMeta& a, const meta::ObjectMeta& b);

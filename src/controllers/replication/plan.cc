@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kListMax = 128;   // maxItems of EdgeNode.spec.shares and replicas
 constexpr std::size_t kNodesMax = 512;  // of a share
-constexpr std::size_t kHelpersMax = 3;  // nodes asked before the one that has the files
+constexpr std::size_t kHelpersMax = 3;  // sources besides the node that has the files
 
 const api::EdgeNode* edge_node(const ReplicationWorld& world, std::string_view name) {
   const auto at = world.edge_nodes.find(name);
@@ -31,7 +31,7 @@ bool connected(const api::EdgeNode& node) {
                      [](const meta::Condition& c) { return c.type == "Connected" && c.status == "True"; });
 }
 
-/// What there is to have, as the node with the files says; null: it has not said, or speaks of files that were meant before.
+/// The present offer of the node with the files; null: none yet, or an offer for an earlier path.
 const api::EdgeShareReport* offer_of(const ReplicationClaim& claim, const ReplicationWorld& world) {
   const api::EdgeNode* node = edge_node(world, claim.node);
   const api::EdgeShareReport* offer = node == nullptr ? nullptr : find(node->status.shares, claim.key);
@@ -53,7 +53,7 @@ std::string snapshot_of(const ReplicationClaim& claim, const ReplicationWorld& w
   return offer == nullptr ? "" : offer->snapshot;
 }
 
-/// Begins elsewhere for every node, so that not all of them ask the same ones first.
+/// Each node starts at another position, to spread the load.
 void add_helpers(std::string_view node, const std::vector<std::string>& current, std::vector<std::string>& helpers) {
   if (current.empty()) return;
   const std::size_t begin = std::hash<std::string_view>()(node) % current.size();
@@ -63,7 +63,7 @@ void add_helpers(std::string_view node, const std::vector<std::string>& current,
   }
 }
 
-/// Whom the node was given to ask besides the one that has the files, as far as `right` says.
+/// The node's present sources besides the node with the files, limited to those in `right`.
 std::vector<std::string> helpers_before(const ReplicationClaim& claim, const api::EdgeNode* node,
                                         const std::vector<std::string>& right) {
   std::vector<std::string> out;
@@ -121,7 +121,7 @@ ReplicationWork replication_for(std::string_view node, const std::vector<Replica
       continue;
     }
     const std::string snapshot = snapshot_of(claim, world);
-    std::vector<std::string> current;  // and within reach
+    std::vector<std::string> current;  // current and reachable
     for (const std::string& name : wanted) {
       const api::EdgeNode& other = *edge_node(world, name);
       if (is_current(claim, other, snapshot) && !other.status.usable_peer_url().empty() && connected(other))
@@ -189,7 +189,7 @@ api::ReplicationStatus observe_replication(const ReplicationClaim& claim, const 
       one.bytes_total = std::max<std::int64_t>(report->bytes_total, 0);
     }
     const bool current = is_current(claim, node, out.snapshot);
-    // What the node says of itself is of the wish it knew; whether that is today's is said here.
+    // A node reports its state for the claim that it knew; whether that is current is decided here.
     if (current) {
       one.state = api::NodeReplica::kCurrent;
       ++out.current;

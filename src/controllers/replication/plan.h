@@ -1,4 +1,5 @@
-// What nodes do so that files get from one to others, and what is told of it. Pure, and the same for every kind that has files.
+// Plans how files get copied between nodes, and reports the progress. Pure, and the same for every
+// kind with files.
 #pragma once
 
 #include <map>
@@ -14,19 +15,20 @@
 
 namespace varda::controllers {
 
-/// The path on a node that a URL means: an absolute path, or a file:/// URL. Nothing: it means none.
+/// The path on a node that a URL means: an absolute path, or a file:/// URL. Empty: the URL means
+/// no path.
 std::optional<std::string> local_path(const std::string& url);
 
-/// Files of one object that others shall have.
+/// Files of one object that other nodes must copy.
 struct ReplicationClaim {
   std::string key;   // as in work lists: RESOURCE.GROUP/NAMESPACE/NAME
   std::string uid;   // of the object
-  std::string node;  // who has them
-  std::string path;  // where
+  std::string node;  // the node with the files
+  std::string path;  // path of the files there
   api::Replication spec;
 };
 
-/// By name.
+/// EdgeNodes by name.
 using EdgeNodeMap = std::map<std::string, std::shared_ptr<const api::EdgeNode>, std::less<>>;
 
 struct ReplicationWorld {
@@ -34,25 +36,28 @@ struct ReplicationWorld {
   EdgeNodeMap edge_nodes;
 };
 
-/// Whether a node with these labels shall have a copy.
+/// True if a node with these labels needs a copy.
 bool selects(const api::Replication& spec, const std::map<std::string, std::string>& labels);
-/// Who shall have a copy, by name: Nodes with the labels that run an agent and are not revoked, but for the one that has the files.
+/// Names of the nodes that need a copy: matching labels, with an agent, not revoked; without the
+/// node that has the files.
 std::vector<std::string> replica_nodes(const ReplicationClaim& claim, const ReplicationWorld& world);
 
 struct ReplicationWork {
   std::vector<api::EdgeShare> shares;
   std::vector<api::EdgeReplica> replicas;
 };
-/// What `node` has to do for all claims together, in the order of keys; at most 128 of each, the first ones.
+/// Work of `node` for all claims, sorted by key; at most the first 128 of each kind.
 ///
-/// A node that is behind is given up to three nodes that have what it shall have, and the one with the files last. Those it was
-/// given before stay as long as they are right, and also when it is behind no more: every word of one node that made another list
-/// for each of the others would be as many writes as there are nodes, squared. For the same reason whoever has a copy shares it
-/// with all that shall have one, be they behind or not. A node that is revoked has nothing to do, and nobody is to ask it: when it
-/// had the files, those with a copy go on with what there is.
+/// An outdated node gets up to three nodes with a current copy as sources. The node with the files
+/// is the last source. Sources stay as long as they are current, even after the node has caught up.
+/// Otherwise each node's progress would change the lists of all others: writes would grow with the
+/// square of the number of nodes. For the same reason each node with a copy serves all nodes of the
+/// claim, outdated or not. A revoked node gets no work and is no source. If it had the files, the
+/// nodes with copies continue among themselves.
 ReplicationWork replication_for(std::string_view node, const std::vector<ReplicationClaim>& claims, const ReplicationWorld& world);
 
-/// How far it is. `before`: what the status said; `now`: RFC 3339, for how long nodes are behind.
+/// Progress of the claim. `before`: the previous status; `now`: RFC 3339, to record since when
+/// nodes are outdated.
 api::ReplicationStatus observe_replication(const ReplicationClaim& claim, const ReplicationWorld& world,
                                            const api::ReplicationStatus& before, std::string_view now);
 

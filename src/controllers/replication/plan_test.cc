@@ -97,7 +97,7 @@ TEST_F(Replication, OfManyHelpersAFewAreAskedAndNotAllTheSame) {
   EXPECT_NE(one, two);
 }
 
-// A word for each of the others whenever one is done would be as many writes as there are nodes, squared.
+// Updating all other lists whenever one node finishes would cost a quadratic number of writes.
 TEST_F(Replication, ThatAnotherNodeIsDoneOrBehindAgainIsNoNewsForThoseWhoHaveTheirCopyAndHelpers) {
   for (const char* name : {"edge4", "edge5", "edge6", "edge7"}) add(name, "a");
   for (const char* name : {"edge1", "edge2", "edge4"}) has(name, "s1");
@@ -207,7 +207,7 @@ TEST_F(Replication, StatusSaysWhoIsBehindAndSinceWhen) {
   EXPECT_EQ(first.current, 1);
   EXPECT_EQ(first.snapshot, "s1");
   EXPECT_EQ(first.bytes, 7);
-  EXPECT_EQ(first.nodes[0].node, "edge2");  // those behind come first
+  EXPECT_EQ(first.nodes[0].node, "edge2");  // outdated ones come first
   EXPECT_EQ(first.nodes[0].state, "Pending");
   EXPECT_EQ(first.nodes[0].behind_since, kNow);
   EXPECT_EQ(first.nodes[1].state, "Current");

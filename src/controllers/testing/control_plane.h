@@ -1,8 +1,8 @@
-// A control plane in memory, for tests: the real API server with the rules of our kinds, and the controllers of all kinds over it.
-// What agents, runners and schedulers would report is written by the test.
+// A control plane in memory, for tests: the real API server with the rules of our kinds, and the
+// controllers of all kinds. The test writes what agents, runners and schedulers would report.
 //
-// Nothing is known of the order in which a controller hears of objects of different kinds: after a write, wait for something that
-// shows it was seen before the next one is made to depend on it.
+// Controllers see changes of different kinds in any order. After a write, wait for a visible effect
+// before the next write that depends on the first one.
 #pragma once
 
 #include <chrono>
@@ -48,7 +48,7 @@ class ControlPlane : public ::testing::Test {
   ControlPlane() : api_(with_rules()), client_(api_.transport(), {}) { start(); }
   ~ControlPlane() override { stop(); }
 
-  /// An operator, from none.
+  /// Starts an operator without earlier state.
   void start() {
     manager_ = std::make_unique<runtime::Manager>(client_, runtime::Manager::Options{});
     Options options;
@@ -83,7 +83,7 @@ class ControlPlane : public ::testing::Test {
   Json get(const std::string& path) { return api_.get(path).body; }
   bool exists(const std::string& path) { return api_.get(path).status == 200; }
 
-  /// `labels` and `status` in YAML; the node is Ready.
+  /// `labels` and `status` are YAML; the node is Ready.
   void add_node(const std::string& name, std::string_view labels) {
     post(kNodes, "{apiVersion: v1, kind: Node, metadata: {name: " + name + ", labels: " + std::string(labels) + "}}");
     patch_status(kNodes + "/" + name,
@@ -96,8 +96,8 @@ class ControlPlane : public ::testing::Test {
   }
 
   std::string revision() { return get("/api/v1/namespaces").at("metadata/resourceVersion").as_string(); }
-  /// Whether an operator that is started anew, from none, has nothing left to write. The first one may have: it ends what was under
-  /// way, as a write that has to keep its distance from the one before, when the last one was stopped.
+  /// True if a restarted operator without earlier state writes nothing. The first restart may
+  /// write: it finishes work that was pending at the stop, such as a delayed write.
   bool comes_to_rest() {
     for (int restart = 0; restart < 2; ++restart) {
       const std::string before = revision();

@@ -1,6 +1,6 @@
 // Golden cases as files, for tests of pure functions.
 //
-// A document may be {include: FILE, change: PATCH}: a file of ROOT/common, changed by a merge patch.
+// A document may be {include: FILE, change: PATCH}: a file of ROOT/common with a merge patch.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ inline std::string read_text(const Path& path) {
   return std::string((std::istreambuf_iterator<char>(in)), {});
 }
 
-/// The documents of a file that may not be there.
+/// The documents of an optional file.
 inline std::vector<Json> read_documents(const Path& root, const Path& path) {
   if (!std::filesystem::exists(path)) return {};
   auto parsed = codec::parse_yaml_stream(read_text(path));
@@ -59,7 +59,7 @@ std::shared_ptr<const T> typed(const Json& object) {
 /// The golden as YAML (base/testing/golden.h).
 inline void check_golden(const Path& path, const Json& actual) { varda::check_golden(path, codec::write_yaml(actual)); }
 
-/// Names of the cases: the folders of the root but common.
+/// Names of the cases: the folders of the root except common.
 inline std::vector<std::string> golden_cases(const Path& root) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(root)) {

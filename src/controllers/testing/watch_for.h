@@ -1,11 +1,12 @@
-// For tests that call a reconciler themselves.
+// For tests that call a reconciler directly.
 #pragma once
 
 #include "runtime/manager.h"
 
 namespace varda::controllers {
 
-/// Keeps the copies and the indexes that a reconciler of T reads, without its worker. Before manager.run().
+/// Starts the caches and indexes that a reconciler of T reads, without its worker. Call before
+/// manager.run().
 template <runtime::Object T, typename Reconciler>
 void watch_for(runtime::Manager& manager, Reconciler& reconciler) {
   const runtime::ControllerSpec spec = runtime::make_controller<T>(reconciler);

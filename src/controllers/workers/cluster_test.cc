@@ -1,5 +1,5 @@
-// Workers over the real API server, in memory, with the controllers of all kinds. Nodes are played by the test, which writes what
-// they would report.
+// Workers over the real API server, in memory, with the controllers of all kinds. The test plays
+// the nodes and writes their reports.
 
 #include <map>
 #include <set>
@@ -18,7 +18,7 @@ class WorkersInACluster : public ControlPlane {
     ControlPlane::add_agent(name);
     expose(name, version);
   }
-  /// The node has the version of the worker's model.
+  /// The node reports the version of the worker's model.
   void expose(const std::string& node, const std::string& version) {
     patch_status(kEdgeNodes + "/" + node, "{models: [{key: default/bright.edge, exposed: " + version + ", versions: [{version: " +
                                               version + ", state: Ready, sha256: '" + std::string(64, version.back()) + "'}]}]}");
@@ -45,7 +45,7 @@ class WorkersInACluster : public ControlPlane {
     }
     return "";
   }
-  /// The address that the Service of the cloud worker has, and somebody behind it.
+  /// Gives the cloud worker's Service an address and a ready endpoint.
   void answer_in_the_cloud() {
     const std::string service = kCoreServices + "/bright-cloud";
     ASSERT_TRUE(eventually([&] { return api_.get(service).status == 200; }));
@@ -72,7 +72,8 @@ class WorkersInACluster : public ControlPlane {
   void make_ready(const std::string& pod) {
     patch_status(kPods + "/" + pod, "{phase: Running, podIP: 10.0.0.5, conditions: [{type: Ready, status: 'True'}]}");
   }
-  /// And the controller has seen it: until then they serve nobody, and another template replaces them at once.
+  /// Waits until the controller has seen the ready pods; pods that are not ready would be replaced
+  /// at once.
   void make_all_ready() {
     const auto all = pods();
     for (const auto& pod : all) make_ready(pod.first);
@@ -88,7 +89,7 @@ class WorkersInACluster : public ControlPlane {
   }
 };
 
-// One after the other, in every order: what comes last is what a pod was still waiting for.
+// The steps in every order: each step may be the last one that a pod waits for.
 class WorkersInAnyOrder : public WorkersInACluster, public ::testing::WithParamInterface<int> {};
 
 TEST_P(WorkersInAnyOrder, WhateverComesLastTheWorkerRunsThen) {
@@ -111,7 +112,7 @@ TEST_P(WorkersInAnyOrder, WhateverComesLastTheWorkerRunsThen) {
   EXPECT_TRUE(eventually([&] { return model() == "default/bright.edge"; }));
 }
 
-// Of the 24 those in which each is the last one, and the service the first.
+// A selection of the 24 orders: each step is last once, and the service is first once.
 INSTANTIATE_TEST_SUITE_P(Order, WorkersInAnyOrder, ::testing::Values(0, 4, 9, 16, 18, 23));
 
 TEST_F(WorkersInACluster, AnotherTemplateReplacesOneReplicaAfterTheOther) {
@@ -125,7 +126,7 @@ TEST_F(WorkersInACluster, AnotherTemplateReplacesOneReplicaAfterTheOther) {
   const auto before = pods();
   patch(kServices + "/bright", "{spec: {edgeWorker: {workerSpec: {containers: [{image: 'edge-worker:2'}]}}}}");
   for (int replaced = 1; replaced <= 3; ++replaced) {
-    // One is made anew, and as long as it is not Ready no other one goes.
+    // One pod is replaced; until it is Ready, no other pod is removed.
     std::string fresh;
     ASSERT_TRUE(eventually([&] {
       for (const auto& [name, pod] : pods()) {
@@ -196,12 +197,12 @@ TEST_F(WorkersInACluster, AWorkerThatFollowsItsAssignmentGoesOn) {
                                           "{inferenceNumber: 7}}}]}");
   make_all_ready();
   const std::string first = pods().begin()->second.uid;
-  // The controller has heard of it. (Where only counts change it tells them after a while.)
+  // The controller has seen the report. (A change of counts alone is published with a delay.)
   ASSERT_TRUE(eventually([&] { return api_.get(kServices + "/bright").body.at("status/inferenceNumber").as_integer() == 7; }));
   patch(kServices + "/bright", "{spec: {edgeWorker: {hardExampleMining: {name: NeverCloud}}}}");
   const auto told = [&] { return api_.get(kEdgeNodes + "/edge0").body.at("spec/workers/0/assignment/hardExampleMining/name"); };
   EXPECT_TRUE(eventually([&] { return told().as_string() == "NeverCloud"; }));
-  // The pod's annotation says that it was looked at with the policy of now.
+  // The pod's annotation shows that the pod was checked with the current policy.
   const auto hash = [&] {
     return api_.get(kPods + "/bright-edge-adfa01a70198").body.at("metadata/annotations")["edgeai.io/assignment-hash"];
   };
@@ -224,7 +225,7 @@ TEST_F(WorkersInACluster, TheEdgeStartsOnceTheCloudHasAnAddressWhetherOrNotAnybo
 }
 
 TEST_F(WorkersInACluster, ANodeBeyondThoseThatAWorkerMayHaveIsToldNothingUntilAPlaceIsFree) {
-  for (int i = 0; i <= 500; ++i) {  // by age as by name
+  for (int i = 0; i <= 500; ++i) {  // order of age equals order of name
     post(kNodes, "{apiVersion: v1, kind: Node, metadata: {name: n" + std::to_string(1000 + i) + ", labels: {line: '7'}}}");
   }
   add_model();

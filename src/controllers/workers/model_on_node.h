@@ -1,4 +1,4 @@
-// Which version of a worker's model a node has for its pods.
+// The version of a worker's model that a node offers to pods.
 #pragma once
 
 #include <string>
@@ -8,14 +8,15 @@
 namespace varda::controllers {
 
 struct ModelOnNode {
-  std::string version;  // the one that is exposed; "" none yet. Of a model that nobody fetches: the one that is meant
-  std::string url;      // of its archive, as a work list had it
-  std::string sha256;   // of its archive; "" not known
-  /// What is exposed under the name is what the work list means by it. Not so while another archive of that name is on its way.
+  std::string version;  // exposed version, or "". Without archives: the wanted version
+  std::string url;      // of the archive, as in a work list
+  std::string sha256;   // of the archive; "" unknown
+  /// True if the exposed files match the work list. False while another archive under the same
+  /// version name is being installed.
   bool settled = true;
 };
 
-/// The worker's model is resolved.
+/// Requires a resolved worker.model.
 ModelOnNode model_on(const Job& job, const Worker& worker, const api::EdgeNode& node);
 
 }  // namespace varda::controllers

@@ -11,16 +11,16 @@ namespace varda::controllers {
 namespace {
 
 constexpr std::string_view kServedFramework = "onnx";
-// Enough of a digest to tell the versions of one model apart, and a name that directories and labels can have.
+// Enough digits to distinguish versions of one model; valid for directories and labels.
 constexpr std::size_t kVersionDigits = 12;
-// Of EdgeNode.spec.models: what is longer no node can be told.
+// Limits of EdgeNode.spec.models.
 constexpr std::size_t kFetchedUrlMax = 2048;
 constexpr std::size_t kVersionMax = 63;
 
 ModelResolution unresolved(std::string reason, std::string message) { return {{}, Problem{std::move(reason), std::move(message)}}; }
 
-// A version names a directory on nodes and in containers. As an API server that knows the schemas of now takes it; what was stored
-// before is looked at here.
+// A version names a directory on nodes and in containers. The API server checks new objects by the
+// current schema; this function checks older ones.
 bool is_version_name(std::string_view version) {
   const auto ours = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
@@ -56,7 +56,7 @@ ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
     return unresolved("ModelUnsupported",
                       who + " has the format " + spec.format + ": varda-serve loads onnx; give the worker a template of your own");
   }
-  // A version is what a node and a server tell archives apart by: another archive has to have another name.
+  // Nodes and servers distinguish archives by version: another archive needs another name.
   out.version = !spec.version.empty() ? spec.version : spec.sha256.empty() ? "1" : spec.sha256.substr(0, kVersionDigits);
   if (const auto wrong = no_version_name(out.version)) return unresolved("ModelUnsupported", who + " has " + *wrong);
   if (!spec.sha256.empty()) {

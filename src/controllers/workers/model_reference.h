@@ -1,4 +1,5 @@
-// What a worker's model is: a reference resolved to archives, a version and addresses. Pure; shared by all kinds of jobs.
+// Resolves a worker's model reference to archives, a version and addresses. Pure; shared by all
+// kinds of jobs.
 #pragma once
 
 #include <memory>
@@ -14,7 +15,7 @@
 
 namespace varda::controllers {
 
-/// Both objects of the reference's name in its namespace, as the caches hold them; null: there is none.
+/// Both objects with the reference's name and namespace, as cached; null: missing.
 struct ModelWorld {
   std::shared_ptr<const api::SednaModel> model;
   std::shared_ptr<const api::InferenceModel> inference_model;
@@ -23,28 +24,31 @@ struct ModelWorld {
 struct ResolvedModel {
   std::string name;  // of the reference
   std::string kind;  // Model, InferenceModel
-  /// What servers call it: of a Model its name, of an InferenceModel spec.modelName. A kind that serves it under another name sets
-  /// that.
+  /// The model's name at servers: the name of a Model, or spec.modelName of an InferenceModel. A
+  /// kind that serves the model under another name replaces this.
   std::string model_name;
-  std::string framework;  // as frameworkType has it ("onnx"), of a Model its format; "" not told
-  /// The one that is meant. Of a Model that names none the beginning of its digest, since another archive is another version; "1"
-  /// where it has no digest either.
+  std::string framework;  // as in frameworkType ("onnx"), a Model's format; "" unknown
+  /// The wanted version. A Model without a version uses the start of its digest, since another
+  /// archive is another version; "1" if it has no digest either.
   std::string version;
-  std::string url;  // of that version, as the object has it
-  /// What nodes are told to have on their disks, `version` among them. Empty: nobody fetches it (no digest, or a path).
+  std::string url;  // of that version, as in the object
+  /// Archives that nodes keep on disk, including `version`. Empty: no agent fetches the model (no
+  /// digest, or a path).
   std::vector<api::EdgeModelVersion> archives;
-  std::string path;         // its url is a path, of which no agent knows; nothing is mounted for it. "" it is none
-  std::string serving_url;  // where an InferenceModel answers now; "" it does not, or is a Model
+  std::string path;         // set if the url is a path, which is not mounted; else ""
+  std::string serving_url;  // address of a served InferenceModel; else ""
 
   bool fetched() const { return !archives.empty(); }
-  const api::EdgeModelVersion* archive() const;  // of `version`; null: none
+  const api::EdgeModelVersion* archive() const;  // of `version`, or null
 };
 
-/// What the model is for. Our server needs files and loads only some formats; a user's worker makes of a URL what it likes.
+/// Purpose of the model. Our server needs files and loads only some formats; a user's worker
+/// handles the URL itself.
 enum class ModelUse { kUsersWorker, kServer };
 
-/// Exactly one of both. Problems: ModelNotFound; DigestMissing (a URL to fetch without sha256, for our server); ModelUnsupported (a
-/// model without files, or for our server one of another format than onnx, or one whose Model names a path).
+/// Exactly one member is set. Problems: ModelNotFound; DigestMissing (our server needs sha256 for a
+/// URL); ModelUnsupported. ModelUnsupported means a model without files; for our server also a
+/// format other than onnx, or a Model with a path.
 struct ModelResolution {
   std::optional<ResolvedModel> model;
   std::optional<Problem> problem;

@@ -21,7 +21,8 @@ ModelResolution resolve(const std::function<void(api::SednaModel&)>& change, Mod
   return resolve_model(reference, {model, nullptr}, use);
 }
 
-// The schema refuses some of it; objects that are older than the schema, or on another server, are looked at all the same.
+// The schema rejects some of these; older objects, or those of another server, are checked all the
+// same.
 TEST(ModelReference, WhatNoNodeCanBeToldIsUnsupported) {
   struct Case {
     const char* what;

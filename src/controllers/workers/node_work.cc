@@ -1,4 +1,4 @@
-// What workers give nodes to do.
+// Work that workers create for nodes.
 
 #include <algorithm>
 #include <set>
@@ -19,7 +19,7 @@ constexpr std::size_t kNodeModelNameMax = 63;  // of EdgeNode.spec.models
 bool runs_on(const Job& job, const Worker& worker, const NodeList& nodes, const std::string& node,
              const std::vector<PodPtr>& pods) {
   if (worker.layer != Worker::Layer::kEdge || worker.replicas == 0) return false;
-  // Of one that was moved away a pod may serve until the new place does.
+  // A pod on a former node may serve until the pod in the new place does.
   if (std::any_of(pods.begin(), pods.end(),
                   [&](const PodPtr& pod) { return pod->spec.node_name == node && is_worker_pod(job, worker, *pod); }))
     return true;
@@ -32,8 +32,8 @@ const api::EdgeModelVersion* find_version(const std::vector<api::EdgeModelVersio
   return found == versions.end() ? nullptr : &*found;
 }
 
-// What the node was told before and the model does not know any more (a Model knows only its last archive), and the model's
-// archives.
+// The model's archives, plus those that only the current work list has (a Model has only its latest
+// archive).
 std::vector<api::EdgeModelVersion> archives_on(const ResolvedModel& model, const api::EdgeModel* told) {
   std::vector<api::EdgeModelVersion> archives;
   if (told != nullptr) {
@@ -45,7 +45,7 @@ std::vector<api::EdgeModelVersion> archives_on(const ResolvedModel& model, const
   return archives;
 }
 
-// Of a user's worker no server says which version it has loaded: the one it was made for.
+// The version that each pod was made for: a user's worker has no server to report a loaded version.
 std::set<std::string> versions_of_pods(const std::vector<PodPtr>& pods, const Job& job, const Worker& worker,
                                        const std::string& node) {
   std::set<std::string> versions;
@@ -101,7 +101,7 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, co
                                         const std::vector<PodPtr>& pods) {
   if (job.metadata.deleting() || !runs_on(job, worker, nodes, node.metadata.name, pods)) return {};
   const std::string key = worker_model_key(job, worker);
-  if (!worker.model) {  // What is there stays for whoever runs on it.
+  if (!worker.model) {  // the present item stays for running pods
     const api::EdgeModel* told = node.spec.find_model(key);
     return told == nullptr ? std::nullopt : std::optional(*told);
   }
@@ -109,9 +109,10 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, co
   const bool server = worker.pods == Worker::Pods::kServer;
   api::EdgeModel work;
   work.key = key;
-  // Of a user's worker nobody asks for it, and its Model may have any name.
+  // modelName is for queries to our server. A user's worker has none, and the name of its Model may
+  // be too long.
   if (worker.model->model_name.size() <= kNodeModelNameMax) work.model_name = worker.model->model_name;
-  if (server) work.framework = worker.model->framework;  // a user's worker reads what layout it likes
+  if (server) work.framework = worker.model->framework;  // a user's worker may read any layout
   work.target = worker.model->version;
   const auto archives = archives_on(*worker.model, node.spec.find_model(key));
   work.versions = versions_to_hold(key, archives, work.target, node);
@@ -124,7 +125,7 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, co
   for (const PodPtr& pod : pods) {
     if (pod->metadata.deleting() || pod->spec.node_name != node.metadata.name || pod->status.pod_ip.empty()) continue;
     if (!is_worker_pod(job, worker, *pod)) continue;
-    // The port the pod was made with: a changed one makes another pod.
+    // The pod's own port: with a changed port the pod would be replaced.
     std::int64_t port = worker.serving_port;
     for (const api::Container& container : pod->spec.containers) {
       if (!container.ports.empty()) port = container.ports.front().container_port;
@@ -151,7 +152,8 @@ std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker, c
     one.owner = std::string(job.kind) + "/" + job.metadata.name;
     one.assignment = make_assignment(job, worker, there);
     const api::EdgeWorker* told = node.spec.find_worker(one.key);
-    // A word about a model that nobody knows, or that is on its way, would be another one in a moment.
+    // While the model is unknown or being installed, the previous assignment stays, to avoid an
+    // intermediate change.
     if (told != nullptr && told->uid == one.uid && (!worker.model || !there.settled)) one.assignment = told->assignment;
     out.push_back(std::move(one));
   }

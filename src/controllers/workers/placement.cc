@@ -1,4 +1,4 @@
-// Where the pods of a worker are, what they are called, which ports they want.
+// Placement of a worker's pods: nodes, names and ports.
 
 #include <algorithm>
 #include <set>
@@ -63,7 +63,8 @@ WorkerNodes nodes_of(const Worker& worker, const NodeList& nodes) {
 std::string worker_name(const Job& job, const Worker& worker) { return job.metadata.name + "-" + worker.name; }
 
 std::string worker_pod_name(const Job& job, const Worker& worker, const std::string& node, std::int64_t number) {
-  // By the node: a pod that a dead node never lets go has no name that another node's needs.
+  // Derived from the node: a pod that a dead node never releases does not block the name of another
+  // node's pod.
   return worker_name(job, worker) + "-" + codec::Sha256::of(node).hex().substr(0, 12) +
          (number == 0 ? "" : "-" + std::to_string(number));
 }
@@ -102,7 +103,7 @@ std::vector<PortClaim> claims_of(const Job& job, const Worker& worker, const Nod
     claims.push_back({node, port.port, port.protocol, std::string(job.kind) + " " + job.metadata.key().str(), job.metadata.uid,
                       job.metadata.creation_timestamp, held});
   };
-  // First what they have: pods of a former port or node are there until they are gone.
+  // Present ports first: pods of a former port or node stay until they are deleted.
   for (const PodPtr& pod : pods) {
     if (pod->spec.node_name.empty() || pod->ended() || !is_worker_pod(job, worker, *pod)) continue;
     for (const HostPort& port : host_ports(pod->to_json()["spec"])) claim(pod->spec.node_name, port, true);

@@ -1,4 +1,4 @@
-// What should exist of a worker.
+// The objects that should exist for a worker.
 
 #include <algorithm>
 #include <map>
@@ -23,7 +23,7 @@ const std::string& annotation(const meta::ObjectMeta& metadata, std::string_view
   return found == metadata.annotations.end() ? none : found->second;
 }
 
-// Our wish for a child when it was last written. Null: somebody took the annotation away.
+// The last applied configuration of a child. Null: another party removed the annotation.
 Json last_wish(const meta::ObjectMeta& metadata) {
   auto wish = codec::parse_json(annotation(metadata, runtime::kLastApplied));
   return wish.ok() && wish->is_object() ? std::move(*wish) : Json();
@@ -43,7 +43,7 @@ Json object_of(const meta::Resource& resource, const std::string& name, const st
                        {"spec", std::move(spec)}});
 }
 
-// The pod as it is, whatever would be made now. By its uid: gone meanwhile, it does not come back as it was.
+// The pod unchanged. With its uid, so that a pod deleted meanwhile is not created again.
 Json as_it_is(const api::Pod& pod) {
   Json object = last_wish(pod.metadata);
   if (object.is_null()) object = pod.to_json();
@@ -62,13 +62,13 @@ Json as_it_is(const api::Pod& pod) {
   return object;
 }
 
-/// A pod that shall be, and what was found out about it.
+/// A desired pod and its evaluation.
 struct Slot {
   WorkerPod* pod;
-  std::optional<Json> wanted;  // what would be made now; absent: nothing can be, for the reason in pod->problem
-  bool same = false;           // it was made for what is wanted now
-  bool replace = false;        // wanted takes its place
-  bool gives_way = false;      // another one has its port
+  std::optional<Json> wanted;  // the pod as created now; absent: impossible, see pod->problem
+  bool same = false;           // the present pod has the same inputs
+  bool replace = false;        // `wanted` replaces the present pod
+  bool gives_way = false;      // another owner has its port
 };
 
 class EdgePlan {
@@ -90,7 +90,7 @@ class EdgePlan {
         if (const auto found = have_.find(pod.name); found != have_.end()) pod.pod = found->second;
       }
     }
-    std::map<std::string, std::int64_t> seen;  // of a node so far
+    std::map<std::string, std::int64_t> seen;  // by node so far
     for (WorkerPod& pod : out_.pods) slots_.push_back(look(pod, seen[pod.node]++));
     take_turns();
     for (Slot& slot : slots_) write(slot);
@@ -102,7 +102,7 @@ class EdgePlan {
   }
 
  private:
-  // Why no pod can be made on the node, and what would be.
+  // Builds the pod for the node, or sets the problem that prevents it.
   Slot look(WorkerPod& pod, std::int64_t number) {
     Slot slot{&pod, {}};
     const EdgeNodePtr agent = world_.edge_node(pod.node);
@@ -132,7 +132,8 @@ class EdgePlan {
       const bool follows = follows_assignment(*agent, pod.name);
       slot.same = annotation(pod.pod->metadata, kTemplateHash) == made.template_hash &&
                   (follows || annotation(pod.pod->metadata, kAssignmentHash) == made.assignment_hash || !model.settled);
-      // Of an archive that is on its way under the name of the one that is there, nobody knows what the pod has.
+      // While an archive under the same version name is being installed, the pod's archive is
+      // unknown.
       if (slot.same && !follows && !model.settled)
         made.metadata.make("annotations").set(kAssignmentHash, annotation(pod.pod->metadata, kAssignmentHash));
     }
@@ -140,7 +141,8 @@ class EdgePlan {
     return slot;
   }
 
-  // Of the files, and of the token that the pod mounts, nothing comes to a node that is not told of them.
+  // The node needs items for the model's files and for the pod's token; a full work list has room
+  // for neither.
   std::optional<Problem> no_room(const api::EdgeNode& agent, const std::string& pod) const {
     if (worker_.model->fetched()) {
       if (auto full = no_room_for_model(agent, worker_model_key(job_, worker_))) return full;
@@ -186,7 +188,7 @@ class EdgePlan {
     return out_of_reach(node, find_node(world_.nodes, node), agent.get());
   }
 
-  // Which of the pods that are outdated go now.
+  // Selects the outdated pods to replace now.
   void take_turns() {
     bool all_work = true;
     std::vector<Slot*> waiting;
@@ -197,7 +199,7 @@ class EdgePlan {
         continue;
       }
       const api::Pod& pod = *shall.pod;
-      if (!pod.spec.node_name.empty() && pod.spec.node_name != shall.node) {  // it has no business where it is
+      if (!pod.spec.node_name.empty() && pod.spec.node_name != shall.node) {  // the pod is on a wrong node
         slot.replace = slot.wanted.has_value();
         all_work = false;
         continue;
@@ -207,12 +209,12 @@ class EdgePlan {
         shall.outdated = slot.wanted && !slot.same;
         shall.problem = std::move(gone);
         slot.gives_way = false;
-        continue;  // it neither counts nor goes
+        continue;  // it neither counts nor is replaced
       }
       if (pod.ended()) out_.ended.push_back(shall.pod);
       if (slot.same) {
         if (!pod.ready()) all_work = false;
-        // Nothing has started in it, so it serves nobody, and what is made now may be what it lacks.
+        // The pod has not started and serves no client; the new pod may fix what it lacks.
         const bool fresh = pod.status.phase.empty() || pod.status.phase == "Pending";
         slot.replace = fresh && without_metadata(last_wish(pod.metadata)) != without_metadata(*slot.wanted);
         continue;
@@ -236,8 +238,9 @@ class EdgePlan {
     }
   }
 
-  // Pods on nodes that are not its own any more serve until as many of its new ones do. Not those of a node that is gone, nor those
-  // of a selector that matches nothing: that is how a worker is taken off all nodes.
+  // Pods on former nodes serve until as many new pods do. Two exceptions are removed at once: pods
+  // of a removed node, and all pods if a selector matches nothing, which takes the worker off all
+  // nodes.
   void keep_leaving(const std::vector<std::string>& nodes) {
     if (worker_.replicas == 0 || (slots_.empty() && worker_.node_name.empty())) return;
     std::vector<PodPtr> leaving;
@@ -255,7 +258,7 @@ class EdgePlan {
     if (!slots_.empty() && working >= std::min(leaving.size(), slots_.size())) return;
     for (PodPtr& pod : leaving) {
       out_.objects.push_back(as_it_is(*pod));
-      WorkerPod& kept = out_.pods.emplace_back();  // slots_ point into it no longer
+      WorkerPod& kept = out_.pods.emplace_back();  // slots_ no longer point into out_.pods
       kept.name = pod->metadata.name;
       kept.node = pod->spec.node_name;
       kept.leaving = true;
@@ -279,7 +282,7 @@ class EdgePlan {
     }
     if (slot.gives_way) return;
     if (!slot.same || !slot.wanted) {
-      // It belongs on no node but its own.
+      // The pod may stay on its own node only.
       if (pod->spec.node_name.empty() || pod->spec.node_name == shall.node) out_.objects.push_back(as_it_is(*pod));
       return;
     }
@@ -315,11 +318,12 @@ Json service_of(const Job& job, const Worker& worker) {
                    Json::object({{"labels", job_labels(job, worker)}}), std::move(spec));
 }
 
-// With an autoscaler those that the Deployment has now, within its bounds: the autoscaler changes them, and nothing here back.
+// With an autoscaler, the Deployment's current replicas within the limits: the autoscaler changes
+// them, and this plan keeps them.
 std::int64_t replicas_of(const Worker& worker, const api::Deployment* live) {
   if (!worker.autoscaling) return worker.replicas;
   const std::int64_t now = live == nullptr ? worker.replicas : live->spec.replicas.value_or(worker.replicas);
-  if (worker.replicas == 0) return 0;  // stopped: an autoscaler leaves a Deployment of 0 replicas alone
+  if (worker.replicas == 0) return 0;  // stopped: an autoscaler ignores a Deployment with 0 replicas
   return std::clamp(now, worker.autoscaling->least(), std::max(worker.autoscaling->least(), worker.autoscaling->max_replicas));
 }
 
@@ -359,7 +363,7 @@ WorkerPlan plan_cloud(const Job& job, const Worker& worker, const WorkerWorld& w
   MadePod made = make_pod(job, worker, {"", "", nullptr, model}, {world.fetch_image, world.fetch_arguments});
   const std::string template_hash = made.template_hash, assignment_hash = made.assignment_hash;
   Json wanted = deployment_of(job, worker, std::move(made), replicas_of(worker, live));
-  // What works stays as it was made, whatever this build would add to it otherwise.
+  // A working Deployment keeps its pod template, even if this build would create it differently.
   if (!wish.is_null() && live->status.ready_replicas > 0 && annotation(live->metadata, kTemplateHash) == template_hash &&
       annotation(live->metadata, kAssignmentHash) == assignment_hash && wish.at("spec/template").is_object()) {
     wanted.make("spec").set("template", wish.at("spec/template"));

@@ -18,7 +18,7 @@ constexpr const char* kTokenVolume = "varda-worker";
 constexpr const char* kSocketVolume = "varda-agent";
 constexpr std::string_view kEdgeRole = "node-role.kubernetes.io/edge";
 
-/// Members in the order of their names, so that one meaning has one text.
+/// Sorts members by name, so that equal content has equal text.
 Json sorted(const Json& value) {
   if (value.is_array()) {
     Json out = Json::array();
@@ -38,7 +38,7 @@ std::string hash_of(const Json& value) { return codec::Sha256::of(codec::write_j
 
 Json field_ref(const char* path) { return Json::object({{"fieldRef", Json::object({{"apiVersion", "v1"}, {"fieldPath", path}})}}); }
 
-// The node expands $(NAME) in values and arguments, and $$ to $: what we add means itself.
+// Escapes `$`: the kubelet expands $(NAME) in values and arguments, and turns $$ into $.
 std::string literal(std::string_view value) {
   std::string out;
   for (const char c : value) out.append(c == '$' ? 2 : 1, c);
@@ -70,7 +70,8 @@ Address address_of(const std::string& url) {
   return {std::string(host), std::string(port)};
 }
 
-// The worker contract: docs/guides/workers.md. In the order in which values may refer to earlier ones.
+// Variables of the worker contract (docs/guides/workers.md), ordered so that values may refer to
+// earlier ones.
 Json contract(const Job& job, const Worker& worker, const PodPlace& place) {
   const bool edge = worker.layer == Worker::Layer::kEdge;
   Json env = Json::array();
@@ -110,7 +111,7 @@ bool names(const Json& list, std::string_view member, std::string_view value) {
   return std::any_of(items.begin(), items.end(), [&](const Json& item) { return item[member].as_string() == value; });
 }
 
-/// A name that no item of the list has: NAME, NAME-2 ...
+/// A name unused in the list: NAME, NAME-2 ...
 std::string fresh_name(const Json& list, const std::string& name) {
   std::string out = name;
   for (int number = 2; names(list, "name", out); ++number) out = name + "-" + std::to_string(number);
@@ -145,7 +146,7 @@ void name_containers(Json& spec) {
   }
 }
 
-// Before the user's own, so that those may refer to them.
+// Added before the user's variables, so that those may refer to ours.
 void add_env(Json& container, const Json& contract) {
   const Json users = std::as_const(container)["env"];
   Json env = Json::array();
@@ -166,7 +167,8 @@ bool mounts_at(const Json& container, std::string_view path) {
                      [&](const Json& mount) { return plain(mount["mountPath"].as_string()) == plain(path); });
 }
 
-/// A volume under a name that is free, read-only in every container that has nothing else at its path. Returns the name.
+/// Adds a read-only volume under an unused name, in every container that mounts nothing else at the
+/// path. Returns the name.
 std::string add_volume(Json& spec, const char* name, Json source, const std::string& path) {
   const std::string free = fresh_name(std::as_const(spec)["volumes"], name);
   source.set("name", free);
@@ -187,7 +189,7 @@ Json host_path(const std::string& path, const char* type) {
 void tolerate(Json& spec, const char* key, const char* effect) {
   for (const Json& toleration : std::as_const(spec)["tolerations"].as_array()) {
     const std::string& its = toleration["effect"].as_string();
-    if (toleration["key"].as_string() == key && (its.empty() || *effect == '\0' || its == effect)) return;  // the user has a say
+    if (toleration["key"].as_string() == key && (its.empty() || *effect == '\0' || its == effect)) return;  // the user's wins
   }
   Json toleration = Json::object({{"key", key}, {"operator", "Exists"}});
   if (*effect != '\0') toleration.set("effect", effect);
@@ -198,7 +200,7 @@ void set_absent(Json& object, std::string_view name, Json value) {
   if (!object.contains(name)) object.set(name, std::move(value));
 }
 
-/// To every alternative that the user gives: they are joined by "or".
+/// Adds the requirements to every term of the user, since terms are joined by "or".
 void require_of_nodes(Json& spec, const char* member, const Json& requirements) {
   Json& required = spec.make("affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution");
   Json& terms = required["nodeSelectorTerms"];
@@ -225,15 +227,16 @@ bool speaks_of_edge_nodes(const Json& spec) {
 }
 
 void place_on_edge(Json& spec, const PodPlace& place) {
-  // As DaemonSets place their pods: the scheduler still decides, and can say why not. Bound by the user, none is asked.
+  // Places the pod as DaemonSets do: the scheduler still decides and reports reasons. A nodeName
+  // set by the user bypasses the scheduler.
   if (std::as_const(spec)["nodeName"].as_string().empty())
     require_of_nodes(spec, "matchFields", Json::array({requirement("metadata.name", "In", {place.node})}));
   tolerate(spec, "node.kubernetes.io/not-ready", "NoExecute");
   tolerate(spec, "node.kubernetes.io/unreachable", "NoExecute");
-  // With which users keep everything else off their edge nodes, by either effect.
+  // Users keep other pods off their edge nodes with this taint, with either effect.
   tolerate(spec, std::string(kEdgeRole).c_str(), "");
-  // A pod with a token does not come back on a node that restarts without its cloud; one with the variables of services waits for
-  // them.
+  // A pod with a token does not restart on a node without its cloud connection; a pod with service
+  // variables waits for them.
   set_absent(spec, "automountServiceAccountToken", false);
   set_absent(spec, "enableServiceLinks", false);
 }
@@ -255,7 +258,7 @@ void place_in_cloud(Json& spec, const Worker& worker) {
     require_of_nodes(spec, "matchFields", Json::array({requirement("metadata.name", "In", {worker.node_name})}));
 }
 
-// In the cloud layer: downloaded by the pod itself, before anything else of it runs.
+// Cloud layer: an init container downloads the model before any other container starts.
 void fetch_model(Json& spec, const Worker& worker, const FetchProgram& program) {
   const api::EdgeModelVersion& archive = *worker.model->archive();
   const std::string directory = model_path(worker, "");
@@ -305,7 +308,7 @@ Json users_spec(const Job& job, const Worker& worker, const PodPlace& place, con
     add_volume(spec, kModelVolume, host_path(directory_on(job, worker, *place.agent), "Directory"), model_path(worker, ""));
   } else if (worker.model && worker.model->archive() != nullptr && !edge) {
     fetch_model(spec, worker, fetch);
-  }  // A path is nobody's word but its Model's: who wants what lies there mounts it in the template.
+  }  // A path is known to the Model only: a template that needs the files mounts them.
   if (!edge) {
     place_in_cloud(spec, worker);
     return spec;
@@ -322,8 +325,8 @@ Json users_spec(const Job& job, const Worker& worker, const PodPlace& place, con
   return spec;
 }
 
-// What the user asked, and where the files are: nothing else makes another pod. What is added later by a newer build is no member
-// here, or is left out where it is empty: else that build would replace every pod there is.
+// The user's inputs and the place of the files: only a change of these replaces the pod. A member
+// added by a newer build must be omitted when empty; otherwise that build would replace every pod.
 Json asked_of(const Job& job, const Worker& worker, const PodPlace& place) {
   Json asked = Json::object();
   if (!place.node.empty()) asked.set("node", place.node);
@@ -349,7 +352,7 @@ Json asked_of(const Job& job, const Worker& worker, const PodPlace& place) {
 
 Json assigned_to(const Worker& worker, const PodPlace& place) {
   Json assigned = Json::object();
-  if (worker.pods == Worker::Pods::kServer) return assigned;  // it follows its files
+  if (worker.pods == Worker::Pods::kServer) return assigned;  // the server follows its files
   if (worker.model) {
     assigned.set("model",
                  Json::object({{"version", place.model.version}, {"sha256", place.model.sha256}, {"url", place.model.url}}));
@@ -427,12 +430,13 @@ MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place, co
   out.assignment_hash = hash_of(assigned_to(worker, place));
 
   Json labels = worker.pod_metadata["labels"].is_object() ? worker.pod_metadata["labels"] : Json::object();
-  labels.erase(kModelLabel);  // it would be taken for another's pod
+  labels.erase(kModelLabel);  // else the pod would count as a model's pod
   const Json identity = worker_selector(job, worker);
   for (const auto& [name, value] : identity.as_object()) labels.set(name, value);
   set_absent(labels, kManagedByLabel, "varda");
   if (edge) {
-    // KubeEdge's admission (CHANGELOG-1.6) then leaves the pod on a node that is cut off, whatever others put into its tolerations.
+    // KubeEdge's admission (CHANGELOG-1.6) then leaves the pod on a disconnected node, regardless
+    // of tolerations that others set.
     set_absent(labels, "app-offline.kubeedge.io", "autonomy");
     if (meta::check_label_value(place.node).empty()) labels.set(kWorkerNodeLabel, place.node);
   }

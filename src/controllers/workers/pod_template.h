@@ -1,4 +1,4 @@
-// Of a worker and the place it runs at, the pod: the user's template and what is added to it.
+// Builds the pod of a worker for one place, from the user's template and our additions.
 #pragma once
 
 #include <string>
@@ -9,18 +9,18 @@
 
 namespace varda::controllers {
 
-/// What is not the worker's but the place's.
+/// The parts that depend on the place, not on the worker.
 struct PodPlace {
-  std::string pod;                       // its name; "" the Deployment's pods
-  std::string node;                      // "" the Deployment's
+  std::string pod;                       // pod name; "": pods of a Deployment
+  std::string node;                      // "": chosen for the Deployment
   const api::EdgeNode* agent = nullptr;  // of the node; null in the cloud
-  ModelOnNode model;                     // as it is found there
+  ModelOnNode model;                     // as found at the place
 };
 
 /// `varda fetch`, for the models of workers in the cloud layer.
 struct FetchProgram {
   std::string image;
-  std::vector<std::string> arguments = {};  // besides those that the model determines
+  std::vector<std::string> arguments = {};  // in addition to those that the model determines
 };
 
 struct MadePod {
@@ -29,20 +29,20 @@ struct MadePod {
   std::string template_hash, assignment_hash;
 };
 
-/// Cannot fail. kUsers of either layer, kServer of the edge.
+/// Cannot fail. Pods::kUsers in both layers, Pods::kServer at the edge only.
 MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place, const FetchProgram& fetch);
 
-/// What a worker reads as its assignment: the same as its environment, as JSON.
+/// The assignment that a worker reads as JSON; the content equals its environment.
 Json make_assignment(const Job& job, const Worker& worker, const ModelOnNode& model);
 
 /// Labels of children.
 Json job_labels(const Job& job, const Worker& worker);
-/// Of those, what selects its pods and no others.
+/// The subset of the labels that selects the worker's pods and no others.
 Json worker_selector(const Job& job, const Worker& worker);
 
-/// Where a worker finds version `version` of its model; "" it has none there.
+/// Path of version `version` of the worker's model in the container; "" without any.
 std::string model_path(const Worker& worker, const std::string& version);
-/// Of the Service's pods: the first TCP port that is declared, else the Service's.
+/// Target port of the Service: the first declared TCP port, else the Service's port.
 std::int64_t bind_port(const Worker& worker);
 
 }  // namespace varda::controllers

@@ -1,12 +1,13 @@
-// Workers of jobs: from what the user wrote to Pods, Deployments, Services, and to what nodes are told to do. Pure functions over a
-// snapshot of the caches, shared by all kinds of jobs of sedna.io.
+// Workers of jobs: turns the user's spec into Pods, Deployments, Services and work for nodes. Pure
+// functions over a snapshot of the caches, shared by all kinds of jobs of sedna.io.
 //
-//   Worker edge = worker_of("edge", Worker::Layer::kEdge, spec.edge_worker);   // then the kind fills in model, policy, addresses
-//   WorkerPlan plan = plan_worker(job, edge, world);                           // objects to converge to, and what is wrong
-//   ... and for EdgeNode.spec:  model_for(job, edge, nodes, edge_node, pods), workers_for(…, pods)
+//   Worker edge = worker_of("edge", Worker::Layer::kEdge, spec.edge_worker);
+//   … the kind fills in model, policy, addresses
+//   WorkerPlan plan = plan_worker(job, edge, world);   // objects to converge to, and problems
+//   … for EdgeNode.spec: model_for(job, edge, nodes, edge_node, pods), workers_for(…, pods)
 //
-// What is added to a user's template never takes the place of what stands there: docs/guides/workers.md says all of it. Labels of
-// edgeai.io are ours, since they say whose pod it is.
+// Additions never replace a part of the user's template: docs/guides/workers.md lists them. Labels
+// of edgeai.io belong to Varda, since they identify the pod's job.
 #pragma once
 
 #include <cstdint>
@@ -33,24 +34,24 @@ using codec::Json;
 using PodPtr = std::shared_ptr<const api::Pod>;
 using EdgeNodePtr = std::shared_ptr<const api::EdgeNode>;
 
-// On all children of a job.
+// Labels on all children of a job.
 inline constexpr std::string_view kJobKindLabel = "edgeai.io/job-kind";
 inline constexpr std::string_view kJobLabel = "edgeai.io/job";
 inline constexpr std::string_view kWorkerLabel = "edgeai.io/worker";
-inline constexpr std::string_view kWorkerNodeLabel = "edgeai.io/worker-node";  // on pods made for a node, where its name is a label
-// On pods, and on Deployments: what they were made for. A child whose two hashes are those of now stays as it is, whatever this
-// build would add to it otherwise.
-inline constexpr std::string_view kTemplateHash = "edgeai.io/template-hash";      // what the user asked
-inline constexpr std::string_view kAssignmentHash = "edgeai.io/assignment-hash";  // model version, policy, address
+inline constexpr std::string_view kWorkerNodeLabel = "edgeai.io/worker-node";  // on pods for one node; the name, if it fits a label
+// Hashes on pods and Deployments: the inputs of the child. A child with both current hashes stays
+// unchanged, even if this build would create it differently.
+inline constexpr std::string_view kTemplateHash = "edgeai.io/template-hash";      // of the user's spec
+inline constexpr std::string_view kAssignmentHash = "edgeai.io/assignment-hash";  // of model version, policy, address
 
 inline constexpr std::size_t kNodesPerWorkerMax = 500;
-/// In containers: the directories of the worker API's token and socket.
+/// Directories in containers, with the token and the socket of the worker API.
 inline constexpr std::string_view kWorkerTokenMount = "/var/run/varda/worker";
 inline constexpr std::string_view kWorkerSocketMount = "/var/run/varda/agent";
-/// A worker that registers with it follows its assignment by itself.
+/// A worker that registers with this capability follows its assignment without a restart.
 inline constexpr std::string_view kAssignmentCapability = "assignment";
 
-/// Whose workers. `metadata` outlives it.
+/// The job that owns the workers. `metadata` outlives it.
 struct Job {
   std::string_view kind;  // "JointInferenceService"
   const meta::ObjectMeta& metadata;
@@ -59,115 +60,122 @@ struct Job {
 struct Worker {
   enum class Layer { kEdge, kCloud };
   enum class Pods {
-    kUsers,   // the user's template: gets the worker contract
-    kServer,  // of our server: server_spec says all of it
+    kUsers,   // the user's template, plus the worker contract
+    kServer,  // our server, described by server_spec alone
   };
 
-  std::string name;  // edge, cloud, or a tier's: in names of children, in kWorkerLabel
+  std::string name;  // edge, cloud, or a tier's name: part of children's names, and kWorkerLabel
   Layer layer = Layer::kEdge;
   Pods pods = Pods::kUsers;
-  // Where: a node by its name, all that match, or (cloud layer) wherever the scheduler likes.
+  // Placement: a node by name, all matching nodes, or (cloud layer) any node.
   std::string node_name;
   std::optional<api::NodeSelection> selector;
-  std::string node_layer;     // of those only nodes of this layer (layer_of()); "": of any
-  std::int64_t replicas = 1;  // of a selector: on each node 1
+  std::string node_layer;     // limits `selector` to nodes of this layer (layer_of()); "": any
+  std::int64_t replicas = 1;  // with a selector: 1 per node
 
-  // kUsers
-  Json pod_spec, pod_metadata;  // as written, in whichever spelling
+  // For kUsers.
+  Json pod_spec, pod_metadata;  // as written, in either spelling
   std::optional<api::HardExampleMining> hard_example_mining;
-  /// kEdge: where the cloud worker is asked. Absent: there is none to ask. "": it is not known yet; pods that are there stay, none
-  /// is made.
+  /// kEdge: URL of the cloud worker. Absent: there is no cloud worker. "": not known yet; existing
+  /// pods stay, and no pod is created.
   std::optional<std::string> cloud_url;
-  // kCloud
+  // For kCloud.
   std::int64_t service_port = 5000;
   std::string service_type = "NodePort";
-  /// Replicas follow the load: `replicas` is what a new Deployment begins with.
+  /// Replicas follow the load: `replicas` is the initial value of a new Deployment.
   std::optional<api::WorkerAutoscaling> autoscaling;
 
-  // kServer
-  /// The PodSpec for the model's directory on a node.
+  // For kServer.
+  /// Builds the PodSpec for the model's directory on a node.
   std::function<Json(const std::string& directory)> server_spec;
-  Json asked;                     // what a pod is made anew for, with its node: an object, without what follows by itself
-  std::int64_t serving_port = 0;  // where the pod answers
-  Json cascade;                   // of EdgeNode.spec.models; null: none
+  Json asked;                     // an object; a change of it, or of the node, replaces the pod
+  std::int64_t serving_port = 0;  // the pod's port
+  Json cascade;                   // for EdgeNode.spec.models; null: none
 
-  std::optional<ResolvedModel> model;  // absent: it could not be resolved; what runs goes on, nothing is made
+  std::optional<ResolvedModel> model;  // absent: unresolved; running pods stay, no pod is created
 };
 
-/// The worker that a kind's spec describes; `model`, policy and addresses are still to be filled in.
+/// The worker described by a kind's spec; the caller fills in `model`, policy and addresses.
 Worker worker_of(std::string name, Worker::Layer layer, const api::Worker& spec);
 
-/// On which nodes. Problems: NodeNotFound, NoNodeMatches, InvalidSpec (a selector that no server validated), and TooManyNodes: then
-/// `names` are the kNodesPerWorkerMax that joined first, so that a node that comes takes nothing from another.
+/// Nodes of a worker. Problems: NodeNotFound, NoNodeMatches, InvalidSpec (a selector that no server
+/// validated), TooManyNodes. With TooManyNodes, `names` are the kNodesPerWorkerMax that joined
+/// first, so that a new node displaces no other.
 struct WorkerNodes {
   std::vector<std::string> names;  // sorted
   std::optional<Problem> problem;
 };
 WorkerNodes nodes_of(const Worker& worker, const NodeList& nodes);
-/// Whether `a` joined before `b`: where a worker cannot have all nodes, it has `b` only after `a`.
+/// True if `a` joined before `b`: a worker that cannot have all nodes prefers `a`.
 bool joined_before(const api::Node& a, const api::Node& b);
 
-/// "NAME-edge-1f2e3d4c5b6a" (of the node's name), further replicas there "NAME-edge-1f2e3d4c5b6a-1".
+/// "NAME-edge-1f2e3d4c5b6a" (hash of the node's name); further replicas there
+/// "NAME-edge-1f2e3d4c5b6a-1".
 std::string worker_pod_name(const Job& job, const Worker& worker, const std::string& node, std::int64_t number);
-/// "NAME-WORKER": of the Deployment and the Service.
+/// "NAME-WORKER": name of the Deployment and the Service.
 std::string worker_name(const Job& job, const Worker& worker);
-/// "NS/NAME.WORKER": of its model in EdgeNode.spec.models.
+/// "NS/NAME.WORKER": key of the worker's model in EdgeNode.spec.models.
 std::string worker_model_key(const Job& job, const Worker& worker);
-/// Of its pods (kEdge) or of whatever its Deployment made.
+/// True for the worker's own pods (kEdge) and pods of its Deployment.
 bool is_worker_pod(const Job& job, const Worker& worker, const api::Pod& pod);
 
-/// What is around one worker, as the caches hold it.
+/// The surroundings of one worker, as cached.
 struct WorkerWorld {
   const NodeList& nodes;
-  std::function<EdgeNodePtr(const std::string& node)> edge_node;  // null: no agent has come from there
-  std::vector<PodPtr> pods;                                       // of its job at least; others are passed over
-  std::shared_ptr<const api::Deployment> deployment;              // kCloud: of worker_name()
-  std::vector<PortClaim> claims;                                  // of others on its nodes
+  std::function<EdgeNodePtr(const std::string& node)> edge_node;  // null: no agent reported
+  std::vector<PodPtr> pods;                                       // of the job; others are ignored
+  std::shared_ptr<const api::Deployment> deployment;              // kCloud: named worker_name()
+  std::vector<PortClaim> claims;                                  // of others on the nodes
   std::string fetch_image = "varda";                              // kCloud: fetches the model
-  std::vector<std::string> fetch_arguments = {};                  // kCloud: further arguments of that program
+  std::vector<std::string> fetch_arguments = {};                  // kCloud: for that program
 };
 
-/// One pod of the edge layer that shall be.
+/// One desired pod of the edge layer.
 struct WorkerPod {
   std::string name, node;
-  PodPtr pod;  // what is there, of this job; null: nothing
-  /// Why it is not there, or not as the spec has it: AgentMissing, NodeFull, WaitingForNode (the model is on its way),
-  /// CloudAddressPending, PortInUse, PodReplaced (ended, another one comes after a pause), RollingOut (its turn to be replaced
-  /// comes), and what out_of_reach() says of its node, on which nothing is changed.
+  PodPtr pod;  // the present pod of this job; null: none
+  /// Why the pod is missing or not as specified. Reasons are AgentMissing, ModelPending, NodeFull,
+  /// WaitingForNode (the model is being installed), CloudAddressPending, PortInUse, and RollingOut
+  /// (it waits for its turn to be replaced). Further reasons come from an ended pod, which is
+  /// replaced after a pause, and from out_of_reach(). A node that is out of reach is not changed.
   std::optional<Problem> problem;
-  bool outdated = false;  // there, and for something else than the spec says now
-  bool leaving = false;   // there, on a node that is not the worker's any more, until its pods in other places work
+  bool outdated = false;  // present, but made for an older spec
+  bool leaving = false;   // present on a former node, until the pods in the new places work
 };
 
 struct WorkerPlan {
-  std::vector<Json> objects;       // for Writer::converge, with everything that stays
-  std::vector<WorkerPod> pods;     // kEdge: by node, then number; then those that leave, by name
-  std::vector<PodPtr> ended;       // kEdge: to be removed after a pause (ReplacementPauses by the pod's key); then another is made
-  std::optional<Problem> problem;  // the first thing that keeps the worker from being as it shall be, of the worker or of a pod
+  std::vector<Json> objects;       // for Writer::converge, including everything that stays
+  std::vector<WorkerPod> pods;     // kEdge: by node, then number; then leaving ones, by name
+  std::vector<PodPtr> ended;       // kEdge: replaced after a pause (ReplacementPauses, by pod key)
+  std::optional<Problem> problem;  // the first problem, of the worker or of a pod
 };
 
 inline constexpr std::string_view kModelNotMounted = "ModelNotMounted";
-/// Why the pods of a user's worker do not see their model: its Model names a path, and the template neither mounts anything there
-/// nor sets MODEL_URL. Varda mounts no path itself: the author of a Model may be another one than that of the template.
+/// Set if the pods of a user's worker cannot see their model: its Model names a path, but the
+/// template neither mounts it nor sets MODEL_URL. Varda mounts no path itself: the authors of Model
+/// and template may differ.
 std::optional<Problem> unmounted_model(const Worker& worker);
 
-/// What should exist of a worker. Cannot fail. Never replaces all pods of the edge layer at once: those that do not work first,
-/// then one at a time while all others that can be reached are Ready. Pods on nodes that the worker was moved away from go once as
-/// many in their new places are Ready.
+/// The objects that should exist for a worker. Cannot fail. Never replaces all pods of the edge
+/// layer at once: broken pods first, then one at a time while all other reachable pods are Ready.
+/// Pods on former nodes are removed once as many pods in the new places are Ready.
 WorkerPlan plan_worker(const Job& job, const Worker& worker, const WorkerWorld& world);
 
-/// The ports of nodes that its pods want, and those that pods which are there have (kEdge), for rivals.
+/// Node ports that the worker's pods want, and those that present pods have (kEdge), as input for
+/// competing owners.
 std::vector<PortClaim> claims_of(const Job& job, const Worker& worker, const NodeList& nodes, const std::vector<PodPtr>& pods);
-/// A pod of it has the port on the node.
+/// True if a pod of the worker has the port on the node.
 bool holds_port(const Job& job, const Worker& worker, const std::vector<PodPtr>& pods, const std::string& node,
                 const HostPort& port);
 
-/// autoscaling/v2, which a cluster may lack, and `varda up` does.
+/// HorizontalPodAutoscaler of autoscaling/v2; clusters may lack it, and `varda up` does.
 const meta::Resource& autoscaler_resource();
-/// The HorizontalPodAutoscaler of a cloud worker's Deployment, with the same name. `worker.autoscaling` is set.
+/// The HorizontalPodAutoscaler of a cloud worker's Deployment, with the same name. Requires
+/// `worker.autoscaling`.
 Json make_autoscaler(const Job& job, const Worker& worker);
 
-/// For EdgeNode.spec.models and .workers of `node`. Nothing where the worker has no pod there, nor should have, or no files.
+/// Items for EdgeNode.spec.models and .workers of `node`. Empty if the worker has and needs no pod
+/// there, or has no files.
 std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, const NodeList& nodes, const api::EdgeNode& node,
                                         const std::vector<PodPtr>& pods);
 std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker, const NodeList& nodes, const api::EdgeNode& node,

@@ -1,11 +1,15 @@
-// Golden cases: testdata/workers/CASE holds a JointInferenceService, of which only the workers with templates matter here, the
-// world around it, and in plan.yaml what becomes of them: objects, why others are not made, ports, and the work of every EdgeNode.
+// Golden cases. testdata/workers/CASE holds a JointInferenceService, of which only the workers with
+// templates matter, and the world around it. plan.yaml holds the results: objects, reasons for
+// missing ones, ports, and the work of every EdgeNode.
 //
-// Besides objects of the API, a world has Options {cloudUrl, server, claims}, Nodes {count, of}, Others {node, models, workers} (so
-// many of others' that a node has been told of), and LivePods: {worker, node,
-// number, then, status}, the pod (of the worker cloud: the Deployment) that was made when the service was `then.job` and Models
-// `then.models` (merge patches of what they are now), the node exposed `then.exposed`, the cloud worker was at `then.cloudUrl`, and
-// the build's wish was other by `then.wish`.
+// Besides API objects, a world has these documents:
+//   Options {cloudUrl, server, claims}
+//   Nodes {count, of}
+//   Others {node, models, workers}: items of other owners in the node's work list
+//   LivePods: {worker, node, number, then, status}: the pod (for the worker cloud: the Deployment)
+//     that was created when the service was `then.job`, Models were `then.models` (merge patches of
+//     the current ones), the node exposed `then.exposed`, the cloud worker was at `then.cloudUrl`,
+//     and the build's output differed by `then.wish`.
 
 #include "controllers/workers/workers.h"
 
@@ -101,7 +105,7 @@ WorkerWorld world_of(const Case& test) {
           test.fetch_arguments};
 }
 
-// The object as an API server has it once the writer has sent it, and the node has started it.
+// The object on the API server after the writer has sent it and the node has started it.
 Json live_object(Json object, const Json& owner, const std::string& uid, const std::string& node, const Json& status) {
   const Json wish = object;
   Json& metadata = object.make("metadata");
@@ -119,7 +123,7 @@ Json live_object(Json object, const Json& owner, const std::string& uid, const s
   return object;
 }
 
-// The node as it was when version `exposed` was.
+// The node at the time when it exposed `exposed`.
 EdgeNodePtr with_exposed(const api::EdgeNode& node, const std::string& exposed) {
   auto out = std::make_shared<api::EdgeNode>(node);
   for (api::EdgeModelReport& model : out->status.models) {
@@ -208,7 +212,7 @@ Case load(const testing::Path& folder) {
     if (made["kind"].as_string() == "Pod") test.pods.push_back(typed<api::Pod>(made));
     if (made["kind"].as_string() == "Deployment") test.deployment = typed<api::Deployment>(made);
   }
-  for (const Json& object : others) {  // they came later
+  for (const Json& object : others) {  // younger than the others
     auto node = std::make_shared<api::EdgeNode>(*test.edge_nodes.at(object["node"].as_string()));
     for (std::int64_t i = 0; i < object["models"].as_integer(); ++i)
       node->spec.models.emplace_back().key = "others/m" + std::to_string(i);
@@ -289,11 +293,11 @@ TEST_P(WorkersGolden, PlanAndWorkAreAsWritten) {
   check_golden(folder / "plan.yaml", plan_all(test));
 }
 
-// What was made comes up as it was made: looked at again, it is what is wanted, to the letter.
+// Created objects, once running, match the plan exactly.
 TEST_P(WorkersGolden, WhatWasMadeStays) {
   Case test = load(kRoot / GetParam());
   const Workers workers = workers_of(test.job_json, test);
-  for (int round = 0; round < 3; ++round) {  // a roll-out goes one by one
+  for (int round = 0; round < 3; ++round) {  // a roll-out replaces one at a time
     for (const Worker& worker : workers.all) {
       const WorkerPlan plan = plan_worker(workers.job(), worker, world_of(test));
       std::vector<PodPtr> pods;

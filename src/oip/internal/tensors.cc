@@ -21,7 +21,7 @@ float widened(DType dtype, std::uint16_t bits) {
   return dtype == DType::kFp16 ? tensor::float_of(bits) : tensor::float_of_bf16(bits);
 }
 
-// Puts the numbers of a JSON array, nested as deep as it likes, into a tensor's memory, row by row.
+// Writes the numbers of a nested JSON array into a tensor's memory, row by row.
 template <typename T>
 class Filler {
  public:
@@ -62,7 +62,7 @@ class Filler {
     }
   }
 
-  // FP16 and BF16.
+  // For FP16 and BF16.
   std::uint16_t narrowed(double number) {
     const auto value = static_cast<float>(number);
     const std::uint16_t bits = dtype_ == DType::kFp16 ? tensor::half_of(value) : tensor::bf16_of(value);
@@ -73,7 +73,7 @@ class Filler {
   T whole(const JsonReader::Number& number) {
     std::uint64_t magnitude = number.magnitude;
     if (!number.integral) {
-      // 3.0 is a whole number too; what is beyond a double's exact range is not surely one.
+      // 3.0 counts as an integer; larger values than a double's exact range may not be integers.
       if (number.value != std::trunc(number.value) || std::abs(number.value) > 9007199254740992.0) {
         misfit();
         return 0;
@@ -125,7 +125,7 @@ void read_strings(JsonReader& reader, std::size_t depth_max, std::size_t count_m
 
 Result<Tensor> read_data(JsonReader& reader, DType dtype, const tensor::Shape& shape) {
   TRY(const std::size_t count, tensor::elements(shape));
-  // Every element takes two characters at least: a shape that asks for more is told so before memory is taken for it.
+  // Every element takes at least two characters: reject a larger shape before allocating memory.
   if (count > reader.left()) {
     return Error(Code::kInvalid, "shape " + tensor::to_string(shape) + " asks for more elements than data can hold");
   }
@@ -310,7 +310,7 @@ Result<tensor::Named> TensorReader::read_one(JsonReader& reader) {
   std::optional<DType> dtype;
   std::optional<tensor::Shape> shape;
   std::optional<Tensor> tensor;
-  std::optional<std::string_view> later;  // data that came before its type or shape
+  std::optional<std::string_view> later;  // `data`, if it precedes type or shape
   std::optional<std::uint64_t> binary_size;
   std::string member;
   reader.begin_object();
@@ -414,7 +414,7 @@ Encoding encoding_for(const Tensor& tensor, Encoding encoding) {
     if (plain) continue;
     std::string quoted;
     write_string(item, quoted);
-    // Bytes that are no UTF-8 are written as U+FFFD: what comes back is the question.
+    // Invalid UTF-8 is written as U+FFFD: a round trip finds out.
     if (const auto back = codec::parse_json(quoted); !back.ok() || back->as_string() != item) return Encoding::kBinary;
   }
   return encoding;

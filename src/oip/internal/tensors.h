@@ -1,4 +1,4 @@
-// Tensors inside a JSON text, shared by requests and responses.
+// Tensors in JSON text, for requests and responses.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace varda::oip::internal {
 
-/// A body cut into its JSON and what follows.
+/// A body split into the JSON and the bytes after it.
 struct Parts {
   std::shared_ptr<const std::string> body;
   std::string_view json;
@@ -20,14 +20,15 @@ struct Parts {
 };
 Result<Parts> split(std::shared_ptr<const std::string> body, std::optional<std::string_view> json_length);
 
-/// Reads arrays of tensors, handing out the binary part piece by piece in the order of the JSON.
+/// Reads arrays of tensors, assigning the binary part in the order of the JSON.
 class TensorReader {
  public:
   TensorReader(const Parts& parts, const Limits& limits) : parts_(parts), limits_(limits), binary_(parts.binary) {}
 
-  /// At the array that is the value of "inputs" or "outputs"; `what` is "input" or "output", for messages.
+  /// The reader must be at the array of "inputs" or "outputs"; `what` is "input" or "output", for
+  /// messages.
   Result<std::vector<tensor::Named>> read(codec::JsonReader& reader, std::string_view what);
-  /// Whether all of the binary part was used.
+  /// kInvalid: unused bytes remain in the binary part.
   Status finish() const;
 
  private:
@@ -40,12 +41,13 @@ class TensorReader {
 
 /// Appends {"name":…,"shape":…,"datatype":…,"data":[…]}, or with parameters.binary_data_size.
 void write_tensor(const tensor::Named& tensor, Encoding encoding, std::string& out);
-/// What `encoding` becomes for a tensor: FP16, BF16 and strings that are not UTF-8 are binary, for JSON cannot hold them.
+/// The encoding to use: FP16, BF16 and strings that are not UTF-8 become binary, since JSON cannot
+/// hold them.
 Encoding encoding_for(const tensor::Tensor& tensor, Encoding encoding);
 void write_string(std::string_view text, std::string& out);
-/// The value of "shape": at most `rank_max` numbers, none negative. Errors stay in `reader`.
+/// Reads "shape": at most `rank_max` numbers, none negative. Errors stay in `reader`.
 tensor::Shape read_shape(codec::JsonReader& reader, std::size_t rank_max);
-/// The value of "parameters". kInvalid: it is larger than the limit, or not JSON.
+/// Reads "parameters". kInvalid: larger than the limit, or not JSON.
 Result<codec::Json> read_parameters(codec::JsonReader& reader, const Limits& limits);
 
 }  // namespace varda::oip::internal

@@ -45,7 +45,8 @@ void DirectoryWatch::watch(const std::set<std::filesystem::path>& directories) {
     }
   }
   for (const std::filesystem::path& directory : directories) {
-    // Added again although it is watched: a directory that was replaced by another of its name is another one.
+    // Added even if already watched: the directory may have been replaced by another of the same
+    // name.
     const int watch = ::inotify_add_watch(inotify_, directory.c_str(), kChanges);
     if (watch < 0) continue;
     const auto [it, added] = watches_.try_emplace(directory, watch);

@@ -1,6 +1,7 @@
 // DirectoryWatch: sleeps until one of several directories changes (inotify).
 //
-// A hint and no more: network file systems and some mounts tell nothing, so whoever waits also looks by itself now and then.
+// Events are only hints: network file systems and some mounts send none, so callers also scan
+// periodically.
 #pragma once
 
 #include <chrono>
@@ -11,18 +12,18 @@
 
 namespace varda::serving::internal {
 
-/// One thread calls watch() and wait(); wake() may be called from any.
+/// One thread calls watch() and wait(); any thread may call wake().
 class DirectoryWatch {
  public:
-  /// Works, without hints, also where the kernel refuses inotify.
+  /// Works without hints if the kernel refuses inotify.
   DirectoryWatch();
   ~DirectoryWatch();
   DirectoryWatch(const DirectoryWatch&) = delete;
   DirectoryWatch& operator=(const DirectoryWatch&) = delete;
 
-  /// From now on exactly these directories are watched; those that do not exist are left out.
+  /// Watches exactly these directories from now on; missing ones are skipped.
   void watch(const std::set<std::filesystem::path>& directories);
-  /// Until something in them changed, wake() was called since the last wait, or `timeout` passed.
+  /// Blocks until a directory changes, wake() was called since the last wait, or `timeout` passes.
   void wait(std::chrono::milliseconds timeout);
   void wake();
 

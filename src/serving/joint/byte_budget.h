@@ -1,4 +1,4 @@
-// ByteBudget: how many bytes there may be of something at a time, over all who have some of it.
+// ByteBudget: a limit on the total bytes that several holders keep at a time.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,14 @@ class ByteBudget {
   explicit ByteBudget(std::size_t max) : max_(max) {}
   ByteBudget(const ByteBudget&) = delete;
 
-  /// What one holder has of it, for one thread at a time; given back by destruction. Keeps the budget.
+  /// The bytes of one holder, for one thread at a time. The destructor returns them. Keeps the
+  /// budget alive.
   class Share {
    public:
     explicit Share(std::shared_ptr<ByteBudget> budget) : budget_(std::move(budget)) {}
     Share(const Share&) = delete;
     ~Share() { budget_->give(bytes_); }
-    /// False: there is no room for so many more. Who is alone always has room.
+    /// False: the budget has no room for `bytes` more. A sole holder always has room.
     bool grow(std::size_t bytes) {
       if (!budget_->take(bytes, bytes_)) return false;
       bytes_ += bytes;

@@ -10,12 +10,12 @@
 namespace varda::serving::joint {
 namespace {
 
-// One question for readiness, and what is made of the answer.
+// One readiness check, and the handling of its answer.
 class Question final : public Job {
  public:
   Question(std::shared_ptr<Upper> upper, cascade::Breaker::Ticket ticket) : upper_(std::move(upper)), ticket_(ticket) {}
   ~Question() override {
-    // Never asked, for want of a thread: that says nothing about the tier.
+    // No thread was available: that is no evidence about the tier.
     if (!asked_) upper_->gate->abandoned(ticket_, system_clock().now());
   }
 
@@ -93,8 +93,8 @@ void Center::begin() {
   try {
     thread_ = std::thread([this] { follow(); });
   } catch (const std::system_error& e) {
-    // The next one who has something to wait for tries again.
-    log::error("no thread for alarms of requests over tiers", {{"error", e.what()}});
+    // The next caller with a timer tries again.
+    log::error("timer thread for joint inference not started", {{"error", e.what()}});
   }
 }
 
@@ -105,14 +105,14 @@ void Center::follow() {
     if (!watched_.empty() && look_at_ <= now) {
       look_at_ = now + options_.look_interval;
       mutex_.unlock();
-      contain("look at tiers ended with an exception", [&] { look(now); });
+      contain("tier check ended with an exception", [&] { look(now); });
       mutex_.lock();
     } else if (!alarms_.empty() && alarms_.begin()->first.first <= now) {
       std::shared_ptr<Sleeper> sleeper = alarms_.begin()->second.lock();
       alarms_.erase(alarms_.begin());
       mutex_.unlock();
       if (sleeper != nullptr) contain("timer of a request ended with an exception", [&] { sleeper->wake(); });
-      sleeper.reset();  // it may be the last to hold it, and take back an alarm on its way
+      sleeper.reset();  // it may hold the last reference, and its destructor cancels a timer
       mutex_.lock();
     } else {
       SteadyTime until = now + std::chrono::hours(1);
@@ -139,7 +139,7 @@ void Center::look(SteadyTime now) {
       plan->meters[i]->breaker_state.set(breaker_number(upper->gate->health().state));
       auto ticket = upper->gate->probe(now);
       const SteadyTime asked_at{SteadyTime::duration(upper->asked_at.load())};
-      // Nobody asks it anything: what is known of it would grow old.
+      // An idle tier: without a call, the knowledge about it would go stale.
       if (!ticket && now - asked_at >= options_.quiet_max) ticket = upper->gate->admit(now);
       if (!ticket) continue;
       upper->asked_at = now.time_since_epoch().count();

@@ -1,7 +1,7 @@
-// Center: what all models with tiers of a server share: threads for calls of other servers, alarms, and questions for readiness of
-// tiers that nobody asks anything else.
+// Center: shared by all models with tiers of a server. It has threads for upstream calls, timers,
+// and readiness checks of idle tiers.
 //
-// Without a model that has tiers it costs nothing: threads begin with the first one.
+// The center is free without such models: threads start with the first one.
 #pragma once
 
 #include <chrono>
@@ -22,51 +22,53 @@
 
 namespace varda::serving::joint {
 
-/// Somebody who wants to be told when it is time.
+/// A callback for a timer.
 class Sleeper {
  public:
   virtual ~Sleeper() = default;
-  /// Called on a thread of the center that must not be held up.
+  /// Called on the center's own thread; must not block.
   virtual void wake() = 0;
 };
 
-/// Thread-safe. Outlives every request; stop() first.
+/// Thread-safe. Outlives every request; stop() ends the requests.
 class Center {
  public:
   struct Options {
     std::size_t threads_max = 1024;
-    std::chrono::milliseconds look_interval{1000};  // how often it is seen to which tiers are to be asked for readiness
-    std::chrono::milliseconds quiet_max{10000};     // a tier that nobody asked for so long is
+    std::chrono::milliseconds look_interval{1000};  // interval at which due readiness checks start
+    std::chrono::milliseconds quiet_max{10000};     // a tier is idle after this long without calls
     std::chrono::milliseconds readiness_timeout{2000};
     oip::Limits limits = {};
   };
-  /// The clients and `registry` outlive it, `rng` too.
+  /// The clients, `registry` and `rng` outlive the center.
   Center(Options options, Upstream::Clients clients, metrics::Registry& registry, Rng& rng);
-  /// As stop().
+  /// Calls stop().
   ~Center();
   Center(const Center&) = delete;
 
-  /// The model of that name, made when first asked for; it lives as long as this.
+  /// The model of that name, created on first use; it lives as long as the center.
   Model& model(const std::string& name);
-  /// From now on tiers of the model's plan are asked for readiness.
+  /// Checks the readiness of the tiers of the model's plan from now on.
   void watch(Model& model);
 
   Threads& threads() { return threads_; }
   const Upstream& upstream() const { return upstream_; }
   Rng& rng() { return rng_; }
-  /// Drawn when this was made.
+  /// A random id of this center.
   const std::string& instance() const { return instance_; }
-  /// Of calls: stopped by stop().
+  /// Stop token for calls; stop() triggers it.
   std::stop_token stopping() const { return stop_.get_token(); }
-  /// Of one wake_at().
+  /// Identifies one wake_at().
   using Alarm = std::pair<SteadyTime, std::uint64_t>;
   Alarm wake_at(SteadyTime when, std::weak_ptr<Sleeper> sleeper);
-  /// Forgets it, so that nothing is kept for who need not be woken any more. Harmless if it has rung.
+  /// Removes the timer, so that a finished request leaves nothing behind. Harmless after the timer
+  /// has fired.
   void cancel(const Alarm& alarm);
-  /// How many are set.
+  /// Number of pending timers.
   std::size_t alarms() const;
 
-  /// Gives up all calls, so that requests end with what they have, and waits for them.
+  /// Cancels all calls, so that requests end with their best answer so far, and waits for the
+  /// calls.
   void stop();
 
  private:

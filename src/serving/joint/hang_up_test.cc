@@ -1,4 +1,4 @@
-// Clients that hang up on a model with tiers.
+// Clients that hang up while a model with tiers serves them.
 #include <atomic>
 #include <future>
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ TEST_F(Joint, ClientThatHangsUpFreesItsPlaceAndEndsTheCall) {
   first.hang_up();
   EXPECT_TRUE(cloud_.wait_for_ended(1)) << "the call upwards has ended too";
   auto second = begin("POST", "/v2/models/m/infer", hard());
-  cloud_.wait_for_requests(2);  // in the only place there is
+  cloud_.wait_for_requests(2);  // holds the only place
   cloud_.release();
   EXPECT_EQ(outcome(second.get()), "0.125 by cloud 9 hard, asked cloud");
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
@@ -62,7 +62,7 @@ TEST_F(Joint, RequestWhoseClientHangsUpWhileItWaitsIsNotRun) {
   executor.expect(std::chrono::seconds(1));  // nothing runs on this thread
   auto first = begin("POST", "/v2/models/m/infer", easy());
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
-  while (executor.waiting() > 0) ASSERT_TRUE(ctx.check().ok());  // it holds the only instance
+  while (executor.waiting() > 0) ASSERT_TRUE(ctx.check().ok());  // holds the only instance
   Watched second = begin_watched(easy());
   EXPECT_EQ(executor.waiting(), 1u);
   second.hang_up();
@@ -79,7 +79,7 @@ TEST_F(Joint, EasyExampleThatIsAnsweredAtOnceAsksForNothing) {
   models_.add("m", "3", kModel);
   models_.cascade("m", cascade(margin()));
   start();
-  repository_->find("m", "").value()->executor().expect(std::chrono::seconds(0));  // it runs on this thread
+  repository_->find("m", "").value()->executor().expect(std::chrono::seconds(0));  // runs on this thread
   Watched one = begin_watched(easy());
   EXPECT_FALSE(one.hang_up);
   EXPECT_EQ(outcome(one.answer.get()), "1 by edge 3 easy");
@@ -101,7 +101,7 @@ TEST_F(Joint, ClientsThatHangUpAtAnyMomentLeaveNothingBehind) {
           one.hang_up();
           ++hung_up;
         }
-        one.answer.get();  // each has its one end
+        one.answer.get();  // every request ends exactly once
       }
     });
   }

@@ -1,4 +1,4 @@
-// A model with tiers, from the request to the answer.
+// A model with tiers, from request to answer.
 #include <atomic>
 #include <future>
 #include <gmock/gmock.h>
@@ -107,7 +107,7 @@ TEST_F(Joint, WhateverGoesWrongAboveTheBestAnswerIsGiven) {
     std::string body;
     std::string reason;
   };
-  // No breaker opens over the first four.
+  // The breaker stays closed over these four failures.
   for (const Case& c : std::vector<Case>{
            {500, "{}", "Failed"}, {429, "", "Overloaded"}, {404, "{}", "Refused"}, {200, "<html>welcome</html>", "Failed"}}) {
     cloud_.infers(c.status, c.body);
@@ -145,7 +145,7 @@ TEST_F(Joint, SlowTierIsGivenUpAtTheDeadline) {
   start();
   cloud_.hold();
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
-  // A machine that stands still for so long has no time left to ask at all.
+  // A stalled machine may have no time left for the call at all.
   for (std::string got; got != "0.5 by edge 3 hard, asked cloud, fallback cloud: Timeout";) {
     ASSERT_TRUE(ctx.check().ok()) << got;
     got = infer(hard());
@@ -162,7 +162,7 @@ TEST_F(Joint, TheRequestsOwnDeadlineCountsIfItIsSooner) {
   const std::string body =
       R"({"parameters":{"timeout":50000},"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[0.5,0.5]}]})";
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
-  // A machine that stands still for so long has no time left to run it, or to ask.
+  // A stalled machine may have no time left for the run or the call.
   for (std::string got; got != "0.5 by edge 3 hard, asked cloud, fallback cloud: Timeout";) {
     ASSERT_TRUE(ctx.check().ok()) << got;
     got = infer(body);
@@ -207,9 +207,9 @@ TEST_F(Joint, NoMoreThanTheBoundAreOnTheirWayUp) {
   EXPECT_EQ(outcome(first.get()), "0.125 by cloud 9 hard, asked cloud");
 }
 
-// Answers may be large, and whoever writes one may be held up.
+// Answers may be large, and writing one may block.
 TEST_F(Joint, RequestThatIsAnsweredAtItsDeadlineKeepsNoOtherFromItsOwn) {
-  // It ends no call, so that only the alarm is left to end the request.
+  // Never ends a call, so that only the timer can end the request.
   class Stubborn final : public net::HttpClient {
    public:
     Result<net::ClientResponse> send(const Context&, net::ClientRequest) override {
@@ -239,7 +239,7 @@ TEST_F(Joint, RequestThatIsAnsweredAtItsDeadlineKeepsNoOtherFromItsOwn) {
   others_answer.count_down();
   first.get_future().get();
   stubborn.end.count_down();
-  center_->stop();  // nobody is left in there
+  center_->stop();  // all calls have ended
 }
 
 TEST_F(Joint, PolicyThatDecidesBeforeInferenceSparesTheRunAndFallsBackToIt) {
@@ -350,7 +350,7 @@ TEST_F(Joint, RequestThatWasAnsweredWhileItWaitedIsNotRun) {
   while (lines(runs) < 1) ASSERT_TRUE(ctx.check().ok());  // it holds the only instance
   models_.cascade("m", cascade(margin(), "", 64, 50));
   settle();
-  // A machine that stands still for so long has no time left to queue it at all.
+  // A stalled machine may have no time left to queue the request at all.
   while (version->executor().waiting() == 0) {
     ASSERT_TRUE(ctx.check().ok());
     EXPECT_THAT(infer(easy()), StartsWith("504 "));
@@ -374,7 +374,7 @@ TEST_F(Joint, VersionThatThePolicyCannotReadIsRefusedAndTheOldOneServes) {
   settle();
   EXPECT_THAT(index(), ElementsAre("m/3 READY", "m/4 UNAVAILABLE PolicyMismatch"));
   EXPECT_EQ(infer(easy()), "1 by edge 3 easy");
-  // The file that makes sense of the new version comes later: then both change.
+  // A file that fits the new version arrives later: then both take effect.
   models_.cascade("m", cascade(policy("EdgeOnly")));
   settle();
   EXPECT_THAT(index(), ElementsAre("m/4 READY"));

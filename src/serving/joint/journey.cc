@@ -23,7 +23,7 @@ constexpr std::array<std::string_view, 5> kOwnParameters = {"tier", "hard", "ask
 
 double microseconds(Duration duration) { return std::chrono::duration<double, std::micro>(duration).count(); }
 
-// What the first tier's own error is to the others.
+// The failure that an error of the first tier means for the route.
 cascade::Failure failure_of(const Error& error) {
   cascade::Failure out{.message = error.message()};
   switch (error.code()) {
@@ -44,7 +44,8 @@ cascade::Failure failure_of(const Error& error) {
   return out;
 }
 
-// The request's own deadline counts if it comes before the route's. Only few requests have one, and not all bodies are short.
+// The earlier of the request's own deadline and the route's. The search avoids parsing bodies
+// without a timeout.
 SteadyTime deadline_of(const InferCall& call, const cascade::Route& route, const oip::Limits& limits) {
   Duration time = route.deadline;
   if (call.body->find("timeout") != std::string::npos) {
@@ -75,7 +76,7 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
 
   void begin() {
     perform(tell([&](SteadyTime now) REQUIRES(mutex_) { return machine_.start(now); }));
-    // Still within the handler's call. Most requests have their answer by now, and nothing more to ask.
+    // Still inside the handler's call. Most requests are already answered and need no callback.
     MutexLock lock(mutex_);
     if (!respond_) return;
     respond_->on_gone([kept = weak_from_this()] {
@@ -83,13 +84,14 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
     });
   }
 
-  /// It is time for what the last step said.
+  /// The time of the last wait step has come.
   void wake() override {
     const Step step = tell([&](SteadyTime now) REQUIRES(mutex_) {
       alarm_.reset();
       return machine_.time_passed(now);
     });
-    // The center's own thread runs no models and answers nobody: answers may be large, and others wait to be woken.
+    // The center's thread runs no models and sends no answers: both may take long, and other timers
+    // wait.
     step.kind == Step::Kind::kWait || step.kind == Step::Kind::kNothing ? perform(step) : hand_over(step);
   }
 
@@ -102,7 +104,7 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
   class Run;
   class Ask;
 
-  // One event; what to do about it is done without the lock.
+  // Feeds one event to the machine. The caller performs the returned step without the lock.
   template <typename Event>
   Step tell(const Event& event) EXCLUDES(mutex_) {
     std::shared_ptr<std::stop_source> ended;
@@ -140,7 +142,7 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
     }
   }
 
-  // One alarm at a time, for the next of the moments that were waited for: whoever is woken sets the next one.
+  // Keeps one timer, for the earliest requested time: each wake() sets the next one.
   void wake_me_at(SteadyTime when) EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     if (machine_.ended() || (alarm_ && alarm_->first <= when)) return;
@@ -169,21 +171,21 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
   const oip::Limits limits_;
 
   mutable Mutex mutex_;
-  std::optional<net::Responder> respond_ GUARDED_BY(mutex_);  // until the answer
+  std::optional<net::Responder> respond_ GUARDED_BY(mutex_);  // empty after the answer
   Machine machine_ GUARDED_BY(mutex_);
-  std::optional<Inferred> inferred_ GUARDED_BY(mutex_);  // by the first tier
-  std::optional<Error> error_ GUARDED_BY(mutex_);        // its own
+  std::optional<Inferred> inferred_ GUARDED_BY(mutex_);  // the first tier's result
+  std::optional<Error> error_ GUARDED_BY(mutex_);        // the first tier's error
   std::array<std::optional<oip::Envelope>, cascade::kTiersMax> answers_ GUARDED_BY(mutex_);
   std::optional<Center::Alarm> alarm_ GUARDED_BY(mutex_);
   std::size_t samples_ GUARDED_BY(mutex_) = 1;
   std::uint64_t bytes_up_ GUARDED_BY(mutex_) = 0;
   CallId asking_ GUARDED_BY(mutex_) = cascade::kNoCall;
   std::shared_ptr<std::stop_source> asking_stop_ GUARDED_BY(mutex_);
-  CallId cancelled_ GUARDED_BY(mutex_) = cascade::kNoCall;  // the last one that nobody waits for any more
-  std::atomic<std::uint64_t> place_{0};                     // in the queue of the version's executor; 0: it does not wait there
+  CallId cancelled_ GUARDED_BY(mutex_) = cascade::kNoCall;  // the last cancelled call
+  std::atomic<std::uint64_t> place_{0};                     // in the queue; 0: not queued
 };
 
-// The first tier, as a job of its version's executor.
+// Runs the first tier, as a job of its version's executor.
 class Journey::Run final : public Job {
  public:
   Run(std::shared_ptr<Journey> journey, CallId id, SteadyTime given) : journey_(std::move(journey)), id_(id), given_(given) {}
@@ -191,7 +193,7 @@ class Journey::Run final : public Job {
   std::size_t bytes() const override { return journey_->call_.bytes(); }
   void waits(std::uint64_t place) override { journey_->place_ = place; }
   void run() override {
-    // It was answered while this waited: whoever still waits comes first.
+    // The request was answered while queued: leave the instance to waiting requests.
     if (journey_->ended()) return;
     ModelVersion& version = **journey_->version_;
     VersionStats& stats = version.stats();
@@ -214,7 +216,7 @@ class Journey::Run final : public Job {
   const SteadyTime given_;
 };
 
-// What a thread does that may block: tiers above it, one after the other, and whatever comes of that.
+// Work that may block: calls of upper tiers, one after the other, and the steps that follow.
 class Journey::Ask final : public Job {
  public:
   Ask(std::shared_ptr<Journey> journey, const Step& step) : journey_(std::move(journey)), step_(step) {}
@@ -249,15 +251,15 @@ class Journey::Ask final : public Job {
   const Step step_;
 };
 
-// On the connection's thread. The call upwards ends, which closes its connection, and its place is free; what waits to be run gives
-// up its own.
+// Runs on the connection's thread. Cancels the upstream call, which closes its connection and frees
+// its place. A queued run is withdrawn.
 void Journey::client_gone() {
   std::optional<net::Responder> nobody;
   tell([&](SteadyTime now) REQUIRES(mutex_) {
     const Step step = machine_.client_gone(now);
     if (respond_ && machine_.summary().end == cascade::Summary::End::kGone) {
       nobody.emplace(take_responder());
-      if (asking_ == cascade::kNoCall) count();  // else when it is known what was sent: called()
+      if (asking_ == cascade::kNoCall) count();  // else called() counts, once the bytes sent are known
     }
     return step;
   });
@@ -269,14 +271,15 @@ void Journey::client_gone() {
 
 void Journey::run(const Step& step) {
   if (!version_.ok()) return perform(ran(step.call, version_.error()));
-  // Kept here too: the job may be gone before submit() returns, and with it the last reference to the executor's owner.
+  // Keeps the executor's owner alive: the job, with the last reference to the owner, may end before
+  // submit() returns.
   const std::shared_ptr<ModelVersion> keeper = *version_;
   std::unique_ptr<Job> job = std::make_unique<Run>(shared_from_this(), step.call, system_clock().now());
   if (const Status status = keeper->executor().submit(job); !status.ok()) {
     keeper->stats().failure.add();
     return perform(ran(step.call, Error(status.error()).context("model \"" + keeper->model() + "\"")));
   }
-  // Where it ran at once there is nothing to wait for.
+  // A job that ran at once needs no timer.
   bool pending = false;
   {
     MutexLock lock(mutex_);
@@ -285,7 +288,7 @@ void Journey::run(const Step& step) {
   if (pending) wake_me_at(step.until);
 }
 
-// What may block, or take long, to a thread that may.
+// Gives a step that may block, or take long, to a thread of the center.
 void Journey::hand_over(const Step& step) {
   std::unique_ptr<Job> job = std::make_unique<Ask>(shared_from_this(), step);
   const Status status = center_.threads().submit(job);
@@ -337,14 +340,14 @@ cascade::Judgement Journey::judge_upper(std::uint8_t tier, const oip::Envelope& 
   } else if (response.ok() && !told.known() && !chooses_outputs()) {
     told.set(std::move(misfit));
     if (told.is_news(system_clock().now())) {
-      log::warn("the policy cannot read what the tier answers",
+      log::warn("policy cannot read the tier's answers",
                 {{"model", plan_->model->name()}, {"tier", plan_->route->tiers[tier].name}, {"error", told.why()}});
     }
   }
   return judgement;
 }
 
-// Then what a tier leaves out of its answer says nothing about its model.
+// If the client chooses outputs, a missing output is no fault of the tier's model.
 bool Journey::chooses_outputs() const {
   const auto request = oip::parse_infer_request(call_.body, call_.json_length, limits_);
   return request.ok() && !request->outputs.empty();
@@ -378,7 +381,7 @@ Json Journey::parameters(std::uint8_t tier, const std::string& version, const Js
   const cascade::Summary& summary = machine_.summary();
   const cascade::Route& route = machine_.route();
   Json out = Json::object();
-  // What the tier has to say itself stays, but for what is said here.
+  // Parameters from the tier stay, except those that this server sets.
   for (const auto& [name, value] : given.as_object()) {
     if (std::find(kOwnParameters.begin(), kOwnParameters.end(), name) == kOwnParameters.end()) out.set(name, value);
   }
@@ -408,7 +411,8 @@ void Journey::answer(std::uint8_t tier) {
   if (!respond_) return mutex_.unlock();
   count();
   net::Responder respond = take_responder();
-  // The public model's version is the first tier's, whoever answers; without one it is the one that answers.
+  // The reported version is the first tier's, whichever tier answers; without a local version it is
+  // the answering tier's.
   const std::string own = version_.ok() ? (*version_)->version() : "";
   if (tier == 0) {
     Json told = parameters(tier, own, nullptr);
@@ -419,7 +423,7 @@ void Journey::answer(std::uint8_t tier) {
   oip::Envelope envelope = std::move(*answers_[tier]);
   const Json told = parameters(tier, envelope.model_version, envelope.parameters);
   mutex_.unlock();
-  envelope.id = oip::read_preamble(call_.body, call_.json_length, limits_).id;  // whatever the tier made of it
+  envelope.id = oip::read_preamble(call_.body, call_.json_length, limits_).id;  // the client's id
   oip::Message message = oip::reseal(envelope, plan_->model->name(), own.empty() ? envelope.model_version : own, told);
   net::Response response{200, {{"Content-Type", std::string(message.content_type())}}, std::move(message.body), nullptr};
   if (message.json_length) response.headers.add(std::string(oip::kJsonLengthHeader), std::to_string(*message.json_length));

@@ -1,4 +1,4 @@
-// What a model with tiers is counted by, for Prometheus. The same numbers as cascade::Statistics has.
+// Prometheus metrics of a model with tiers. cascade::Statistics counts the same numbers.
 #pragma once
 
 #include <array>
@@ -12,22 +12,22 @@
 
 namespace varda::serving::joint {
 
-/// Of one tier. References into a registry.
+/// Metrics of one tier. References into a registry.
 struct TierMeters {
   TierMeters(metrics::Registry& registry, const std::string& model, const std::string& tier);
 
   metrics::Counter& answered;     // varda_joint_answered_total
-  metrics::Histogram& seconds;    // varda_joint_seconds: of the calls that answered
+  metrics::Histogram& seconds;    // varda_joint_seconds: duration of answered calls
   metrics::Gauge& breaker_state;  // varda_joint_breaker_state: 0 closed, 1 half-open, 2 open
 };
 
-/// Of a model.
+/// Metrics of one model.
 class Meters {
  public:
   Meters(metrics::Registry& registry, const std::string& model);
 
   std::shared_ptr<TierMeters> tier(const std::string& name);
-  /// Once a request, after its end. `tiers` are the route's, in its order.
+  /// Called once per request, after its end. `tiers` are in the order of the route.
   void count(const cascade::Summary& summary, const cascade::Route& route, const std::vector<std::shared_ptr<TierMeters>>& tiers,
              std::uint64_t bytes_up);
 
@@ -39,7 +39,7 @@ class Meters {
   metrics::Counter& bytes_up_;    // varda_joint_bytes_up_total
 };
 
-/// As the gauge has it.
+/// The state as the gauge's value.
 double breaker_number(cascade::Breaker::State state);
 
 }  // namespace varda::serving::joint

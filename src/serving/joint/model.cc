@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kMisfitBytesMax = 512;
 
-// A configuration whose policies can be made.
+// Parses a configuration and checks that its policies can be constructed.
 Result<cascade::Config> parse(std::string_view text) {
   TRY(cascade::Config config, cascade::parse_config(text));
   for (const cascade::TierConfig& tier : config.tiers) {
@@ -30,7 +30,7 @@ void Misfit::set(std::string why) {
   if (why.empty() && !known()) return;
   if (why.size() > kMisfitBytesMax) {
     std::size_t end = kMisfitBytesMax;
-    while (end > 0 && (static_cast<unsigned char>(why[end]) & 0xC0U) == 0x80U) --end;  // no half letters
+    while (end > 0 && (static_cast<unsigned char>(why[end]) & 0xC0U) == 0x80U) --end;  // cut between UTF-8 characters
     why = why.substr(0, end) + "…";
   }
   MutexLock lock(mutex_);
@@ -61,7 +61,7 @@ Status Model::want(std::string_view text) {
   auto config = parse(text);
   MutexLock lock(mutex_);
   if (!config.ok()) {
-    log::error("cascade.json cannot be followed", {{"model", name_}, {"error", config.error()}});
+    log::error("cascade.json invalid, keeping the previous one", {{"model", name_}, {"error", config.error()}});
     problem_ = {"Invalid", "cascade.json: " + config.error().message()};
     return std::move(config).error();
   }
@@ -77,7 +77,7 @@ void Model::forget() {
   problem_.reset();
 }
 
-// Tiers that stay what they were keep what is known of them.
+// Unchanged tiers keep their state.
 std::shared_ptr<Upper> Model::upper(const cascade::TierConfig& tier) {
   if (tier.url.empty()) return nullptr;
   if (plan_ != nullptr) {
@@ -147,7 +147,7 @@ void Model::adopt(std::shared_ptr<const Plan> plan) {
 }
 
 void Model::refuse(const Error& why) {
-  log::error("the new policy does not fit the model; the old one stays", {{"model", name_}, {"error", why}});
+  log::error("policy does not fit the model, keeping the previous one", {{"model", name_}, {"error", why}});
   MutexLock lock(mutex_);
   problem_ = {std::string(kPolicyMismatch), why.message()};
 }

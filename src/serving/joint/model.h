@@ -1,7 +1,8 @@
-// Model: one model that is served over several tiers, as cascade.json beside it says; its first tier is the model itself.
+// Model: one model that is served over several tiers, as its cascade.json declares. The first tier
+// is the local model itself.
 //
-// It lives as long as the server, whatever versions and configurations come and go: it keeps what is counted and what is known of
-// the other tiers.
+// A Model lives as long as the server, across versions and configurations. It keeps the counters
+// and the state of the upper tiers.
 #pragma once
 
 #include <atomic>
@@ -28,26 +29,30 @@ namespace varda::serving::joint {
 
 class Model;
 
-/// What a version, or a file, is refused with whose policy reads what the version does not put out.
+/// Reason code of a version, or of a file, with a policy that reads outputs which the version
+/// lacks.
 inline constexpr std::string_view kPolicyMismatch = "PolicyMismatch";
 
-/// A tier above the first, as long as its name, address and model stay the same.
+/// An upper tier. The object lasts as long as name, address and model stay the same.
 struct Upper {
   std::string name;
   std::string url;
   std::string model;
   std::shared_ptr<cascade::TierGate> gate;
-  std::atomic<SteadyTime::rep> asked_at{0};  // when it was last asked anything; 0: never
+  std::atomic<SteadyTime::rep> asked_at{0};  // time of the last call of any kind; 0: never
 };
 
-/// Why the policy of a tier above the first cannot read what the tier answers, as the last answers show it. Thread-safe.
+/// Why a policy cannot read the answers of its upper tier, according to the latest answers.
+/// Thread-safe.
 class Misfit {
  public:
-  /// "": it can. What it is told has names of another server in it: of many words the first are kept.
+  /// Sets the reason; "": the policy can read the answers. The reason contains names from the other
+  /// server, so its length is limited.
   void set(std::string why);
   std::string why() const;
   bool known() const { return known_.load(std::memory_order_acquire); }
-  /// Whether it is to be logged: once a kPause, so that servers that differ behind one address fill no log.
+  /// True at most once per kPause, so that differing servers behind one address do not flood the
+  /// log.
   bool is_news(SteadyTime now);
   static constexpr std::chrono::seconds kPause{60};
 
@@ -58,47 +63,50 @@ class Misfit {
   std::string why_ GUARDED_BY(mutex_);
 };
 
-/// What requests go by: a configuration, bound to what one version of the first tier's model puts out. Constant.
+/// The state that requests use: a configuration bound to the outputs of one version of the first
+/// tier. Constant.
 struct Plan {
   Model* model = nullptr;
   cascade::Config config;
   std::shared_ptr<const cascade::Route> route;
-  std::optional<cascade::BoundPolicy> policy;                    // of the first tier
-  std::vector<std::shared_ptr<Upper>> uppers;                    // by tier; null at the first and where there is no address
+  std::optional<cascade::BoundPolicy> policy;                    // for the first tier
+  std::vector<std::shared_ptr<Upper>> uppers;                    // by tier; null without an address
   std::vector<std::shared_ptr<cascade::TierCounters>> counters;  // by tier
   std::vector<std::shared_ptr<TierMeters>> meters;               // by tier
   std::vector<std::unique_ptr<Misfit>> misfits;                  // by tier
-  SteadyTime since{};                                            // the configuration is in force
+  SteadyTime since{};                                            // when the configuration took effect
 };
 
 /// Thread-safe.
 class Model {
  public:
-  /// `registry` and `rng` outlive it.
+  /// `registry` and `rng` outlive the model.
   Model(std::string name, metrics::Registry& registry, Rng& rng);
 
   const std::string& name() const { return name_; }
   cascade::Statistics& statistics() { return statistics_; }
   Meters& meters() { return meters_; }
 
-  /// Takes the file's text for what is wanted from now on. kInvalid: it cannot be read, which problem() tells too; what was wanted
-  /// before still is.
+  /// Makes the file's text the wanted configuration. kInvalid: the text is wrong; describe() shows
+  /// the error, and the previous configuration stays wanted.
   Status want(std::string_view text);
-  /// The file is gone: nothing is wanted, nothing in force.
+  /// The file was removed: clears the wanted configuration and the plan.
   void forget();
-  /// What is wanted, for a version. Null: nothing is. kInvalid: the policy asks for what the version does not put out.
+  /// Binds the wanted configuration to a version. Null: none is wanted. kInvalid: the policy reads
+  /// outputs that the version lacks.
   Result<std::shared_ptr<const Plan>> fit(const ModelVersion& version);
-  /// What is wanted, for the time while no version is loaded: every request goes up. Null: nothing is.
+  /// The plan while no version is loaded: every request goes to the upper tiers. Null: no
+  /// configuration is wanted.
   std::shared_ptr<const Plan> fit_none();
-  /// The plan is in force from now on; null: none is. Ends the problem of fit().
+  /// Puts the plan in force; null: no plan. Clears the problem of fit().
   void adopt(std::shared_ptr<const Plan> plan);
-  /// The wanted policy does not fit the version that serves.
+  /// Records that the wanted policy does not fit the active version.
   void refuse(const Error& why);
 
-  /// In force; null: none.
+  /// The plan in force; null: none.
   std::shared_ptr<const Plan> plan() const;
 
-  /// GET /v2/models/MODEL/cascade. `version` is the first tier's, "" while none is loaded.
+  /// Body of GET /v2/models/MODEL/cascade. `version` is the first tier's, "" while none is loaded.
   codec::Json describe(const std::string& instance, const std::string& version, SteadyTime now, WallTime wall) const;
 
  private:
@@ -121,7 +129,7 @@ class Model {
   std::optional<Problem> problem_ GUARDED_BY(mutex_);
 };
 
-/// Whether some tier above the first is known to answer.
+/// True if some upper tier is known to answer.
 bool answers_above(const Plan& plan);
 
 }  // namespace varda::serving::joint

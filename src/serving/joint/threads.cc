@@ -20,7 +20,7 @@ Status Threads::submit(std::unique_ptr<Job>& job) {
       if (busy_ >= options_.max) return Error(Code::kExhausted, "all of " + std::to_string(options_.max) + " threads are at work");
       const std::size_t id = next_id_++;
       try {
-        threads_.emplace(id, std::thread([this, id] { work(id); }));  // it looks for its job once the lock is free
+        threads_.emplace(id, std::thread([this, id] { work(id); }));  // waits for the lock
       } catch (const std::system_error& e) {
         return Error(Code::kExhausted, std::string("no thread: ") + e.what());
       }
@@ -51,7 +51,7 @@ void Threads::work(std::size_t id) {
     --busy_;
     timely = true;
   }
-  if (const auto self = threads_.find(id); self != threads_.end()) {  // else stop() has it
+  if (const auto self = threads_.find(id); self != threads_.end()) {  // else stop() joins it
     ended_.push_back(std::move(self->second));
     threads_.erase(self);
   }

@@ -1,4 +1,4 @@
-// Threads for work that blocks, such as calls of other servers: started when they are needed, ended when they no longer are.
+// Threads for blocking work, such as upstream calls: started on demand, ended when idle.
 #pragma once
 
 #include <chrono>
@@ -15,25 +15,26 @@
 
 namespace varda::serving::joint {
 
-/// Thread-safe. A job begins at once or is refused: nothing waits here.
+/// Thread-safe. A job starts at once or is refused: there is no queue.
 class Threads {
  public:
   struct Options {
     std::size_t max = 1024;
-    std::chrono::milliseconds idle{30000};  // after that much time without work a thread ends
+    std::chrono::milliseconds idle{30000};  // a thread ends after this long without work
   };
   explicit Threads(Options options);
-  /// As stop().
+  /// Calls stop().
   ~Threads();
   Threads(const Threads&) = delete;
 
-  /// Runs the job on a thread of its own. kExhausted: `max` are at work, or the machine gives no more threads. kUnavailable: after
-  /// stop(). The job is then not touched and still the caller's.
+  /// Runs the job on a free or new thread. kExhausted: `max` jobs are running, or the system gives
+  /// no more threads. kUnavailable: stop() was called. On an error the job is unchanged and stays
+  /// with the caller.
   Status submit(std::unique_ptr<Job>& job);
-  /// Takes no more and waits for those at work; whoever can shorten that has to.
+  /// Refuses new jobs and waits for running ones; the caller has to cancel long jobs.
   void stop();
 
-  /// Threads there are now.
+  /// Number of threads now.
   std::size_t count() const;
 
  private:
@@ -43,7 +44,7 @@ class Threads {
   mutable Mutex mutex_;
   CondVar given_;
   std::deque<std::unique_ptr<Job>> jobs_ GUARDED_BY(mutex_);
-  std::size_t busy_ GUARDED_BY(mutex_) = 0;  // jobs taken and not done; never more than there are threads
+  std::size_t busy_ GUARDED_BY(mutex_) = 0;  // jobs accepted and not done; never more than threads
   std::size_t next_id_ GUARDED_BY(mutex_) = 0;
   std::map<std::size_t, std::thread> threads_ GUARDED_BY(mutex_);
   std::vector<std::thread> ended_ GUARDED_BY(mutex_);  // to be joined

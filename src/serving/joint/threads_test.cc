@@ -37,7 +37,7 @@ TEST(Threads, JobsRunAtATimeUpToTheLimitAndBeyondItAreRefused) {
                   end.wait();
                 }).ok());
   }
-  all.wait();  // all three are at work at a time
+  all.wait();  // all three run concurrently
   std::unique_ptr<Job> refused = std::make_unique<Function>([] {});
   EXPECT_EQ(threads.submit(refused).error().code(), Code::kExhausted);
   EXPECT_NE(refused, nullptr);
@@ -51,7 +51,7 @@ TEST(Threads, ThreadThatIsFreeIsUsedAgain) {
   for (int i = 0; i < 100; ++i) {
     std::promise<void> done;
     const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
-    // The thread counts as busy until it is back from the job before.
+    // The thread counts as busy until it has returned from the previous job.
     while (!submit(threads, [&] { done.set_value(); }).ok()) ASSERT_TRUE(ctx.check().ok());
     done.get_future().get();
     EXPECT_EQ(threads.count(), 1u);

@@ -9,7 +9,7 @@ namespace varda::serving::joint {
 namespace {
 
 constexpr std::size_t kOneAnswerBytesMax = std::size_t{64} << 20;
-constexpr std::size_t kWordsMax = 200;  // of a server, in a message of ours
+constexpr std::size_t kWordsMax = 200;  // length of a server's text in our messages
 
 Called failed(cascade::Failure failure) {
   Called out;
@@ -19,11 +19,12 @@ Called failed(cascade::Failure failure) {
 
 cascade::Failure timeout(std::string message) { return {.reason = cascade::Reason::kTimeout, .message = std::move(message)}; }
 
-// Stopped by us: that says nothing about the other side.
+// Cancelled on this side: no evidence about the other server.
 cascade::Failure cancelled() { return {.message = "the call was given up", .tier_at_fault = false}; }
 
-// Whether the other side may have the whole request. Of the client's errors only the words tell them from those of connecting; an
-// error whose words are none of these is one of connecting, and such a request is sent once more.
+// Whether the other server may have the whole request. Only the text separates the client's errors
+// from errors of connecting. Other texts are errors of connecting, after which the request is sent
+// once more.
 bool may_have_arrived(const std::string& error) {
   for (const std::string_view after_sending : {"the connection broke ", "malformed response: "}) {
     if (error.find(after_sending) != std::string::npos) return true;
@@ -31,7 +32,7 @@ bool may_have_arrived(const std::string& error) {
   return false;
 }
 
-// Whether nothing was sent, for want of a connection.
+// Whether nothing was sent because no connection was made.
 bool never_left(const Error& error) {
   if (error.code() == Code::kUnavailable) return !may_have_arrived(error.message());
   return error.code() == Code::kInvalid || error.message().starts_with("connecting to ");
@@ -43,7 +44,7 @@ std::string model_url(const std::string& url, const std::string& model) {
   return out + "/v2/models/" + net::percent_encode(model);
 }
 
-// What the server says itself is most of what a user has to go by.
+// The server's own error text, the most useful part for the user.
 std::string words(const net::HttpClient::Answer& answer) {
   std::string out = "HTTP " + std::to_string(answer.status);
   const auto json = codec::parse_json(answer.body);
@@ -52,7 +53,7 @@ std::string words(const net::HttpClient::Answer& answer) {
   if (said.empty()) said = (*json)["reason"].as_string();
   if (said.size() > kWordsMax) {
     std::size_t end = kWordsMax;
-    while (end > 0 && (static_cast<unsigned char>(said[end]) & 0xC0) == 0x80) --end;  // not within a character
+    while (end > 0 && (static_cast<unsigned char>(said[end]) & 0xC0) == 0x80) --end;  // cut between UTF-8 characters
     said = said.substr(0, end) + "…";
   }
   return said.empty() ? out : out + ": " + said;
@@ -106,7 +107,7 @@ Called Upstream::exchange(const Context& ctx, net::HttpClient& http, net::Client
     }
   }
   if (answer.status == 200) return {};
-  // What is neither a success nor an error is no answer of the protocol.
+  // A status below 400 other than 200 is no answer of the protocol.
   return failed(answer.status < 400 ? cascade::unreadable(words(answer)) : cascade::of_status(answer.status, words(answer)));
 }
 
@@ -115,7 +116,7 @@ Called Upstream::infer(const Context& ctx, const std::string& url, const std::st
   net::ClientRequest request{.method = "POST", .url = model_url(url, model) + "/infer", .body = *call.body};
   if (!call.content_type.empty()) request.headers.add("Content-Type", call.content_type);
   if (call.json_length) request.headers.add(std::string(oip::kJsonLengthHeader), *call.json_length);
-  // The answer and its share of the budget end together, wherever the answer is then.
+  // The answer and its share of the budget end together, on any thread.
   struct Shared {
     explicit Shared(std::shared_ptr<ByteBudget> budget) : share(std::move(budget)) {}
     ByteBudget::Share share;

@@ -1,4 +1,4 @@
-// Upstream: one call of another server that answers the Open Inference Protocol, and what became of it.
+// Upstream: one call of another server over the Open Inference Protocol, with its outcome.
 #pragma once
 
 #include <cstddef>
@@ -18,32 +18,32 @@ namespace varda::serving::joint {
 
 struct Called {
   std::optional<cascade::Failure> failure;
-  oip::Envelope answer;          // of infer(), without a failure
-  std::uint64_t bytes_sent = 0;  // of the body; all of them, unless there was no connection to send them on
+  oip::Envelope answer;          // of infer(), if there is no failure
+  std::uint64_t bytes_sent = 0;  // of the body; the full size, unless no connection was made
 };
 
 /// Thread-safe.
 class Upstream {
  public:
-  /// Clients with a pool of connections and without one, for what must not meet a connection that was used before.
+  /// Clients with a connection pool and without one, for retries that need a new connection.
   struct Clients {
     net::HttpClient& pooled;
     net::HttpClient& fresh;
   };
   enum class Connection : std::uint8_t { kAny, kNew };
 
-  /// The clients outlive it.
+  /// The clients outlive this object.
   Upstream(Clients clients, oip::Limits limits, std::size_t answer_bytes_max = kAnswerBytesMax)
       : clients_(clients), limits_(limits), answers_(std::make_shared<ByteBudget>(answer_bytes_max)) {}
 
-  /// Of all answers there are at a time. A single one may have as many bytes as an answer may have.
+  /// Byte limit for all answers held at a time. A sole answer may use the limit of one answer.
   static constexpr std::size_t kAnswerBytesMax = std::size_t{128} << 20;
 
-  /// InFlightLimit: there is no room for its answer beside the others. Sends the request on as it came, but for the model's name.
-  /// Blocks until the answer, the deadline or a stop request.
+  /// Forwards the request with only the model's name changed. Blocks until the answer, the deadline
+  /// or a stop request. Reason InFlightLimit: the byte limit has no room for the answer.
   Called infer(const Context& ctx, const std::string& url, const std::string& model, const InferCall& call,
                Connection connection) const;
-  /// Whether the model answers there: GET …/ready.
+  /// Asks GET …/ready whether the model answers there.
   Called ready(const Context& ctx, const std::string& url, const std::string& model) const;
 
  private:

@@ -21,7 +21,7 @@ InferCall call_of(std::string body, net::Headers headers = {}) {
 
 constexpr auto kAny = Upstream::Connection::kAny;
 
-// "" of an answer, else "REASON: message".
+// "" for an answer, else "REASON: message".
 std::string outcome(const Called& called) {
   return called.failure ? std::string(to_string(called.failure->reason)) + ": " + called.failure->message : "";
 }
@@ -106,7 +106,7 @@ TEST(Upstream, WhatConnectionsDoBecomesAReason) {
   EXPECT_THAT(outcome(nobody), StartsWith("Unreachable: ")) << "nobody listens";
   EXPECT_TRUE(nobody.failure->surely_unanswered) << outcome(nobody);
   EXPECT_EQ(nobody.bytes_sent, 0u);
-  // Given up before there was a connection: by the deadline, by a stop.
+  // Cancelled before there was a connection: by the deadline, then by a stop.
   EXPECT_EQ(ask(1, std::chrono::milliseconds(0)).bytes_sent, 0u);
   std::stop_source hung_up;
   hung_up.request_stop();
@@ -117,7 +117,7 @@ TEST(Upstream, WhatConnectionsDoBecomesAReason) {
 }
 
 TEST(Upstream, ServerThatDoesNotAnswerIsATimeout) {
-  // A handler that keeps its responders without ever completing them.
+  // A handler that keeps its responders and never completes them.
   std::vector<net::Responder> kept;
   const auto http = net::loopback([&](net::Request, net::Responder respond) { kept.push_back(std::move(respond)); });
   const Called called =

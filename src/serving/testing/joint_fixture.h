@@ -1,4 +1,4 @@
-// A model with tiers, from the request to the answer: a repository of echo models, and a server above it that does as a test says.
+// Fixture for a model with tiers: a repository of echo models, and a scripted server above it.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ inline constexpr auto kModel = "tensor FP32 -1 2\n";
 inline constexpr auto kBig =
     R"({"model_name":"big","model_version":"9","outputs":[{"name":"y","shape":[1,2],"datatype":"FP32","data":[0.125,7]}]})";
 
-// The server above. Thread-safe.
+// The server of the upper tiers. Thread-safe.
 class Cloud {
  public:
   using Answer = std::function<net::Response(const net::Request&)>;
@@ -58,7 +58,7 @@ class Cloud {
     MutexLock lock(mutex_);
     ready_ = [=](const net::Request&) { return net::Response{status, {}, "{}", nullptr}; };
   }
-  /// From now on requests are not answered, before release().
+  /// Leaves requests unanswered until release().
   void hold() {
     MutexLock lock(mutex_);
     holds_ = true;
@@ -76,7 +76,7 @@ class Cloud {
     MutexLock lock(mutex_);
     return requests_;
   }
-  /// Until so many calls were given up by who made them.
+  /// Waits until callers have given up `count` calls.
   [[nodiscard]] bool wait_for_ended(int count) const {
     const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
     while (ended_ < count && ctx.check().ok()) std::this_thread::yield();
@@ -111,7 +111,7 @@ class Joint : public ::testing::Test {
            std::to_string(in_flight_max) + R"(,"tiers":[{"name":"edge","policy":)" + policy + R"(},{"name":"cloud","url":")" + url +
            R"(","model":"big"}]})";
   }
-  /// Of three tiers: device, edge, cloud; the first two judge.
+  /// Three tiers: device, edge, cloud; the first two have a policy.
   static std::string three_tiers() {
     return R"({"version":1,"service":"default/m","deadlineMs":60000,"inFlightMax":8,"tiers":[{"name":"device","policy":)" +
            margin() + R"(},{"name":"edge","url":"http://edge","model":"middle","policy":)" + margin("0.9") +
@@ -145,7 +145,7 @@ class Joint : public ::testing::Test {
              net::Responder([promise](net::Response response) { promise->set_value(std::move(response)); }));
     return future;
   }
-  // A hard example, and what a connection would call if its client hung up.
+  // A pending answer, and the callback that a connection runs when the client hangs up.
   struct Watched {
     std::future<net::Response> answer;
     net::Responder::Gone hang_up;
@@ -161,7 +161,7 @@ class Joint : public ::testing::Test {
   net::Response call(const std::string& method, const std::string& target, std::string body = "", net::Headers headers = {}) {
     return begin(method, target, std::move(body), std::move(headers)).get();
   }
-  // Of one sample: easy for Margin where one of the numbers is much larger than the other.
+  // One sample: easy for Margin if one number is much larger than the other.
   static std::string body(float a, float b) {
     return R"({"id":"q","inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[)" + std::to_string(a) + "," +
            std::to_string(b) + "]}]}";

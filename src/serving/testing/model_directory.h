@@ -1,4 +1,4 @@
-// A model repository in a directory of its own, and requests to models of the echo engine.
+// A temporary model repository, and requests for models of the echo engine.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +6,7 @@
 
 namespace varda::serving::testing {
 
-/// Removed with all it holds when destroyed. Not thread-safe.
+/// The destructor removes the directory with its content. Not thread-safe.
 class ModelDirectory {
  public:
   ModelDirectory();
@@ -14,7 +14,8 @@ class ModelDirectory {
   ModelDirectory(const ModelDirectory&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Makes MODEL/VERSION with a model of the echo engine (plugins/echo) and its model.yaml, complete at once, as agents do.
+  /// Creates MODEL/VERSION atomically, as agents do: a model of the echo engine (plugins/echo) and
+  /// its model.yaml.
   void add(const std::string& model, const std::string& version, const std::string& echo, const std::string& more_yaml = "");
   /// Replaces MODEL/target by rename.
   void target(const std::string& model, const std::string& version);
@@ -23,7 +24,8 @@ class ModelDirectory {
   /// Replaces MODEL/cascade.json by rename.
   void cascade(const std::string& model, const std::string& text);
   void remove(const std::string& below);
-  /// A file beside the repository, for hold_load and hold_run of the echo engine: what waits for it goes on once it is released.
+  /// A file beside the repository, for hold_load and hold_run of the echo engine. The engine waits
+  /// until release().
   std::string hold(const std::string& name);
   void release(const std::string& name);
 

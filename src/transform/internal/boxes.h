@@ -1,4 +1,4 @@
-// Boxes: non-maximum suppression, class by class.
+// Non-maximum suppression of boxes, per class.
 #pragma once
 
 #include <array>
@@ -18,12 +18,15 @@ struct Box {
 
 inline constexpr std::size_t kCandidatesMax = 30'000;
 
-/// Of one image. `boxes` has four numbers a box in the declared format, `scores` `classes` numbers a box.
+/// Processes one image. `boxes` has four numbers per box in the declared format, `scores` has
+/// `classes` numbers per box.
 ///
-/// Candidates are all pairs of a box and a class that score at least the threshold: the kCandidatesMax best of them. From the best
-/// on, one is kept unless it overlaps a kept one of its class by more than `iou` (shared area over joined area, 0 where nothing is
-/// joined), until `max` are. Of equal scores the lower number of the box comes first, then the lower class. Boxes or scores that
-/// are not finite are no candidates. The result is ordered so, and its corners are in the units of `boxes`.
+/// Candidates are the kCandidatesMax best pairs of box and class with a score of at least the
+/// threshold. In order of score, each candidate is kept unless it overlaps a kept box of its class
+/// by more than `iou`. At most `max` boxes are kept. Overlap is the shared area divided by the
+/// joint area, and 0 for an empty joint area. Among equal scores the lower box number comes first,
+/// then the lower class. Boxes and scores that are not finite are ignored. The result is in this
+/// order, with corners in the units of `boxes`.
 std::vector<Box> suppress(const NmsStep& step, std::span<const float> boxes, std::span<const float> scores, std::size_t classes);
 
 }  // namespace varda::transform::internal

@@ -39,7 +39,7 @@ Error open_layout(const tensor::Spec& target) {
   return Error(Code::kInvalid, "preprocess.image.layout must be set: the shape of " + quoted(target) + " does not tell it");
 }
 
-// The layout that a shape tells for so many channels.
+// Derives the layout from a shape, for a number of channels.
 Result<std::string> layout_of(const tensor::Spec& target, std::size_t channels) {
   const tensor::Shape& shape = target.shape;
   const auto has = [&](std::size_t i) { return shape[i] == static_cast<std::int64_t>(channels); };
@@ -52,7 +52,7 @@ Result<std::string> layout_of(const tensor::Spec& target, std::size_t channels) 
 
 std::string size_text(std::size_t width, std::size_t height) { return std::to_string(width) + "x" + std::to_string(height); }
 
-// As the declaration's channels, of 8 bits: grey by ITU-R BT.601, rounded.
+// Converts to the declared number of channels, 8 bits each: grey by ITU-R BT.601, rounded.
 void convert(codec::Image& image, std::size_t channels) {
   if (image.channels == channels) return;
   const std::size_t count = image.width * image.height;
@@ -70,7 +70,8 @@ void convert(codec::Image& image, std::size_t channels) {
   image.channels = channels;
 }
 
-// JSON cannot carry a file as it is, so base64 of one is taken too. No file begins like the base64 of another.
+// JSON cannot carry binary files, so base64 is accepted too. No image file starts like base64 of
+// another.
 bool looks_like_base64(std::string_view bytes) {
   constexpr std::string_view kJpeg = "/9j/", kPng = "iVBORw0KGgo";
   return bytes.substr(0, kJpeg.size()) == kJpeg || bytes.substr(0, kPng.size()) == kPng;
@@ -128,7 +129,7 @@ Status ImageInput::settle_layout(const ImageStep& step) {
 
 Status ImageInput::settle_size(const ImageStep& step) {
   const tensor::Shape& shape = target_.shape;
-  // What the declaration says, else what the model does.
+  // The declared size, else the model's.
   const auto settle = [&](char letter, std::optional<std::int64_t> declared, std::string_view setting) -> Result<std::size_t> {
     const std::int64_t own = flattened_ ? -1 : shape[layout_.find(letter)];
     if (!declared && own <= 0) {
@@ -149,7 +150,7 @@ Status ImageInput::settle_size(const ImageStep& step) {
                                      ", but " + quoted(target_) + " takes " + std::to_string(shape[c]) + " (layout " + layout_ +
                                      ")");
   }
-  // Sides are at most what elements() takes, but not their product.
+  // Each side is within the range of elements(), but the product may not be.
   if (width_ > limits_.tensor_bytes_max || height_ > limits_.tensor_bytes_max ||
       width_ * height_ * channels_ > limits_.tensor_bytes_max / tensor::element_bytes(target_.dtype)) {
     return Error(Code::kInvalid, "preprocess: images of " + size_text(width_, height_) + " pixels are more than " +
@@ -205,7 +206,7 @@ Status ImageInput::check(std::span<const std::string_view> files, std::vector<Im
   for (std::size_t i = 0; i < files.size(); ++i) {
     auto header = codec::read_image_header(files[i]);
     if (!header.ok()) return std::move(header).error().context("image " + std::to_string(i));
-    // Each side is below 2^31 by the formats.
+    // The formats limit each side to below 2^31.
     if (header->height > limits_.pixels_max || header->width > limits_.pixels_max ||
         (pixels += header->width * header->height) > limits_.pixels_max) {
       return Error(Code::kInvalid, "image " + std::to_string(i) + " has " + size_text(header->width, header->height) +
@@ -225,7 +226,7 @@ void ImageInput::place(const std::vector<float>& pixels, tensor::Tensor& out, st
   const std::size_t pixel_step = planes ? 1 : channels_;
   const auto fill = [&](auto to, auto convert_value) {
     for (std::size_t c = 0; c < channels_; ++c) {
-      // Decoded as red, green, blue.
+      // Decoded images are in the order red, green, blue.
       const std::size_t from = order_ == Channels::kBgr ? 2 - c : c;
       const float factor = factor_[c], offset = offset_[c];
       for (std::size_t i = 0; i < area; ++i) {
@@ -274,7 +275,7 @@ Result<tensor::Tensor> ImageInput::make(std::span<const std::string_view> given,
   for (std::size_t i = 0; i < files.size(); ++i) {
     auto image = codec::decode_image(files[i], limits_.pixels_max);
     if (!image.ok()) {
-      // A kind of picture that is not read is the sender's to change, as a torn one is.
+      // The client must fix an unsupported image type, like a torn image.
       Error why = std::move(image).error().context("image " + std::to_string(i));
       return why.code() == Code::kUnsupported ? Error(Code::kInvalid, why.message()) : why;
     }

@@ -8,7 +8,7 @@
 namespace varda::transform::internal {
 namespace {
 
-// What one place along an axis is made of: weights of old pixels from `first` on.
+// One new position along an axis: weights of old pixels, starting at `first`.
 struct Taps {
   std::size_t first = 0;
   std::vector<float> weights;
@@ -53,7 +53,8 @@ std::vector<Taps> taps_of(std::size_t old_size, std::size_t new_size, Filter fil
   return out;
 }
 
-// Rows of the old image in the new width. Rows are asked for in ascending order but for steps back by one, so two are kept.
+// Resizes rows of the old image to the new width. Callers request rows in ascending order, except
+// for steps back by one: a cache of two rows is enough.
 class Rows {
  public:
   Rows(const codec::Image& image, std::span<const Taps> columns) : image_(image), columns_(columns) {}
@@ -81,7 +82,7 @@ class Rows {
     }
   }
 
-  // All channels of a pixel at once: a large picture is read once, from front to back.
+  // Handles all channels of a pixel together, so that a large image is read once, front to back.
   template <std::size_t channels>
   void mix(const std::uint8_t* line, float* to) const {
     for (const Taps& taps : columns_) {

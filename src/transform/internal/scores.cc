@@ -43,7 +43,7 @@ Result<ScoreShape> ScoreShape::of(const tensor::Shape& shape) {
 void softmax(std::span<const float> in, std::size_t classes, std::span<float> out) {
   for (std::size_t at = 0; at < in.size(); at += classes) {
     const auto row = in.subspan(at, classes);
-    // Of the largest it is exp(0): nothing overflows, and the sum is at least 1.
+    // The largest value becomes exp(0): nothing overflows, and the sum is at least 1.
     const float max = *std::max_element(row.begin(), row.end());
     float sum = 0;
     for (std::size_t i = 0; i < classes; ++i) sum += out[at + i] = std::exp(row[i] - max);

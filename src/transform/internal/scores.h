@@ -1,4 +1,4 @@
-// Scores of classes: softmax and the best of them.
+// Scores of classes: softmax and top k.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@
 
 namespace varda::transform::internal {
 
-/// The values of a tensor as float: its own memory where it is FP32. Valid as long as tensor and object.
+/// The values of a tensor as float. FP32 tensors are borrowed, others converted. Valid while the
+/// tensor and this object live.
 class Floats {
  public:
   /// kInvalid: not FP32, FP64, FP16 or BF16.
@@ -25,7 +26,7 @@ class Floats {
 
 bool is_floating(tensor::DType dtype);
 
-/// How the scores of classes lie in a shape: along the last dimension, or along C of [N,C,1,1].
+/// Position of the class scores in a shape: the last dimension, or C of [N,C,1,1].
 struct ScoreShape {
   tensor::Shape rows;        // the dimensions before the classes; -1 in a specification
   std::int64_t classes = 0;  // -1: open
@@ -33,13 +34,14 @@ struct ScoreShape {
   static Result<ScoreShape> of(const tensor::Shape& shape);
 };
 
-/// exp(x - max) / sum, row by row; `out` is as long as `in`, whose size is a multiple of `classes`.
+/// Computes exp(x - max) / sum for each row. `out` has the size of `in`, a multiple of `classes`.
 void softmax(std::span<const float> in, std::size_t classes, std::span<float> out);
 
-/// The indexes of the k largest of a row, best first; of equal ones the lower index first, NaN last. k <= row.size().
+/// Indexes of the k largest values of a row, best first. Among equal values the lower index comes
+/// first; NaN comes last. k <= row.size().
 std::vector<std::size_t> top_k(std::span<const float> row, std::size_t k);
 
-/// The name of a class, or its number where there are no names.
+/// The name of a class, or its number without names.
 std::string label_of(std::size_t index, std::span<const std::string> labels);
 
 }  // namespace varda::transform::internal

@@ -1,5 +1,5 @@
-// The steps by themselves: against testdata/golden.json (make_golden.py says how it was computed), and against what must hold for
-// any input.
+// Unit tests of the steps: against testdata/golden.json (computed by make_golden.py), and against
+// invariants for any input.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -134,8 +134,8 @@ TEST(ScoreShape, ClassesAreTheLastDimensionOrTheSecondBeforeTwoOnes) {
   EXPECT_FALSE(ScoreShape::of({}).ok());
 }
 
-// The definition, word for word, with nothing shared with the code: classes one after another, every pair looked at, the best at
-// the end.
+// A direct implementation of the definition, independent of the code: class by class, comparing
+// every pair, sorted at the end.
 struct Slow {
   float score;
   std::size_t box, label;
@@ -206,7 +206,8 @@ TEST(Nms, IsWhatTheSlowDefinitionGivesInEveryFormat) {
 }
 
 TEST(Nms, TakesTheClassicExampleApart) {
-  // Two boxes on one thing (shared 80 of 120: 0.667), one beside it, one of another class on the first.
+  // Two boxes on one object (shared 80 of 120: 0.667), one beside it, and one of another class on
+  // the first.
   const std::vector<float> boxes = {0, 0, 10, 10, 2, 0, 12, 10, 20, 0, 30, 10, 0, 0, 10, 10};
   const std::vector<float> scores = {0.9f, 0, 0.8f, 0, 0.7f, 0, 0, 0.6f};
   NmsStep step;

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes golden.json: what the steps must compute, worked out here a second time and in another way.
+"""Generates golden.json: the expected results of the steps, from an independent implementation.
 
-Everything is exact: rational numbers (fractions), and for the exponential 50 decimal digits (decimal). Nothing is shared with the C++ code, and
-each definition is the plain one of docs/guides/transforms.md:
-  nearest    the pixel whose square holds the centre of the new pixel
-  bilinear   the tent of width 2 around that centre, over an image that goes on beyond its edges with their colour
-  area       the integral over the new pixel's square, from the overlap of every old pixel with it
+Numbers are exact: rationals (fractions), and 50 decimal digits for the exponential (decimal). No code is
+shared with the C++ code; the definitions are those of docs/guides/transforms.md:
+  nearest    the old pixel that contains the centre of the new pixel
+  bilinear   a tent of width 2 around that centre; beyond the image the edge colour continues
+  area       the integral over the new pixel's square, from its overlap with every old pixel
   softmax    exp(x_i) / sum exp(x_j)
 """
 import json, pathlib
@@ -25,7 +25,7 @@ def noise(count, seed):
 
 
 def weights(kind, old, new, at):
-    """How much each old pixel counts in the new pixel `at`, along one axis."""
+    """Weights of the old pixels in the new pixel `at`, along one axis."""
     step = F(old, new)
     if kind == 'area':
         shares = [max(F(0), min((at + 1) * step, F(i + 1)) - max(at * step, F(i))) for i in range(old)]
