@@ -42,8 +42,9 @@ constexpr Member kMembers[] = {
     {Message::kTensor, 13, Message::kEntry},            // external_data
 };
 constexpr std::uint32_t kEntryKey = 1, kEntryValue = 2;
-constexpr int kDepthMax = 100;                   // as in protobuf
-constexpr std::string_view kOrtFormat = "ORTM";  // identifier of its flatbuffers, at byte 4
+constexpr int kDepthMax = 100;                                // as in protobuf
+constexpr std::string_view kMemoryMarker = "_ORT_MEM_ADDR_";  // addresses in ONNX Runtime's own memory
+constexpr std::string_view kOrtFormat = "ORTM";               // identifier of its flatbuffers, at byte 4
 
 /// Iterates over the fields of one message in protobuf's wire format.
 class Fields {
@@ -58,7 +59,8 @@ class Fields {
   std::optional<Field> next() {
     if (rest_.empty()) return std::nullopt;
     const auto tag = varint();
-    if (!tag || *tag >> 35 != 0) return fail();
+    // Protobuf drops the bits above the 32nd, and would see another field here.
+    if (!tag || *tag >> 32 != 0) return fail();
     Field out{static_cast<std::uint32_t>(*tag >> 3), {}};
     switch (*tag & 7) {
       case 0:
@@ -174,6 +176,7 @@ std::string why_refused(const std::filesystem::path& directory, const std::strin
   const std::string named = "it keeps a tensor in the file \"" + location + "\", ";
   if (location.empty()) return "it keeps a tensor in a file without a name";
   if (location.find('\0') != std::string::npos) return "it keeps a tensor in a file whose name has a zero byte";
+  if (location.find(kMemoryMarker) != std::string::npos) return named + "which names an address in memory";
   const std::filesystem::path path(location);
   if (path.is_absolute()) return named + "which is not beside the model";
   for (const auto& part : path)

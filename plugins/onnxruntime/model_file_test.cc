@@ -30,6 +30,8 @@ class ModelFile : public ::testing::Test {
     fs::create_symlink("../secret", version_ / "link");
     fs::create_directory_symlink("..", version_ / "up");
     fs::create_symlink("weights/data.bin", version_ / "inner");
+    fs::create_directories(version_ / "*/_ORT_MEM_ADDR_");
+    std::ofstream(version_ / "*/_ORT_MEM_ADDR_/*") << "a file of the name that means memory";
   }
   void TearDown() override { fs::remove_all(root_); }
   std::string refused(std::string_view content, const char* name = "model.onnx") const {
@@ -105,6 +107,18 @@ TEST_F(ModelFile, WhatIsNoOnnxFileIsRefused) {
   EXPECT_THAT(why_refused(version_ / "none.onnx"), HasSubstr("cannot be read"));
   EXPECT_THAT(why_refused(version_), HasSubstr("cannot be read"));
   EXPECT_EQ(locations_in(std::string(20, '\xff')).problem.empty(), false);
+}
+
+// Protobuf reads a tag as 32 bits and drops what is above: 0x10'0000'006A is field 13 with a length, as 0x6A is.
+TEST_F(ModelFile, TagsThatProtobufWouldReadAsOthersAreRefused) {
+  std::string tensor = external("t", "/etc/passwd", 1);
+  const auto at = tensor.find('\x6a');
+  ASSERT_NE(at, std::string::npos);
+  for (const char* tag : {"\xea\x80\x80\x80\x10", "\xea\x80\x80\x80\x20", "\xea\x80\x80\x80\x80\x01"}) {
+    std::string wide = tensor;
+    wide.replace(at, 1, tag);
+    EXPECT_THAT(refused(model(bytes(5, wide))), HasSubstr("no ONNX file")) << "tag of " << std::string(tag).size() << " bytes";
+  }
 }
 
 TEST_F(ModelFile, GraphsNestedWithoutEndAreRefused) {
