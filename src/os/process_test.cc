@@ -295,6 +295,14 @@ TEST_F(Mounts, ExistingTargetIsCoveredAndMountsNest) {
   EXPECT_EQ(run(options), "inner\ncontent\n");
 }
 
+TEST_F(Mounts, KernelSettingsCannotBeWritten) {
+  ProcessOptions options = shell(
+      "for f in /proc/sys/kernel/core_pattern /proc/sysrq-trigger; do (: >>$f) 2>/dev/null && echo wrote $f; done; "
+      "grep -c ' /proc/sys ' /proc/self/mountinfo; echo 0 >/proc/self/oom_score_adj && echo own");
+  options.mounts = {{.source = root_ / "volume", .target = "/data"}};
+  EXPECT_EQ(run(options), "1\nown\n");
+}
+
 TEST_F(Mounts, UserAndGroupIdsStayTheCallers) {
   ProcessOptions options = shell("id -u");
   options.mounts = {{.source = root_ / "volume", .target = "/data"}};

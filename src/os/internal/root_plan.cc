@@ -24,6 +24,9 @@ bool below(const Path& path, const Path& ancestor) {
   return a == ancestor.end() && b != path.end();
 }
 
+// Files that change the machine for everyone. Their owner is root, so a child of user 0 could write them without any capability.
+constexpr const char* kKernelSettings[] = {"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"};
+
 struct Target {
   Path path;  // symlinks of the machine resolved
   const Mount* mount = nullptr;
@@ -37,6 +40,7 @@ class Planner {
 
   Result<std::vector<RootStep>> plan() {
     TRY_VOID(expand("/"));
+    for (const char* path : kKernelSettings) steps_.push_back(read_only(path));
     for (const Path& path : hidden_) hide(path);
     for (const Target& target : targets_) TRY_VOID(place(target));
     return std::move(steps_);
@@ -74,7 +78,11 @@ class Planner {
     return {};
   }
 
-  // /dev and /proc stay writable: devices must work, and /proc has its own protection.
+  static RootStep read_only(const char* path) {
+    return {.kind = RootStep::Kind::kBind, .source = path, .target = path, .read_only = true, .optional = true};
+  }
+
+  // /dev and /proc stay writable: devices must work, and processes write below /proc/self.
   RootStep bind(const Path& source, const Path& target) const {
     const Path top = *std::next(target.begin());
     return {.kind = RootStep::Kind::kBind,
