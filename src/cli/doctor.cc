@@ -190,6 +190,12 @@ class Diagnosis {
     const std::string name = version["gitVersion"].as_string();
     const std::size_t ours = name.find("+varda.");
     one_machine_ = ours != std::string::npos;
+    if (!seen_.refused.empty()) {
+      add(Level::kBad, "server", "does not accept the credentials of the kubeconfig: " + seen_.refused,
+          one_machine_ ? "the token may have expired: `varda token --list` shows it, `varda token --rotate admin` replaces it"
+                       : "the token or the certificate may have expired: get another kubeconfig from the administrator");
+      return false;
+    }
     if (one_machine_ && name.substr(ours + 7) != options_.version) {
       add(Level::kNote, "server", "is that of varda " + name.substr(ours + 7) + ", this is " + options_.version,
           "use the program that `varda up` was started with, or start it again with this one");
@@ -476,6 +482,11 @@ Examined examine(const Context& ctx, Session& session, const DoctorOptions& opti
     return seen;
   }
   seen.version.object = std::move(version).value();
+  // Every server answers /version; /apis needs a known user.
+  if (const auto apis = session.client.json(ctx, "GET", "/apis"); !apis.ok() && apis.error().code() == Code::kUnauthenticated) {
+    seen.refused = apis.error().message();
+    return seen;
+  }
   seen.unready = why_unready(ctx, session);
   for (const Json& crd : options.crds)
     seen.crds.push_back(look(ctx, session, kDefinitions, "", crd.at("metadata/name").as_string()));

@@ -45,6 +45,7 @@ struct Permission {
 /// All facts that examine() collects.
 struct Examined {
   Seen version;            // error: the server does not answer, and the rest is empty
+  std::string refused;     // error: the server does not accept the credentials, and the rest is empty
   std::string unready;     // the server's reason for not being ready; "": ready or unknown
   std::vector<Seen> crds;  // in the order of DoctorOptions::crds
   std::vector<Permission> permissions;

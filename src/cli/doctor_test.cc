@@ -62,6 +62,7 @@ Examined examined(const Json& given) {
   Examined out;
   out.now = options().now;
   out.version = seen(given["version"]);
+  out.refused = given["refused"].as_string();
   out.unready = given["unready"].as_string();
   Json crd = yaml(kCrd);
   crd.set("status", yaml("{conditions: [{type: Established, status: 'True'}]}"));
