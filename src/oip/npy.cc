@@ -126,8 +126,11 @@ Result<tensor::Tensor> parse_npy(std::string_view bytes) {
   if (!header) return Error(Code::kInvalid, "the NumPy file has a damaged header");
   const std::optional<tensor::DType> dtype = npy_dtype(header->type);
   if (!dtype) {
+    std::string type = header->type.substr(0, 32);
+    for (char& c : type)  // a terminal may show it
+      if (c < ' ' || c > '~') c = '?';
     return Error(Code::kUnsupported,
-                 "the NumPy file holds elements of type " + header->type + "; little-endian numbers and booleans are read");
+                 "the NumPy file holds elements of type " + type + "; little-endian numbers and booleans are read");
   }
   if (header->fortran_order)
     return Error(Code::kUnsupported, "the NumPy file is in Fortran order; save numpy.ascontiguousarray(…) instead");

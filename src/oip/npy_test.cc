@@ -58,6 +58,7 @@ TEST(Npy, OtherFilesAreRefusedWithTheReason) {
       {npy(with_type("<f4", "(2,)"), "12345678").substr(0, 40), "ends within its header"},
       {npy(with_type("<f4", "(2,)"), "12345678", 4), "format version 4"},
       {npy(with_type(">f4", "(2,)"), "12345678"), "elements of type >f4"},
+      {npy(with_type("\x1b[31m", "(2,)"), "12345678"), "elements of type ?[31m;"},
       {npy(with_type("<U5", "(2,)"), std::string(40, 'a')), "elements of type <U5"},
       {npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }", "12345678"), "elements of type a structure"},
       {npy(with_type("<f4", "(2, 3)", "True"), std::string(24, 'a')), "Fortran order"},
