@@ -155,6 +155,7 @@ Status write_tokens(os::FileSystem& fs, const os::Path& file, const std::vector<
 
 constexpr const char* kTokensFile = "tokens.json";
 constexpr Duration kTokensLookPeriod = std::chrono::seconds(1);
+constexpr Duration kUnknownTokenLookPeriod = std::chrono::milliseconds(100);
 
 /// One version of tokens.json.
 struct KnownTokens {
@@ -172,19 +173,23 @@ class TokenFileAuthenticator final : public Authenticator {
     TRY(KnownTokens first, read({}));
     const MutexLock lock(mutex_);
     known_ = std::move(first);
-    next_look_ = clock_.now() + kTokensLookPeriod;
+    looked_at_ = clock_.now();
     return {};
   }
 
-  std::optional<Identity> authenticate(const net::Request& request) const override { return current()->authenticate(request); }
+  std::optional<Identity> authenticate(const net::Request& request) const override {
+    if (auto known = current(kTokensLookPeriod)->authenticate(request)) return known;
+    return current(kUnknownTokenLookPeriod)->authenticate(request);  // the token may be a new one
+  }
 
  private:
-  std::shared_ptr<const Authenticator> current() const EXCLUDES(mutex_) {
+  /// The tokens as they were at most `period` ago.
+  std::shared_ptr<const Authenticator> current(Duration period) const EXCLUDES(mutex_) {
     KnownTokens before;
     {
       const MutexLock lock(mutex_);
-      if (clock_.now() < next_look_) return known_.authenticator;
-      next_look_ = clock_.now() + kTokensLookPeriod;  // this thread checks the file; others use known_
+      if (clock_.now() < looked_at_ + period) return known_.authenticator;
+      looked_at_ = clock_.now();  // this thread checks the file; others use known_
       before = known_;
     }
     auto now = read(std::move(before));
@@ -216,7 +221,7 @@ class TokenFileAuthenticator final : public Authenticator {
   const Clock& clock_;
   mutable Mutex mutex_;
   mutable KnownTokens known_ GUARDED_BY(mutex_);
-  mutable SteadyTime next_look_ GUARDED_BY(mutex_);
+  mutable SteadyTime looked_at_ GUARDED_BY(mutex_);
   mutable bool complained_ GUARDED_BY(mutex_) = false;
 };
 
@@ -258,6 +263,12 @@ std::string Credentials::token(std::string_view user) const {
 Result<Credentials> load_or_create_credentials(os::FileSystem& fs, const CredentialOptions& options, Rng& rng, const Clock& clock) {
   const os::Path pki = options.data_dir / "pki";
   TRY_VOID(fs.make_directories(options.data_dir, 0755));
+  // A user who may write there could replace tokens.json.
+  TRY(const auto directory, fs.stat(options.data_dir));
+  if (directory && (directory->mode & 0022) != 0) {
+    log::warn("data directory was writable for others", {{"directory", options.data_dir.string()}});
+    TRY_VOID(fs.set_mode(options.data_dir, directory->mode & 0755));
+  }
   TRY_VOID(fs.make_directories(pki, 0700));
   TRY_VOID(fs.set_mode(pki, 0700));
 

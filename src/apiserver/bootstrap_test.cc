@@ -53,6 +53,13 @@ TEST_F(Bootstrap, CredentialsSurviveARestartAndNewNodesJoin) {
   EXPECT_EQ(second.token("system:node:edge0").size(), 64u);
 }
 
+TEST_F(Bootstrap, OthersMayNotWriteInTheDataDirectory) {
+  ASSERT_TRUE(fs_.make_directories(dir_, 0755).ok());
+  ASSERT_TRUE(fs_.set_mode(dir_, 0777).ok());
+  load({"cloud"});
+  EXPECT_EQ(mode(dir_), 0755u) << "they could put another tokens.json there";
+}
+
 TEST_F(Bootstrap, SecretsAreTheOwnersAlone) {
   const Credentials credentials = load({"cloud"});
   ASSERT_TRUE(write_kubeconfig(fs_, dir_ / "kubeconfig", credentials, "https://127.0.0.1:1", kAdmin).ok());
@@ -204,6 +211,9 @@ TEST_F(TokenFile, ARotatedTokenCountsAndTheFormerDoesNotWithoutARestart) {
   const Token made = rotate_token(fs_, dir_, "system:node:edge0", std::nullopt, system_rng()).value();
   EXPECT_EQ(made.identity.groups, std::vector<std::string>{"system:nodes"});
   EXPECT_EQ(who(*tokens, old), "system:node:edge0") << "it looks once a second";
+  clock_.pass(std::chrono::milliseconds(100));
+  EXPECT_EQ(who(*tokens, made.token), "system:node:edge0") << "an unknown token is looked for at once";
+  EXPECT_EQ(who(*tokens, old), "");
   clock_.pass(std::chrono::seconds(1));
   EXPECT_EQ(who(*tokens, old), "");
   EXPECT_EQ(who(*tokens, made.token), "system:node:edge0");
