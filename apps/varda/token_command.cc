@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "apiserver/bootstrap.h"
 #include "cli/printer.h"
@@ -56,7 +58,17 @@ std::filesystem::path kubeconfig_of(const std::filesystem::path& data_dir, const
   return {};
 }
 
+/// The server reads its files as their owner: files of another user would leave it with the old tokens.
+Status check_owner(const std::filesystem::path& data_dir) {
+  struct stat info {};
+  const std::filesystem::path file = data_dir / "tokens.json";
+  if (::stat(file.c_str(), &info) != 0 || info.st_uid == ::geteuid()) return {};
+  const std::string owner = user_name(info.st_uid);
+  return Error(Code::kForbidden, file.string() + " belongs to " + owner + "; run this command as " + owner);
+}
+
 Status rotate(const std::filesystem::path& data_dir, const TokenFlags& flags) {
+  TRY_VOID(check_owner(data_dir));
   auto& fs = os::real_file_system();
   std::optional<WallTime> expires;
   if (!flags.ttl.empty()) {

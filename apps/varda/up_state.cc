@@ -19,11 +19,6 @@ Json list_of(const std::vector<std::string>& texts) {
   return list;
 }
 
-std::string user_name(uid_t id) {
-  const passwd* const entry = ::getpwuid(id);
-  return entry != nullptr ? entry->pw_name : "user " + std::to_string(id);
-}
-
 /// The file belongs to another user, or the nearest directory above it that this user may look at does.
 Error denied(const std::filesystem::path& data_dir, const std::filesystem::path& file) {
   struct stat info {};
@@ -40,6 +35,11 @@ Error denied(const std::filesystem::path& data_dir, const std::filesystem::path&
 }
 
 }  // namespace
+
+std::string user_name(uid_t id) {
+  const passwd* const entry = ::getpwuid(id);
+  return entry != nullptr ? entry->pw_name : "user " + std::to_string(id);
+}
 
 Result<NodeSpec> parse_node(const std::string& text) {
   NodeSpec node;

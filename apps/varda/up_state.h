@@ -37,6 +37,9 @@ struct UpState {
 Result<std::optional<UpState>> read_state(const std::filesystem::path& data_dir);
 Status write_state(const std::filesystem::path& data_dir, const UpState& state);
 
+/// The login name, or "user 1000".
+std::string user_name(uid_t id);
+
 /// data_dir/nodes/NAME
 std::filesystem::path node_directory(const std::filesystem::path& data_dir, const std::string& name);
 
