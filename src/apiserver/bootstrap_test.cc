@@ -186,10 +186,10 @@ class HandClock final : public Clock {
  public:
   SteadyTime now() const override { return SteadyTime(passed_); }
   WallTime wall() const override { return *meta::parse_time("2024-05-01T10:00:00Z") + passed_; }
-  void pass(std::chrono::seconds time) { passed_ += time; }
+  void pass(std::chrono::milliseconds time) { passed_ += time; }
 
  private:
-  std::chrono::seconds passed_{1};
+  std::chrono::milliseconds passed_{1000};
 };
 
 class TokenFile : public Bootstrap {

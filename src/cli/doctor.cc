@@ -192,7 +192,7 @@ class Diagnosis {
     one_machine_ = ours != std::string::npos;
     if (!seen_.refused.empty()) {
       add(Level::kBad, "server", "does not accept the credentials of the kubeconfig: " + seen_.refused,
-          one_machine_ ? "the token may have expired: `varda token --list` shows it, `varda token --rotate admin` replaces it"
+          one_machine_ ? "the token may have expired: `varda token --list` shows it, `varda token --rotate varda-admin` replaces it"
                        : "the token or the certificate may have expired: get another kubeconfig from the administrator");
       return false;
     }
