@@ -24,6 +24,8 @@
 #include "net/server.h"
 #include "net/url.h"
 #include "node/log_stream.h"
+#include "os/file_system.h"
+#include "os/memory.h"
 #include "runtime/manager.h"
 #include "session_sources.h"
 #include "store/store.h"
@@ -159,6 +161,7 @@ class Running final : public ControlPlane {
       renewal.run(Context(stop));
     });
     if (!options_.gateway.empty()) TRY_VOID(start_gateway());
+    trimmer_ = std::jthread([](const std::stop_token& stop) { os::keep_memory_trimmed(Context(stop)); });
     thread_ = std::jthread([this](const std::stop_token& stop) {
       const Status ended = manager_->run(Context(stop));
       MutexLock lock(mutex_);
@@ -399,6 +402,7 @@ class Running final : public ControlPlane {
   std::unique_ptr<net::Server> gateway_server_;
   std::stop_source done_;
   std::jthread renewal_;
+  std::jthread trimmer_;
   std::jthread thread_;
 };
 

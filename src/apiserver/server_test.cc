@@ -264,6 +264,12 @@ TEST(ApiServer, OversizedAndDeepBodiesAreRefusedByName) {
   Json object = config_map("deep");
   object.set("data", std::move(deep));
   EXPECT_EQ(api.post(kConfigMaps, object).status, 400);
+  // A tree of 60 MB would come of these 600 KB.
+  Json many = config_map("many");
+  many.set("data", Json(Json::Array(300'000, Json(1))));
+  const auto refused = api.post(kConfigMaps, many);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.text.find("more than 250000 values"), std::string::npos) << refused.text.substr(0, 200);
 }
 
 TEST(ApiServer, EveryKindThatIsServedIsInTheDocumentOfItsVersion) {

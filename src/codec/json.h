@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -102,6 +103,7 @@ class Json {
 
 struct ParseOptions {
   std::size_t depth_max = 200;
+  std::size_t nodes_max = std::numeric_limits<std::size_t>::max();  // values of all kinds; each takes some 40 bytes or more
   std::vector<std::string>* duplicates = nullptr;  // if set, gets the paths of duplicate names ("spec.replicas"), limited
                                                    // by reported_paths.h
 };

@@ -16,6 +16,7 @@ class Builder {
   explicit Builder(const ParseOptions& options) : options_(options) {}
 
   Result<Json> build(const dom::element& element, std::size_t depth) {
+    if (++nodes_ > options_.nodes_max) return Error(Code::kInvalid, "more than " + std::to_string(options_.nodes_max) + " values");
     switch (element.type()) {
       case dom::element_type::NULL_VALUE:
         return Json();
@@ -102,6 +103,7 @@ class Builder {
   }
 
   const ParseOptions& options_;
+  std::size_t nodes_ = 0;
   std::string path_;  // path of the current value, only for duplicates
 };
 

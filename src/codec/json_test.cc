@@ -33,6 +33,8 @@ TEST(Json, DepthIsLimited) {
   const std::string deep = std::string(300, '[') + std::string(300, ']');
   EXPECT_FALSE(parse_json(deep).ok());
   EXPECT_TRUE(parse_json(deep, {.depth_max = 300, .duplicates = nullptr}).ok());
+  EXPECT_TRUE(parse_json("[1, {\"a\": 2}]", {.nodes_max = 4}).ok());
+  EXPECT_EQ(parse_json("[1, {\"a\": 2}]", {.nodes_max = 3}).error(), Error(Code::kInvalid, "more than 3 values"));
 }
 
 TEST(Json, TheLastDuplicateWinsAndIsReportedWithItsPath) {

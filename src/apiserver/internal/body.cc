@@ -238,7 +238,8 @@ Outcome<Patch> Patch::read(const net::Request& request, const Kind& kind, const 
                                                        "application/strategic-merge-patch+json");
   }
   if (request.body.size() > limits.body_bytes_max) return too_large(limits.body_bytes_max);
-  auto parsed = codec::parse_json(request.body, {.depth_max = limits.json_depth_max, .duplicates = &out.duplicates_});
+  auto parsed = codec::parse_json(
+      request.body, {.depth_max = limits.json_depth_max, .nodes_max = kBodyValuesMax, .duplicates = &out.duplicates_});
   if (!parsed.ok()) return bad_request("error decoding patch: " + parsed.error().message());
   out.patch_ = std::move(parsed).value();
   if (out.type_ == Type::kJson) {

@@ -143,9 +143,10 @@ std::string content_type(const net::Request& request) {
 Outcome<Result<Json>> read_tree(const net::Request& request, const BodyOptions& options) {
   const std::string type = content_type(request);
   if (type == "application/json") {
-    return codec::parse_json(request.body, {.depth_max = options.depth_max, .duplicates = options.duplicates});
+    return codec::parse_json(request.body,
+                             {.depth_max = options.depth_max, .nodes_max = kBodyValuesMax, .duplicates = options.duplicates});
   }
-  if (type == "application/yaml") return codec::parse_yaml(request.body, {.depth_max = options.depth_max});
+  if (type == "application/yaml") return codec::parse_yaml(request.body, {.depth_max = options.depth_max, .nodes_max = kBodyValuesMax});
   if (type == kProtobufType) {
     auto object = parse_kubernetes_protobuf(request.body);
     if (!object.ok() && object.error().code() == Code::kUnsupported) {

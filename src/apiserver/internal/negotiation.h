@@ -39,6 +39,9 @@ Outcome<Output> negotiate_watch(const net::Request& request);
 /// The form of errors: YAML if the client prefers it, else JSON.
 Output::Format error_format(const net::Request& request);
 
+/// Values in one body. A tree takes some 40 bytes a value, so a body of 3 MB could become 60 MB.
+inline constexpr std::size_t kBodyValuesMax = 250'000;
+
 struct BodyOptions {
   std::size_t depth_max = 200;
   std::vector<std::string>* duplicates = nullptr;

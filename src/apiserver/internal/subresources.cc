@@ -128,7 +128,7 @@ Dialect::Reply Dialect::scale(Call& call) {
         (type != "application/strategic-merge-patch+json" || kind.info().custom)) {
       return unsupported_media_type("application/json-patch+json, application/merge-patch+json");
     }
-    auto parsed = codec::parse_json(call.http.body, {.depth_max = core_.options.limits.json_depth_max});
+    auto parsed = codec::parse_json(call.http.body, {.depth_max = core_.options.limits.json_depth_max, .nodes_max = kBodyValuesMax});
     if (!parsed.ok()) return bad_request("error decoding patch: " + parsed.error().message());
     body = std::move(parsed).value();
   }
