@@ -93,7 +93,7 @@ Status run(const Context& ctx, const Globals& globals, const JoinTokenFlags& fla
     std::fprintf(
         stderr,
         "the next key that enrols as node %s is its key; the former one is renewed no more, and its certificate stays good "
-        "until it ends\n",
+        "until it ends, unless it names another layer than edge\n",
         flags.forget.c_str());
     return {};
   }

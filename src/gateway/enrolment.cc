@@ -124,8 +124,8 @@ struct Enrolment::Impl {
     return edge_node.has_value();
   }
 
-  Outcome give(const std::string& node, const std::string& csr) const {
-    auto certificate = authority.issue(node, csr, clock.wall());
+  Outcome give(const std::string& node, Layer layer, const std::string& csr) const {
+    auto certificate = authority.issue(node, layer, csr, clock.wall());
     if (!certificate.ok()) {
       log::error("cannot make a node's certificate", {{"node", node}, {"error", certificate.error()}});
       return {"failed", certificate.error().message(), node, failure(500, "InternalError", "the certificate could not be made")};
@@ -192,7 +192,7 @@ struct Enrolment::Impl {
       // The administrator's word counts for more than what was remembered: so a node that lost its disk comes back.
       const Status set = set_node_key(ctx, upstream, node, key, record.layer);
       if (!set.ok()) return upstream_failed(set.error(), node);
-      return give(node, csr);
+      return give(node, record.layer, csr);
     }
   }
 
@@ -220,8 +220,10 @@ struct Enrolment::Impl {
     if (!claim.ok()) return upstream_failed(claim.error(), node);
     const std::string name = "node \"" + node + "\"";
     switch (*claim) {
-      case KeyClaim::kIsTheNodes:
-        return give(node, csr);
+      case KeyClaim::kIsTheNodes: {
+        const auto layer = layer_of_node(ctx, upstream, node);
+        return layer.ok() ? give(node, *layer, csr) : upstream_failed(layer.error(), node);
+      }
       case KeyClaim::kIsAnother:
         return refuse_node("another key", node,
                            name + " has enrolled with another key before. If its data directory was lost, or the machine " +
@@ -263,7 +265,17 @@ struct Enrolment::Impl {
     // renewal sets none: it could be by who was meant.
     const auto claim = claim_node_key(ctx, upstream, node, *key, {.be_first = true, .follow = false});
     if (!claim.ok()) return upstream_failed(claim.error(), node);
-    if (*claim == KeyClaim::kIsTheNodes) return give(node, *csr);
+    if (*claim == KeyClaim::kIsTheNodes) {
+      const auto layer = layer_of_node(ctx, upstream, node);
+      if (!layer.ok()) return upstream_failed(layer.error(), node);
+      // A certificate from before layers gets the layer on record. Any other layer was taken from the node.
+      if (caller->layer) {
+        if (const Status same = check_layer(*caller, *layer); !same.ok()) {
+          return refuse_node("another layer", node, same.error().message());
+        }
+      }
+      return give(node, *layer, *csr);
+    }
     // It has shown the node's certificate, so it may know.
     const bool another = *claim == KeyClaim::kIsAnother;
     return refuse_node(

@@ -93,7 +93,7 @@ class Enrolment(unittest.TestCase):
         for place in ('cmdline', 'environ'):
             self.assertNotIn(secret, pathlib.Path('/proc/%d/%s' % (agent.pid, place)).read_text(errors='replace'))
         subject = subprocess.run(['openssl', 'x509', '-noout', '-subject', '-in', str(identity / 'cert.pem')], check=True, capture_output=True, text=True).stdout
-        self.assertRegex(subject.replace(' ', ''), r'O=system:nodes,CN=line7')
+        self.assertRegex(subject.replace(' ', ''), r'O=system:nodes,OU=edge,CN=line7')
         self.assertIn('used', self.varda.varda('join-token', '--list'))
         before = (identity / 'cert.pem').read_text()
 
