@@ -136,7 +136,7 @@ struct Enrolment::Impl {
     return outcome;
   }
 
-  Outcome enroll(const Context& ctx, const Json& body) {
+  Outcome enroll(const Context& ctx, const net::Peer& peer, const Json& body) {
     auto text = text_of(body, "token");
     auto csr = text_of(body, "csr");
     if (!text.ok()) return {"invalid", text.error().message(), "", bad_request(text.error().message())};
@@ -162,11 +162,12 @@ struct Enrolment::Impl {
         }
       }
     }
-    return enroll_with_own_token(ctx, *token, *csr, *key);
+    return enroll_with_own_token(ctx, *token, *csr, *key, peer.address);
   }
 
   /// By a token that is for one node.
-  Outcome enroll_with_own_token(const Context& ctx, const JoinToken& token, const std::string& csr, const std::string& key) const {
+  Outcome enroll_with_own_token(const Context& ctx, const JoinToken& token, const std::string& csr, const std::string& key,
+                                const std::string& address) const {
     for (int attempt = 1;; ++attempt) {
       auto stored = find_join_token(ctx, upstream, token.id);
       if (!stored.ok() && stored.error().code() == Code::kCorrupt) {
@@ -176,7 +177,11 @@ struct Enrolment::Impl {
       if (!*stored) return refuse_token("unknown", "", "ID " + token.id);
       const JoinTokenRecord& record = (*stored)->record;
       const std::string node = record.node;
-      const Verdict verdict = judge(record, token, key, clock.wall());
+      const Verdict verdict = judge(record, token, key, address, clock.wall());
+      if (verdict == Verdict::kOtherNetwork) {
+        return refuse_token(std::string(to_string(verdict)), node,
+                            "ID " + token.id + " is for nodes from " + text_of(record.networks));
+      }
       if (verdict != Verdict::kGood) return refuse_token(std::string(to_string(verdict)), node, "ID " + token.id);
       if (const auto admitted = check_admitted(ctx, node); !admitted.ok()) {
         if (admitted.error().code() != Code::kForbidden) return upstream_failed(admitted.error(), node);
@@ -298,7 +303,7 @@ struct Enrolment::Impl {
     auto body = codec::parse_json(request.body, {.depth_max = 8});
     if (!body.ok() || !body->is_object()) return {"invalid", "body", "", bad_request("the body is no JSON object")};
     const Context limited = ctx.with_timeout(options.upstream_timeout);
-    return request.path() == kEnroll ? enroll(limited, *body) : renew(limited, request.peer, *body);
+    return request.path() == kEnroll ? enroll(limited, request.peer, *body) : renew(limited, request.peer, *body);
   }
 
   /// Of a token nobody asks for any more nothing would be heard; so whoever enrols pays for the others, once in a while.

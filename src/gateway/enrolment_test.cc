@@ -165,6 +165,18 @@ TEST_F(EnrolmentTest, TheCertificateNamesTheLayerOfTheTokenWhateverTheRequestAsk
   EXPECT_EQ(units(enroll(let_in(Layer::kCloud), csr_)), std::vector<std::string>{"cloud"});
 }
 
+TEST_F(EnrolmentTest, ATokenForANetworkLetsInFromThereOnly) {
+  const auto made = create_join_token(
+      ctx_, client_, {.node = "line7", .networks = {*net::parse_ip_block("10.0.0.0/24")}, .ca_sha256 = authority_.ca_sha256()},
+      clock_.wall(), *rng_);
+  const Reply refused = enroll(made->text(), csr_, "10.0.1.7:4000");
+  EXPECT_EQ(refused.status, 403) << refused.text;
+  EXPECT_EQ(refused.text.find("10.0.0.0"), std::string::npos) << "the answer names no network";
+  EXPECT_EQ(count("enroll", "from another network"), 1u);
+  EXPECT_TRUE(find_join_token(ctx_, client_, made->id).value()->record.used_by.empty()) << "the token can still be used";
+  EXPECT_EQ(enroll(made->text(), csr_, "10.0.0.7:4000").status, 200);
+}
+
 TEST_F(EnrolmentTest, OnlyACertificateOfTheLayerOnRecordIsRenewed) {
   const std::string key = *net::csr_key_sha256(csr_);
   ASSERT_TRUE(set_node_key(ctx_, client_, "line7", key, Layer::kDevice).ok());

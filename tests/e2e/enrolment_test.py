@@ -81,6 +81,18 @@ class Enrolment(unittest.TestCase):
         subprocess.run(['openssl', 'ecparam', '-name', 'prime256v1', '-genkey', '-noout', '-out', str(key)], check=True, capture_output=True)
         return subprocess.run(['openssl', 'req', '-new', '-key', str(key), '-subj', subject], check=True, capture_output=True, text=True).stdout
 
+    def test_a_token_for_a_network_lets_in_from_there_only(self):
+        for network, status in (('192.0.2.0/24', 403), ('127.0.0.0/8', 200)):
+            _, token = self.token('line7', '--from', 'fd00:1::/32', '--from', network)
+            body = json.dumps({'token': token, 'csr': self.csr()})
+            self.assertEqual(self.post('/gateway/v1/enroll', body)[0], status, network)
+        self.assertIn('fd00:1::/32,192.0.2.0/24', self.varda.varda('join-token', '--list'))
+        logs = ''.join(f.read_text(errors='replace') for f in self.varda.dir.glob('logs/*'))
+        self.assertIn('from another network', logs)
+        wrong = subprocess.run([m.VARDA, 'join-token', '--node', 'line8', '--from', '10.0.0.0/33', '--kubeconfig', self.varda.kubeconfig],
+                               capture_output=True, text=True, timeout=m.seconds(60))
+        self.assertIn('--from 10.0.0.0/33: must be a network', wrong.stderr)
+
     def test_node_joins_once_and_from_then_on_needs_no_token(self):
         path, token = self.token('line7')
         self.assertRegex(token, r'^varda-join\.[0-9a-f]{12}\.[0-9a-f]{64}\.[0-9a-f]{64}$')
