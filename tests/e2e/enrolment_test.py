@@ -81,6 +81,22 @@ class Enrolment(unittest.TestCase):
         subprocess.run(['openssl', 'ecparam', '-name', 'prime256v1', '-genkey', '-noout', '-out', str(key)], check=True, capture_output=True)
         return subprocess.run(['openssl', 'req', '-new', '-key', str(key), '-subj', subject], check=True, capture_output=True, text=True).stdout
 
+    def test_a_node_that_is_removed_leaves_nothing(self):
+        path, _ = self.token('line7')
+        agent = self.agent('line7', path)
+        self.wait_connected('line7')
+        self.end(agent)
+        self.varda.kubectl('apply', '-f', '-', input=json.dumps(
+            {'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': 'busy', 'namespace': 'default'},
+             'spec': {'nodeName': 'line7', 'containers': [{'name': 'c', 'image': 'i'}]}}))
+        refused = self.varda.varda('node', 'remove', 'line7', check=False)
+        self.assertIn('1 pod is bound to node "line7" (default/busy); nothing was removed; --yes', refused.stderr)
+        removed = self.varda.varda('node', 'remove', 'line7', '--yes')
+        self.assertEqual(removed.splitlines(), ['node line7: %s' % step for step in ('key forgotten', 'EdgeNode deleted', 'Lease deleted', 'Node deleted')])
+        for kind in ('node', 'edgenode'):
+            self.assertIn('not found', self.varda.varda('get', kind, 'line7', check=False).stderr)
+        self.assertIn('there is no node "line7"', self.varda.varda('node', 'remove', 'line7', check=False).stderr)
+
     def test_a_token_for_a_network_lets_in_from_there_only(self):
         for network, status in (('192.0.2.0/24', 403), ('127.0.0.0/8', 200)):
             _, token = self.token('line7', '--from', 'fd00:1::/32', '--from', network)
