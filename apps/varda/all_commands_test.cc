@@ -252,7 +252,9 @@ TEST(Completion, OffersCommandsFlagsAndValuesInBash) {
                {"varda artifacts ls --out", "--output"},
                {"varda artifacts ls -o j", "json"},
                {"varda completion z", "zsh"},
-               {"varda models l", "ls"}};
+               {"varda models l", "ls"},
+               {"varda node r", "remove"},
+               {"varda node remove --y", "--yes"}};
   for (const auto& one : cases) {
     const std::string command =
         ". " + script + "; COMP_WORDS=(" + one.words + "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _varda; echo \"${COMPREPLY[*]}\"";

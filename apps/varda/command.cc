@@ -30,6 +30,7 @@ void add_all_commands(Program program) {
   add_agent_commands(program);
   add_join_token_command(program);
   add_token_command(program);
+  add_node_commands(program);
   add_about_commands(program);
 }
 

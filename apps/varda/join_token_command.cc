@@ -22,8 +22,20 @@ constexpr std::chrono::hours kTtlMax{24 * 30};
 
 struct JoinTokenFlags {
   std::string node, layer, ttl = "24h", revoke, output, forget, join_secret{gateway::kJoinSecretDefault};
+  std::vector<std::string> from;
   bool list = false, rotate_shared = false, revoke_shared = false;
 };
+
+Result<std::vector<net::IpBlock>> networks_of(const std::vector<std::string>& texts) {
+  std::vector<net::IpBlock> out;
+  for (const std::string& text : texts) {
+    const auto block = net::parse_ip_block(text);
+    if (!block)
+      return Error(Code::kInvalid, "--from " + text + ": must be a network such as 10.1.0.0/16 or fd00:1::/32, or an address");
+    out.push_back(*block);
+  }
+  return out;
+}
 
 /// "90m", "24h", "7d".
 Result<std::chrono::seconds> ttl_of(const std::string& text) {
@@ -48,14 +60,15 @@ Status list_tokens(const Context& ctx, const kube::Client& client, const meta::O
   TRY(const auto records, gateway::list_join_tokens(ctx, client));
   const auto shared = gateway::find_shared_join_token(ctx, client, join_secret);
   const WallTime now = system_clock().wall();
-  std::vector<std::vector<std::string>> rows = {{"ID", "NODE", "LAYER", "STATE", "EXPIRES"}};
+  std::vector<std::vector<std::string>> rows = {{"ID", "NODE", "LAYER", "STATE", "EXPIRES", "FROM"}};
   for (const gateway::JoinTokenRecord& record : records) {
     rows.push_back({record.id, record.node, std::string(gateway::to_string(record.layer)), state_of(record, now),
-                    meta::format_time(record.expires)});
+                    meta::format_time(record.expires), record.networks.empty() ? "anywhere" : gateway::text_of(record.networks)});
   }
   if (shared.ok() && *shared) {
     rows.push_back({(*shared)->token.id, "(agents of " + join_secret.ns + ")",
-                    std::string(gateway::to_string(gateway::Layer::kEdge)), (*shared)->revoked ? "revoked" : "shared", "never"});
+                    std::string(gateway::to_string(gateway::Layer::kEdge)), (*shared)->revoked ? "revoked" : "shared", "never",
+                    "anywhere"});
   } else if (!shared.ok()) {
     std::fprintf(stderr, "%s\n", shared.error().message().c_str());
   }
@@ -77,6 +90,8 @@ Status run(const Context& ctx, const Globals& globals, const JoinTokenFlags& fla
   }
   if (!flags.output.empty() && flags.node.empty()) return Error(Code::kInvalid, "--output goes with --node");
   if (!flags.layer.empty() && flags.node.empty()) return Error(Code::kInvalid, "--layer goes with --node");
+  if (!flags.from.empty() && flags.node.empty()) return Error(Code::kInvalid, "--from goes with --node");
+  TRY(const std::vector<net::IpBlock> networks, networks_of(flags.from));
   const auto layer = gateway::parse_layer(flags.layer.empty() ? "edge" : flags.layer);
   if (!layer) return Error(Code::kInvalid, "--layer " + flags.layer + ": must be edge, device or cloud");
   TRY(const kube::Config config, find_server(globals));
@@ -93,7 +108,7 @@ Status run(const Context& ctx, const Globals& globals, const JoinTokenFlags& fla
     std::fprintf(
         stderr,
         "the next key that enrols as node %s is its key; the former one is renewed no more, and its certificate stays good "
-        "until it ends\n",
+        "until it ends, unless it names another layer than edge\n",
         flags.forget.c_str());
     return {};
   }
@@ -121,8 +136,9 @@ Status run(const Context& ctx, const Globals& globals, const JoinTokenFlags& fla
   const WallTime now = system_clock().wall();
   (void)gateway::remove_old_join_tokens(ctx, *client, now);  // those of earlier days; not what was asked for
   TRY(const gateway::JoinToken token,
-      gateway::create_join_token(ctx, *client, {.node = flags.node, .layer = *layer, .ttl = ttl, .ca_sha256 = facts.sha256}, now,
-                                 system_rng()));
+      gateway::create_join_token(ctx, *client,
+                                 {.node = flags.node, .layer = *layer, .networks = networks, .ttl = ttl, .ca_sha256 = facts.sha256},
+                                 now, system_rng()));
   if (file) {
     TRY_VOID(file->write(token.text() + "\n"));
     TRY_VOID(file->keep());
@@ -130,8 +146,9 @@ Status run(const Context& ctx, const Globals& globals, const JoinTokenFlags& fla
     std::fprintf(stdout, "%s\n", token.text().c_str());  // it alone: it is meant for a file
   }
   const std::string place = *layer == gateway::Layer::kEdge ? "" : " in the layer " + std::string(gateway::to_string(*layer));
-  std::fprintf(stderr, "node %s can join%s once with this token, until %s; `varda join-token --revoke %s` revokes it\n",
-               flags.node.c_str(), place.c_str(), meta::format_time(now + ttl).c_str(), token.id.c_str());
+  const std::string source = networks.empty() ? "" : " from " + gateway::text_of(networks);
+  std::fprintf(stderr, "node %s can join%s%s once with this token, until %s; `varda join-token --revoke %s` revokes it\n",
+               flags.node.c_str(), place.c_str(), source.c_str(), meta::format_time(now + ttl).c_str(), token.id.c_str());
   return {};
 }
 
@@ -148,10 +165,15 @@ void add_join_token_command(Program program) {
       ->add_option("--layer", flags->layer,
                    "where that node stands: edge, device or cloud; pods for the cloud go to cloud nodes alone; default: edge")
       ->check(CLI::IsMember({"edge", "device", "cloud"}));
+  command
+      ->add_option("--from", flags->from,
+                   "network (CIDR) or address that the node comes from, as the gateway sees it; again for further ones; default: "
+                   "anywhere")
+      ->allow_extra_args(false);
   command->add_option("--output,-o", flags->output,
                       "write the token to this new file, which its owner alone may read; default: standard output");
   command->add_option("--ttl", flags->ttl, "how long it can be used: 90m, 24h, 7d")->capture_default_str();
-  command->add_flag("--list", flags->list, "show the tokens there are: node, layer, state, end");
+  command->add_flag("--list", flags->list, "show the tokens there are: node, layer, state, end, networks");
   command->add_option("--revoke", flags->revoke, "ID: that token lets nobody in from now on");
   command->add_option(
       "--forget", flags->forget,

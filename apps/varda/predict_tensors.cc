@@ -35,7 +35,7 @@ double from_bfloat(std::uint16_t bits) {
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-/// As a double whose shortest decimal is that of the float: 0.1, not 0.10000000149011612.
+/// A double with the shortest decimal of the float: 0.1, not 0.10000000149011612.
 Json number(float value) {
   char text[32];
   const char* const end = std::to_chars(text, text + sizeof text, value).ptr;
@@ -45,61 +45,54 @@ Json number(float value) {
 }
 
 template <typename T, typename Convert>
-void append(const tensor::Tensor& tensor, std::size_t count, Json& out, Convert convert) {
+Json converted(const tensor::Tensor& tensor, std::size_t count, Convert convert) {
+  Json out = Json::array();
   for (const T value : tensor.values<T>().subspan(0, count)) out.push_back(convert(value));
+  return out;
+}
+
+template <typename T>
+Json integers(const tensor::Tensor& tensor, std::size_t count) {
+  return converted<T>(tensor, count, [](T value) { return Json(static_cast<std::int64_t>(value)); });
 }
 
 /// The first `count` elements.
 Json values_of(const tensor::Tensor& tensor, std::size_t count) {
-  Json out = Json::array();
-  const auto integer = [](auto value) { return Json(static_cast<std::int64_t>(value)); };
   switch (tensor.dtype()) {
     case DType::kBool:
-      append<std::uint8_t>(tensor, count, out, [](std::uint8_t value) { return Json(value != 0); });
-      break;
+      return converted<std::uint8_t>(tensor, count, [](std::uint8_t value) { return Json(value != 0); });
     case DType::kUint8:
-      append<std::uint8_t>(tensor, count, out, integer);
-      break;
+      return integers<std::uint8_t>(tensor, count);
     case DType::kUint16:
-      append<std::uint16_t>(tensor, count, out, integer);
-      break;
+      return integers<std::uint16_t>(tensor, count);
     case DType::kUint32:
-      append<std::uint32_t>(tensor, count, out, integer);
-      break;
+      return integers<std::uint32_t>(tensor, count);
     case DType::kUint64:
-      append<std::uint64_t>(tensor, count, out, [](std::uint64_t value) { return Json(value); });
-      break;
+      return converted<std::uint64_t>(tensor, count, [](std::uint64_t value) { return Json(value); });
     case DType::kInt8:
-      append<std::int8_t>(tensor, count, out, integer);
-      break;
+      return integers<std::int8_t>(tensor, count);
     case DType::kInt16:
-      append<std::int16_t>(tensor, count, out, integer);
-      break;
+      return integers<std::int16_t>(tensor, count);
     case DType::kInt32:
-      append<std::int32_t>(tensor, count, out, integer);
-      break;
+      return integers<std::int32_t>(tensor, count);
     case DType::kInt64:
-      append<std::int64_t>(tensor, count, out, integer);
-      break;
+      return integers<std::int64_t>(tensor, count);
     case DType::kFp16:
-      append<std::uint16_t>(tensor, count, out, [](std::uint16_t bits) { return number(from_half(bits)); });
-      break;
+      return converted<std::uint16_t>(tensor, count, [](std::uint16_t bits) { return number(from_half(bits)); });
     case DType::kBf16:
-      append<std::uint16_t>(tensor, count, out, [](std::uint16_t bits) { return number(from_bfloat(bits)); });
-      break;
+      return converted<std::uint16_t>(tensor, count, [](std::uint16_t bits) { return number(from_bfloat(bits)); });
     case DType::kFp32:
-      append<float>(tensor, count, out, [](float value) { return number(value); });
-      break;
+      return converted<float>(tensor, count, [](float value) { return number(value); });
     case DType::kFp64:
-      append<double>(tensor, count, out, [](double value) { return number(value); });
-      break;
+      return converted<double>(tensor, count, [](double value) { return number(value); });
     case DType::kBytes: {
+      Json out = Json::array();
       const std::vector<std::string_view> strings = tensor.strings();
       for (std::size_t i = 0; i < count; ++i) out.push_back(std::string(strings[i]));
-      break;
+      return out;
     }
   }
-  return out;
+  return Json::array();
 }
 
 }  // namespace

@@ -101,35 +101,38 @@ Result<DatasetRoot> parse_dataset_root(const std::string& text) {
   return out;
 }
 
-/// The flag replaces what is remembered, and "off" empties it. A remembered node may be missing this time.
-Result<std::vector<DatasetRoot>> dataset_roots_of(const std::vector<std::string>& given, const std::optional<UpState>& before,
-                                                  const std::vector<NodeSpec>& nodes) {
-  std::vector<DatasetRoot> out;
+/// [NODE=]IP. As in a URL, an IPv6 address may have brackets.
+Result<NodeAddress> parse_node_address(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  NodeAddress out{.node = equals == std::string::npos ? "" : text.substr(0, equals),
+                  .address = equals == std::string::npos ? text : text.substr(equals + 1)};
+  if (out.address.starts_with('[') && out.address.ends_with(']')) out.address = out.address.substr(1, out.address.size() - 2);
+  return out;
+}
+
+/// The values of a flag with [NODE=]. The flag replaces what is remembered, and "off" empties it. A remembered node may be missing
+/// this time.
+template <typename Item>
+Result<std::vector<Item>> items_of(const std::vector<std::string>& given, const std::vector<std::string>& remembered,
+                                   const std::vector<NodeSpec>& nodes, Result<Item> (*parse)(const std::string&)) {
+  std::vector<Item> out;
   if (given == std::vector<std::string>{kOff}) return out;
-  for (const std::string& text : given.empty() && before ? before->dataset_roots : given) {
-    TRY(DatasetRoot root, parse_dataset_root(text));
-    if (!given.empty()) TRY_VOID(check_declared(text, root.node, nodes));
-    out.push_back(std::move(root));
+  for (const std::string& text : given.empty() ? remembered : given) {
+    TRY(Item item, parse(text));
+    if (!given.empty()) TRY_VOID(check_declared(text, item.node, nodes));
+    out.push_back(std::move(item));
   }
   return out;
 }
 
-/// The same for [NODE=]IP.
-Result<std::vector<NodeAddress>> addresses_of(const std::vector<std::string>& given, const std::optional<UpState>& before,
+Result<std::vector<NodeAddress>> addresses_of(const std::vector<std::string>& given, const std::vector<std::string>& remembered,
                                               const std::vector<NodeSpec>& nodes) {
-  std::vector<NodeAddress> out;
-  if (given == std::vector<std::string>{kOff}) return out;
-  for (const std::string& text : given.empty() && before ? before->addresses : given) {
-    const std::size_t equals = text.find('=');
-    NodeAddress one{.node = equals == std::string::npos ? "" : text.substr(0, equals),
-                    .address = equals == std::string::npos ? text : text.substr(equals + 1)};
-    if (!given.empty()) TRY_VOID(check_declared(text, one.node, nodes));
+  TRY(std::vector<NodeAddress> out, items_of(given, remembered, nodes, parse_node_address));
+  for (const NodeAddress& one : out) {
     const Status ours = agent::check_node_address(one.address, agent::PodsListen::kHere);
-    if (!ours.ok()) {
-      return Error(Code::kInvalid, ours.error().message() +
-                                       (given.empty() ? "; it was given to an earlier `varda up`: name another, or \"off\"" : ""));
-    }
-    out.push_back(std::move(one));
+    if (ours.ok()) continue;
+    return Error(Code::kInvalid, ours.error().message() +
+                                     (given.empty() ? "; it was given to an earlier `varda up`: name another, or \"off\"" : ""));
   }
   return out;
 }
@@ -186,8 +189,10 @@ Result<Settings> settings_of(const UpFlags& flags) {
   TRY(settings.audit, audit_options(flags.audit));
   settings.node_limits = flags.node_limits;
   for (std::string& root : settings.node_limits.file_roots) root = fs::absolute(root).lexically_normal().string();
-  TRY(settings.dataset_roots, dataset_roots_of(flags.dataset_roots, before, settings.nodes).context("--dataset-root"));
-  TRY(settings.addresses, addresses_of(flags.addresses, before, settings.nodes).context("--address"));
+  const UpState last = before ? *before : UpState();
+  TRY(settings.dataset_roots,
+      items_of(flags.dataset_roots, last.dataset_roots, settings.nodes, parse_dataset_root).context("--dataset-root"));
+  TRY(settings.addresses, addresses_of(flags.addresses, last.addresses, settings.nodes).context("--address"));
   // What is wrong with them shows here, and not in the log of each agent.
   DownloadFlags download = flags.download;
   // A first file server is often on this machine, and one user runs everything here.
@@ -489,7 +494,8 @@ void add_up_commands(Program program) {
                  "[NODE=]DIR: that node, or every one, may read datasets below this directory; \"off\" ends it; default: none, or "
                  "those of last time");
   up->add_option("--address", flags->addresses,
-                 "[NODE=]IP: address of this machine where other machines reach models; without NODE for models in the cloud layer "
+                 "[NODE=]IP: IPv4 or IPv6 address of this machine where other machines reach models; without NODE for models in "
+                 "the cloud layer "
                  "and on all other nodes; \"off\" ends it; default: loopback addresses, or those of last time");
   add_limit_flags(*up, flags->node_limits);
   add_download_flags(*up, flags->download);

@@ -3,34 +3,59 @@
 #include <arpa/inet.h>
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <ifaddrs.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "meta/node_address.h"
+#include "net/ip.h"
+
 namespace varda::agent {
 namespace {
 
-bool can_listen_at(const in_addr& address) {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+bool can_listen_at(const net::Ip& address) {
+  sockaddr_storage at{};
+  socklen_t size = 0;
+  if (address.bits == 32) {
+    auto& v4 = reinterpret_cast<sockaddr_in&>(at);
+    v4.sin_family = AF_INET;
+    std::memcpy(&v4.sin_addr, address.bytes.data(), sizeof v4.sin_addr);
+    size = sizeof v4;
+  } else {
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(at);
+    v6.sin6_family = AF_INET6;
+    std::memcpy(&v6.sin6_addr, address.bytes.data(), sizeof v6.sin6_addr);
+    size = sizeof v6;
+  }
+  const int socket = ::socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return false;
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr = address;
-  const bool bound = ::bind(socket, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0;
+  const bool bound = ::bind(socket, reinterpret_cast<const sockaddr*>(&at), size) == 0;
   ::close(socket);
   return bound;
 }
 
-/// "192.168.1.5, 10.0.0.3 and 127.0.0.0/8"
+/// "" for an address of another kind.
+std::string text_of(const sockaddr& address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address.sa_family == AF_INET) {
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(address).sin_addr, text, sizeof text);
+  } else if (address.sa_family == AF_INET6) {
+    ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr, text, sizeof text);
+  }
+  return text;
+}
+
+/// "192.168.1.5, 2001:db8::5 and 127.0.0.0/8"
 std::string addresses_of_this_machine() {
   std::string out;
   ifaddrs* all = nullptr;
   if (::getifaddrs(&all) == 0) {
     for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
-      if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
-      char text[INET_ADDRSTRLEN] = "";
-      ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr, text, sizeof text);
-      if (!std::string_view(text).starts_with("127.")) out += (out.empty() ? "" : ", ") + std::string(text);
+      const std::string text = one->ifa_addr == nullptr ? "" : text_of(*one->ifa_addr);
+      const auto scope = meta::address_scope(text);
+      const bool named = scope == meta::AddressScope::kOrdinary || text == "::1";
+      if (named) out += (out.empty() ? "" : ", ") + text;
     }
     ::freeifaddrs(all);
   }
@@ -51,13 +76,12 @@ Status check_node_address(const std::string& address, PodsListen pods) {
   const auto refused = [&](const std::string& why) {
     return Error(Code::kInvalid, address + " " + why + "; this machine has " + addresses_of_this_machine());
   };
-  in_addr parsed{};
-  const bool v4 = ::inet_pton(AF_INET, address.c_str(), &parsed) == 1;
-  const std::uint32_t number = ntohl(parsed.s_addr);
-  if (address == "::" || (v4 && (number == 0 || number >= 0xe0000000))) return refused("is no address that clients can connect to");
+  // Link-local addresses are among those that lead nowhere: they need the name of an interface, which no URL has.
+  const auto scope = meta::address_scope(address);
+  if (scope == meta::AddressScope::kNowhere) return refused("is no address that clients can connect to");
   if (pods == PodsListen::kElsewhere) return {};
-  if (!v4) return refused("is no IPv4 address");
-  if (!can_listen_at(parsed)) return refused("is not an address of this machine");
+  if (!scope) return refused("is no IP address");
+  if (!can_listen_at(net::parse_ip(address))) return refused("is not an address of this machine");
   return {};
 }
 

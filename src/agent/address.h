@@ -17,8 +17,9 @@ bool address_in_use(std::string_view table, std::string_view address);
 
 /// Listeners of the node's pods: this machine, or addresses that a kubelet reports.
 enum class PodsListen { kHere, kElsewhere };
-/// kInvalid: clients cannot connect to the address (0.0.0.0), or pods listen here and `address` is
-/// not an IPv4 address of this machine. The message lists the machine's addresses.
+/// kInvalid: clients cannot connect to the address (0.0.0.0, link-local), or pods listen here and
+/// `address` is not an IP address of this machine. IPv6 has no brackets here. The message lists the
+/// machine's addresses.
 Status check_node_address(const std::string& address, PodsListen pods);
 
 /// Returns `wanted` unless empty, without persisting it. Otherwise returns the persisted address.

@@ -9,6 +9,7 @@
 #include "agent/testing/cloud.h"
 #include "artifact/testing/manual_clock.h"
 #include "gateway/authority.h"
+#include "gateway/node_key.h"
 #include "net/client.h"
 #include "os/testing/crash_campaign.h"
 #include "os/testing/memory_file_system.h"
@@ -282,6 +283,24 @@ TEST_F(IdentityTest, BeyondTheGraceANewTokenLetsTheSameDirectoryInAgain) {
   EXPECT_EQ(asked(**identity), "200 line7");
 }
 
+TEST_F(IdentityTest, ACertificateOfAnotherLayerIsReplacedByANewToken) {
+  ASSERT_TRUE((*open(cloud_.token("line7")))->enrol(ctx_).ok());
+  const std::string key = *net::key_sha256(file("key.pem"));
+  ASSERT_TRUE(gateway::set_node_key(ctx_, cloud_.client(), "line7", key, gateway::Layer::kDevice).ok());
+  {
+    const auto identity = open();
+    pass_until_due(**identity);
+    const Status refused = (*identity)->step(ctx_);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message().find("is for the layer edge, and the node is of the layer device"), std::string::npos)
+        << refused.error();
+  }
+  const auto identity = open(cloud_.token("line7"));
+  pass_until_due(**identity);
+  ASSERT_TRUE((*identity)->step(ctx_).ok());
+  EXPECT_EQ((*identity)->facts()->organizational_units, std::vector<std::string>{"edge"});
+}
+
 TEST_F(IdentityTest, RevokedNodeIsRefusedUntilItsMarkGoes) {
   const auto identity = open(cloud_.token("line7"));
   ASSERT_TRUE((*identity)->enrol(ctx_).ok());
@@ -442,8 +461,10 @@ net::Response issue(const gateway::Authority& authority, TokenState& state, Wall
     if (state.used_by != key) response.status = 403;
   }
   if (response.status == 200) {
-    response.body = codec::write_json(Json::object(
-        {{"certificate", *authority.issue("line7", body["csr"].as_string(), now)}, {"ca", authority.ca_pem()}, {"node", "line7"}}));
+    response.body = codec::write_json(
+        Json::object({{"certificate", *authority.issue("line7", gateway::Layer::kEdge, body["csr"].as_string(), now)},
+                      {"ca", authority.ca_pem()},
+                      {"node", "line7"}}));
   }
   return response;
 }

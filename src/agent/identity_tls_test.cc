@@ -35,7 +35,7 @@ class IdentityOverTls : public ::testing::Test {
       net::Response response;
       const auto node = gateway::node_of(request.peer, clock_.wall());
       if (!node.ok()) response.status = node.error().code() == Code::kUnauthenticated ? 401 : 403;
-      response.body = node.ok() ? *node : node.error().message();
+      response.body = node.ok() ? node->node : node.error().message();
       return response;
     }));
   }

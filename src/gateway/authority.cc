@@ -163,10 +163,11 @@ Result<net::TlsServer> Authority::server(const std::vector<std::string>& hosts) 
   return out;
 }
 
-Result<std::string> Authority::issue(const std::string& node, std::string_view csr_pem, WallTime now) const {
+Result<std::string> Authority::issue(const std::string& node, Layer layer, std::string_view csr_pem, WallTime now) const {
   net::CertificateRequest request;
   request.common_name = node;
   request.organizations = {std::string(kNodesOrganization)};
+  request.organizational_units = {std::string(to_string(layer))};
   request.hosts = {api::peer_name(node)};
   request.peer = true;
   request.valid = std::min(kNodeCertificateValid, until_end(now));

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/context.h"
 #include "base/result.h"
+#include "gateway/layer.h"
 #include "kube/client.h"
 #include "net/tls.h"
 
@@ -44,8 +45,9 @@ class Authority {
   /// A fresh certificate for a gateway, with its chain, valid under any clock until the CA ends: its key is in this process alone
   /// and ends with it. Clients are asked for certificates of this CA; expired ones come through, marked.
   Result<net::TlsServer> server(const std::vector<std::string>& hosts) const;
-  /// A certificate of that node for the key of the request. kInvalid: the request, see net::sign_csr().
-  Result<std::string> issue(const std::string& node, std::string_view csr_pem, WallTime now) const;
+  /// A certificate of that node for the key of the request. The subject names the layer as the organizational unit. The rest of
+  /// the request is ignored. kInvalid: the request, see net::sign_csr().
+  Result<std::string> issue(const std::string& node, Layer layer, std::string_view csr_pem, WallTime now) const;
 
  private:
   Authority(net::KeyPair ca, net::CertificateFacts facts);

@@ -181,14 +181,14 @@ TEST_F(AuthorityTest, CertificatesEndWithTheCaAtTheLatest) {
   const auto authority = Authority::of(*net::make_ca("short", 48h));
   const std::string csr = *net::make_csr(*net::make_key(), "anything");
   const WallTime now = std::chrono::system_clock::now();
-  const auto node = net::certificate_facts(*authority->issue("line7", csr, now));
+  const auto node = net::certificate_facts(*authority->issue("line7", Layer::kEdge, csr, now));
   EXPECT_EQ(node->common_name, "line7");
   EXPECT_EQ(node->organizations, std::vector<std::string>{"system:nodes"});
   EXPECT_LE(node->not_after, now + 48h);
   const auto server = net::certificate_facts(authority->server({"cloud.example", "10.0.0.1", ""})->certificate_pem);
   EXPECT_LE(server->not_after, now + 48h);
   const auto longer = Authority::of(*net::make_ca("long", 24h * 3650));
-  const auto usual = net::certificate_facts(*longer->issue("line7", csr, now));
+  const auto usual = net::certificate_facts(*longer->issue("line7", Layer::kEdge, csr, now));
   EXPECT_NEAR(static_cast<double>(std::chrono::duration_cast<std::chrono::hours>(usual->not_after - now).count()), 24.0 * 90, 1.0);
 }
 

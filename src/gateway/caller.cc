@@ -14,16 +14,35 @@ Result<Caller> caller_of(const net::Peer& peer, WallTime now) {
   if (!of_nodes || name.size() > kNodeNameBytesMax || !meta::check_dns_subdomain(name).empty()) {
     return Error(Code::kForbidden, "the client certificate is not a node's");
   }
-  return Caller{name, peer.certificate_expired || peer.certificate_not_after <= now};
+  Caller caller{name, peer.certificate_expired || peer.certificate_not_after <= now};
+  const std::vector<std::string>& units = peer.certificate_organizational_units;
+  if (!units.empty()) caller.layer = parse_layer(units[0]);
+  if (units.size() > 1 || (units.size() == 1 && !caller.layer)) {
+    return Error(Code::kForbidden, "the client certificate is not a node's: its organizational unit is not one layer");
+  }
+  return caller;
 }
 
-Result<std::string> node_of(const net::Peer& peer, WallTime now) {
+Result<Caller> node_of(const net::Peer& peer, WallTime now) {
   TRY(Caller caller, caller_of(peer, now));
   if (caller.expired) {
     return Error(Code::kUnauthenticated, "the certificate of node \"" + caller.node + "\" ended at " +
                                              meta::format_time(peer.certificate_not_after) + "; it has to be renewed");
   }
-  return std::move(caller.node);
+  return caller;
+}
+
+Status check_layer(const Caller& caller, Layer on_record) {
+  if (caller.layer.value_or(Layer::kEdge) == on_record) return {};
+  const std::string node = "node \"" + caller.node + "\"";
+  const std::string recorded(to_string(on_record));
+  if (!caller.layer) {
+    return Error(Code::kUnauthenticated, "the certificate of " + node + " names no layer, and the node is of the layer " +
+                                             recorded + "; the certificate has to be renewed");
+  }
+  return Error(Code::kUnauthenticated, "the certificate of " + node + " is for the layer " + std::string(to_string(*caller.layer)) +
+                                           ", and the node is of the layer " + recorded + "; `varda join-token --node " +
+                                           caller.node + " --layer LAYER` lets it enrol again");
 }
 
 meta::Reporter reporter_of(const net::Peer& peer) {

@@ -124,8 +124,8 @@ struct Enrolment::Impl {
     return edge_node.has_value();
   }
 
-  Outcome give(const std::string& node, const std::string& csr) const {
-    auto certificate = authority.issue(node, csr, clock.wall());
+  Outcome give(const std::string& node, Layer layer, const std::string& csr) const {
+    auto certificate = authority.issue(node, layer, csr, clock.wall());
     if (!certificate.ok()) {
       log::error("cannot make a node's certificate", {{"node", node}, {"error", certificate.error()}});
       return {"failed", certificate.error().message(), node, failure(500, "InternalError", "the certificate could not be made")};
@@ -136,7 +136,7 @@ struct Enrolment::Impl {
     return outcome;
   }
 
-  Outcome enroll(const Context& ctx, const Json& body) {
+  Outcome enroll(const Context& ctx, const net::Peer& peer, const Json& body) {
     auto text = text_of(body, "token");
     auto csr = text_of(body, "csr");
     if (!text.ok()) return {"invalid", text.error().message(), "", bad_request(text.error().message())};
@@ -162,11 +162,12 @@ struct Enrolment::Impl {
         }
       }
     }
-    return enroll_with_own_token(ctx, *token, *csr, *key);
+    return enroll_with_own_token(ctx, *token, *csr, *key, peer.address);
   }
 
   /// By a token that is for one node.
-  Outcome enroll_with_own_token(const Context& ctx, const JoinToken& token, const std::string& csr, const std::string& key) const {
+  Outcome enroll_with_own_token(const Context& ctx, const JoinToken& token, const std::string& csr, const std::string& key,
+                                const std::string& address) const {
     for (int attempt = 1;; ++attempt) {
       auto stored = find_join_token(ctx, upstream, token.id);
       if (!stored.ok() && stored.error().code() == Code::kCorrupt) {
@@ -176,7 +177,11 @@ struct Enrolment::Impl {
       if (!*stored) return refuse_token("unknown", "", "ID " + token.id);
       const JoinTokenRecord& record = (*stored)->record;
       const std::string node = record.node;
-      const Verdict verdict = judge(record, token, key, clock.wall());
+      const Verdict verdict = judge(record, token, key, address, clock.wall());
+      if (verdict == Verdict::kOtherNetwork) {
+        return refuse_token(std::string(to_string(verdict)), node,
+                            "ID " + token.id + " is for nodes from " + text_of(record.networks));
+      }
       if (verdict != Verdict::kGood) return refuse_token(std::string(to_string(verdict)), node, "ID " + token.id);
       if (const auto admitted = check_admitted(ctx, node); !admitted.ok()) {
         if (admitted.error().code() != Code::kForbidden) return upstream_failed(admitted.error(), node);
@@ -192,7 +197,7 @@ struct Enrolment::Impl {
       // The administrator's word counts for more than what was remembered: so a node that lost its disk comes back.
       const Status set = set_node_key(ctx, upstream, node, key, record.layer);
       if (!set.ok()) return upstream_failed(set.error(), node);
-      return give(node, csr);
+      return give(node, record.layer, csr);
     }
   }
 
@@ -220,8 +225,10 @@ struct Enrolment::Impl {
     if (!claim.ok()) return upstream_failed(claim.error(), node);
     const std::string name = "node \"" + node + "\"";
     switch (*claim) {
-      case KeyClaim::kIsTheNodes:
-        return give(node, csr);
+      case KeyClaim::kIsTheNodes: {
+        const auto layer = layer_of_node(ctx, upstream, node);
+        return layer.ok() ? give(node, *layer, csr) : upstream_failed(layer.error(), node);
+      }
       case KeyClaim::kIsAnother:
         return refuse_node("another key", node,
                            name + " has enrolled with another key before. If its data directory was lost, or the machine " +
@@ -263,7 +270,17 @@ struct Enrolment::Impl {
     // renewal sets none: it could be by who was meant.
     const auto claim = claim_node_key(ctx, upstream, node, *key, {.be_first = true, .follow = false});
     if (!claim.ok()) return upstream_failed(claim.error(), node);
-    if (*claim == KeyClaim::kIsTheNodes) return give(node, *csr);
+    if (*claim == KeyClaim::kIsTheNodes) {
+      const auto layer = layer_of_node(ctx, upstream, node);
+      if (!layer.ok()) return upstream_failed(layer.error(), node);
+      // A certificate from before layers gets the layer on record. Any other layer was taken from the node.
+      if (caller->layer) {
+        if (const Status same = check_layer(*caller, *layer); !same.ok()) {
+          return refuse_node("another layer", node, same.error().message());
+        }
+      }
+      return give(node, *layer, *csr);
+    }
     // It has shown the node's certificate, so it may know.
     const bool another = *claim == KeyClaim::kIsAnother;
     return refuse_node(
@@ -286,7 +303,7 @@ struct Enrolment::Impl {
     auto body = codec::parse_json(request.body, {.depth_max = 8});
     if (!body.ok() || !body->is_object()) return {"invalid", "body", "", bad_request("the body is no JSON object")};
     const Context limited = ctx.with_timeout(options.upstream_timeout);
-    return request.path() == kEnroll ? enroll(limited, *body) : renew(limited, request.peer, *body);
+    return request.path() == kEnroll ? enroll(limited, request.peer, *body) : renew(limited, request.peer, *body);
   }
 
   /// Of a token nobody asks for any more nothing would be heard; so whoever enrols pays for the others, once in a while.

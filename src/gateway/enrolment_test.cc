@@ -1,6 +1,8 @@
 #include "gateway/enrolment.h"
 
+#include <fstream>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <thread>
 
 #include "api/edgeai/edge_node.h"
@@ -144,6 +146,59 @@ TEST_F(EnrolmentTest, TheLayerOfTheTokenIsTheNodes) {
   EXPECT_EQ(let_in("line8", Layer::kCloud), Layer::kCloud);
   EXPECT_TRUE(forget_node_key(ctx_, client_, "line8").ok());
   EXPECT_EQ(layer_of_node(ctx_, client_, "line8").value(), Layer::kEdge) << "another machine may come under the name";
+}
+
+TEST_F(EnrolmentTest, TheCertificateNamesTheLayerOfTheTokenWhateverTheRequestAsks) {
+  const auto units = [](const Reply& reply) {
+    EXPECT_EQ(reply.status, 200) << reply.text;
+    return net::certificate_facts(reply.body["certificate"].as_string())->organizational_units;
+  };
+  const auto let_in = [&](Layer layer) {
+    return create_join_token(ctx_, client_, {.node = "line7", .layer = layer, .ca_sha256 = authority_.ca_sha256()}, clock_.wall(),
+                             *rng_)
+        ->text();
+  };
+  std::ifstream file(std::string(VARDA_TESTDATA) + "/asks-for-layer-cloud.csr.pem");
+  const std::string asks_for_cloud{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(units(enroll(token("line7"), csr_)), std::vector<std::string>{"edge"});
+  EXPECT_EQ(units(enroll(let_in(Layer::kDevice), asks_for_cloud)), std::vector<std::string>{"device"});
+  EXPECT_EQ(units(enroll(let_in(Layer::kCloud), csr_)), std::vector<std::string>{"cloud"});
+}
+
+TEST_F(EnrolmentTest, ATokenForANetworkLetsInFromThereOnly) {
+  const auto made = create_join_token(
+      ctx_, client_, {.node = "line7", .networks = {*net::parse_ip_block("10.0.0.0/24")}, .ca_sha256 = authority_.ca_sha256()},
+      clock_.wall(), *rng_);
+  const Reply refused = enroll(made->text(), csr_, "10.0.1.7:4000");
+  EXPECT_EQ(refused.status, 403) << refused.text;
+  EXPECT_EQ(refused.text.find("10.0.0.0"), std::string::npos) << "the answer names no network";
+  EXPECT_EQ(count("enroll", "from another network"), 1u);
+  EXPECT_TRUE(find_join_token(ctx_, client_, made->id).value()->record.used_by.empty()) << "the token can still be used";
+  EXPECT_EQ(enroll(made->text(), csr_, "10.0.0.7:4000").status, 200);
+}
+
+TEST_F(EnrolmentTest, OnlyACertificateOfTheLayerOnRecordIsRenewed) {
+  const std::string key = *net::csr_key_sha256(csr_);
+  ASSERT_TRUE(set_node_key(ctx_, client_, "line7", key, Layer::kDevice).ok());
+  net::Peer peer = node("line7", clock_.wall() + 1h);
+  const struct {
+    std::vector<std::string> units;
+    int status;
+  } cases[] = {{{}, 200}, {{"device"}, 200}, {{"edge"}, 403}, {{"cloud"}, 403}, {{"moon"}, 403}, {{"device", "cloud"}, 403}};
+  for (const auto& c : cases) {
+    peer.certificate_organizational_units = c.units;
+    const Reply reply = renew(csr_, peer);
+    EXPECT_EQ(reply.status, c.status) << reply.text;
+    if (c.status != 200) continue;
+    const auto facts = net::certificate_facts(reply.body["certificate"].as_string());
+    EXPECT_EQ(facts->organizational_units, std::vector<std::string>{"device"});
+  }
+  peer.certificate_organizational_units = {"cloud"};
+  const Reply reply = renew(csr_, peer);
+  EXPECT_NE(reply.text.find("is for the layer cloud, and the node is of the layer device"), std::string::npos) << reply.text;
+  EXPECT_NE(reply.text.find("varda join-token --node line7"), std::string::npos) << reply.text;
+  EXPECT_EQ(count("renew", "another layer"), 3u);
+  EXPECT_EQ(enroll(token("line7"), csr_).status, 200) << "a new token lets it in again";
 }
 
 TEST_F(EnrolmentTest, ANodeOfAnEarlierBuildIsOfTheEdge) {
@@ -316,7 +371,7 @@ TEST_F(EnrolmentTest, CertificatesMadeForAnythingElseRenewNothing) {
     EXPECT_NE(renew(csr_, node(name, later)).status, 200) << name;
     EXPECT_FALSE(node_of(node(name, later), clock_.wall()).ok()) << name;
   }
-  EXPECT_EQ(*node_of(node("line7", later), clock_.wall()), "line7");
+  EXPECT_EQ(node_of(node("line7", later), clock_.wall())->node, "line7");
 }
 
 TEST_F(EnrolmentTest, RevokedNodeIsShutOutUntilItsMarkGoes) {

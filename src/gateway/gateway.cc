@@ -4,6 +4,7 @@
 #include <atomic>
 #include <optional>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 
 #include "api/core/node.h"
@@ -40,6 +41,8 @@ using net::Response;
 const Resource kSecrets{"", "v1", "Secret", "secrets", true};
 const Resource kConfigMaps{"", "v1", "ConfigMap", "configmaps", true};
 const Resource kEvents{"", "v1", "Event", "events", true};
+constexpr std::chrono::minutes kLayerKnown{5};      // the life of a layer that was read; a report of a Node reads it as well
+constexpr std::chrono::seconds kLayerKept{10};      // the same after a failed read
 constexpr std::size_t kEventBytesAdded = 1u << 10;  // by an API server, at most: uid, version, times
 const Resource kNamespaces{"", "v1", "Namespace", "namespaces", false};
 
@@ -202,6 +205,7 @@ class TheGateway final : public Gateway, Admission {
   /// What one request needs on its way.
   struct Call {
     std::string node;
+    Caller caller;
     Asked asked;
     std::string body;
     std::string content_type;
@@ -251,8 +255,8 @@ class TheGateway final : public Gateway, Admission {
   }
 
   /// Whose request it is. Before anything was read nobody is known to be shut out, and nothing is served either.
-  Result<std::string> identify(const Request& request) const {
-    TRY(std::string node, node_of(request.peer, clock_.wall()));
+  Result<Caller> identify(const Request& request) const {
+    TRY(Caller caller, node_of(request.peer, clock_.wall()));
     for (const auto& [name, value] : request.headers.all()) {
       constexpr std::string_view kImpersonate = "impersonate-";
       const bool same = name.size() >= kImpersonate.size() &&
@@ -260,8 +264,8 @@ class TheGateway final : public Gateway, Admission {
                                    [](char lower, char c) { return lower == (c >= 'A' && c <= 'Z' ? c + 32 : c); });
       if (same) return Error(Code::kForbidden, "a node does not act in the name of another");
     }
-    if (shut_out(node)) return Error(Code::kForbidden, "node \"" + node + "\" was shut out");
-    return node;
+    if (shut_out(caller.node)) return Error(Code::kForbidden, "node \"" + caller.node + "\" was shut out");
+    return caller;
   }
 
   bool shut_out(const std::string& node) const override {
@@ -296,8 +300,9 @@ class TheGateway final : public Gateway, Admission {
                     too_large("the request's body is larger than " + std::to_string(options_.limits.body_bytes_max) + " bytes"));
     }
     if (path.starts_with("/gateway/v1/")) return enrol(std::move(request), std::move(respond));
-    const auto node = identify(request);
-    if (!node.ok()) return answer(respond, error_response(node.error()));
+    const auto caller = identify(request);
+    if (!caller.ok()) return answer(respond, error_response(caller.error()));
+    const std::string* const node = &caller->node;
     if (!edge_nodes_.view().complete()) {
       if (patience == Patience::kMayWait && !stopping_.load())
         return wait(before_edge_nodes_, std::move(request), std::move(respond));
@@ -307,6 +312,7 @@ class TheGateway final : public Gateway, Admission {
     if (!asked.ok()) return answer(respond, error_response(asked.error()));
     const auto way = route(*node, *asked);
     if (!way.ok()) return answer(respond, error_response(way.error(), &*asked));
+    if (!is_of_known_layer(*caller)) return read_layer_first(*caller, std::move(request), std::move(respond), patience);
     if (*way == Route::kListOwn) {
       if (asked->resource == "pods" && patience == Patience::kMayWait && !stopping_.load()) {
         pods_.start();
@@ -315,10 +321,59 @@ class TheGateway final : public Gateway, Admission {
       return list_or_watch(*node, *asked, std::move(respond));
     }
 
-    Call call{*node, std::move(*asked), std::move(request.body), {}, reporter_of(request.peer)};
+    Call call{*node, *caller, std::move(*asked), std::move(request.body), {}, reporter_of(request.peer)};
     if (const auto type = request.headers.find("Content-Type")) call.content_type = *type;
     go_upstream(*node, call.body.size(), std::move(respond),
                 [this, way = *way, call = std::move(call)] { return serve_upstream(way, call); });
+  }
+
+  // ---- The layer of a certificate and the one on record (node_key.h).
+
+  /// Is the layer on record known, and that of the certificate?
+  bool is_of_known_layer(const Caller& caller) const EXCLUDES(layers_mutex_) {
+    MutexLock lock(layers_mutex_);
+    const auto known = layers_.find(caller.node);
+    return known != layers_.end() && clock_.now() < known->second.until && check_layer(caller, known->second.layer).ok();
+  }
+
+  /// The layer on record, read now. kUnauthenticated: the certificate is for another one.
+  Result<Layer> checked_layer(const Caller& caller) EXCLUDES(layers_mutex_) {
+    TRY(const Layer layer, layer_of_node(upstream(), client_, caller.node));
+    {
+      MutexLock lock(layers_mutex_);
+      if (layers_.size() >= options_.limits.writers_max) layers_.clear();
+      layers_[caller.node] = {layer, clock_.now() + kLayerKnown};
+    }
+    TRY_VOID(check_layer(caller, layer));
+    return layer;
+  }
+
+  /// An API server that is away changes no layer: what was read before counts until it is back. Before the first read a node counts
+  /// as of the edge, where pods and Secrets of the cloud do not go.
+  Status check_layer_now(const Caller& caller) EXCLUDES(layers_mutex_) {
+    const auto layer = checked_layer(caller);
+    if (layer.ok() || layer.error().code() == Code::kUnauthenticated) return layer.ok() ? Status() : layer.error();
+    MutexLock lock(layers_mutex_);
+    if (!layers_.contains(caller.node) && caller.layer.value_or(Layer::kEdge) != Layer::kEdge) return layer.error();
+    KnownLayer& known = layers_[caller.node];
+    known.until = clock_.now() + kLayerKept;
+    return check_layer(caller, known.layer);
+  }
+
+  static Response layer_error(const Error& error) {
+    return error.code() == Code::kUnauthenticated ? error_response(error) : upstream_error(error);
+  }
+
+  void read_layer_first(const Caller& caller, Request request, Responder respond, Patience patience) {
+    const std::size_t bytes = request.body.size() + request.target.size();
+    const auto held = std::make_shared<std::pair<Request, Responder>>(std::move(request), std::move(respond));
+    const bool taken = pool_.submit(caller.node, bytes, [this, held, caller, patience] {
+      // A node's first requests come together: one of them reads.
+      const Status same = is_of_known_layer(caller) ? Status() : check_layer_now(caller);
+      if (!same.ok()) return answer(held->second, layer_error(same.error()));
+      serve(std::move(held->first), std::move(held->second), patience);
+    });
+    if (!taken) answer(held->second, too_many("too many requests wait here"));
   }
 
   void go_upstream(const std::string& key, std::size_t bytes, Responder respond, std::function<Response()> work) {
@@ -455,8 +510,8 @@ class TheGateway final : public Gateway, Admission {
     auto object = make();
     if (!object.ok()) return error_response(object.error(), &call.asked);
     if (is_node(resource)) {
-      const auto layer = layer_of_node(upstream(), client_, call.node);
-      if (!layer.ok()) return upstream_error(layer.error());
+      const auto layer = checked_layer(call.caller);
+      if (!layer.ok()) return layer_error(layer.error());
       object = placed(std::move(*object), *layer);
       if (!object.ok()) return error_response(object.error(), &call.asked);
     }
@@ -467,21 +522,21 @@ class TheGateway final : public Gateway, Admission {
     const Resource& resource = resource_of(call.asked);
     if (is_node(resource)) {
       // Before the status: a Node that an earlier gateway let through as it was never reports itself without its taint.
-      if (const Status kept = keep_place(call.node); !kept.ok()) return upstream_error(kept.error());
+      if (const Status kept = keep_place(call.caller); !kept.ok()) return layer_error(kept.error());
     }
     return patch_status(call, resource, {});
   }
 
   /// Gives the Node the labels and the taint of the node's layer, where another writer took them or none ever set them.
-  Status keep_place(const std::string& node) {
-    const ObjectKey key{"", node};
+  Status keep_place(const Caller& caller) {
+    const ObjectKey key{"", caller.node};
     TRY(const std::optional<Json> present, client_.find(upstream(), api::Node::resource(), key));
     if (!present) return {};
-    TRY(const Layer layer, layer_of_node(upstream(), client_, node));
+    TRY(const Layer layer, checked_layer(caller));
     const auto patch = placement_patch(*present, layer);
     if (!patch) return {};
     log::warn("the Node of a gateway's node had not the labels and the taint of its layer",
-              {{"node", node}, {"layer", to_string(layer)}});
+              {{"node", caller.node}, {"layer", to_string(layer)}});
     TRY_VOID(client_.patch(upstream(), api::Node::resource(), key, kube::PatchType::kMerge, *patch));
     return {};
   }
@@ -618,7 +673,13 @@ class TheGateway final : public Gateway, Admission {
   Mirror pods_;
   Mutex written_mutex_;
   internal::Allowance written_ GUARDED_BY(written_mutex_);  // KiB, by node
-  FairPool strangers_, pool_;                               // late: what runs there uses the rest
+  struct KnownLayer {
+    Layer layer = Layer::kEdge;
+    SteadyTime until;
+  };
+  mutable Mutex layers_mutex_;
+  std::unordered_map<std::string, KnownLayer> layers_ GUARDED_BY(layers_mutex_);  // as last read, by node
+  FairPool strangers_, pool_;                                                     // late: what runs there uses the rest
   Anteroom before_edge_nodes_, before_pods_;
 };
 

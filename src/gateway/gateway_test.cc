@@ -174,7 +174,9 @@ TEST(Gateway, ANodeIsOfTheLayerThatItWasLetInTo) {
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   ASSERT_TRUE(make_system_namespace(ctx, cloud.client()).ok());
   ASSERT_TRUE(set_node_key(ctx, cloud.client(), "big", std::string(64, 'a'), Layer::kCloud).ok());
-  auto big = cloud.transport("big");
+  net::Peer peer = peer_of("big");
+  peer.certificate_organizational_units = {"cloud"};
+  auto big = cloud.transport(peer);
   const auto made = ask(*big, "POST", "/api/v1/nodes",
                         R"({"apiVersion":"v1","kind":"Node","metadata":{"name":"big","labels":{"edgeai.io/layer":"cloud"}}})",
                         {{"Content-Type", "application/json"}});
@@ -209,6 +211,44 @@ TEST(Gateway, LoopbackAddressesAreForAgentsOfTheSameMachine) {
                             {{"Content-Type", "application/merge-patch+json"}});
     EXPECT_EQ(answer.status, one.status) << one.peer << " " << answer.body;
   }
+}
+
+TEST(Gateway, ACertificateOfAnotherLayerThanTheOneOnRecordIsRefused) {
+  Cloud cloud;
+  cloud.start_gateway();
+  const Context ctx = Context::background();
+  const auto record = [&](Layer layer) {
+    ASSERT_TRUE(make_system_namespace(ctx, cloud.client()).ok());
+    ASSERT_TRUE(set_node_key(ctx, cloud.client(), "line7", std::string(64, 'a'), layer).ok());
+  };
+  const auto status = [&](std::vector<std::string> units, const std::string& verb = "GET") {
+    net::Peer peer = peer_of("line7");
+    peer.certificate_organizational_units = std::move(units);
+    auto http = cloud.transport(peer);
+    if (verb == "GET") return ask(*http, "GET", std::string(kEdgeNodes) + "?fieldSelector=metadata.name%3Dline7");
+    return ask(*http, "PATCH", "/api/v1/nodes/line7/status", R"({"status":{}})",
+               {{"Content-Type", "application/merge-patch+json"}});
+  };
+  EXPECT_EQ(status({}).status, 200) << "never let in, without a layer: of the edge";
+  EXPECT_EQ(status({"edge"}).status, 200);
+  EXPECT_EQ(status({"moon"}).status, 403);
+  const auto early = status({"cloud"});
+  EXPECT_EQ(early.status, 401) << early.body;  // the agent renews, and enrols again with a new token
+  EXPECT_NE(early.body.find("is for the layer cloud, and the node is of the layer edge"), std::string::npos) << early.body;
+  EXPECT_NE(early.body.find("varda join-token --node line7"), std::string::npos) << early.body;
+
+  // Let in to the cloud: no certificate waits for what the gateway remembers of before.
+  record(Layer::kCloud);
+  EXPECT_EQ(status({"cloud"}).status, 200);
+  EXPECT_EQ(status({"edge"}).status, 401);
+  const auto former = status({});
+  EXPECT_EQ(former.status, 401) << former.body;
+  EXPECT_NE(former.body.find("the certificate has to be renewed"), std::string::npos) << former.body;
+
+  // Back to the edge: the node's next report shows it, and so does each request after the report.
+  record(Layer::kEdge);
+  EXPECT_EQ(status({"edge"}).status, 200);
+  EXPECT_EQ(status({"cloud"}).status, 401);
 }
 
 TEST(Gateway, WithoutANodesCertificateOnlyHealthIsTold) {
@@ -287,6 +327,7 @@ TEST(Gateway, WhoComesBeforeTheFirstReadWaitsForIt) {
     for (int& one : of_own) threads.emplace_back([&] { one = status(own); });
     gate.open(kEdgeNodes);
     gate.open(own);
+    gate.open("/api/v1/namespaces/varda-system/secrets/node-key-edge0");
     gate.open("/api/v1/pods");
   }
   EXPECT_EQ(of_pods, std::vector<int>(4, 200));

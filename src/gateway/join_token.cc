@@ -1,6 +1,7 @@
 #include "gateway/join_token.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "codec/digest.h"
 #include "gateway/authority.h"
@@ -79,6 +80,7 @@ Json JoinTokenRecord::to_secret() const {
                             {"layer", codec::base64(to_string(layer))},
                             {"secret-sha256", codec::base64(secret_sha256)},
                             {"expires", codec::base64(meta::format_time(expires))}});
+  if (!networks.empty()) data.set("from", codec::base64(text_of(networks)));
   if (!used_by.empty()) data.set("used-by", codec::base64(used_by));
   if (revoked) data.set("revoked", codec::base64("true"));
   const meta::ObjectKey key = key_of(id);
@@ -112,6 +114,16 @@ Result<JoinTokenRecord> JoinTokenRecord::from_secret(const Json& secret) {
     if (!layer) return corrupt("data.layer is none of edge, device and cloud");
     record.layer = *layer;
   }
+  if (secret["data"].contains("from")) {
+    std::istringstream list(text("from"));
+    for (std::string one; std::getline(list, one, ',');) {
+      const auto block = net::parse_ip_block(one);
+      if (!block) return corrupt("data.from is no list of networks");
+      record.networks.push_back(*block);
+    }
+    // Nothing there must not mean anywhere.
+    if (record.networks.empty()) return corrupt("data.from is no list of networks");
+  }
   record.secret_sha256 = text("secret-sha256");
   if (!is_hex(record.secret_sha256, kDigestDigits)) return corrupt("data.secret-sha256 is no digest");
   auto expires = meta::parse_time(text("expires"));
@@ -142,15 +154,36 @@ std::string_view to_string(Verdict verdict) {
       return "expired";
     case Verdict::kUsedByAnotherKey:
       return "used by another key";
+    case Verdict::kOtherNetwork:
+      return "from another network";
   }
   return "unknown";
 }
 
-Verdict judge(const JoinTokenRecord& record, const JoinToken& token, std::string_view key_sha256, WallTime now) {
+std::string text_of(const std::vector<net::IpBlock>& networks) {
+  std::string out;
+  for (const net::IpBlock& block : networks) {
+    out += (out.empty() ? "" : ",") + block.base.str() + "/" + std::to_string(block.prefix);
+  }
+  return out;
+}
+
+bool is_from(std::string_view peer, const std::vector<net::IpBlock>& networks) {
+  std::string_view host = peer.substr(0, peer.rfind(':'));
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const net::Ip address = net::parse_ip(host.substr(0, host.find('%')));  // a link-local address names its interface
+  const net::Ip plain = net::without_ipv6_wrapping(address);
+  return std::any_of(networks.begin(), networks.end(),
+                     [&](const net::IpBlock& block) { return block.contains(address) || block.contains(plain); });
+}
+
+Verdict judge(const JoinTokenRecord& record, const JoinToken& token, std::string_view key_sha256, std::string_view peer,
+              WallTime now) {
   if (!codec::same_secret(record.secret_sha256, codec::Sha256::of(token.secret).hex())) return Verdict::kWrongSecret;
   if (record.revoked) return Verdict::kRevoked;
   if (now >= record.expires) return Verdict::kExpired;
   if (!record.used_by.empty() && record.used_by != key_sha256) return Verdict::kUsedByAnotherKey;
+  if (!record.networks.empty() && !is_from(peer, record.networks)) return Verdict::kOtherNetwork;
   return Verdict::kGood;
 }
 
@@ -178,12 +211,16 @@ Result<JoinToken> create_join_token(const Context& ctx, const kube::Client& clie
   if (wanted.node == kGatewayName) {
     return Error(Code::kInvalid, "node \"" + wanted.node + "\": so the gateways are called");
   }
+  if (wanted.networks.size() > kJoinNetworksMax) {
+    return Error(Code::kInvalid, "a join token takes at most " + std::to_string(kJoinNetworksMax) + " networks");
+  }
   TRY_VOID(make_system_namespace(ctx, client));
   const JoinToken token = JoinToken::make(wanted.ca_sha256, rng);
   JoinTokenRecord record;
   record.id = token.id;
   record.node = wanted.node;
   record.layer = wanted.layer;
+  record.networks = wanted.networks;
   record.secret_sha256 = codec::Sha256::of(token.secret).hex();
   record.expires = now + wanted.ttl;
   TRY_VOID(client.create(ctx, secrets(), record.to_secret()));

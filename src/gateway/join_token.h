@@ -1,6 +1,7 @@
 // Join tokens: what lets one node in, once. The token itself is known to who made it and to who uses it; the cluster keeps a Secret
-// that recognises it: varda-system/join-token-ID, type edgeai.io/join-token, data {node, layer, secret-sha256, expires, used-by,
-// revoked}. A Secret without a layer lets the node in to the edge.
+// that recognises it: varda-system/join-token-ID, type edgeai.io/join-token, data {node, layer, from, secret-sha256, expires,
+// used-by, revoked}. A Secret without a layer lets the node in to the edge. `from` has the networks, with ',' between them; without
+// it the node may come from anywhere.
 #pragma once
 
 #include <chrono>
@@ -16,6 +17,7 @@
 #include "codec/json.h"
 #include "gateway/layer.h"
 #include "kube/client.h"
+#include "net/ip.h"
 
 namespace varda::gateway {
 
@@ -38,6 +40,7 @@ struct JoinTokenRecord {
   std::string id;
   std::string node;
   Layer layer = Layer::kEdge;
+  std::vector<net::IpBlock> networks;  // the node comes from one of them; empty: from anywhere
   std::string secret_sha256;
   WallTime expires;
   std::string used_by;  // SHA-256 (hex) of the public key that it let in; "" not used yet
@@ -48,21 +51,30 @@ struct JoinTokenRecord {
   static Result<JoinTokenRecord> from_secret(const codec::Json& secret);
 };
 
-enum class Verdict { kGood, kWrongSecret, kRevoked, kExpired, kUsedByAnotherKey };
+enum class Verdict { kGood, kWrongSecret, kRevoked, kExpired, kUsedByAnotherKey, kOtherNetwork };
 /// For the log of who runs the gateway; who asks is not told.
 std::string_view to_string(Verdict verdict);
-/// The secret is compared in constant time, and first: who does not know it learns nothing else.
-Verdict judge(const JoinTokenRecord& record, const JoinToken& token, std::string_view key_sha256, WallTime now);
+/// The secret is compared in constant time, and first: who does not know it learns nothing else. `peer` is the address of the
+/// connection (net::Peer::address).
+Verdict judge(const JoinTokenRecord& record, const JoinToken& token, std::string_view key_sha256, std::string_view peer,
+              WallTime now);
+
+/// Is the peer in one of the networks? An IPv4 address inside IPv6 is the IPv4 address.
+bool is_from(std::string_view peer, const std::vector<net::IpBlock>& networks);
+/// "10.0.0.0/8,fd00::/8"; "" without networks.
+std::string text_of(const std::vector<net::IpBlock>& networks);
+inline constexpr std::size_t kJoinNetworksMax = 64;
 
 // For who administers the cluster, over a client that may write Secrets.
 
 struct NewJoinToken {
   std::string node;
   Layer layer = Layer::kEdge;
+  std::vector<net::IpBlock> networks = {};  // at most kJoinNetworksMax
   std::chrono::seconds ttl{std::chrono::hours(24)};
   std::string ca_sha256;
 };
-/// Makes the namespace if it is missing, and the Secret. kInvalid: the node's name.
+/// Makes the namespace if it is missing, and the Secret. kInvalid: the node's name, or too many networks.
 Result<JoinToken> create_join_token(const Context& ctx, const kube::Client& client, const NewJoinToken& wanted, WallTime now,
                                     Rng& rng);
 /// By id. Secrets that cannot be read are left out.

@@ -20,6 +20,7 @@ JoinToken token_of(std::uint64_t seed = 1) {
 }
 
 const WallTime kNow = std::chrono::system_clock::from_time_t(1'700'000'000);
+constexpr const char* kPeer = "10.0.0.7:4000";
 
 JoinTokenRecord record_of(const JoinToken& token) {
   JoinTokenRecord record;
@@ -90,8 +91,27 @@ TEST(JoinToken, VerdictsTellReasonsApartOnlyToWhoKnowsTheSecret) {
       {used, token, kNow + 1h, Verdict::kExpired},  {all, wrong, kNow + 2h, Verdict::kWrongSecret},
       {all, token, kNow + 2h, Verdict::kRevoked},   {revoked, token, kNow, Verdict::kRevoked},
   };
-  for (const auto& c : cases) EXPECT_EQ(to_string(judge(c.record, c.token, "key-a", c.now)), to_string(c.verdict));
-  EXPECT_EQ(judge(used, token, "key-c", kNow), Verdict::kUsedByAnotherKey);
+  for (const auto& c : cases) EXPECT_EQ(to_string(judge(c.record, c.token, "key-a", kPeer, c.now)), to_string(c.verdict));
+  EXPECT_EQ(judge(used, token, "key-c", kPeer, kNow), Verdict::kUsedByAnotherKey);
+}
+
+TEST(JoinToken, LetsInFromItsNetworksOnly) {
+  const JoinToken token = token_of();
+  JoinTokenRecord record = record_of(token);
+  for (const char* text : {"10.1.0.0/16", "192.0.2.7", "fd00:1::/32"}) record.networks.push_back(*net::parse_ip_block(text));
+  EXPECT_EQ(text_of(record.networks), "10.1.0.0/16,192.0.2.7/32,fd00:1::/32");
+  for (const char* peer : {"10.1.255.1:4000", "192.0.2.7:1", "[fd00:1:2::9]:4000", "[::ffff:10.1.0.1]:4000"}) {
+    EXPECT_EQ(judge(record, token, "key-a", peer, kNow), Verdict::kGood) << peer;
+  }
+  for (const char* peer : {"10.2.0.1:4000", "192.0.2.8:1", "[fd00:2::9]:4000", "[::ffff:10.2.0.1]:4000", "127.0.0.1:4000",
+                           "[::1]:4000", "[fe80::1%eth0]:4000", "loopback", ""}) {
+    EXPECT_EQ(judge(record, token, "key-a", peer, kNow), Verdict::kOtherNetwork) << peer;
+  }
+  JoinToken wrong = token;
+  wrong.secret = std::string(64, '0');
+  EXPECT_EQ(judge(record, wrong, "key-a", "10.2.0.1:4000", kNow), Verdict::kWrongSecret) << "the secret first";
+  record.networks = {*net::parse_ip_block("fe80::/10")};
+  EXPECT_EQ(judge(record, token, "key-a", "[fe80::1%eth0]:4000", kNow), Verdict::kGood);
 }
 
 TEST(JoinToken, SecretHoldsNoTokenAndReadsBack) {
@@ -100,6 +120,7 @@ TEST(JoinToken, SecretHoldsNoTokenAndReadsBack) {
   record.used_by = std::string(64, 'a');
   record.revoked = true;
   record.layer = Layer::kDevice;
+  record.networks = {*net::parse_ip_block("10.1.0.0/16"), *net::parse_ip_block("fd00:1::/32")};
   const Json secret = record.to_secret();
   std::string all = codec::write_json(secret);
   for (const auto& [name, value] : secret["data"].as_object()) all += *codec::unbase64(value.as_string());
@@ -113,6 +134,7 @@ TEST(JoinToken, SecretHoldsNoTokenAndReadsBack) {
   EXPECT_EQ(read->used_by, record.used_by);
   EXPECT_TRUE(read->revoked);
   EXPECT_EQ(read->layer, Layer::kDevice);
+  EXPECT_EQ(text_of(read->networks), "10.1.0.0/16,fd00:1::/32");
 }
 
 TEST(JoinToken, SecretsThatAreNoneAreCorrupt) {
@@ -130,6 +152,8 @@ TEST(JoinToken, SecretsThatAreNoneAreCorrupt) {
                                                                              {"data/node", codec::base64("")},
                                                                              {"data/node", codec::base64(std::string(65, 'n'))},
                                                                              {"data/layer", codec::base64("moon")},
+                                                                             {"data/from", ""},
+                                                                             {"data/from", codec::base64("10.0.0.0/8,moon")},
                                                                              {"data/secret-sha256", codec::base64("abc")},
                                                                              {"data/secret-sha256", "%%%"},
                                                                              {"data/expires", codec::base64("tomorrow")},

@@ -150,6 +150,11 @@ Status set_node_key(const Context& ctx, const kube::Client& client, const std::s
   }
 }
 
+Result<bool> has_node_key(const Context& ctx, const kube::Client& client, const std::string& node) {
+  TRY(const std::optional<Remembered> known, find(ctx, client, node));
+  return known && !known->key_sha256.empty();
+}
+
 Result<Layer> layer_of_node(const Context& ctx, const kube::Client& client, const std::string& node) {
   TRY(const std::optional<Remembered> known, find(ctx, client, node));
   return known ? known->layer : Layer::kEdge;

@@ -33,6 +33,8 @@ Result<KeyClaim> claim_node_key(const Context& ctx, const kube::Client& client, 
 /// refused. The node is of `layer` from now on. kCorrupt.
 Status set_node_key(const Context& ctx, const kube::Client& client, const std::string& node, const std::string& key_sha256,
                     Layer layer);
+/// Is a key of the node remembered? kCorrupt.
+Result<bool> has_node_key(const Context& ctx, const kube::Client& client, const std::string& node);
 /// The layer that the node was let in to. kCorrupt.
 Result<Layer> layer_of_node(const Context& ctx, const kube::Client& client, const std::string& node);
 /// The next key is taken for the node's, which is of the edge again, and the former one neither enrols nor renews any more, save by

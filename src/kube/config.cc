@@ -52,6 +52,48 @@ std::string trimmed(std::string text) {
 
 Error bad(std::string what) { return {Code::kInvalid, std::move(what)}; }
 
+// The members of clusters and users that name files.
+constexpr std::pair<const char*, const char*> kListsOfKubeconfig[] = {
+    {"clusters", "cluster"}, {"users", "user"}, {"contexts", "context"}};
+constexpr const char* kFileMembers[] = {"certificate-authority", "client-certificate", "client-key", "tokenFile"};
+
+/// One file of $KUBECONFIG. Paths in it become absolute: the files of a list may lie in different directories.
+Result<Json> read_listed_file(const fs::path& path) {
+  TRY(const std::string text, read_file(path));
+  if (trimmed(text).empty()) return Json::object();  // kubectl takes an empty file, too
+  TRY(Json file, codec::parse_yaml(text).context(path.string()));
+  if (!file.is_object()) return bad(path.string() + ": a kubeconfig must be an object with clusters, users and contexts");
+  const fs::path directory = fs::absolute(path).parent_path();
+  for (const auto& [list, inner] : kListsOfKubeconfig) {
+    Json entries = Json::array();
+    for (Json item : std::as_const(file)[list].as_array()) {
+      for (const char* member : kFileMembers) {
+        const std::string named = std::as_const(item)[inner][member].as_string();
+        if (!named.empty()) item[inner].set(member, (directory / named).string());
+      }
+      entries.push_back(std::move(item));
+    }
+    file.set(list, std::move(entries));
+  }
+  return file;
+}
+
+/// Adds `file` to the files before it in the list. As in kubectl, an entry of an earlier file hides entries of later files with
+/// the same name as a whole, and the first current-context counts.
+void merge_behind(Json& merged, const Json& file) {
+  if (merged["current-context"].as_string().empty()) merged.set("current-context", file["current-context"].as_string());
+  for (const auto& [list, inner] : kListsOfKubeconfig) {
+    Json entries = std::as_const(merged)[list].is_array() ? std::as_const(merged)[list] : Json::array();
+    for (const Json& item : file[list].as_array()) {
+      const auto& present = std::as_const(entries).as_array();
+      const bool hidden =
+          std::any_of(present.begin(), present.end(), [&item](const Json& one) { return one["name"] == item["name"]; });
+      if (!hidden) entries.push_back(item);
+    }
+    merged.set(list, std::move(entries));
+  }
+}
+
 /// The member `inner` of the entry called `name` in the list `list` ({name, cluster: {...}}).
 Result<const Json*> entry(const Json& config, const char* list, const char* inner, const std::string& name) {
   for (const Json& item : config[list].as_array()) {
@@ -117,8 +159,9 @@ Status find_proxies(Config& config) {
 
 }  // namespace
 
-Result<Config> parse_kubeconfig(std::string_view yaml, const std::filesystem::path& directory, std::string_view context) {
-  TRY(const Json file, codec::parse_yaml(yaml));
+namespace {
+
+Result<Config> config_of(const Json& file, const fs::path& directory, std::string_view context) {
   if (!file.is_object()) return bad("a kubeconfig must be an object with clusters, users and contexts");
   const std::string name = context.empty() ? file["current-context"].as_string() : std::string(context);
   if (name.empty()) return bad("current-context: is not set; name a context");
@@ -171,6 +214,28 @@ Result<Config> parse_kubeconfig(std::string_view yaml, const std::filesystem::pa
   return out;
 }
 
+/// `present`: at least one file.
+Result<Config> load_list(const std::vector<fs::path>& present) {
+  if (present.size() == 1) return load_kubeconfig(present.front());
+  Json merged = Json::object();
+  std::string names;
+  for (const fs::path& path : present) {
+    TRY(const Json file, read_listed_file(path));
+    merge_behind(merged, file);
+    names += (names.empty() ? "" : ":") + path.string();
+  }
+  TRY(Config config, config_of(merged, {}, "").context(names));
+  TRY_VOID(find_proxies(config));
+  return config;
+}
+
+}  // namespace
+
+Result<Config> parse_kubeconfig(std::string_view yaml, const std::filesystem::path& directory, std::string_view context) {
+  TRY(const Json file, codec::parse_yaml(yaml));
+  return config_of(file, directory, context);
+}
+
 Result<Config> load_kubeconfig(const std::filesystem::path& path, std::string_view context) {
   TRY(const std::string text, read_file(path));
   TRY(Config config, parse_kubeconfig(text, fs::absolute(path).parent_path(), context).context(path.string()));
@@ -199,12 +264,13 @@ Result<Config> find_config(const std::filesystem::path& flag, const std::filesys
   std::string tried;
   if (const char* list = std::getenv("KUBECONFIG"); list && *list) {
     std::istringstream paths(list);
+    std::vector<fs::path> present;
     bool named = false;
     for (std::string path; std::getline(paths, path, ':');) {
-      if (path.empty()) continue;
-      if (may_be_there(path)) return load_kubeconfig(path);
-      named = true;
+      named = named || !path.empty();
+      if (!path.empty() && may_be_there(path)) present.emplace_back(path);
     }
+    if (!present.empty()) return load_list(present);
     // Another server than the named one must not get the requests.
     if (named)
       return Error(Code::kNotFound, "$KUBECONFIG names no file that exists: " + std::string(list) +

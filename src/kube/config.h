@@ -31,8 +31,10 @@ Result<Config> parse_kubeconfig(std::string_view yaml, const std::filesystem::pa
 /// The service account mounted into a pod: $KUBERNETES_SERVICE_HOST and _PORT, and the files below `root`. kNotFound: not in a pod.
 Result<Config> in_cluster(const std::filesystem::path& root = "/var/run/secrets/kubernetes.io/serviceaccount");
 
-/// Finds the kubeconfig: `flag` if given, else the first existing file of $KUBECONFIG where that names files, else `fallback`, else
-/// in-cluster. kNotFound: a named file does not exist, or there is no kubeconfig; the message says what was tried and what to do.
+/// Finds the kubeconfig: the one file `flag` if given, else the files of $KUBECONFIG where that names files, else `fallback`, else
+/// in-cluster. $KUBECONFIG is a list of paths with ':' between them, merged as kubectl merges them: missing files are skipped, of
+/// entries with one name the first counts, and so does the first current-context. kNotFound: the file `flag` or every file of
+/// $KUBECONFIG is missing, or there is no kubeconfig; the message says what was tried and what to do.
 Result<Config> find_config(const std::filesystem::path& flag, const std::filesystem::path& fallback);
 
 /// A kubeconfig with one cluster, user and context named "varda"; PEM and token inline.

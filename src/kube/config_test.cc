@@ -167,6 +167,55 @@ TEST_F(ConfigTest, TheFirstPlaceThatHasAFileWins) {
   EXPECT_EQ(find_config(flag, "").value().server, "https://h:6443");
 }
 
+TEST_F(ConfigTest, FilesOfAListAreMergedAsKubectlDoes) {
+  fs::create_directories(dir_ / "a");
+  fs::create_directories(dir_ / "b");
+  const auto place = [&](const char* name, const char* text) { return write(name, text).string(); };
+  write("b/ca.pem", "CA of b");
+  write("a/token", "token of a");
+  // Each file alone is of no use: the context, the cluster and the user are in different files.
+  const std::string contexts = place("a/contexts", R"(
+contexts:
+- {name: work, context: {cluster: east, user: me, namespace: shop}}
+- {name: other, context: {cluster: west, user: me}}
+users:
+- {name: me, user: {tokenFile: token}}
+)");
+  const std::string clusters = place("b/clusters", R"(
+current-context: work
+clusters:
+- {name: east, cluster: {server: "https://east:6443", certificate-authority: ca.pem}}
+users:
+- {name: me, user: {token: hidden by the first file}}
+)");
+  const std::string last = place("last", R"(
+current-context: other
+contexts:
+- {name: work, context: {cluster: west, user: me}}
+clusters:
+- {name: east, cluster: {server: "https://hidden:1", insecure-skip-tls-verify: true}}
+- {name: west, cluster: {server: "https://west:6443"}}
+)");
+  const std::string missing = (dir_ / "missing").string();
+  ::setenv("KUBECONFIG", (missing + ":" + contexts + "::" + clusters + ":" + last + ":" + place("empty", "")).c_str(), 1);
+  const auto found = find_config("", dir_ / "fallback");
+  ASSERT_TRUE(found.ok()) << found.error();
+  EXPECT_EQ(found->server, "https://east:6443");
+  EXPECT_EQ(found->tls.ca_pem, "CA of b");
+  EXPECT_TRUE(found->tls.verify);
+  EXPECT_EQ(found->ns, "shop");
+  EXPECT_EQ(found->token, "");
+  EXPECT_EQ(found->token_file, dir_ / "a/token");
+
+  ::setenv("KUBECONFIG", (last + ":" + contexts + ":" + clusters).c_str(), 1);
+  EXPECT_EQ(find_config("", "").value().server, "https://west:6443") << "the first current-context counts";
+  ::setenv("KUBECONFIG", (contexts + ":" + place("broken", "clusters: [")).c_str(), 1);
+  const Error broken = find_config("", "").error();
+  EXPECT_NE(broken.message().find((dir_ / "broken").string()), std::string::npos) << broken;
+  ::setenv("KUBECONFIG", (contexts + ":" + last).c_str(), 1);
+  EXPECT_EQ(find_config(contexts + ":" + last, "").error().code(), Code::kNotFound) << "--kubeconfig is one path";
+}
+
 // A typing error must not send requests to another server.
 TEST_F(ConfigTest, ANamedFileThatDoesNotExistIsAnError) {
   write("ca.pem", "CA");

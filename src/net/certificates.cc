@@ -134,6 +134,7 @@ Result<std::string> certify(const KeyPair& ca, EVP_PKEY* key, const CertificateR
   TRY_VOID(fill(certificate.get(), key, dates));
   X509_NAME* subject = X509_get_subject_name(certificate.get());
   for (const std::string& organization : request.organizations) TRY_VOID(add_name(subject, "O", organization));
+  for (const std::string& unit : request.organizational_units) TRY_VOID(add_name(subject, "OU", unit));
   TRY_VOID(add_name(subject, "CN", request.common_name));
   X509_set_issuer_name(certificate.get(), X509_get_subject_name(issuer.get()));
   TRY_VOID(add_extension(certificate.get(), issuer.get(), NID_basic_constraints, "critical,CA:FALSE"));
@@ -282,6 +283,7 @@ Result<CertificateFacts> certificate_facts(std::string_view certificate_pem) {
   CertificateFacts facts;
   if (auto names = internal::subject_parts(*certificate, NID_commonName); !names.empty()) facts.common_name = names.front();
   facts.organizations = internal::subject_parts(*certificate, NID_organizationName);
+  facts.organizational_units = internal::subject_parts(*certificate, NID_organizationalUnitName);
   facts.not_before = internal::time_of(X509_get0_notBefore(certificate.get()));
   facts.not_after = internal::time_of(X509_get0_notAfter(certificate.get()));
   facts.sha256 = internal::sha256_of(*certificate);

@@ -24,6 +24,7 @@ Result<KeyPair> make_ca(const std::string& common_name, std::chrono::hours valid
 struct CertificateRequest {
   std::string common_name;
   std::vector<std::string> organizations;
+  std::vector<std::string> organizational_units = {};
   std::vector<std::string> hosts;  // DNS names and IP addresses for subjectAltName
   std::chrono::hours valid{24 * 365};
   bool server = false;                  // else a client certificate
@@ -47,7 +48,7 @@ Result<std::string> sign_csr(const KeyPair& ca, std::string_view csr_pem, const 
 
 struct CertificateFacts {
   std::string common_name;  // the first CN; "" without one
-  std::vector<std::string> organizations;
+  std::vector<std::string> organizations, organizational_units;
   WallTime not_before, not_after;
   std::string sha256;      // of the certificate in DER, hex
   std::string key_sha256;  // of its public key (SubjectPublicKeyInfo in DER), hex

@@ -42,6 +42,7 @@ struct Peer {
   std::string address;                  // "127.0.0.1:40822"; "loopback" in process
   std::string certificate_common_name;  // of a verified client certificate; "" without one
   std::vector<std::string> certificate_organizations = {};
+  std::vector<std::string> certificate_organizational_units = {};
   WallTime certificate_not_after = {};  // a connection may outlive this time: users of the
                                         // certificate compare it with their clock
   bool certificate_expired = false;     // at the handshake; see TlsServer::Expired::kAccept

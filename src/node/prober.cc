@@ -18,16 +18,32 @@ namespace {
 
 constexpr std::uint64_t kBodyBytesMax = 64u << 10;
 
+/// "127.0.0.1:80", "[::1]:80"
+std::string peer_of(const Probe& probe) {
+  const bool v6 = probe.host.find(':') != std::string::npos && !probe.host.starts_with('[');
+  return (v6 ? "[" + probe.host + "]" : probe.host) + ":" + std::to_string(probe.port);
+}
+
 Status probe_tcp(const Probe& probe) {
-  sockaddr_in where{};
-  where.sin_family = AF_INET;
-  where.sin_port = htons(static_cast<std::uint16_t>(probe.port));
-  if (::inet_pton(AF_INET, probe.host.c_str(), &where.sin_addr) != 1)
-    return Error(Code::kInvalid, "not an IPv4 address: " + probe.host);
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  sockaddr_storage where{};
+  auto& v4 = reinterpret_cast<sockaddr_in&>(where);
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(where);
+  socklen_t size_of_address = 0;
+  if (::inet_pton(AF_INET, probe.host.c_str(), &v4.sin_addr) == 1) {
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(static_cast<std::uint16_t>(probe.port));
+    size_of_address = sizeof v4;
+  } else if (::inet_pton(AF_INET6, probe.host.c_str(), &v6.sin6_addr) == 1) {
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(static_cast<std::uint16_t>(probe.port));
+    size_of_address = sizeof v6;
+  } else {
+    return Error(Code::kInvalid, "not an IP address: " + probe.host);
+  }
+  const int fd = ::socket(where.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return Error(Code::kExhausted, "socket");
   int error = 0;
-  if (::connect(fd, reinterpret_cast<const sockaddr*>(&where), sizeof(where)) != 0) error = errno;
+  if (::connect(fd, reinterpret_cast<const sockaddr*>(&where), size_of_address) != 0) error = errno;
   if (error == EINPROGRESS) {
     pollfd ready{.fd = fd, .events = POLLOUT, .revents = 0};
     socklen_t size = sizeof(error);
@@ -39,8 +55,7 @@ Status probe_tcp(const Probe& probe) {
   }
   ::close(fd);
   if (error == 0) return {};
-  const std::string peer = probe.host + ":" + std::to_string(probe.port);
-  return Error(Code::kUnavailable, "dial tcp " + peer + ": " + std::generic_category().message(error));
+  return Error(Code::kUnavailable, "dial tcp " + peer_of(probe) + ": " + std::generic_category().message(error));
 }
 
 class ThreadProber final : public Prober {
@@ -114,8 +129,8 @@ class ThreadProber final : public Prober {
 
   Status probe_http(const Context& ctx, const Probe& probe) {
     net::ClientRequest request;
-    request.url = (probe.scheme == "HTTPS" ? "https://" : "http://") + probe.host + ":" + std::to_string(probe.port) +
-                  (probe.path.starts_with("/") ? "" : "/") + probe.path;
+    request.url =
+        (probe.scheme == "HTTPS" ? "https://" : "http://") + peer_of(probe) + (probe.path.starts_with("/") ? "" : "/") + probe.path;
     request.headers = {{"User-Agent", std::string("kube-probe/varda-") + VARDA_VERSION}, {"Accept", "*/*"}};
     for (const auto& [name, value] : probe.headers) request.headers.set(name, value);
     request.max_response_bytes = kBodyBytesMax;

@@ -182,6 +182,18 @@ Message write_infer_request(const InferRequest& request) {
   return assemble(std::move(json), request.inputs, encodings);
 }
 
+Status check_encodings(std::span<const tensor::Named> outputs, std::span<const Encoding> encodings) {
+  const std::vector<Encoding> possible = final_encodings(outputs, encodings);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Encoding wanted = i < encodings.size() ? encodings[i] : Encoding::kJson;
+    if (possible[i] == wanted) continue;
+    return Error(Code::kInvalid, "output \"" + outputs[i].name +
+                                     "\" has bytes that are not UTF-8, which JSON cannot hold: ask for binary data with the " +
+                                     "parameter binary_data of the output, or binary_data_output of the request");
+  }
+  return {};
+}
+
 Message write_infer_response(const InferResponse& response, std::span<const Encoding> wanted) {
   const std::vector<Encoding> encodings = final_encodings(response.outputs, wanted);
   std::string json = "{\"model_name\":";

@@ -74,6 +74,11 @@ struct InferResponse {
   codec::Json parameters = nullptr;  // an object, or null: none
 };
 
+/// Whether each output can be written as `encodings` says, with the meaning of
+/// write_infer_response(). kInvalid: a BYTES output is wanted in JSON and is not UTF-8, which JSON
+/// cannot hold.
+Status check_encodings(std::span<const tensor::Named> outputs, std::span<const Encoding> encodings);
+
 /// `encodings` has one entry per output, or is empty for JSON throughout. JSON cannot hold strings
 /// that are not UTF-8, so these are always binary. NaN and infinities become null in JSON.
 Message write_infer_response(const InferResponse& response, std::span<const Encoding> encodings);

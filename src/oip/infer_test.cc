@@ -220,6 +220,19 @@ TEST(InferResponse, StringsThatJsonCannotHoldGoInBinary) {
   EXPECT_TRUE(encoded("\xff\xfe"));
 }
 
+TEST(InferResponse, NamesTheOutputThatJsonCannotHold) {
+  const auto strings = [](const std::string& item) { return Tensor::of_strings({1}, std::vector<std::string>{item}).value(); };
+  const std::vector<tensor::Named> outputs = {{"plain", strings("ü")}, {"raw", strings("\xff\xfe")}};
+  const std::array<Encoding, 2> json = {Encoding::kJson, Encoding::kJson}, mixed = {Encoding::kJson, Encoding::kBinary};
+  EXPECT_TRUE(check_encodings(outputs, mixed).ok());
+  for (const Status& status : {check_encodings(outputs, json), check_encodings(outputs, {})}) {
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code(), Code::kInvalid);
+    EXPECT_THAT(status.error().message(), HasSubstr("output \"raw\" has bytes that are not UTF-8"));
+    EXPECT_THAT(status.error().message(), HasSubstr("binary_data"));
+  }
+}
+
 TEST(InferResponse, HalfPrecisionIsNumbersInJson) {
   const std::array<std::uint16_t, 5> half = {0x3c00, 0x2e66, 0x7c00, 0x0001, 0x8000};
   const std::array<std::uint16_t, 2> brain = {0x3f80, 0x3dcd};

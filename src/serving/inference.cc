@@ -132,6 +132,8 @@ Result<Inferred> infer(ModelVersion& version, const InferCall& call, std::span<c
 }
 
 net::Response infer_response(const std::string& model, const std::string& version, Inferred inferred, codec::Json parameters) {
+  const Status possible = oip::check_encodings(inferred.outputs, inferred.encodings);
+  if (!possible.ok()) return error_response(possible.error());
   oip::Message message = oip::write_infer_response(
       {model, version, std::move(inferred.id), std::move(inferred.outputs), std::move(parameters)}, inferred.encodings);
   net::Response response{200, {{"Content-Type", std::string(message.content_type())}}, std::move(message.body), nullptr};

@@ -301,6 +301,34 @@ TEST_F(Serving, BinaryTensorsGoBothWays) {
   EXPECT_THAT(registry_.text(), HasSubstr("nv_inference_count{model=\"m\",version=\"1\"} 2\n"));
 }
 
+TEST_F(Serving, BytesThatAreNotUtf8ComeInBinaryOnly) {
+  models_.add("m", "1", "tensor BYTES -1\n");
+  start();
+  const auto send = [&](const std::string& parameters, const std::string& bytes) {
+    const std::string json = R"({"inputs":[{"name":"x","shape":[1],"datatype":"BYTES","parameters":{"binary_data_size":)" +
+                             std::to_string(4 + bytes.size()) + "}}]" + parameters + "}";
+    const std::string length{static_cast<char>(bytes.size()), 0, 0, 0};
+    return call("POST", "/v2/models/m/infer", json + length + bytes,
+                {{std::string(oip::kJsonLengthHeader), std::to_string(json.size())}});
+  };
+  const std::string raw = "a\xff\xfe";
+  const net::Response refused = send("", raw);
+  EXPECT_EQ(refused.headers.find("Content-Type"), "application/json");
+  EXPECT_THAT(outcome(refused), HasSubstr("400 output \"y\" has bytes that are not UTF-8"));
+  EXPECT_THAT(outcome(refused), HasSubstr("binary_data_output"));
+  for (const char* binary :
+       {R"(,"parameters":{"binary_data_output":true})", R"(,"outputs":[{"name":"y","parameters":{"binary_data":true}}])"}) {
+    const net::Response answer = send(binary, raw);
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const auto read =
+        oip::parse_infer_response(std::make_shared<const std::string>(answer.body), answer.headers.find(oip::kJsonLengthHeader));
+    EXPECT_EQ(read.value().outputs[0].tensor.strings()[0], raw);
+  }
+  const net::Response plain = send("", "ü");
+  ASSERT_EQ(plain.status, 200) << plain.body;
+  EXPECT_EQ(codec::parse_json(plain.body)->at("outputs/0/data/0").as_string(), "ü");
+}
+
 TEST_F(Serving, DrainingTurnsReadinessOffAndStillAnswers) {
   models_.add("m", "1", kModel);
   start();

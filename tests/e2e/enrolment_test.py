@@ -81,6 +81,34 @@ class Enrolment(unittest.TestCase):
         subprocess.run(['openssl', 'ecparam', '-name', 'prime256v1', '-genkey', '-noout', '-out', str(key)], check=True, capture_output=True)
         return subprocess.run(['openssl', 'req', '-new', '-key', str(key), '-subj', subject], check=True, capture_output=True, text=True).stdout
 
+    def test_a_node_that_is_removed_leaves_nothing(self):
+        path, _ = self.token('line7')
+        agent = self.agent('line7', path)
+        self.wait_connected('line7')
+        self.end(agent)
+        self.varda.kubectl('apply', '-f', '-', input=json.dumps(
+            {'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': 'busy', 'namespace': 'default'},
+             'spec': {'nodeName': 'line7', 'containers': [{'name': 'c', 'image': 'i'}]}}))
+        refused = self.varda.varda('node', 'remove', 'line7', check=False)
+        self.assertIn('1 pod is bound to node "line7" (default/busy); nothing was removed; --yes', refused.stderr)
+        removed = self.varda.varda('node', 'remove', 'line7', '--yes')
+        self.assertEqual(removed.splitlines(), ['node line7: %s' % step for step in ('key forgotten', 'EdgeNode deleted', 'Lease deleted', 'Node deleted')])
+        for kind in ('node', 'edgenode'):
+            self.assertIn('not found', self.varda.varda('get', kind, 'line7', check=False).stderr)
+        self.assertIn('there is no node "line7"', self.varda.varda('node', 'remove', 'line7', check=False).stderr)
+
+    def test_a_token_for_a_network_lets_in_from_there_only(self):
+        for network, status in (('192.0.2.0/24', 403), ('127.0.0.0/8', 200)):
+            _, token = self.token('line7', '--from', 'fd00:1::/32', '--from', network)
+            body = json.dumps({'token': token, 'csr': self.csr()})
+            self.assertEqual(self.post('/gateway/v1/enroll', body)[0], status, network)
+        self.assertIn('fd00:1::/32,192.0.2.0/24', self.varda.varda('join-token', '--list'))
+        logs = ''.join(f.read_text(errors='replace') for f in self.varda.dir.glob('logs/*'))
+        self.assertIn('from another network', logs)
+        wrong = subprocess.run([m.VARDA, 'join-token', '--node', 'line8', '--from', '10.0.0.0/33', '--kubeconfig', self.varda.kubeconfig],
+                               capture_output=True, text=True, timeout=m.seconds(60))
+        self.assertIn('--from 10.0.0.0/33: must be a network', wrong.stderr)
+
     def test_node_joins_once_and_from_then_on_needs_no_token(self):
         path, token = self.token('line7')
         self.assertRegex(token, r'^varda-join\.[0-9a-f]{12}\.[0-9a-f]{64}\.[0-9a-f]{64}$')
@@ -93,7 +121,7 @@ class Enrolment(unittest.TestCase):
         for place in ('cmdline', 'environ'):
             self.assertNotIn(secret, pathlib.Path('/proc/%d/%s' % (agent.pid, place)).read_text(errors='replace'))
         subject = subprocess.run(['openssl', 'x509', '-noout', '-subject', '-in', str(identity / 'cert.pem')], check=True, capture_output=True, text=True).stdout
-        self.assertRegex(subject.replace(' ', ''), r'O=system:nodes,CN=line7')
+        self.assertRegex(subject.replace(' ', ''), r'O=system:nodes,OU=edge,CN=line7')
         self.assertIn('used', self.varda.varda('join-token', '--list'))
         before = (identity / 'cert.pem').read_text()
 

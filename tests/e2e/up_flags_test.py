@@ -27,32 +27,47 @@ class UpFlags(unittest.TestCase):
     def agent(self, node):
         return [command for command in self.varda.processes().values() if ' agent --node %s ' % node in command]
 
-    def test_models_answer_at_the_address_of_the_machine_also_after_the_next_start(self):
+    def apply_models(self):
+        """A model in each layer, from files on this machine."""
         (self.work / 'www').mkdir()
         files = m.FileServer(self.work / 'www')
         self.addCleanup(files.stop)
-        self.varda.up('--address', OUTSIDE)
         entry = ('3', files.url('digits-3.tar.gz'), m.pack(self.varda, '3', self.work / 'www/digits-3.tar.gz'))
         for layer, node in (('edge', 'edge0'), ('cloud', None)):
             model = m.inference_model('digits-' + layer, layer, [entry], '3', node=node)
             self.varda.kubectl('apply', '-f', '-', input=json.dumps(model))
+
+    def models_answer_at(self, host):
+        for layer in ('edge', 'cloud'):
+            url = urllib.parse.urlsplit(self.varda.ready('digits-' + layer, '3')['status']['url'])
+            self.assertEqual(url.netloc, '%s:%d' % (host, url.port))
+
+            def answers():
+                connection = http.client.HTTPConnection(url.hostname, url.port, timeout=m.REQUEST_SECONDS)
+                connection.request('GET', '/v2/models/digits-%s/ready' % layer)
+                return connection.getresponse().status == 200
+            m.wait_until('the %s model at %s' % (layer, url.netloc), answers)
+
+    def test_models_answer_at_the_address_of_the_machine_also_after_the_next_start(self):
+        self.varda.up('--address', OUTSIDE)
+        self.apply_models()
         for start in ('first', 'next'):
             with self.subTest(start=start):
-                for layer in ('edge', 'cloud'):
-                    url = urllib.parse.urlsplit(self.varda.ready('digits-' + layer, '3')['status']['url'])
-                    self.assertEqual(url.hostname, OUTSIDE)
-
-                    def answers():
-                        connection = http.client.HTTPConnection(url.netloc, timeout=m.REQUEST_SECONDS)
-                        connection.request('GET', '/v2/models/digits-%s/ready' % layer)
-                        return connection.getresponse().status == 200
-                    m.wait_until('the %s model at %s' % (layer, url.netloc), answers)
+                self.models_answer_at(OUTSIDE)
             self.varda.down()
             self.varda.up()
         self.varda.down()
         self.varda.up('--address', 'off')
         m.wait_until('loopback again', lambda: {urllib.parse.urlsplit(self.varda.ready('digits-' + layer, '3')['status']['url']).hostname
                                                 for layer in ('edge', 'cloud')}.isdisjoint({OUTSIDE}))
+
+    def test_models_answer_at_an_ipv6_address(self):
+        self.varda.up('--address', '::1')
+        self.apply_models()
+        self.models_answer_at('[::1]')
+        self.varda.down()
+        self.varda.up('--address', '[::1]')  # as in a URL
+        self.models_answer_at('[::1]')
 
     def test_an_address_is_one_of_this_machine(self):
         said = self.refused('--data-dir', self.varda.dir, '--address', '0.0.0.0')

@@ -14,8 +14,10 @@ HEAD = '''# varda on the command line
 <!-- Generated from `varda --help` by tests/structure/cli_reference.py. Do not edit. -->
 
 A command that talks to a server finds it by `--kubeconfig`, else by `$KUBECONFIG`, else in the data
-directory of `varda up`. A file that `--kubeconfig` or `$KUBECONFIG` names must exist. Of several
-files in `$KUBECONFIG` the first existing one is read.
+directory of `varda up`. `--kubeconfig` names one file. `$KUBECONFIG` may name several, with `:`
+between them, which are merged as kubectl merges them: of clusters, users and contexts with one name
+the first counts, and so does the first `current-context`. Missing files of the list are skipped; it
+is an error if all of them are missing.
 
 Every command has `--help`, and `varda help COMMAND` prints the same. Commands that run until they
 are stopped log to standard error, read flags from a file (`--config`), and show all their flags with

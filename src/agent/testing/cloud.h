@@ -68,6 +68,7 @@ class Cloud {
       const auto facts = net::certificate_facts(tls.certificate_pem).value();
       peer.certificate_common_name = facts.common_name;
       peer.certificate_organizations = facts.organizations;
+      peer.certificate_organizational_units = facts.organizational_units;
       peer.certificate_not_after = facts.not_after;
       peer.certificate_expired = facts.not_after <= clock_.wall();
     }
@@ -109,7 +110,7 @@ class Cloud {
     if (auto answer = enrolment_.handle(ctx_, request)) return std::move(*answer);
     const auto node = gateway::node_of(request.peer, clock_.wall());
     if (!node.ok()) response.status = node.error().code() == Code::kUnauthenticated ? 401 : 403;
-    response.body = node.ok() ? *node : node.error().message();
+    response.body = node.ok() ? node->node : node.error().message();
     return response;
   }
 

@@ -273,7 +273,7 @@ std::vector<std::string> known_names() {
   return all;
 }
 
-/// What our server asks of a policy, but for its name.
+/// The rules of our server for a policy, without the rule for its name.
 std::vector<Rule> policy_rules() {
   std::vector<Rule> all{keys_are_known()};
   std::vector<std::pair<double, double>> ranges;

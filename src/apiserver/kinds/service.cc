@@ -199,9 +199,11 @@ class EndpointsKind : public CoreKind {
     std::vector<std::string> all;
     for (const Json& subset : endpoints["subsets"].as_array()) {
       for (const Json& address : subset["addresses"].as_array()) {
-        if (subset["ports"].empty()) all.push_back(address["ip"].as_string());
+        const std::string& ip = address["ip"].as_string();
+        if (subset["ports"].empty()) all.push_back(ip);
         for (const Json& port : subset["ports"].as_array()) {
-          all.push_back(address["ip"].as_string() + ":" + std::to_string(port["port"].as_integer()));
+          all.push_back((ip.find(':') == std::string::npos ? ip : "[" + ip + "]") + ":" +
+                        std::to_string(port["port"].as_integer()));
         }
       }
     }

@@ -7,6 +7,7 @@
 #include "controllers/inferencemodel/held_versions.h"
 #include "controllers/inferencemodel/kept_pod.h"
 #include "controllers/inferencemodel/objects.h"
+#include "controllers/inferencemodel/pod_problem.h"
 
 namespace varda::controllers {
 
@@ -199,7 +200,7 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
       if (!container.ports.empty()) port = container.ports.front().container_port;
       https = answers_https(container);
     }
-    work.serving.emplace().url = with_scheme("http://" + pod->status.pod_ip + ":" + std::to_string(port), https);
+    work.serving.emplace().url = with_scheme(http_url(pod->status.pod_ip, port), https);
     if (traits.serving && traits.serving->reading) {
       api::EdgeStatusReading& reading = work.serving->reading.emplace(*traits.serving->reading);
       reading.path = fill_in(reading.path, model);

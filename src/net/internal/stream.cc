@@ -172,6 +172,7 @@ class TlsStream final : public Stream {
     auto names = subject_parts(*certificate, NID_commonName);
     peer.certificate_common_name = names.empty() ? "" : std::move(names.front());
     peer.certificate_organizations = subject_parts(*certificate, NID_organizationName);
+    peer.certificate_organizational_units = subject_parts(*certificate, NID_organizationalUnitName);
     peer.certificate_not_after = time_of(X509_get0_notAfter(certificate));
     peer.certificate_expired = X509_cmp_current_time(X509_get0_notAfter(certificate)) < 0;
   }
