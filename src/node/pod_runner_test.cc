@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "codec/yaml.h"
@@ -465,6 +466,34 @@ TEST_F(Pods, VolumesAreMadeAndMounted) {
   EXPECT_EQ(os::read_file(os::real_file_system(), volumes / "d" / "name").value(), "web");
 }
 
+TEST_F(Pods, ChangedConfigurationReachesARunningPodWithinAMinute) {
+  const auto set = [&](const std::string& text) {
+    host_.set_object("configmap default/cm", Json::object({{"data", Json::object({{"k", text}, {"same", "s"}})}}));
+  };
+  set("first");
+  desire({pod("web", R"({volumes: [{name: m, configMap: {name: cm}}],
+                         containers: [{name: c, image: app, volumeMounts: [{name: m, mountPath: /m}]}]})")});
+  const auto volume = root_ / "pods" / "default_web_uid-web" / "volumes" / "m";
+  const auto text = [&] { return os::read_file(os::real_file_system(), volume / "k").value(); };
+  const int mounted = ::open(volume.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const auto untouched = std::filesystem::last_write_time(volume / "same");
+  set("second");
+  pass(seconds(59));
+  EXPECT_EQ(text(), "first");
+  pass(seconds(1));
+  EXPECT_EQ(text(), "second");
+  EXPECT_EQ(container()["restartCount"], Json(0));
+  EXPECT_EQ(std::filesystem::last_write_time(volume / "same"), untouched);
+  struct stat named {}, held {};
+  ASSERT_EQ(::stat(volume.c_str(), &named), 0);
+  ASSERT_EQ(::fstat(mounted, &held), 0);
+  EXPECT_EQ(named.st_ino, held.st_ino) << "the container has another directory";
+  ::close(mounted);
+  host_.set_offline(true);
+  pass(seconds(60));
+  EXPECT_EQ(text(), "second");
+}
+
 TEST_F(Pods, ASubPathThroughALinkIsRefused) {
   std::filesystem::create_directories(root_ / "host" / "secret");
   std::filesystem::create_directories(root_ / "volume" / "real");
@@ -490,7 +519,7 @@ TEST_F(Pods, ASubPathThroughALinkIsRefused) {
   EXPECT_TRUE(std::filesystem::is_directory(root_ / "volume" / "real" / "made"));
 }
 
-TEST_F(Pods, ConfigurationIsReadOnlyAndNeverWrittenIntoWhatAContainerHas) {
+TEST_F(Pods, ConfigurationIsReadOnlyAndNeverWrittenThroughALink) {
   const auto set = [&](const std::string& text) {
     host_.set_object("configmap default/cm", Json::object({{"data", Json::object({{"k", text}})}}));
     host_.set_object("secret default/s", codec::parse_json(R"({"data":{"k":"eA=="}})").value());

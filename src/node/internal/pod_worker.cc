@@ -21,6 +21,9 @@ using std::chrono::seconds;
 constexpr auto kRetrySave = seconds(5);
 // Missing objects may appear at any time, and checking is cheap.
 constexpr auto kRetryConfig = seconds(5);
+constexpr auto kRefreshConfig = seconds(60);  // of what running containers have mounted
+constexpr auto kRefreshSlow = seconds(600);   // where that failed, or held up the other pods
+constexpr auto kRefreshLong = seconds(1);
 constexpr auto kKillAgain = seconds(5);
 constexpr int kUnseenExit = 137;
 constexpr std::size_t kMessageBytesMax = 4096;  // kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure
@@ -129,6 +132,7 @@ std::optional<SteadyTime> PodWorker::step() {
     finish();
   } else if (!is_terminal(record_)) {
     work();
+    refresh_configuration();
   }
   if (done_) return std::nullopt;
   report();
@@ -225,6 +229,20 @@ void PodWorker::work() {
     // Init containers run one after another.
     if (live_[i].init && !c.succeeded()) return;
   }
+}
+
+void PodWorker::refresh_configuration() {
+  if (!anything_runs() || !has_configuration(record_)) return refresh_at_.reset();
+  const SteadyTime now = shared_.clock.now();
+  if (!refresh_at_) refresh_at_ = now + kRefreshConfig;
+  if (now >= *refresh_at_) {
+    const Status refreshed = refresh_volumes(shared_.fs, directory_, record_, host_ip(), *config_);
+    if (!refreshed.ok())
+      log::warn("configuration of a running pod not refreshed", {{"pod", text(name())}, {"error", refreshed.error()}});
+    const SteadyTime after = shared_.clock.now();
+    refresh_at_ = after + (refreshed.ok() && after - now < kRefreshLong ? kRefreshConfig : kRefreshSlow);
+  }
+  due(*refresh_at_);
 }
 
 void PodWorker::start_if_due(std::size_t i) {

@@ -103,6 +103,7 @@ class PodWorker {
   void collect_exits();
   void on_exit(std::size_t i, const ContainerExit& exit);
   void work();
+  void refresh_configuration();
   void finish();
   bool may_restart(const ContainerRecord& c) const;
   /// Starts the container if it is due; otherwise schedules the start.
@@ -144,6 +145,7 @@ class PodWorker {
   std::unique_ptr<ConfigSource> config_;
   std::vector<Live> live_;
   bool prepared_ = false;
+  std::optional<SteadyTime> refresh_at_;  // of mounted configuration; absent: none is mounted
   bool released_ = false;  // ended for good, and removed from the driver
   bool removed_ = false;
   bool ending_ = false;

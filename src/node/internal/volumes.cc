@@ -60,11 +60,30 @@ Status check_host_path(os::FileSystem& fs, const Json& volume) {
   return {};
 }
 
+// The place of a subPath in a volume, created if missing. No component may be a link, because
+// containers that write to the volume can plant one.
+Result<Path> reach(os::FileSystem& fs, const Path& volume, const std::string& inner) {
+  Path path = volume;
+  for (const Path& part : Path(inner)) {
+    if (part.empty() || part == ".") continue;
+    path /= part;
+    TRY(const auto info, fs.stat(path));
+    if (!info) {
+      TRY_VOID(fs.make_directories(path));
+    } else if (info->kind == FileKind::kSymlink) {
+      return Error(Code::kInvalid, "subPath '" + inner + "' leads through the link '" + path.lexically_relative(volume).string() +
+                                       "': links are not followed in a volume, they may lead out of it");
+    }
+  }
+  return path;
+}
+
 Status write(os::FileSystem& fs, const Path& directory, const std::string& name, const std::string& bytes, const Json& mode,
              const Json& usual) {
   if (!stays_inside(name)) return Error(Code::kInvalid, "path '" + name + "' leaves the volume");
-  const Path path = directory / name;
-  TRY_VOID(fs.make_directories(path.parent_path()));
+  TRY(const Path parent, reach(fs, directory, Path(name).parent_path().string()));
+  const Path path = parent / Path(name).filename();
+  if (const auto present = os::read_file(fs, path); present.ok() && *present == bytes) return {};
   return os::write_file_atomically(fs, path, bytes, static_cast<std::uint32_t>(mode.as_integer(usual.as_integer(kDefaultMode))));
 }
 
@@ -187,24 +206,6 @@ Status make_volume(os::FileSystem& fs, const Path& pod_directory, const PodRecor
   return fs.rename(fresh, directory);
 }
 
-// The place of a subPath in a volume, created if missing. No component may be a link, because
-// containers that write to the volume can plant one.
-Result<Path> reach(os::FileSystem& fs, const Path& volume, const std::string& inner) {
-  Path path = volume;
-  for (const Path& part : Path(inner)) {
-    if (part.empty() || part == ".") continue;
-    path /= part;
-    TRY(const auto info, fs.stat(path));
-    if (!info) {
-      TRY_VOID(fs.make_directories(path));
-    } else if (info->kind == FileKind::kSymlink) {
-      return Error(Code::kInvalid, "subPath '" + inner + "' leads through the link '" + path.lexically_relative(volume).string() +
-                                       "': links are not followed in a volume, they may lead out of it");
-    }
-  }
-  return path;
-}
-
 }  // namespace
 
 Status make_volumes(os::FileSystem& fs, const Path& pod_directory, const PodRecord& record, const std::string& host_ip,
@@ -218,6 +219,25 @@ Status make_volumes(os::FileSystem& fs, const Path& pod_directory, const PodReco
   for (const Json& volume : record.pod.at("spec/volumes").as_array()) {
     const std::string& name = volume["name"].as_string();
     TRY_VOID(make_volume(fs, pod_directory, record, host_ip, volume, source).context("volume '" + name + "'"));
+  }
+  return {};
+}
+
+bool has_configuration(const PodRecord& record) {
+  const auto& volumes = record.pod.at("spec/volumes").as_array();
+  return std::any_of(volumes.begin(), volumes.end(), is_configuration);
+}
+
+Status refresh_volumes(os::FileSystem& fs, const Path& pod_directory, const PodRecord& record, const std::string& host_ip,
+                       ConfigSource& source) {
+  for (const Json& volume : record.pod.at("spec/volumes").as_array()) {
+    const std::string& name = volume["name"].as_string();
+    const Path directory = pod_directory / kVolumes / name;
+    if (!is_configuration(volume) || !names_one_directory(name)) continue;
+    TRY(const auto there, fs.stat(directory));
+    if (!there || there->kind != FileKind::kDirectory) continue;
+    TRY_VOID(write_configuration(fs, directory, record, host_ip, volume, source).context("volume '" + name + "'"));
+    if (const auto group = volume_group(record)) TRY_VOID(give_to_group(fs, directory, *group));
   }
   return {};
 }
