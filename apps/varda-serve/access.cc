@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "codec/digest.h"
+#include "net/certificates.h"
 #include "oip/route.h"
 
 namespace varda::serve {
@@ -31,18 +32,6 @@ bool is_open(const net::Request& request) {
   }
 }
 
-std::vector<std::string> lines_of(std::string_view text) {
-  std::vector<std::string> out;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
-    if (!line.empty()) out.emplace_back(line);
-  }
-  return out;
-}
-
 std::optional<std::string_view> bearer_token(const net::Request& request) {
   const auto header = request.headers.find("Authorization");
   constexpr std::string_view kScheme = "bearer ";
@@ -60,6 +49,25 @@ net::Response unauthorized(const std::string& message) {
 
 }  // namespace
 
+std::vector<std::string> token_lines(std::string_view text) {
+  std::vector<std::string> out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
+    if (!line.empty()) out.emplace_back(line);
+  }
+  return out;
+}
+
+Status check_pair(const std::string& certificate_pem, const std::string& key_pem) {
+  TRY(const net::CertificateFacts facts, net::certificate_facts(certificate_pem));
+  TRY(const std::string key, net::key_sha256(key_pem));
+  if (key != facts.key_sha256) return Error(Code::kInvalid, "the key does not belong to the certificate");
+  return {};
+}
+
 Result<std::unique_ptr<TokenFile>> TokenFile::open(os::Path path, os::FileSystem& fs, const Clock& clock) {
   std::unique_ptr<TokenFile> out(new TokenFile(std::move(path), fs, clock));
   MutexLock lock(out->mutex_);
@@ -70,7 +78,7 @@ Result<std::unique_ptr<TokenFile>> TokenFile::open(os::Path path, os::FileSystem
 Status TokenFile::read() {
   read_at_ = clock_.now();
   TRY(const std::string text, os::read_file(fs_, path_));
-  std::vector<std::string> tokens = lines_of(text);
+  std::vector<std::string> tokens = token_lines(text);
   if (tokens.empty()) return Error(Code::kInvalid, path_.string() + " has no token");
   tokens_ = std::move(tokens);
   return {};

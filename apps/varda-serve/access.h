@@ -14,6 +14,12 @@
 
 namespace varda::serve {
 
+/// The tokens of a file's text, one a line.
+std::vector<std::string> token_lines(std::string_view text);
+
+/// kInvalid: no certificate, no key, or a key that does not belong to the certificate. The message holds nothing of the key.
+Status check_pair(const std::string& certificate_pem, const std::string& key_pem);
+
 /// Tokens in a file, one a line. The file is read again when a request comes a second or more after the last reading, so that
 /// tokens can be replaced without a restart. While the file cannot be read the last tokens stay valid. Thread-safe.
 class TokenFile {

@@ -80,7 +80,10 @@ Parsed parse_flags(int argc, char** argv) {
                     "directories with engine plug-ins, before the program's own (../lib/varda)");
   const std::string access = "Access to the inference port";
   auto* const cert =
-      parser.add_option("--tls-cert", flags.tls_cert, "PEM file of the server's certificate and its chain: serve HTTPS")
+      parser
+          .add_option("--tls-cert", flags.tls_cert,
+                      "PEM file of the server's certificate and its chain: serve HTTPS; read again when it changes, as are its "
+                      "key and --client-ca")
           ->group(access);
   auto* const key = parser.add_option("--tls-key", flags.tls_key, "PEM file of its private key")->group(access);
   cert->needs(key);
@@ -92,6 +95,16 @@ Parsed parse_flags(int argc, char** argv) {
       .add_option("--token-file", flags.token_file,
                   "file of tokens, one a line: clients send one as \"Authorization: Bearer TOKEN\"; read again when it changes")
       ->group(access);
+  const std::string tiers = "Access to tiers above a model (joint inference)";
+  parser
+      .add_option("--tier-ca", flags.tier_ca,
+                  "PEM file of the authority of their certificates; without it, the system's. Read again when it changes, as is "
+                  "--tier-token-file. A tier that asks for a client certificate gets that of --tls-cert")
+      ->group(tiers);
+  parser
+      .add_option("--tier-token-file", flags.tier_token_file,
+                  "file of tokens, one a line: the first is sent to them, with --tier-ca over HTTPS only")
+      ->group(tiers);
   parser
       .add_option("--confine", flags.confine,
                   "have the kernel (Landlock) refuse every file but the model repository, engines and system libraries")

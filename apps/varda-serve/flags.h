@@ -28,6 +28,7 @@ struct Flags {
   std::string tls_cert, tls_key;  // PEM files of the inference port; both or neither
   std::string client_ca;
   std::string token_file;
+  std::string tier_ca, tier_token_file;  // for tiers above a model
   bool confine = true;
   std::vector<std::string> also_read;
   bool try_loads = true;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -31,10 +32,12 @@
 #include "os/file_system.h"
 #include "os/process.h"
 #include "reach.h"
+#include "served_certificate.h"
 #include "serving/handler.h"
 #include "serving/joint/center.h"
 #include "serving/load_probe.h"
 #include "serving/repository.h"
+#include "tier_client.h"
 
 namespace varda::serve {
 namespace {
@@ -96,13 +99,16 @@ std::optional<std::string> load_failure(const serving::Repository& repository) {
   return why;
 }
 
-// Until the server is stopped. An error: nothing loads, and nothing will.
-Status wait_for_end(const Context& ctx, const serving::Repository& repository) {
-  while (ends_without_a_version() && !ctx.stopped()) {
-    if (auto why = load_failure(repository)) return Error(Code::kUnavailable, std::move(*why));
-    (void)ctx.sleep_for(std::chrono::seconds(1));
+// Until the server is stopped, with a look each second. An error: nothing loads, and nothing will.
+Status wait_for_end(const Context& ctx, const serving::Repository& repository, const std::function<void()>& look) {
+  const bool may_end = ends_without_a_version();
+  while (!ctx.stopped()) {
+    if (may_end) {
+      if (auto why = load_failure(repository)) return Error(Code::kUnavailable, std::move(*why));
+    }
+    if (look) look();
+    (void)ctx.sleep_for(may_end || look ? Duration(std::chrono::seconds(1)) : Duration(std::chrono::hours(1)));
   }
-  while (!ctx.stopped()) (void)ctx.sleep_for(std::chrono::hours(1));
   return {};
 }
 
@@ -125,18 +131,6 @@ bool confine(const Flags& flags) {
   return status.ok();
 }
 
-Result<std::optional<net::TlsServer>> tls_of(const Flags& flags) {
-  if (flags.tls_cert.empty()) return std::optional<net::TlsServer>();
-  auto& fs = os::real_file_system();
-  net::TlsServer tls;
-  TRY(tls.certificate_pem, os::read_file(fs, flags.tls_cert));
-  TRY(tls.key_pem, os::read_file(fs, flags.tls_key));
-  if (!flags.client_ca.empty()) {
-    TRY(tls.client_ca_pem, os::read_file(fs, flags.client_ca));
-  }
-  return std::optional(std::move(tls));
-}
-
 Status serve(const Context& ctx, const Flags& flags, bool confined, std::vector<std::string> arguments) {
   metrics::Registry registry;
   infer::Engines engines(engine_directories(flags));
@@ -144,11 +138,15 @@ Status serve(const Context& ctx, const Flags& flags, bool confined, std::vector<
                              .arguments = std::move(arguments),
                              .environment = environment(),
                              .timeout = milliseconds(flags.load_timeout_seconds)});
-  net::Proxies proxies = proxies_of_environment();
-  const std::unique_ptr<net::HttpClient> pooled =
-      net::make_client({.proxies = proxies, .idle_connections_max = kIdleConnectionsMax, .dead_after = kDeadAfter});
-  const std::unique_ptr<net::HttpClient> fresh =
-      net::make_client({.proxies = std::move(proxies), .idle_connections_max = 0, .dead_after = kDeadAfter});
+  const net::Proxies proxies = proxies_of_environment();
+  const TierFiles tier_files{
+      .ca = flags.tier_ca, .certificate = flags.tls_cert, .key = flags.tls_key, .tokens = flags.tier_token_file};
+  const auto tier_client = [&](std::size_t idle_connections_max) {
+    return make_tier_client({.proxies = proxies, .idle_connections_max = idle_connections_max, .dead_after = kDeadAfter},
+                            tier_files, os::real_file_system(), system_clock());
+  };
+  const std::unique_ptr<net::HttpClient> pooled = tier_client(kIdleConnectionsMax);
+  const std::unique_ptr<net::HttpClient> fresh = tier_client(0);
   serving::joint::Center center({}, {*pooled, *fresh}, registry, system_rng());
   TRY(const std::unique_ptr<serving::Repository> repository, serving::Repository::open({.directory = flags.model_repository,
                                                                                         .defaults = flags.defaults,
@@ -166,7 +164,11 @@ Status serve(const Context& ctx, const Flags& flags, bool confined, std::vector<
   if (!flags.token_file.empty()) {
     TRY(tokens, TokenFile::open(flags.token_file, os::real_file_system(), system_clock()));
   }
-  TRY(std::optional<net::TlsServer> tls, tls_of(flags));
+  const ServedFiles served_files{.certificate = flags.tls_cert, .key = flags.tls_key, .client_ca = flags.client_ca};
+  std::optional<net::TlsServer> tls;
+  if (!flags.tls_cert.empty()) {
+    TRY(tls, read_served(served_files, os::real_file_system()));
+  }
   const net::Handler front = guarded(
       [&](net::Request request, net::Responder respond) {
         const net::Handler& chosen = one_port && request.path() == "/metrics" ? admin_handler : handler;
@@ -180,7 +182,7 @@ Status serve(const Context& ctx, const Flags& flags, bool confined, std::vector<
   };
   TRY(const std::unique_ptr<net::Server> server,
       net::Server::create({.listen = flags.http,
-                           .tls = std::move(tls),
+                           .tls = tls,
                            .io_threads = flags.io_threads,
                            .connections_max = flags.connections_max,
                            .connections_per_address_max = per_address,
@@ -204,7 +206,13 @@ Status serve(const Context& ctx, const Flags& flags, bool confined, std::vector<
                                     {"admin", admin ? admin->address() : server->address()},
                                     {"model_repository", flags.model_repository}});
 
-  TRY_VOID(wait_for_end(ctx, *repository));
+  std::function<void()> look;
+  if (tls) {
+    look = [&, served = ServedCertificate(served_files, *tls, os::real_file_system())]() mutable {
+      served.look([&](const net::TlsServer& changed) { return server->use_tls(changed); });
+    };
+  }
+  TRY_VOID(wait_for_end(ctx, *repository, look));
 
   // Not ready first, so that nobody new is sent here; answering goes on until they had time to notice.
   log::info("varda-serve drains", {{"delay_seconds", flags.drain_delay_seconds}});

@@ -1,6 +1,8 @@
 #include "reach.h"
 
+#include <fstream>
 #include <sstream>
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -42,6 +44,18 @@ void add_links(const std::filesystem::path& directory, std::vector<os::Path>& ou
   }
 }
 
+bool is_mount_point(const std::filesystem::path& directory) {
+  if (!directory.is_absolute() || directory == "/") return false;
+  std::ifstream mounts("/proc/self/mountinfo");  // "36 35 98:0 /root /mounted/at rw - ext4 ..."
+  for (std::string line; std::getline(mounts, line);) {
+    std::istringstream fields(line);
+    std::string field;
+    for (int i = 0; i < 5; ++i) fields >> field;
+    if (field == directory.string()) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 os::ReachableFiles reach_of(const Flags& flags, const std::vector<std::filesystem::path>& engines,
@@ -54,12 +68,15 @@ os::ReachableFiles reach_of(const Flags& flags, const std::vector<std::filesyste
     add_links(directory, out.read);
   }
   for (const std::string& path : flags.also_read) out.read.emplace_back(path);
-  for (const std::string& path : {flags.tls_cert, flags.tls_key, flags.client_ca, flags.token_file}) {
+  for (const std::string& path :
+       {flags.tls_cert, flags.tls_key, flags.client_ca, flags.token_file, flags.tier_ca, flags.tier_token_file}) {
     if (path.empty()) continue;
-    // Kubernetes replaces a Secret's files by turning a link in their directory.
+    // Kubernetes replaces a Secret's files by turning a link in their directory, `varda agent` by renaming into what it mounts
+    // there. Elsewhere the directory may hold files that are not the server's.
     std::error_code error;
     const std::filesystem::path file(path);
-    out.read.push_back(std::filesystem::is_symlink(file, error) ? file.parent_path() : file);
+    const bool directory = std::filesystem::is_symlink(file, error) || is_mount_point(file.parent_path());
+    out.read.push_back(directory ? file.parent_path() : file);
   }
   for (const char* name : {"LD_LIBRARY_PATH", "VARDA_ONNXRUNTIME", "SSL_CERT_FILE", "SSL_CERT_DIR"}) {
     const auto value = environment.find(name);

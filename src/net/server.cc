@@ -110,6 +110,13 @@ class SocketServer final : public Server {
     TlsServer tls = *state_.options.tls;
     tls.certificate_pem = certificate_pem;
     tls.key_pem = key_pem;
+    return use_tls(tls);
+  }
+
+  Status use_tls(const TlsServer& tls) override {
+    if (!state_.options.tls) return Error(Code::kInvalid, "a server without TLS has no certificate");
+    if (tls.client_ca_pem.empty() != state_.options.tls->client_ca_pem.empty())
+      return Error(Code::kInvalid, "a server that runs cannot begin or end to ask for client certificates");
     TRY(internal::TlsContext context, internal::server_context(tls));
     state_.use(std::move(context));
     return {};

@@ -266,6 +266,28 @@ TEST(Tls, ARunningServerShowsAnotherCertificateToNewConnectionsAndDropsNone) {
   EXPECT_EQ(plain->use_certificate(next.certificate_pem, next.key_pem).error().code(), Code::kInvalid);
 }
 
+TEST(Tls, ARunningServerAsksForCertificatesOfAnotherAuthority) {
+  auto server = serve(authority().ca.certificate_pem);
+  const KeyPair next = *make_ca("next", 1h);
+  const KeyPair client = *make_certificate(next, {.common_name = "client"});
+  const auto name_of = [&](const KeyPair& pair) {
+    auto answer =
+        get(*server, {.ca_pem = authority().ca.certificate_pem, .certificate_pem = pair.certificate_pem, .key_pem = pair.key_pem});
+    return answer.ok() ? answer->body : "refused";
+  };
+  EXPECT_NE(name_of(authority().client), "refused");
+  EXPECT_EQ(name_of(client), "refused");
+  TlsServer tls{.certificate_pem = authority().server.certificate_pem,
+                .key_pem = authority().server.key_pem,
+                .client_ca_pem = next.certificate_pem};
+  ASSERT_TRUE(server->use_tls(tls).ok());
+  EXPECT_EQ(name_of(authority().client), "refused");
+  EXPECT_NE(name_of(client), "refused");
+  tls.client_ca_pem.clear();
+  EXPECT_EQ(server->use_tls(tls).error().code(), Code::kInvalid) << "it would let in everybody";
+  EXPECT_NE(name_of(client), "refused");
+}
+
 TEST(Tls, WhatARenewedAuthorityHasSignedIsTrustedByWhoKnowsTheFormerOne) {
   const KeyPair renewed = *renew_ca(
       authority().ca, {.not_before = kClocksBegin, .not_after = std::chrono::sys_days(std::chrono::year(2099) / 12 / 31)});

@@ -143,7 +143,11 @@ Called Upstream::ready(const Context& ctx, const std::string& url, const std::st
   net::HttpClient::Answer answer;
   ByteBudget::Share share(answers_);
   std::uint64_t bytes_sent = 0;
-  return exchange(ctx, clients_.pooled, {.url = model_url(url, model) + "/ready"}, answer, share, bytes_sent);
+  Called ready = exchange(ctx, clients_.pooled, {.url = model_url(url, model) + "/ready"}, answer, share, bytes_sent);
+  if (ready.failure) return ready;
+  net::HttpClient::Answer about;
+  Called asked = exchange(ctx, clients_.pooled, {.url = model_url(url, model)}, about, share, bytes_sent);
+  return asked.failure && (about.status == 401 || about.status == 403) ? asked : ready;
 }
 
 }  // namespace varda::serving::joint

@@ -147,17 +147,23 @@ TEST(Upstream, AnswersHaveABoundTogether) {
 }
 
 TEST(Upstream, ReadinessIsTheModelsOwn) {
-  std::string target;
-  int status = 200;
+  std::vector<std::string> targets;
+  int status = 200, status_of_metadata = 200;
   const auto http = net::loopback(net::inline_handler([&](const net::Request& request) {
-    target = request.target;
-    return net::Response{status, {}, R"({"name":"m","ready":true})", nullptr};
+    targets.push_back(request.target);
+    const bool state = request.target.ends_with("/ready");
+    return net::Response{state ? status : status_of_metadata, {}, state ? R"({"ready":true})" : R"({"error":"why"})", nullptr};
   }));
   const Upstream upstream({*http, *http}, {});
-  EXPECT_EQ(outcome(upstream.ready(Context::background(), "http://cloud", "m")), "");
-  EXPECT_THAT(target, ::testing::EndsWith("/v2/models/m/ready"));
+  const auto ready = [&] { return outcome(upstream.ready(Context::background(), "http://cloud", "m")); };
+  EXPECT_EQ(ready(), "");
+  EXPECT_THAT(targets, ::testing::ElementsAre("/v2/models/m/ready", "/v2/models/m"));
+  status_of_metadata = 401;
+  EXPECT_EQ(ready(), "Refused: HTTP 401: why") << "a tier that is ready and closed to this server";
+  status_of_metadata = 404;
+  EXPECT_EQ(ready(), "") << "metadata are asked for the access alone";
   status = 503;
-  EXPECT_EQ(outcome(upstream.ready(Context::background(), "http://cloud", "m")), "Overloaded: HTTP 503");
+  EXPECT_EQ(ready(), "Overloaded: HTTP 503");
 }
 
 }  // namespace
