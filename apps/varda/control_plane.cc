@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "controllers/builtin/builtin.h"
+#include "controllers/certificates/issuer.h"
 #include "controllers/controllers.h"
 #include "descriptors.h"
 #include "gateway/authority.h"
@@ -148,6 +149,8 @@ class Running final : public ControlPlane {
     controllers::Options ours;
     ours.inference_models = options_.inference_models;
     ours.inference_models.node_port_host = options_.node_port_host;
+    certificates_ = controllers::CertificateIssuer::create(*client_, {});
+    ours.inference_models.certificates = certificates_.get();
     controllers_ = controllers::add_all(*manager_, ours);
     builtin_ = controllers::add_builtin(*manager_, *client_, sessions_, {.node_port_host = options_.node_port_host});
     TRY_VOID(listen());
@@ -392,6 +395,7 @@ class Running final : public ControlPlane {
   std::unique_ptr<apiserver::Server> api_;
   std::unique_ptr<kube::Client> client_;
   std::unique_ptr<runtime::Manager> manager_;
+  std::unique_ptr<controllers::CertificateIssuer> certificates_;
   std::unique_ptr<controllers::Controllers> controllers_;
   std::unique_ptr<controllers::Builtin> builtin_;
   std::unique_ptr<net::Server> server_;

@@ -9,6 +9,7 @@
 #include "admin.h"
 #include "command.h"
 #include "controller_flags.h"
+#include "controllers/certificates/issuer.h"
 #include "controllers/controllers.h"
 #include "controllers/kept.h"
 #include "data_directory.h"
@@ -31,6 +32,13 @@ struct OperatorFlags {
   std::int64_t lease_ms = 15'000, renew_ms = 10'000, retry_ms = 2'000;
 };
 
+/// Where the operator's own objects are; "" no namespace is known to be.
+std::string own_namespace(const OperatorFlags& flags) {
+  if (!flags.election_namespace.empty()) return flags.election_namespace;
+  const auto pod = kube::in_cluster();
+  return pod.ok() ? pod->ns : "";
+}
+
 /// How the Lease is held. A leader must have stopped before others may take over, and have time for more than one attempt.
 Result<runtime::LeaderElector::Options> election_of(const OperatorFlags& flags) {
   using std::chrono::milliseconds;
@@ -42,11 +50,7 @@ Result<runtime::LeaderElector::Options> election_of(const OperatorFlags& flags) 
     return Error(Code::kInvalid,
                  "--leader-election-retry-period and a fifth more must be shorter than --leader-election-renew-deadline");
   runtime::LeaderElector::Options election;
-  if (!flags.election_namespace.empty()) {
-    election.ns = flags.election_namespace;
-  } else if (const auto pod = kube::in_cluster(); pod.ok()) {
-    election.ns = pod->ns;
-  }
+  if (const std::string own = own_namespace(flags); !own.empty()) election.ns = own;
   election.lease.lease_duration = std::chrono::duration_cast<std::chrono::seconds>(milliseconds(flags.lease_ms));
   election.lease.renew_deadline = milliseconds(flags.renew_ms);
   election.lease.retry_period = milliseconds(flags.retry_ms);
@@ -70,6 +74,10 @@ Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& 
   controllers::Options ours;
   TRY(ours.inference_models, model_options(flags.controllers, flags.controllers.servers));
   TRY(ours.inference_models.fetch_arguments, allow_source_arguments(flags.allow_sources));
+  controllers::CertificateIssuer::Options certificates;
+  if (const std::string own = own_namespace(flags); !own.empty()) certificates.ns = own;
+  const auto issuer = controllers::CertificateIssuer::create(*client, std::move(certificates));
+  ours.inference_models.certificates = issuer.get();
   const auto controllers = controllers::add_all(manager, ours);
   TRY(const auto admin, serve_admin(
                             flags.admin, registry, [&manager] { return manager.ready(); }, controllers->metrics()));
@@ -96,7 +104,8 @@ void add_operator_command(Program program) {
   command->add_flag("--leader-elect,!--no-leader-elect", flags->elect, "let one of several operators work at a time (default)");
   command
       ->add_option("--leader-election-namespace", flags->election_namespace,
-                   "namespace of the Lease; default: that of the pod this runs in, else kube-system")
+                   "namespace of the Lease; default: that of the pod this runs in, else kube-system. The authority of "
+                   "certificates is in the same one; outside of pods in varda-system")
       ->group(kElectionGroup);
   CLI::AsNumberWithUnit milliseconds(std::map<std::string, std::int64_t>{{"ms", 1}, {"s", 1000}, {"m", 60'000}},
                                      CLI::AsNumberWithUnit::UNIT_REQUIRED, "TIME");

@@ -13,22 +13,32 @@ bool is_ready(const api::Node& node) {
   return ready != nullptr && ready->status == "True";
 }
 
-// The node address at which outside clients reach a node port; edge nodes do not forward node
-// ports.
-std::string node_port_address(const ServiceWorld& world, std::int64_t port) {
-  std::string first;
-  for (const auto& node : world.nodes) {
+// Node addresses at which outside clients reach a node port; edge nodes do not forward node ports.
+std::vector<std::string> node_port_addresses(const NodeList& nodes) {
+  std::vector<std::string> addresses;
+  for (const auto& node : nodes) {
     if (!is_ready(*node) || node->metadata.labels.contains("node-role.kubernetes.io/edge")) continue;
     const std::string external = node->address("ExternalIP");
-    const std::string address = external.empty() ? node->address("InternalIP") : external;
-    if (address.empty()) continue;
-    if (world.told == http_url(address, port)) return address;
-    if (first.empty()) first = address;
+    std::string address = external.empty() ? node->address("InternalIP") : external;
+    if (!address.empty()) addresses.push_back(std::move(address));
   }
-  return first;
+  return addresses;
+}
+
+std::string node_port_address(const ServiceWorld& world, std::int64_t port) {
+  const std::vector<std::string> addresses = node_port_addresses(world.nodes);
+  const auto told =
+      std::find_if(addresses.begin(), addresses.end(), [&](const auto& address) { return world.told == http_url(address, port); });
+  if (told != addresses.end()) return *told;
+  return addresses.empty() ? "" : addresses.front();
 }
 
 }  // namespace
+
+std::string address_of_node_ports(const NodeList& nodes) {
+  const std::vector<std::string> addresses = node_port_addresses(nodes);
+  return addresses.empty() ? "" : addresses.front();
+}
 
 std::vector<std::string> slices_by_service(const api::EndpointSlice& slice) {
   const std::string service = slice.service_name();

@@ -235,6 +235,16 @@ class Rbac(unittest.TestCase):
         m.wait_until('the Deployment gone', lambda: not self.cluster.get('deployments')['items'] and not self.cluster.get('services', '-l', 'edgeai.io/model')['items'])
         self.cluster.kubectl('delete', 'inferencemodel', 'cloud')
 
+        # Closed by a certificate of the operator's, which follows the names of the model.
+        self.apply(self.model('closed', 'cloud', port=18084, security={'tls': True}))
+
+        def certificate():
+            return self.cluster.get('secret', 'closed-tls')['data']['tls.crt']
+        issued = m.wait_until('its certificate', certificate)
+        self.cluster.kubectl('patch', 'inferencemodel', 'closed', '--type', 'merge', '-p', '{"spec": {"deployToLayer": "edge", "nodeName": "line8"}}')
+        m.wait_until('the next certificate', lambda: certificate() != issued)
+        self.cluster.kubectl('delete', 'inferencemodel', 'closed')
+
         # Datasets and Models of both groups.
         for group in ('edgeai.io', 'sedna.io'):
             url = 'dataUrl' if group == 'edgeai.io' else 'url'
@@ -297,6 +307,7 @@ class Rbac(unittest.TestCase):
         rights = Rights(self.deploy)
         rights.bind(GATEWAY, 'varda-edge-secrets', 'default')  # as the guide says for a namespace with credentials,
         rights.bind(GATEWAY, 'varda-runner-nodes', None)       # and for machines that run pods themselves
+        rights.bind(OPERATOR, 'varda-certificates', 'default')  # and where the operator issues certificates
         calls, used, missing = self.calls(), set(), set()
         self.assertGreater(len(calls), 30)
         for user, verb, group, resource, namespace, name in calls:

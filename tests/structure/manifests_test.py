@@ -82,12 +82,13 @@ class Manifests(unittest.TestCase):
         for name, objects in self.objects.items():
             secret_roles = {key[2] for key, one in objects.items() if key[0] == 'ClusterRole'
                             and any('secrets' in rule['resources'] for rule in one['rules'])}
-            self.assertEqual(secret_roles, {'varda-edge-secrets'}, name)
+            self.assertEqual(secret_roles, {'varda-edge-secrets', 'varda-certificates'}, name)
             for key, one in objects.items():
                 if key[0] in ('ClusterRoleBinding', 'RoleBinding'):
-                    self.assertNotIn(one['roleRef']['name'], {'varda-edge-secrets', 'varda-runner-nodes', 'cluster-admin'}, (name, key))
+                    unbound = {'varda-edge-secrets', 'varda-runner-nodes', 'varda-certificates', 'cluster-admin'}
+                    self.assertNotIn(one['roleRef']['name'], unbound, (name, key))
                 if key[0] == 'Role' and any('secrets' in rule['resources'] for rule in one['rules']):
-                    self.assertIn(key[1], {'varda-system', 'varda-edge'}, (name, key))
+                    self.assertIn(key[1], {'varda-system', 'varda-edge', 'varda-operator'}, (name, key))
 
     def test_every_binding_binds_what_is_there(self):
         for name, objects in self.objects.items():

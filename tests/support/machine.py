@@ -342,9 +342,16 @@ class Client:
         self.connection, self.at = None, 0
         self.samples = []  # (time, seconds, error or None, version)
 
+    def connect(self):
+        return http.client.HTTPConnection(self.address, timeout=REQUEST_SECONDS)
+
+    def headers(self):
+        """Further headers of each request."""
+        return {}
+
     def metadata(self):
-        c = http.client.HTTPConnection(self.address, timeout=REQUEST_SECONDS)
-        c.request('GET', '/v2/models/%s' % self.model)
+        c = self.connect()
+        c.request('GET', '/v2/models/%s' % self.model, headers=self.headers())
         r = c.getresponse()
         body = r.read()
         c.close()
@@ -371,9 +378,9 @@ class Client:
     def ask(self):
         """One request; what read() makes of its answer."""
         if self.connection is None:
-            self.connection = http.client.HTTPConnection(self.address, timeout=REQUEST_SECONDS)
+            self.connection = self.connect()
         self.connection.request('POST', '/v2/models/%s/infer' % self.model, body=self.bodies[self.at % len(self.bodies)],
-                                headers={'Content-Type': 'application/json'})
+                                headers={'Content-Type': 'application/json', **self.headers()})
         r = self.connection.getresponse()
         body = r.read()
         if r.will_close:

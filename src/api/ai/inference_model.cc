@@ -18,6 +18,22 @@ constexpr std::string_view kLabelValue = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z
 // What people write of quantities; the full grammar has exponents and further suffixes that amounts of nodes do not need.
 constexpr std::string_view kQuantity = "^[0-9]{1,15}([.][0-9]{1,3})?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$";
 
+Rule forbidden_where(std::string cel, std::string field, std::string why, std::function<bool(const Json& self)> wrong) {
+  Rule rule;
+  rule.cel = "!(" + cel + ")";
+  rule.message = why;
+  rule.reason = "FieldValueForbidden";
+  rule.field_path = field;
+  rule.check = [field = std::move(field), why = std::move(why),
+                wrong = std::move(wrong)](const Json& self) -> std::vector<Violation> {
+    if (!wrong(self)) return {};
+    return {{"FieldValueForbidden", field, "Forbidden: " + why}};
+  };
+  return rule;
+}
+
+constexpr std::string_view kNamesSecret = "has(self.tlsSecretName) && size(self.tlsSecretName) > 0";
+
 }  // namespace
 
 template <>
@@ -120,18 +136,48 @@ void ModelResources::describe(Type<ModelResources>& t) {
 
 void ModelSecurity::describe(Type<ModelSecurity>& t) {
   t.doc("Who may ask the server: without it everybody who reaches its port, over plain HTTP.");
+  t.field("tls", &ModelSecurity::tls,
+          "The server answers HTTPS only. Varda issues and renews the certificate: tls.crt, tls.key and ca.crt of the Secret "
+          "NAME-tls.");
   t.field("tlsSecretName", &ModelSecurity::tls_secret_name,
-          "A Secret in the model's namespace with tls.crt and tls.key: the server answers HTTPS only.")
+          "Instead of tls, a Secret of yours in the same namespace with tls.crt and tls.key: the server answers HTTPS only.")
       .length(0, 253)
       .pattern(kSubdomainOrEmpty);
   t.field("clientCertificates", &ModelSecurity::client_certificates,
-          "Clients need a certificate of the authority in ca.crt of the TLS Secret.");
+          "Clients need a certificate of the authority in ca.crt of the Secret that tlsSecretName names.");
   t.field("tokenSecretName", &ModelSecurity::token_secret_name,
-          "A Secret in the model's namespace. Each line of its key token is a token that clients may send as "
+          "A Secret in the same namespace. Each line of its key token is a token that clients may send as "
           "\"Authorization: Bearer TOKEN\".")
       .length(0, 253)
       .pattern(kSubdomainOrEmpty);
   t.keep_unknown(&ModelSecurity::unknown);
+  // Of another type: the schema says so.
+  const auto names_secret = [](const Json& self) {
+    const Json& name = self["tlsSecretName"];
+    return name.is_string() ? !name.as_string().empty() : !name.is_null();
+  };
+  t.rule(forbidden_where("has(self.tls) && self.tls && " + std::string(kNamesSecret), ".tlsSecretName",
+                         "may not be given beside tls: true",
+                         [names_secret](const Json& self) { return self["tls"].as_bool() && names_secret(self); }));
+  // An issued certificate says which server it is. It cannot say which clients are welcome.
+  t.rule(forbidden_where("has(self.clientCertificates) && self.clientCertificates && !(" + std::string(kNamesSecret) + ")",
+                         ".clientCertificates", "needs a tlsSecretName: ca.crt of that Secret has the authority of the clients",
+                         [names_secret](const Json& self) { return self["clientCertificates"].as_bool() && !names_secret(self); }));
+}
+
+std::string issued_secret(const std::string& object_name) { return object_name + "-tls"; }
+
+std::string ModelSecurity::tls_secret_of(const std::string& object_name) const {
+  return tls && tls_secret_name.empty() ? issued_secret(object_name) : tls_secret_name;
+}
+
+Json ModelSecurity::to_json() const {
+  Json out;
+  if (tls) out.set("tls", true);
+  if (!tls_secret_name.empty()) out.set("tlsSecretName", tls_secret_name);
+  if (client_certificates) out.set("clientCertificates", true);
+  if (!token_secret_name.empty()) out.set("tokenSecretName", token_secret_name);
+  return out;
 }
 
 void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {

@@ -51,13 +51,22 @@ struct ModelResources {
   static void describe(Type<ModelResources>& t);
 };
 
-/// Clients that the server answers. Absent: every client that reaches the port, without TLS.
+/// "NAME-tls": the Secret with the certificate that the operator issues for the object of that name.
+std::string issued_secret(const std::string& object_name);
+
+/// Clients that the server answers. Absent: every client that reaches the port, without TLS. JointInferenceServices have it too.
 struct ModelSecurity {
-  std::string tls_secret_name;       // tls.crt, tls.key; "" plain HTTP
+  bool tls = false;                  // with a certificate that the operator issues
+  std::string tls_secret_name;       // instead: tls.crt, tls.key; "" plain HTTP, without tls
   bool client_certificates = false;  // of the authority in ca.crt of the same Secret
   std::string token_secret_name;     // key "token"; "" no token
   Json unknown;
-  bool closed() const { return !tls_secret_name.empty() || !token_secret_name.empty(); }
+  bool https() const { return tls || !tls_secret_name.empty(); }
+  bool closed() const { return https() || !token_secret_name.empty(); }
+  /// The Secret with the certificate of the object of that name. "": plain HTTP.
+  std::string tls_secret_of(const std::string& object_name) const;
+  /// As in a spec, without what is not set. Null: nothing is.
+  Json to_json() const;
   static void describe(Type<ModelSecurity>& t);
 };
 
@@ -82,7 +91,7 @@ struct InferenceModelSpec {
 
   bool on_edge() const { return deploy_to_layer == "edge"; }
   bool from_image() const { return !image.empty(); }
-  bool https() const { return !from_image() && !security.tls_secret_name.empty(); }
+  bool https() const { return !from_image() && security.https(); }
   /// The port that is meant: 0 means 8080.
   std::int64_t port() const { return serving_port == 0 ? kDefaultPort : serving_port; }
   const ManifestEntry* find_version(std::string_view version) const;

@@ -227,6 +227,7 @@ void JointInferenceServiceSpec::describe(Type<JointInferenceServiceSpec>& t) {
       .items_min(2)
       .items_max(S::kTiersMax)
       .list_map({"name"});
+  t.field("security", &S::security, "Extension: who may ask the tiers, which then ask each other in the same way.");
   t.keep_unknown(&S::unknown);
   t.rule(rules::any_required({kEdgeWorker, kTiers}, "edgeWorker and cloudWorker, or tiers, are required"));
   t.rule(rules::unless_any_set(
@@ -344,8 +345,9 @@ const Kind& JointInferenceService::kind() {
               "Manifests written for Sedna apply: `template` is its spelling of a worker's pod, and the node may stand in "
               "`template.spec.nodeName`.",
               "`workerSpec` is the same pod with `nodeName` or `selector` beside it. A container needs no name.",
-              "`tiers`, `modelName`, `servingPort`, `deadline`, `selector`, `replicas` and `cloudWorker.port`, `service` are "
-              "extensions, and so is a worker without a pod: our server.",
+              "`tiers`, `modelName`, `servingPort`, `deadline`, `selector`, `replicas`, `security` and `cloudWorker.port`, "
+              "`service` "
+              "are extensions, and so is a worker without a pod: our server.",
               "Parameters of policies are text. With our server they are checked when they are written; a worker with a pod of its "
               "own gets any policy as `HEM_NAME` and `HEM_PARAMETERS`.",
           },

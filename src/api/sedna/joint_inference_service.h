@@ -64,6 +64,7 @@ struct JointInferenceServiceSpec {
   std::optional<JointEdgeWorker> edge_worker;
   std::optional<JointCloudWorker> cloud_worker;
   std::vector<JointTier> tiers;
+  ModelSecurity security;  // of every tier that our server serves
   Json unknown;
 
   bool has_tiers() const { return !tiers.empty(); }

@@ -26,11 +26,7 @@ Json asked_of(const InferenceModel& model, const std::string& node) {
   }
   if (Json resources = resources_of(model); !resources.is_null()) asked.set("resources", std::move(resources));
   if (!spec.edge_network.empty()) asked.set("edgeNetwork", spec.edge_network);
-  if (spec.security.closed()) {
-    asked.set("security", Json::object({{"tls", spec.security.tls_secret_name},
-                                        {"clientCertificates", spec.security.client_certificates},
-                                        {"token", spec.security.token_secret_name}}));
-  }
+  if (Json security = security_asked(model); !security.is_null()) asked.set("security", std::move(security));
   return asked;
 }
 

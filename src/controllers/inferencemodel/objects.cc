@@ -157,8 +157,8 @@ void add_secret(const std::string& volume, const std::string& secret, const std:
 void close_port(const InferenceModel& model, api::Container& container, api::PodSpec& pod) {
   const api::ModelSecurity& security = model.spec.security;
   const std::string tls = kTlsPath;
-  if (!security.tls_secret_name.empty()) {
-    add_secret("tls", security.tls_secret_name, tls, container, pod);
+  if (security.https()) {
+    add_secret("tls", security.tls_secret_of(model.metadata.name), tls, container, pod);
     container.args.insert(container.args.end(), {"--tls-cert", tls + "/tls.crt", "--tls-key", tls + "/tls.key"});
     if (security.client_certificates) container.args.insert(container.args.end(), {"--client-ca", tls + "/ca.crt"});
   }
@@ -178,6 +178,21 @@ Json named_node(const std::string& node) {
 }
 
 }  // namespace
+
+std::vector<std::string> upper_tier_arguments(const api::ModelSecurity& security) {
+  std::vector<std::string> out;
+  if (security.https()) out.insert(out.end(), {"--tier-ca", std::string(kTlsPath) + "/ca.crt"});
+  if (!security.token_secret_name.empty()) out.insert(out.end(), {"--tier-token-file", std::string(kTokenPath) + "/token"});
+  return out;
+}
+
+Json security_asked(const InferenceModel& model) {
+  const api::ModelSecurity& security = model.spec.security;
+  if (!security.closed()) return {};
+  return Json::object({{"tls", security.tls_secret_of(model.metadata.name)},
+                       {"clientCertificates", security.client_certificates},
+                       {"token", security.token_secret_name}});
+}
 
 Json resources_of(const InferenceModel& model) {
   const api::ModelResources& resources = model.spec.resources;

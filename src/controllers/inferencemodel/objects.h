@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "api/ai/inference_model.h"
 #include "api/core/pod.h"
@@ -14,6 +15,10 @@ namespace varda::controllers {
 const std::string& edge_network(const api::InferenceModel& model, const InferenceModelOptions& options);
 /// Of its server's container; amounts in canonical form. Null: none.
 codec::Json resources_of(const api::InferenceModel& model);
+/// What the pod is made anew for of spec.security. Null: the port is open.
+codec::Json security_asked(const api::InferenceModel& model);
+/// Further arguments of a server that asks tiers above it, which are closed in the same way.
+std::vector<std::string> upper_tier_arguments(const api::ModelSecurity& security);
 /// What is in an edge pod, but not where it runs: the server's container, its network (host, hostport) and, with a server of ours,
 /// the model's directory on the node. `server` null: the image way.
 api::PodSpec edge_server(const api::InferenceModel& model, const ServerEntry* server, const std::string& network,

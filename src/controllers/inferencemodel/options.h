@@ -33,6 +33,8 @@ struct ServerEntry {
   bool closable = false;           // takes the flags of varda-serve that close its port: spec.security of a model
 };
 
+class CertificateIssuer;
+
 using ServerTable = std::map<std::string, ServerEntry>;  // by frameworkType
 
 /// onnx by varda-serve, tensorflow by TensorFlow Serving, triton and tensorrt by Triton: docs/design/016-cluster.md.
@@ -58,6 +60,8 @@ struct InferenceModelOptions {
   /// One machine: the address its node ports answer at ("127.0.0.1"). Empty: a cluster, where any node's does.
   std::string node_port_host;
   const Clock* clock = nullptr;  // null: the machine's
+  /// For servers that are closed with a certificate of ours; outlives the controllers. Null: their Secrets are not kept.
+  CertificateIssuer* certificates = nullptr;
 };
 
 }  // namespace varda::controllers

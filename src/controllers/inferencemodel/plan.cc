@@ -8,6 +8,8 @@
 #include "controllers/inferencemodel/kept_pod.h"
 #include "controllers/inferencemodel/objects.h"
 #include "controllers/inferencemodel/pod_problem.h"
+#include "controllers/service_address.h"
+#include "net/url.h"
 
 namespace varda::controllers {
 
@@ -156,7 +158,9 @@ Plan plan(const InferenceModel& model, const World& world, const InferenceModelO
     plan.children = Plan::Children::kLeave;
     return plan;
   }
-  if (auto problem = spec_problem(model, options)) {
+  auto problem = spec_problem(model, options);
+  if (!problem) problem = world.certificate;
+  if (problem) {
     plan.problem = std::move(problem);
     plan.children = Plan::Children::kLeave;
     if (model.spec.on_edge()) plan.placement = place(model, world.nodes);
@@ -170,6 +174,26 @@ Plan plan(const InferenceModel& model, const World& world, const InferenceModelO
   plan.objects.push_back(make_deployment(model, server, options));
   plan.objects.push_back(make_service(model));
   return plan;
+}
+
+std::vector<std::string> certificate_hosts(const InferenceModel& model, const World& world, const InferenceModelOptions& options) {
+  std::vector<std::string> hosts{"localhost", "127.0.0.1"};
+  if (model.spec.on_edge()) {
+    const std::string node = place(model, world.nodes).node;
+    const Machines machines = options.node_port_host.empty() ? Machines::kMany : Machines::kOne;
+    hosts.push_back(node);
+    hosts.push_back(pod_address(edge_pod(model, world.pods), world.edge_node.get(), find_node(world.nodes, node), machines));
+    return hosts;
+  }
+  const std::string name = model.metadata.name, in_namespace = name + "." + model.metadata.ns;
+  hosts.insert(hosts.end(), {name, in_namespace, in_namespace + ".svc", in_namespace + ".svc.cluster.local"});
+  std::string last_url = model.status.url;
+  if (last_url.starts_with("https:")) last_url.erase(4, 1);
+  const ServiceWorld around{world.service, world.slices, world.nodes, options.node_port_host, last_url};
+  // The certificate is there before the Service.
+  if (world.service == nullptr && model.spec.service.type == "NodePort") hosts.push_back(address_of_node_ports(world.nodes));
+  if (const auto url = net::Url::parse(service_address(around, ServiceState::kAllocated).url); url.ok()) hosts.push_back(url->host);
+  return hosts;
 }
 
 std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::EdgeNode& node, const api::Pod* pod,

@@ -37,7 +37,8 @@ struct World {
   std::shared_ptr<const api::Service> service;                     // of its name
   std::vector<std::shared_ptr<const api::EndpointSlice>> slices;   // of that service
   std::shared_ptr<const api::Deployment> deployment;               // of its name
-  std::vector<PortClaim> claims;  // edge layer: ports that jobs have on the node it is placed on, its own job's too
+  std::vector<PortClaim> claims;       // edge layer: ports that jobs have on the node it is placed on, its own job's too
+  std::optional<Problem> certificate;  // why there is none of ours for its server
 };
 
 struct Plan {
@@ -61,6 +62,10 @@ struct Plan {
 
 /// What should exist, and what is wrong with the spec. Cannot fail.
 Plan plan(const api::InferenceModel& model, const World& world, const InferenceModelOptions& options);
+
+/// What clients and tiers may call its server: the hosts of a certificate of ours.
+std::vector<std::string> certificate_hosts(const api::InferenceModel& model, const World& world,
+                                           const InferenceModelOptions& options);
 
 /// What to report. `now` is for transition times (RFC 3339).
 api::InferenceModelStatus observe(const api::InferenceModel& model, const Plan& plan, const World& world,

@@ -6,6 +6,7 @@
 #include "controllers/inferencemodel/plan.h"
 
 #include <algorithm>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "codec/yaml.h"
@@ -49,6 +50,7 @@ Case load(const testing::Path& folder) {
       test.world.claims.push_back({object["node"].as_string(), object["port"].as_integer(), "TCP", object["owner"].as_string(),
                                    object["uid"].as_string(), object["since"].as_string()});
     }
+    if (kind == "CertificateProblem") test.world.certificate = Problem{object["reason"].as_string(), object["message"].as_string()};
     if (kind == "Options") {
       test.options.node_port_host = object["nodePortHost"].as_string();
       for (const Json& argument : object["fetchArguments"].as_array()) test.options.fetch_arguments.push_back(argument.as_string());
@@ -109,6 +111,21 @@ TEST_P(InferenceModelGolden, PlanWorkAndStatusAreAsWritten) {
 INSTANTIATE_TEST_SUITE_P(Case, InferenceModelGolden, ::testing::ValuesIn(golden_cases(kRoot)),
                          [](const auto& test) { return test.param; });
 
+TEST(CertificateHosts, AreWhatClientsAndTiersUse) {
+  using ::testing::UnorderedElementsAre;
+  const auto hosts_of = [](const char* name) {
+    const Case test = load(kRoot / name);
+    std::vector<std::string> hosts = certificate_hosts(test.model, test.world, test.options);
+    std::erase(hosts, "");
+    return hosts;
+  };
+  EXPECT_THAT(hosts_of("edge_closed_port"), UnorderedElementsAre("localhost", "127.0.0.1", "edge0", "127.9.1.1"));
+  EXPECT_THAT(hosts_of("cloud_closed_port"),
+              UnorderedElementsAre("localhost", "127.0.0.1", "digits", "digits.default", "digits.default.svc",
+                                   "digits.default.svc.cluster.local", "127.0.0.1"));
+  EXPECT_THAT(hosts_of("cloud_load_balancer_with_a_name"), ::testing::Contains("lb.example"));
+}
+
 TEST(ServerTable, EntriesOfTheOperatorReplaceTheBuiltInOnes) {
   auto table =
       servers_from_json(codec::parse_yaml("{tensorflow: {image: tf, args: [a], readyPath: /x}, onnx: {image: other}}").value());
@@ -125,9 +142,10 @@ TEST(ServerTable, ErrorsNameTheEntryAndTheField) {
   EXPECT_EQ(message("{abacus: {image: x}}"), "servers.abacus: is no framework that an InferenceModel can have");
   EXPECT_EQ(message("{onnx: {args: []}}"), "servers.onnx.image: is required");
   EXPECT_EQ(message("{onnx: {image: x, args: [1]}}"), "servers.onnx.args: must be a list of strings");
-  EXPECT_EQ(message("{onnx: {image: x, color: red}}"),
-            "servers.onnx.color: is not known: image, command, args, env, mountPath, readyPath, layout, beside, status, closable and "
-            "securityContext are");
+  EXPECT_EQ(
+      message("{onnx: {image: x, color: red}}"),
+      "servers.onnx.color: is not known: image, command, args, env, mountPath, readyPath, layout, beside, status, closable and "
+      "securityContext are");
   EXPECT_EQ(message("{onnx: {image: x, layout: heap}}"), "servers.onnx.layout: must be target or numbered");
   EXPECT_EQ(message("{onnx: {image: x, layout: numbered, beside: [a/b]}}"),
             "servers.onnx.beside: must be names of files, without / and not beginning with a dot");

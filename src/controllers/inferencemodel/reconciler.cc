@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "controllers/certificates/issuer.h"
 #include "controllers/inferencemodel/found_by.h"
 #include "controllers/service_address.h"
 
@@ -150,6 +151,7 @@ World InferenceModelReconciler::look(const InferenceModel& model) const {
 }
 
 Result<runtime::Action> InferenceModelReconciler::gone(const Context& /*ctx*/, const ObjectKey& key, runtime::Writer& /*writer*/) {
+  if (options_.certificates != nullptr) options_.certificates->forget({key.ns, api::issued_secret(key.name)});
   const MutexLock lock(mutex_);
   pauses_.forget(key);
   passing_.forget(key);
@@ -175,7 +177,16 @@ Result<runtime::Action> InferenceModelReconciler::replace_ended_pod(const Contex
 Result<runtime::Action> InferenceModelReconciler::reconcile(const Context& ctx, const InferenceModel& model,
                                                             runtime::Writer& writer) {
   if (model.metadata.deleting()) return runtime::Action::await_change();
-  const World world = look(model);
+  World world = look(model);
+  std::optional<Duration> certificate_in;
+  if (model.spec.security.tls && model.spec.https() && options_.certificates != nullptr) {
+    TRY(CertificateIssuer::Outcome kept,
+        options_.certificates->ensure(ctx,
+                                      wanted_certificate(runtime::ObjectRef::of(model), api::issued_secret(model.metadata.name),
+                                                         certificate_hosts(model, world, options_))));
+    world.certificate = std::move(kept.problem);
+    certificate_in = kept.look_again;
+  }
   Plan wanted = plan(model, world, options_);
   Status converged;
   if (wanted.children == Plan::Children::kConverge) converged = writer.converge(ctx, model, wanted.objects);
@@ -196,6 +207,7 @@ Result<runtime::Action> InferenceModelReconciler::reconcile(const Context& ctx, 
   }
   TRY_VOID(std::move(converged));
   if (!wanted.ended_pod.empty()) return replace_ended_pod(ctx, model, world, writer);
+  if (certificate_in) report_in = std::min(report_in.value_or(*certificate_in), *certificate_in);
   if (wanted.waits_for_job) report_in = std::min(report_in.value_or(kPortAgain), kPortAgain);
   return report_in ? runtime::Action::after(*report_in) : runtime::Action::await_change();
 }

@@ -215,6 +215,7 @@ ChildPlan plan_child(const JointInferenceService& service, const Tier& tier, con
     spec.set("replicas", tier.worker->replicas);
     spec.set("service", Json::object({{"type", std::string(cloud.service_type())}}));
   }
+  if (Json security = service.spec.security.to_json(); !security.is_null()) spec.set("security", std::move(security));
   Json labels = Json::object({{std::string(kManagedByLabel), "varda"},
                               {std::string(kJobKindLabel), JointInferenceService::resource().kind},
                               {std::string(kJobLabel), service.metadata.name},

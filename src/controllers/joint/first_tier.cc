@@ -36,17 +36,19 @@ std::int64_t declared_port(const api::Pod& pod, Machines machines) {
 
 std::string url_of(const View& view, const WorkerPod& pod, const api::EdgeNode* agent) {
   std::int64_t port = view.plan.port;
+  bool https = view.plan.ours_first() && view.service.spec.security.https();
   if (pod.pod != nullptr) {
     if (!view.plan.ours_first()) {
       port = declared_port(*pod.pod, view.machines());
     } else if (const api::Container* server = server_of(*pod.pod); server != nullptr && !server->ports.empty()) {
       port = server->ports.front().container_port;
+      https = answers_https(*server);
     }
   } else if (!view.plan.ours_first()) {
     return "";
   }
   const std::string host = pod_address(pod.pod.get(), agent, find_node(view.world.nodes, pod.node), view.machines());
-  return port == 0 || host.empty() ? "" : http_url(host, port);
+  return port == 0 || host.empty() ? "" : with_scheme(http_url(host, port), https);
 }
 
 // How far the node is with the version that it shall serve, or why it does not get there.

@@ -6,6 +6,7 @@
 
 #include "controllers/inferencemodel/objects.h"
 #include "controllers/inferencemodel/plan.h"
+#include "controllers/inferencemodel/pod_problem.h"
 #include "controllers/joint/child.h"
 #include "net/url.h"
 #include "runtime/writer.h"
@@ -46,6 +47,12 @@ std::optional<Problem> spec_problem(const JointInferenceService& service, const 
     return Problem{"InvalidSpec", causes.front().field + ": " + causes.front().message};
   if (tiers.size() < 2)
     return Problem{"InvalidSpec", "spec: an edgeWorker and a cloudWorker are needed, or tiers, of which there are two at least"};
+  for (const Tier& tier : tiers) {
+    if (!service.spec.security.closed() || !tier.has_template()) continue;
+    return Problem{"SecurityUnsupported", "spec.security works with varda-serve only, and the pods of tier " + tier.name +
+                                              " are the user's: leave out the pods, or close every tier with "
+                                              "settings of its own"};
+  }
   return {};
 }
 
@@ -118,10 +125,12 @@ std::int64_t port_of(const JointInferenceService& service, const Worker& worker,
 /// An InferenceModel as it would be for our server alone: what its pod is like is said in one place.
 api::InferenceModel as_served(const JointInferenceService& service, std::int64_t port) {
   api::InferenceModel model;
+  model.metadata.name = service.metadata.name;
   model.spec.model_name = service.model_name();
   model.spec.deploy_to_layer = "edge";
   model.spec.framework_type = "onnx";
   model.spec.serving_port = port;
+  model.spec.security = service.spec.security;
   return model;
 }
 
@@ -146,13 +155,17 @@ Worker first_worker(const JointInferenceService& service, const std::vector<Tier
     }
     if (tier.worker != nullptr) worker.replicas = std::min<std::int64_t>(tier.worker->replicas, 1);
     worker.serving_port = port_of(service, worker, first_nodes(tier, world), world);
-    worker.server_spec = [model = as_served(service, worker.serving_port), network = options.edge_network,
+    const api::InferenceModel model = as_served(service, worker.serving_port);
+    worker.server_spec = [model, network = options.edge_network,
                           server = varda_serve(options.serve_image)](const std::string& directory) {
       api::Pod pod;
       pod.spec = edge_server(model, &server, network, directory);
+      std::vector<std::string>& args = pod.spec.containers.front().args;
+      for (std::string& argument : upper_tier_arguments(model.spec.security)) args.push_back(std::move(argument));
       return pod.to_json()["spec"];
     };
     worker.asked = Json::object({{"port", worker.serving_port}, {"modelName", service.model_name()}});
+    if (Json security = security_asked(model); !security.is_null()) worker.asked.set("security", std::move(security));
     worker.cascade = cascade_of(service, tiers);
   }
   ModelResolution model = resolve_model(*tier.model, models_of(tier.model->name, service, world),
@@ -370,6 +383,14 @@ JointPlan plan(const JointInferenceService& service, const JointWorld& world, co
   }
   keep_replaced(service, world, plan);
   return plan;
+}
+
+std::vector<std::string> certificate_hosts(const JointPlan& plan, const JointWorld& world, const InferenceModelOptions& options) {
+  const Machines machines = options.node_port_host.empty() ? Machines::kMany : Machines::kOne;
+  std::vector<std::string> hosts{"localhost", "127.0.0.1"};
+  for (const WorkerPod& pod : plan.first.pods)
+    hosts.push_back(pod_address(pod.pod.get(), world.edge_node(pod.node).get(), find_node(world.nodes, pod.node), machines));
+  return hosts;
 }
 
 std::optional<NodeWork> work_for(const JointInferenceService& service, const api::EdgeNode& node, const JointWorld& world,

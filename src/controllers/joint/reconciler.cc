@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "controllers/certificates/issuer.h"
 #include "controllers/inferencemodel/plan.h"
 #include "controllers/joint/child.h"
 #include "controllers/service_address.h"
@@ -181,6 +182,7 @@ JointWorld JointInferenceReconciler::look(const JointInferenceService& service, 
 
 Result<runtime::Action> JointInferenceReconciler::gone(const Context& /*ctx*/, const ObjectKey& key, runtime::Writer& /*writer*/) {
   index_.set(key, caches_.of<JointInferenceService>().get(key).get());
+  if (options_.certificates != nullptr) options_.certificates->forget({key.ns, api::issued_secret(key.name)});
   const MutexLock lock(mutex_);
   passing_.forget(key);
   return runtime::Action::await_change();
@@ -212,6 +214,18 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx, 
   const std::vector<Tier> tiers = tiers_of(service);
   const JointWorld world = look(service, tiers);
   JointPlan wanted = plan(service, world, options_);
+  std::optional<Duration> certificate_in;
+  if (service.spec.security.tls && !wanted.problem && options_.certificates != nullptr) {
+    TRY(CertificateIssuer::Outcome kept,
+        options_.certificates->ensure(ctx,
+                                      wanted_certificate(runtime::ObjectRef::of(service), api::issued_secret(service.metadata.name),
+                                                         certificate_hosts(wanted, world, options_))));
+    certificate_in = kept.look_again;
+    if (kept.problem) {
+      wanted.first_problem = std::move(kept.problem);
+      wanted.children = JointPlan::Children::kLeave;
+    }
+  }
   Status converged;
   if (wanted.children == JointPlan::Children::kConverge) {
     index_.set_claims(service.metadata.key(), wanted.claims);
@@ -242,6 +256,7 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx, 
   TRY(std::optional<Duration> next, replace_ended(ctx, wanted, writer));
   if (report_in) next = next ? std::min(*next, *report_in) : *report_in;
   if (seen.look_again) next = next ? std::min(*next, *seen.look_again) : *seen.look_again;
+  if (certificate_in) next = next ? std::min(*next, *certificate_in) : *certificate_in;
   if (waits_for_port(wanted)) next = next ? std::min(*next, kServicePortAgain) : kServicePortAgain;
   return next ? runtime::Action::after(*next) : runtime::Action::await_change();
 }

@@ -127,10 +127,12 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, co
     if (!is_worker_pod(job, worker, *pod)) continue;
     // The pod's own port: with a changed port the pod would be replaced.
     std::int64_t port = worker.serving_port;
+    bool https = false;
     for (const api::Container& container : pod->spec.containers) {
       if (!container.ports.empty()) port = container.ports.front().container_port;
+      https = https || answers_https(container);
     }
-    work.serving.emplace().url = http_url(pod->status.pod_ip, port);
+    work.serving.emplace().url = with_scheme(http_url(pod->status.pod_ip, port), https);
     break;
   }
   return work;
