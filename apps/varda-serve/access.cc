@@ -49,6 +49,17 @@ net::Response unauthorized(const std::string& message) {
 
 }  // namespace
 
+Result<std::string> read_through_links(os::FileSystem& fs, os::Path path) {
+  constexpr int kLinksMax = 16;
+  for (int links = 0; links < kLinksMax; ++links) {
+    TRY(const auto info, fs.stat(path));
+    if (!info || info->kind != os::FileKind::kSymlink) return os::read_file(fs, path);
+    TRY(const std::string target, fs.read_link(path));
+    path = path.parent_path() / target;
+  }
+  return Error(Code::kInvalid, path.string() + ": too many links");
+}
+
 std::vector<std::string> token_lines(std::string_view text) {
   std::vector<std::string> out;
   while (!text.empty()) {
@@ -77,7 +88,7 @@ Result<std::unique_ptr<TokenFile>> TokenFile::open(os::Path path, os::FileSystem
 
 Status TokenFile::read() {
   read_at_ = clock_.now();
-  TRY(const std::string text, os::read_file(fs_, path_));
+  TRY(const std::string text, read_through_links(fs_, path_));
   std::vector<std::string> tokens = token_lines(text);
   if (tokens.empty()) return Error(Code::kInvalid, path_.string() + " has no token");
   tokens_ = std::move(tokens);

@@ -14,10 +14,14 @@
 
 namespace varda::serve {
 
+/// Reads a file, also through links: a kubelet mounts the files of Secrets as links.
+Result<std::string> read_through_links(os::FileSystem& fs, os::Path path);
+
 /// The tokens of a file's text, one a line.
 std::vector<std::string> token_lines(std::string_view text);
 
-/// kInvalid: no certificate, no key, or a key that does not belong to the certificate. The message holds nothing of the key.
+/// kInvalid: no certificate, no key, or a key that does not belong to the certificate. The message
+/// holds nothing of the key.
 Status check_pair(const std::string& certificate_pem, const std::string& key_pem);
 
 /// Tokens in a file, one a line. The file is read again when a request comes a second or more after the last reading, so that

@@ -47,6 +47,23 @@ TEST_F(AccessTest, OneTokenALineLetsIn) {
     EXPECT_EQ(ask(handler, "/v2", wrong), 401) << wrong;
 }
 
+TEST_F(AccessTest, TokensAreReadThroughLinksAsAKubeletMakesThem) {
+  for (const char* name : {"first", "second"}) {
+    ASSERT_TRUE(fs_.make_directories(std::string("/") + name, 0755).ok());
+    ASSERT_TRUE(os::write_file_atomically(fs_, std::string("/") + name + "/token", name).ok());
+  }
+  ASSERT_TRUE(fs_.symlink("first", "/..data").ok());
+  ASSERT_TRUE(fs_.symlink("..data/token", "/token").ok());
+  const auto tokens = TokenFile::open("/token", fs_, clock_).value();
+  EXPECT_TRUE(tokens->knows("first"));
+  ASSERT_TRUE(fs_.symlink("second", "/..next").ok());
+  ASSERT_TRUE(fs_.rename("/..next", "/..data").ok());
+  clock_.advance(std::chrono::seconds(1));
+  EXPECT_TRUE(tokens->knows("second"));
+  ASSERT_TRUE(fs_.symlink("round", "/round").ok());
+  EXPECT_EQ(TokenFile::open("/round", fs_, clock_).error().code(), Code::kInvalid);
+}
+
 TEST_F(AccessTest, HealthAndStateNeedNothing) {
   write("secret");
   const auto tokens = TokenFile::open("/tokens", fs_, clock_).value();

@@ -14,11 +14,11 @@ bool same_files(const net::TlsServer& a, const net::TlsServer& b) {
 
 Result<net::TlsServer> read_served(const ServedFiles& files, os::FileSystem& fs) {
   net::TlsServer tls;
-  TRY(tls.certificate_pem, os::read_file(fs, files.certificate));
-  TRY(tls.key_pem, os::read_file(fs, files.key));
+  TRY(tls.certificate_pem, read_through_links(fs, files.certificate));
+  TRY(tls.key_pem, read_through_links(fs, files.key));
   TRY_VOID(check_pair(tls.certificate_pem, tls.key_pem).context(files.certificate.string()));
   if (!files.client_ca.empty()) {
-    TRY(tls.client_ca_pem, os::read_file(fs, files.client_ca));
+    TRY(tls.client_ca_pem, read_through_links(fs, files.client_ca));
   }
   return tls;
 }

@@ -39,7 +39,7 @@ class TierClient final : public net::HttpClient {
 
   Result<std::string> text_of(const os::Path& path) const {
     if (path.empty()) return std::string();
-    return os::read_file(fs_, path);
+    return read_through_links(fs_, path);
   }
 
   Result<Texts> read() const {

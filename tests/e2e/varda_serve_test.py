@@ -157,6 +157,26 @@ class ModelServer(unittest.TestCase):
         with self.assertRaises(OSError):
             urllib.request.build_opener(urllib.request.ProxyHandler({})).open(server.url.replace('https', 'http') + '/v2', timeout=m.seconds(60))
 
+    def test_a_changed_certificate_needs_no_restart(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix='varda-tls-'))
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+
+        def turn(name):
+            """As a kubelet does with a Secret: what the files lead to changes in one step."""
+            (folder / name).mkdir()
+            m.self_signed(folder / name)
+            (folder / '..next').symlink_to(name)
+            (folder / '..next').rename(folder / '..data')
+            return (folder / name / 'tls.crt').read_text()
+        turn('first')
+        for file in ('tls.crt', 'tls.key'):
+            (folder / file).symlink_to('..data/' + file)
+        server = self.serve('--tls-cert', folder / 'tls.crt', '--tls-key', folder / 'tls.key', url='https', ca=folder / 'tls.crt')
+        self.assertIn('confined_files', json.loads(server.get(server.url + '/v2')[1])['extensions'])
+        second = turn('second')
+        host, port = server.url.split('//')[1].split(':')
+        m.wait_until('the second certificate', lambda: ssl.get_server_certificate((host, int(port))).strip() == second.strip())
+
     def test_metrics_count_what_was_asked(self):
         server = self.serve()
         client = m.Client(server.url, 'digits', images())
