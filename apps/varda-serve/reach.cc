@@ -71,8 +71,8 @@ os::ReachableFiles reach_of(const Flags& flags, const std::vector<std::filesyste
   for (const std::string& path :
        {flags.tls_cert, flags.tls_key, flags.client_ca, flags.token_file, flags.tier_ca, flags.tier_token_file}) {
     if (path.empty()) continue;
-    // Kubernetes replaces a Secret's files by turning a link in their directory, `varda agent` by renaming into what it mounts
-    // there. Elsewhere the directory may hold files that are not the server's.
+    // Kubernetes replaces a Secret's files by turning a link in their directory. `varda agent`
+    // renames files into the directory that it mounts. Other directories may hold other files.
     std::error_code error;
     const std::filesystem::path file(path);
     const bool directory = std::filesystem::is_symlink(file, error) || is_mount_point(file.parent_path());

@@ -26,8 +26,8 @@ class ServedCertificate {
   /// `served` is in use already. `fs` outlives it.
   ServedCertificate(ServedFiles files, net::TlsServer served, os::FileSystem& fs)
       : files_(std::move(files)), served_(std::move(served)), fs_(fs) {}
-  /// Gives changed files to `use`. Files that cannot be read, do not belong together or are refused leave the last good ones in
-  /// force, which the log says once.
+  /// Gives changed files to `use`. The last good files stay in force while the files cannot be
+  /// read, do not belong together or are refused; the log says so once.
   void look(const Use& use);
 
  private:

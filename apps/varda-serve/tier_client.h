@@ -11,14 +11,15 @@ namespace varda::serve {
 
 /// PEM files and a file of tokens; each may be absent ("").
 struct TierFiles {
-  os::Path ca;                // the authority of the tiers' certificates; absent: the system's roots
+  os::Path ca;                // authority of the tiers' certificates; absent: the system's roots
   os::Path certificate, key;  // for tiers that ask for a client certificate; both or neither
   os::Path tokens;            // the first line is sent
 };
 
-/// A request that comes a second or more after the last reading reads the files again. Files that cannot be used leave the last
-/// good ones in force; before there were any, send() fails with kUnavailable. With `ca` the token is sent over HTTPS only.
-/// Thread-safe. `fs` and `clock` outlive it; tls of `options` is not used.
+/// A request that comes a second or more after the last reading reads the files again. The last
+/// good files stay in force while the files cannot be used; before there were any, send() fails
+/// with kUnavailable. With `ca` the token is sent over HTTPS only. Thread-safe. `fs` and `clock`
+/// outlive the client; tls of `options` is not used.
 std::unique_ptr<net::HttpClient> make_tier_client(net::ClientOptions options, TierFiles files, os::FileSystem& fs,
                                                   const Clock& clock);
 

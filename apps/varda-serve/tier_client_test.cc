@@ -64,7 +64,7 @@ TEST_F(TierClientTest, ShowsTokenAndCertificateToTiersOfTheAuthority) {
   const auto closed = serve(net::TlsServer{
       .certificate_pem = upper.certificate_pem, .key_pem = upper.key_pem, .client_ca_pem = ours_.ca.certificate_pem});
   EXPECT_EQ(ask(*client, *closed), "Bearer first of tier");
-  EXPECT_EQ(ask(*client, *serve(std::nullopt), "http"), "none of ") << "nobody on the wire reads the token";
+  EXPECT_EQ(ask(*client, *serve(std::nullopt), "http"), "none of ") << "no token in the open";
   // The token changes, and counts with the next look.
   write("/token", "next");
   EXPECT_EQ(ask(*client, *closed), "Bearer first of tier");

@@ -39,7 +39,7 @@ std::vector<std::string> slices_by_service(const api::EndpointSlice& slice);
 enum class ServiceState { kAnswering, kAllocated };
 ServiceAddress service_address(const ServiceWorld& world, ServiceState state);
 
-/// Of a node of the cloud layer that forwards node ports, in a cluster; "" there is none.
+/// The address of a node that forwards node ports, in a cluster. "": no node does.
 std::string address_of_node_ports(const NodeList& nodes);
 
 }  // namespace varda::controllers

@@ -79,7 +79,8 @@ class Server {
   /// New connections get this certificate; open connections keep the old one. The client CA is
   /// unchanged. kInvalid: as create(), or a server without TLS; then nothing changes.
   virtual Status use_certificate(const std::string& certificate_pem, const std::string& key_pem) = 0;
-  /// The same with the client CA, for new connections. kInvalid also: only one of create() and this has a client CA.
+  /// The same with the client CA, for new connections. kInvalid also: only one of create() and this
+  /// call has a client CA.
   virtual Status use_tls(const TlsServer& tls) = 0;
 
   /// From now on every response carries `Connection: close`, so that clients reconnect elsewhere.

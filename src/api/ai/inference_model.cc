@@ -151,7 +151,7 @@ void ModelSecurity::describe(Type<ModelSecurity>& t) {
       .length(0, 253)
       .pattern(kSubdomainOrEmpty);
   t.keep_unknown(&ModelSecurity::unknown);
-  // Of another type: the schema says so.
+  // A value of another type is the schema's to refuse.
   const auto names_secret = [](const Json& self) {
     const Json& name = self["tlsSecretName"];
     return name.is_string() ? !name.as_string().empty() : !name.is_null();

@@ -51,10 +51,11 @@ struct ModelResources {
   static void describe(Type<ModelResources>& t);
 };
 
-/// "NAME-tls": the Secret with the certificate that the operator issues for the object of that name.
+/// "NAME-tls": the Secret with the certificate that the operator issues for an object.
 std::string issued_secret(const std::string& object_name);
 
-/// Clients that the server answers. Absent: every client that reaches the port, without TLS. JointInferenceServices have it too.
+/// Clients that the server answers. Absent: every client that reaches the port, without TLS.
+/// JointInferenceServices have this field too.
 struct ModelSecurity {
   bool tls = false;                  // with a certificate that the operator issues
   std::string tls_secret_name;       // instead: tls.crt, tls.key; "" plain HTTP, without tls

@@ -1,4 +1,5 @@
-// The certificate that a closed server gets from Varda: what its Secret shall hold, and whether what is there still does. Pure.
+// The certificate that a closed server gets from Varda: the wanted Secret, and whether the present
+// Secret is good. Pure.
 #pragma once
 
 #include <chrono>
@@ -16,7 +17,7 @@
 namespace varda::controllers {
 
 inline constexpr std::chrono::hours kServerCertificateValid{24 * 90};
-inline constexpr std::chrono::hours kServerCertificateLeft{24 * 30};  // renewed when no more of its life is left
+inline constexpr std::chrono::hours kServerCertificateLeft{24 * 30};  // then it is renewed
 
 struct WantedCertificate {
   meta::ObjectKey secret;
@@ -40,8 +41,9 @@ struct CertificateCheck {
 CertificateCheck check_certificate(const WantedCertificate& wanted, const std::optional<codec::Json>& secret,
                                    const std::string& ca_pem, WallTime now);
 
-/// `before`, or a new Secret of type kubernetes.io/tls, with a fresh key and certificate: valid for kServerCertificateValid, also
-/// where a clock is behind. It is good for both ends of a connection, so that tiers can show it to each other.
+/// `before`, or a new Secret of type kubernetes.io/tls, with a fresh key and certificate. The
+/// certificate lasts kServerCertificateValid, and clocks that are behind accept it too. It is good for
+/// both ends of a connection, because tiers show it to each other.
 Result<codec::Json> make_certificate_secret(const WantedCertificate& wanted, const std::optional<codec::Json>& before,
                                             const net::KeyPair& ca, WallTime now);
 

@@ -16,8 +16,8 @@ namespace {
 using codec::Json;
 
 constexpr std::chrono::minutes kTrustedFor{1};        // a Secret that was good
-constexpr std::chrono::minutes kLookAgain{10};        // for a Secret that was changed or deleted by hand
-constexpr std::chrono::minutes kProblemLookAgain{2};  // rights may be given, a foreign Secret may go
+constexpr std::chrono::minutes kLookAgain{10};        // finds Secrets that were changed by hand
+constexpr std::chrono::minutes kProblemLookAgain{2};  // rights and foreign Secrets change
 constexpr const char* kAuthority = "varda-serving-ca";
 
 const meta::Resource& secret_resource() {
@@ -50,7 +50,7 @@ class CertificateIssuerImpl final : public CertificateIssuer {
                                                          ", and stays as it is: rename it, or name it in tlsSecretName"},
                      kProblemLookAgain};
     }
-    // The garbage collector takes it, and nothing tells when.
+    // The garbage collector removes the Secret, and no watch reports when.
     if (check.verdict == CertificateCheck::Verdict::kLeftOver)
       return Error(Code::kConflict, "Secret " + wanted.secret.str() + " is left from an earlier owner of the name");
     MutexLock lock(mutex_);
@@ -109,7 +109,7 @@ class CertificateIssuerImpl final : public CertificateIssuer {
     return made;
   }
 
-  /// Reads the Secret once: whoever replaces the authority restarts the operator.
+  /// Reads the Secret once. A replaced authority counts after a restart of the operator.
   Result<net::KeyPair> authority(const Context& ctx) {
     {
       MutexLock lock(mutex_);

@@ -22,8 +22,8 @@ class CertificateIssuer {
     const Clock* clock = nullptr;     // null: the machine's
   };
   struct Outcome {
-    /// CertificateForbidden: the API server does not let the operator. CertificateNameInUse: the Secret belongs to another owner
-    /// and is not touched.
+    /// CertificateForbidden: the operator may not keep the Secret. CertificateNameInUse: the Secret
+    /// belongs to another owner and is not touched.
     std::optional<Problem> problem;
     Duration look_again;
   };
@@ -32,7 +32,8 @@ class CertificateIssuer {
   static std::unique_ptr<CertificateIssuer> create(const kube::Client& client, Options options);
   virtual ~CertificateIssuer() = default;
 
-  /// Makes the Secret what is wanted. A Secret that was good is not read again for a minute. Errors are worth a retry.
+  /// Creates or updates the Secret unless it is good. A Secret that was good is not read again for a
+  /// minute. Errors are worth a retry.
   virtual Result<Outcome> ensure(const Context& ctx, const WantedCertificate& wanted) = 0;
   /// The owner is gone, or wants no certificate any more.
   virtual void forget(const meta::ObjectKey& secret) = 0;

@@ -60,7 +60,8 @@ struct InferenceModelOptions {
   /// One machine: the address its node ports answer at ("127.0.0.1"). Empty: a cluster, where any node's does.
   std::string node_port_host;
   const Clock* clock = nullptr;  // null: the machine's
-  /// For servers that are closed with a certificate of ours; outlives the controllers. Null: their Secrets are not kept.
+  /// Keeps the Secrets of servers with certificates of ours; outlives the controllers. Null: no
+  /// Secret is kept.
   CertificateIssuer* certificates = nullptr;
 };
 

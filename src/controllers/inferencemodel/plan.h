@@ -63,7 +63,7 @@ struct Plan {
 /// What should exist, and what is wrong with the spec. Cannot fail.
 Plan plan(const api::InferenceModel& model, const World& world, const InferenceModelOptions& options);
 
-/// What clients and tiers may call its server: the hosts of a certificate of ours.
+/// The hosts of a certificate of ours: names and addresses that clients and tiers use.
 std::vector<std::string> certificate_hosts(const api::InferenceModel& model, const World& world,
                                            const InferenceModelOptions& options);
 

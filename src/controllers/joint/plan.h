@@ -77,7 +77,7 @@ struct JointPlan {
 /// What should exist, and what is wrong with the spec. Cannot fail.
 JointPlan plan(const api::JointInferenceService& service, const JointWorld& world, const InferenceModelOptions& options);
 
-/// What clients may call the servers of the first tier: the hosts of a certificate of ours.
+/// The hosts of a certificate of ours: addresses of the first tier.
 std::vector<std::string> certificate_hosts(const JointPlan& plan, const JointWorld& world, const InferenceModelOptions& options);
 
 /// What the agent of `node` has to do; nothing: no pod of the service belongs there. Of the world only what concerns the first tier
