@@ -47,7 +47,9 @@ Parsed parse_flags(int argc, char** argv) {
       ->allow_extra_args(false);
   parser.add_option("--io-threads", flags.io_threads, "threads that read and answer requests; 0: one a core, up to four")
       ->check(CLI::Range(0u, 256u));
-  parser.add_option("--connections-max", flags.connections_max, "connections at a time; beyond, the one idle longest is closed")
+  parser
+      .add_option("--connections-max", flags.connections_max,
+                  "connections at a time; beyond, the one that has waited longest for its client is closed")
       ->check(CLI::PositiveNumber)
       ->check(app::whole_number());
   parser
@@ -59,7 +61,8 @@ Parsed parse_flags(int argc, char** argv) {
       ->check(app::whole_number());
   parser
       .add_option("--bodies-bytes-max", flags.bodies_bytes_max,
-                  "bytes of all request bodies together; 503 beyond for requests larger than 64 KiB")
+                  "bytes of all request bodies larger than 64 KiB together, half of it for one address; beyond, the slowest is "
+                  "answered 408")
       ->check(CLI::PositiveNumber)
       ->check(app::whole_number());
   parser.add_option("--header-bytes-max", flags.header_bytes_max, "largest request header; larger ones are answered 431")

@@ -154,7 +154,9 @@ void add_gateway_command(Program program) {
   command->add_option("--tls-cert", flags->tls_cert, "PEM of another certificate, then its chain; default: one of the authority");
   command->add_option("--tls-key", flags->tls_key, "its key");
   command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics")->default_str("127.0.0.1:8086");
-  command->add_option("--max-connections", flags->limits.connections_max, "connections of nodes; further ones wait")
+  command
+      ->add_option("--max-connections", flags->limits.connections_max,
+                   "connections of nodes; beyond, the one that has waited longest for its client is closed")
       ->group(kLimitGroup)
       ->default_str(std::to_string(flags->limits.connections_max))
       ->check(CLI::PositiveNumber);

@@ -30,11 +30,11 @@ void add_limit_flags(CLI::App& command, ApiLimits& limits) {
   add(command, kApiGroup, "--object-bytes-max", limits.api.object_bytes_max, "largest stored object; 413 beyond");
   add(command, kApiGroup, "--header-bytes-max", limits.http.header_bytes_max, "largest request header; 431 beyond");
   add(command, kApiGroup, "--connections-max", limits.http.connections_max,
-      "connections at a time; beyond, the one idle longest is closed");
+      "connections at a time; beyond, the one that has waited longest for its client is closed");
   add(command, kApiGroup, "--connections-per-address-max", limits.http.connections_per_address_max,
       "connections of one client address at a time");
   add(command, kApiGroup, "--bodies-bytes-max", limits.http.bodies_bytes_max,
-      "bytes of all request bodies together; 503 beyond for requests larger than 64 KiB");
+      "bytes of all request bodies larger than 64 KiB together, half of it for one address; beyond, the slowest is answered 408");
   add_seconds(command, "--header-timeout", limits.http.header_timeout, "seconds a request header may take; 408 beyond");
   add_seconds(command, "--idle-timeout", limits.http.idle_timeout, "seconds a connection may lie idle");
   add_seconds(command, "--write-timeout", limits.http.write_timeout, "seconds without progress before a connection is closed");

@@ -39,7 +39,7 @@ struct Limits {
   int written_kib_burst = 4096;
   Duration written_kib_period = std::chrono::microseconds(3906);
   std::size_t writers_max = 20'000;      // nodes whose writes are remembered
-  std::size_t connections_max = 20'000;  // further ones wait
+  std::size_t connections_max = 20'000;  // see net::Server::Options
   std::size_t watches_max = 20'000;      // 429 beyond
   std::size_t watches_per_node_max = 8;  // 429 beyond
   std::size_t tombstones_max = 10'000;   // deletions of one kind that a watch can still be told

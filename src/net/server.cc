@@ -1,9 +1,11 @@
 #include "net/server.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
 #include <unistd.h>
+#include <utility>
 
 #include "base/log.h"
 #include "base/mutex.h"
@@ -35,8 +37,8 @@ class Acceptor final : public Reactor::Listener {
       if (state_.connections.load() >= state_.options.connections_max) {
         if (i > 0) break;  // no further client is known to wait
         state_.full.store(true);
-        for (auto& loop : loops_) loop->close_longest_idle();
-        return;  // a connection that closes or becomes idle resumes accepting
+        make_room();
+        return;  // a connection that closes or begins to wait for its client resumes accepting
       }
       state_.full.store(false);
       if (state_.handshakes.load() >= state_.options.handshakes_max) return;  // the end of a handshake resumes accepting
@@ -63,6 +65,40 @@ class Acceptor final : public Reactor::Listener {
   void on_writable() override {}
 
  private:
+  struct Choice {
+    Loop* loop = nullptr;
+    Loop::Waiting waiting;
+  };
+
+  /// Closes the connection that has waited longest for its client, of all threads.
+  void make_room() {
+    if (std::exchange(choosing_, true)) {
+      choose_again_ = true;
+    } else {
+      ask_loop(0, std::nullopt);
+    }
+  }
+  /// Compares the choice so far with the connections of one loop, on its thread, then asks the next.
+  void ask_loop(std::size_t number, std::optional<Choice> longest) {
+    if (number == loops_.size()) return close_chosen(longest);
+    Loop& loop = *loops_[number];
+    loop.reactor().post([this, number, longest, &loop]() mutable {
+      const std::optional<Loop::Waiting> here = loop.longest_waiting();
+      if (here && (!longest || here->since < longest->waiting.since)) longest = Choice{.loop = &loop, .waiting = *here};
+      ask_loop(number + 1, longest);
+    });
+  }
+  void close_chosen(const std::optional<Choice>& longest) {
+    if (!longest) return chosen(true);
+    longest->loop->reactor().post([this, choice = *longest] { chosen(choice.loop->close_waiting(choice.waiting)); });
+  }
+  void chosen(bool settled) {
+    loops_.front()->reactor().post([this, settled] {
+      choosing_ = false;
+      if (std::exchange(choose_again_, false) || !settled) resume();
+    });
+  }
+
   void wait_for_descriptors() {
     log::warn("cannot accept connection, retrying", {{"error", std::strerror(errno)}});
     loops_.front()->reactor().tick(std::chrono::milliseconds(100), [this] {
@@ -75,6 +111,8 @@ class Acceptor final : public Reactor::Listener {
   std::vector<std::unique_ptr<Loop>>& loops_;
   std::unique_ptr<Reactor::Watch> watch_;
   std::size_t next_ = 0;
+  bool choosing_ = false;      // the loops are being asked for a connection that gives way
+  bool choose_again_ = false;  // a connection may have begun to wait for its client meanwhile
 };
 
 class SocketServer final : public Server {
@@ -87,8 +125,10 @@ class SocketServer final : public Server {
     state_.clients.limit(
         {.per_name = state_.options.connections_per_name_max, .nameless = state_.options.nameless_connections_max});
     state_.addresses.limit(state_.options.connections_per_address_max);
+    const std::size_t bodies = state_.options.bodies_bytes_max;
+    state_.bodies.limit({.all = bodies, .per_address = std::max(bodies / 2, state_.options.body_bytes_max)});
     state_.on_closed = [this](bool was_full) { connection_closed(was_full); };
-    state_.on_idle = [this] {
+    state_.on_waiting = [this] {
       if (!state_.stopping.load()) loops_.front()->reactor().post([this] { acceptor_->resume(); });
     };
     state_.on_shaken = [this] {

@@ -186,7 +186,7 @@ TEST(Server, SlowHeaderIs408AndIdleConnectionsAreClosed) {
 
 TEST(Server, StalledBodyIs408) {
   Server::Options options;
-  options.write_timeout = 40ms;
+  options.body_window = 40ms;
   auto server = serve(options);
   RawSocket socket(server->port());
   socket.write("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
@@ -195,7 +195,7 @@ TEST(Server, StalledBodyIs408) {
 
 TEST(Server, DrippedBodyIs408) {
   Server::Options options;
-  options.write_timeout = 40ms;
+  options.body_window = 40ms;
   options.body_bytes_per_second_min = 1'000'000;
   auto server = serve(options);
   RawSocket socket(server->port());
@@ -207,6 +207,22 @@ TEST(Server, DrippedBodyIs408) {
     answer = socket.read_until("\r\n\r\n", 2ms);
   }
   EXPECT_EQ(outline(answer + socket.read_all()).substr(0, 9), "408 close");
+}
+
+TEST(Server, FastBeginningOfABodyEarnsNoTimeForTheRest) {
+  Server::Options options;
+  options.body_window = 100ms;
+  options.body_bytes_per_second_min = 10'000;
+  auto server = serve(options);
+  RawSocket socket(server->port());
+  socket.write("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n" + std::string(1'000'000, 'a'));
+  // At most 500 bytes a second follow.
+  std::string answer;
+  for (int i = 0; i < 5'000 && answer.empty(); ++i) {
+    socket.write("a");
+    answer = socket.read_until("\r\n\r\n", 2ms);
+  }
+  EXPECT_EQ(outline(answer).substr(0, 9), "408 close");
 }
 
 TEST(Server, LimitsAreNamedWhereTheyAreMet) {
@@ -445,6 +461,89 @@ TEST(Server, ConnectionsThatNeverAskedAnythingGiveWayToo) {
   }
 }
 
+Server::Options without_timeouts() {
+  Server::Options options;
+  options.header_timeout = options.idle_timeout = options.body_window = options.write_timeout = 1h;
+  return options;
+}
+
+TEST(Server, HalfARequestGivesWay) {
+  for (const std::string half : {"G", "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n0123456789"}) {
+    SCOPED_TRACE(half.substr(0, 4));
+    Server::Options options = without_timeouts();
+    options.connections_max = 8;
+    options.io_threads = 2;
+    auto server = serve(options);
+    std::vector<std::unique_ptr<RawSocket>> sockets;
+    for (int i = 0; i < 40; ++i) {
+      sockets.push_back(std::make_unique<RawSocket>(server->port()));
+      sockets.back()->write(kGetA + half);
+      ASSERT_NE(sockets.back()->read_until("/a").find("/a"), std::string::npos);
+    }
+    for (int i = 0; i < 3; ++i) {
+      RawSocket client(server->port());
+      client.write(kGetA);
+      ASSERT_NE(client.read_until("/a").find("/a"), std::string::npos);
+    }
+  }
+}
+
+TEST(Server, OldestUnfinishedRequestGivesWayBeforeNewerOnes) {
+  Server::Options options = without_timeouts();
+  options.connections_max = 3;
+  options.io_threads = 2;
+  Mutex mutex;
+  std::vector<Responder> waiting;
+  auto server = serve(options, [&](Request request, Responder respond) {
+    if (request.target != "/wait") return respond(text(request.target));
+    MutexLock lock(mutex);
+    waiting.push_back(std::move(respond));
+  });
+  RawSocket handled(server->port());
+  handled.write("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n");
+  ASSERT_TRUE(eventually("the request is handled", [&] {
+    MutexLock lock(mutex);
+    return !waiting.empty();
+  }));
+  RawSocket older(server->port());
+  older.write(std::string(kGetA) + "GET");
+  EXPECT_NE(older.read_until("/a").find("/a"), std::string::npos);
+  RawSocket newer(server->port());
+  newer.write(std::string(kGetA) + "GET");
+  EXPECT_NE(newer.read_until("/a").find("/a"), std::string::npos);
+  RawSocket newest(server->port());
+  newest.write(kGetA);
+  EXPECT_NE(newest.read_until("/a").find("/a"), std::string::npos);
+  EXPECT_EQ(older.read_all(), "");
+  EXPECT_TRUE(older.closed());
+  newer.write(" /b HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_NE(newer.read_until("/b").find("/b"), std::string::npos);
+  {
+    MutexLock lock(mutex);
+    waiting.front()(text("late"));
+  }
+  EXPECT_NE(handled.read_until("late").find("late"), std::string::npos);
+}
+
+TEST(Server, ClientThatDoesNotReadItsAnswerGivesWay) {
+  Server::Options options = without_timeouts();
+  options.connections_max = 1;
+  auto feed = std::make_shared<Feed>();
+  for (int i = 0; i < 1000; ++i) feed->write(std::string(64 << 10, 'x'));
+  auto server = serve(options, [&](Request request, Responder respond) {
+    Response response = text(request.target);
+    if (request.target == "/large") response.stream = feed->stream();
+    respond(std::move(response));
+  });
+  RawSocket deaf(server->port());
+  deaf.write("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+  ASSERT_TRUE(eventually("the answer begins", [&] { return feed->taken_bytes() > 0; }));
+  RawSocket client(server->port());
+  client.write(kGetA);
+  EXPECT_NE(client.read_until("/a").find("/a"), std::string::npos);
+  EXPECT_TRUE(feed->wait_released(60s));
+}
+
 TEST(Server, ConnectionsBeyondTheLimitWaitWhileAllOthersAreServed) {
   Server::Options options;
   options.connections_max = 2;
@@ -495,26 +594,58 @@ TEST(Server, AnAddressHasSoManyConnections) {
   EXPECT_TRUE(back);
 }
 
-TEST(Server, LargeBodiesHaveSoMuchRoomTogether) {
+std::string put_header(std::size_t length) {
+  return "PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(length) + "\r\n\r\n";
+}
+
+TEST(Server, LargeBodiesShareOneLimitAndTheSlowestGivesWay) {
   Server::Options options;
   options.bodies_bytes_max = 300'000;
+  options.io_threads = 2;
+  options.body_window = 1h;  // no body times out before that
   auto server = serve(options);
-  const auto head = [](std::size_t length) {
-    return "PUT /a HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(length) + "\r\n\r\n";
-  };
-  auto holding = std::make_unique<RawSocket>(server->port());
-  holding->write(head(400'000) + std::string(250'000, 'x'));
+  std::vector<std::unique_ptr<RawSocket>> stalled;
+  for (int i = 0; i < 3; ++i) {
+    stalled.push_back(std::make_unique<RawSocket>(server->port()));
+    stalled.back()->write(put_header(200'000) + std::string(150'000, 'x'));
+  }
+  for (int i = 0; i < 3; ++i) {
+    RawSocket client(server->port());
+    client.write(put_header(200'000) + std::string(200'000, 'y'));
+    EXPECT_EQ(outline(client.read_until("yyy")).substr(0, 3), "200");
+  }
+  EXPECT_EQ(outline(stalled.front()->read_all()).substr(0, 9), "408 close");
+}
+
+TEST(Server, BodiesOfRequestsInTheHandlerNeverGiveWay) {
+  Server::Options options;
+  options.bodies_bytes_max = 300'000;
+  Mutex mutex;
+  std::vector<Responder> waiting;
+  auto server = serve(options, [&](Request request, Responder respond) {
+    if (request.body.size() < 200'000) return respond(text("done"));
+    MutexLock lock(mutex);
+    waiting.push_back(std::move(respond));
+  });
+  RawSocket busy(server->port());
+  busy.write(put_header(250'000) + std::string(250'000, 'x'));
+  ASSERT_TRUE(eventually("the request is handled", [&] {
+    MutexLock lock(mutex);
+    return !waiting.empty();
+  }));
   const auto put = [&](std::size_t length) {
     RawSocket socket(server->port());
-    socket.write(head(length) + std::string(length, 'y'));
-    return outline(socket.read_until("yyy\n", 100ms) + socket.read_until("\r\n\r\n", 2ms)).substr(0, 3);
+    socket.write(put_header(length) + std::string(length, 'y'));
+    return outline(socket.read_until("\r\n\r\n")).substr(0, 3);
   };
-  EXPECT_TRUE(eventually([&] { return put(100'000) == "503"; }));
-  RawSocket small(server->port());
-  small.write(head(60'000) + std::string(60'000, 'z'));
-  EXPECT_NE(small.read_until("200").find("200"), std::string::npos) << "small ones need no room";
-  holding.reset();
-  EXPECT_TRUE(eventually([&] { return put(100'000) == "200"; })) << "its room is free again";
+  EXPECT_EQ(put(100'000), "503");
+  EXPECT_EQ(put(60'000), "200") << "small bodies do not count";
+  {
+    MutexLock lock(mutex);
+    waiting.front()(text("done"));
+  }
+  EXPECT_NE(busy.read_until("done").find("done"), std::string::npos);
+  EXPECT_EQ(put(100'000), "200");
 }
 
 TEST(Server, SomeRequestsHaveASmallerBodyLimit) {

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "net/internal/addresses.h"
 #include "net/internal/reactor.h"
 #include "net/internal/socket.h"
 
@@ -67,10 +68,12 @@ struct End final : Reactor::Listener {
 /// A client's connection and its backend's connection. Used on the proxy's thread only.
 class Session {
  public:
-  Session(Balancer& balancer, std::uint64_t id, Fd client, std::vector<Address> backends);
+  Session(Balancer& balancer, std::uint64_t id, Fd client, std::string peer, std::vector<Address> backends);
   void start() { connect_next(); }
   void close();
   SteadyTime deadline() const { return deadline_; }
+  SteadyTime silent_since() const { return silent_since_; }
+  const std::string& peer() const { return peer_; }
   /// The backend did not answer in time.
   void give_up_backend();
 
@@ -82,11 +85,13 @@ class Session {
 
   Balancer& balancer_;
   const std::uint64_t id_;
+  const std::string peer_;
   std::vector<Address> backends_;  // backends not tried yet
   std::size_t next_ = 0;
   bool connecting_ = false;
   bool closed_ = false;
   SteadyTime deadline_ = SteadyTime::max();
+  SteadyTime silent_since_ = system_clock().now();  // when bytes last moved
   End client_, backend_;
 };
 
@@ -94,6 +99,7 @@ class Balancer final : public TcpProxy, private Reactor::Listener {
  public:
   Balancer(Options options, const Address& bound, Fd listener)
       : options_(std::move(options)), bound_(bound), thread_(options_.thread ? options_.thread : make_proxy_thread()) {
+    clients_.limit(options_.connections_per_address_max);
     thread_->run([&] {
       listener_ = reactor().watch(listener.release(), *this);
       listener_->want_read();
@@ -158,6 +164,7 @@ class Balancer final : public TcpProxy, private Reactor::Listener {
   void bury(std::uint64_t id) {
     const auto found = sessions_.find(id);
     if (found == sessions_.end()) return;
+    clients_.remove(found->second->peer());
     dead_.push_back(std::move(found->second));
     sessions_.erase(found);
     open_.store(sessions_.size());
@@ -167,7 +174,6 @@ class Balancer final : public TcpProxy, private Reactor::Listener {
         if (!alive.expired()) dead_.clear();
       });
     }
-    if (listener_) listener_->want_read();
   }
 
   /// Checks deadlines while some session is connecting.
@@ -190,7 +196,7 @@ class Balancer final : public TcpProxy, private Reactor::Listener {
 
  private:
   void on_readable() override {
-    for (int i = 0; i < 64 && sessions_.size() < options_.connections_max; ++i) {
+    for (int i = 0; i < 64; ++i) {
       Address peer;
       Fd fd = internal::accept_one(listener_->fd(), peer);
       if (!fd) {
@@ -204,6 +210,9 @@ class Balancer final : public TcpProxy, private Reactor::Listener {
         });
         return;
       }
+      std::string client = peer.str();
+      if (!clients_.add(client)) continue;
+      if (sessions_.size() >= options_.connections_max) close_longest_silent();
       internal::set_no_delay(fd.get());
       std::vector<Address> order;
       {
@@ -213,15 +222,22 @@ class Balancer final : public TcpProxy, private Reactor::Listener {
         ++turn_;
       }
       const std::uint64_t id = next_id_++;
-      auto session = std::make_unique<Session>(*this, id, std::move(fd), std::move(order));
+      auto session = std::make_unique<Session>(*this, id, std::move(fd), std::move(client), std::move(order));
       Session& started = *session;
       sessions_.emplace(id, std::move(session));
       open_.store(sessions_.size());
       started.start();
     }
-    if (listener_ && sessions_.size() < options_.connections_max) listener_->want_read();
+    if (listener_) listener_->want_read();
   }
   void on_writable() override {}
+
+  void close_longest_silent() {
+    Session* longest = nullptr;
+    for (auto& [id, session] : sessions_)
+      if (longest == nullptr || session->silent_since() < longest->silent_since()) longest = session.get();
+    if (longest != nullptr) longest->close();
+  }
 
   const Options options_;
   const Address bound_;
@@ -239,14 +255,15 @@ class Balancer final : public TcpProxy, private Reactor::Listener {
   std::unique_ptr<Reactor::Watch> listener_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Session>> sessions_;
   std::vector<std::unique_ptr<Session>> dead_;
+  internal::Addresses clients_;
   std::uint64_t next_id_ = 1;
   bool ticking_ = false;
   bool closing_ = false;
   std::shared_ptr<int> alive_ = std::make_shared<int>();  // posted work checks that this object still exists
 };
 
-Session::Session(Balancer& balancer, std::uint64_t id, Fd client, std::vector<Address> backends)
-    : balancer_(balancer), id_(id), backends_(std::move(backends)) {
+Session::Session(Balancer& balancer, std::uint64_t id, Fd client, std::string peer, std::vector<Address> backends)
+    : balancer_(balancer), id_(id), peer_(std::move(peer)), backends_(std::move(backends)) {
   client_.watch = balancer.reactor().watch(client.release(), client_);
   client_.readable = [this] { pump(client_, backend_); };
   client_.writable = [this] { pump(backend_, client_); };
@@ -292,6 +309,7 @@ void Session::pump(End& from, End& to) {
       if (count < 0 && (errno == EAGAIN || errno == EINTR)) return to.watch->want_write();
       if (count < 0) return close();
       from.sent += static_cast<std::size_t>(count);
+      silent_since_ = system_clock().now();
     }
     from.sent = 0;
     from.pending.clear();
@@ -305,11 +323,12 @@ void Session::pump(End& from, End& to) {
     const int error = errno;
     from.pending.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
     if (count < 0 && (error == EAGAIN || error == EINTR)) {
-      from.pending = std::string();  // an idle connection holds no buffer
+      std::string().swap(from.pending);  // an idle connection holds no buffer
       return from.watch->want_read();
     }
     if (count < 0) return close();
     if (count == 0) from.read_ended = true;
+    silent_since_ = system_clock().now();
   }
   // Other sessions get a turn now. Pending bytes are written before more are read, because they may
   // be the last.
@@ -329,6 +348,8 @@ void Session::close() {
 
 Result<std::unique_ptr<TcpProxy>> TcpProxy::create(Options options, std::vector<std::string> backends) {
   if (options.connections_max == 0) return Error(Code::kInvalid, "connections_max must be at least 1");
+  if (options.connections_per_address_max == 0)
+    options.connections_per_address_max = std::max<std::size_t>(options.connections_max / 2, 1);
   TRY(Address address, Address::parse(options.listen));
   TRY(Fd listener, internal::listen_on(address));
   if (!address.is_unix()) address = internal::local_address(listener.get());

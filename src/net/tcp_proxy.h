@@ -21,8 +21,13 @@ std::shared_ptr<ProxyThread> make_proxy_thread();
 class TcpProxy {
  public:
   struct Options {
-    std::string listen = "127.0.0.1:0";               // numeric HOST:PORT; port 0: any free one
-    std::size_t connections_max = 1024;               // further ones wait in the kernel's backlog
+    std::string listen = "127.0.0.1:0";  // numeric HOST:PORT; port 0: any free one
+    // At the limit, a new connection replaces the one that has been silent longest. Bytes in either
+    // direction end a silence.
+    std::size_t connections_max = 1024;
+    // Limit for one address (IPv6: the first 64 bits). Further connections are closed at once. 0:
+    // half of connections_max.
+    std::size_t connections_per_address_max = 0;
     std::chrono::milliseconds connect_timeout{2000};  // of one backend
     std::shared_ptr<ProxyThread> thread;              // absent: a private thread
   };

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <set>
 
+#include "base/testing/eventually.h"
 #include "net/client.h"
 #include "net/server.h"
 #include "net/testing/raw_socket.h"
@@ -97,18 +98,49 @@ TEST(TcpProxy, CarriesLargeBodiesAndHalfClosedConnections) {
   EXPECT_TRUE(socket.closed());
 }
 
-TEST(TcpProxy, ConnectionsAreBounded) {
+bool asks_again(RawSocket& socket) {
+  socket.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  return socket.read_until("a0").find("a0") != std::string::npos;
+}
+
+TEST(TcpProxy, AFullProxysLongestSilentConnectionGivesWay) {
   auto a = backend("a");
-  auto proxy = *TcpProxy::create({.connections_max = 1}, {a->address()});
+  auto proxy = *TcpProxy::create({.connections_max = 2, .connections_per_address_max = 10}, {a->address()});
+  RawSocket first(proxy->port()), second(proxy->port());
+  EXPECT_TRUE(asks_again(first));
+  EXPECT_TRUE(asks_again(second));
+  EXPECT_TRUE(asks_again(first));
+  RawSocket third(proxy->port());
+  EXPECT_TRUE(asks_again(third));
+  EXPECT_EQ(second.read_all(), "");
+  EXPECT_TRUE(second.closed());
+  EXPECT_TRUE(asks_again(first));
+  EXPECT_EQ(proxy->connections(), 2u);
+}
+
+TEST(TcpProxy, SilentConnectionsKeepNoClientOut) {
+  auto a = backend("a");
+  auto proxy = *TcpProxy::create({.connections_max = 8, .connections_per_address_max = 100}, {a->address()});
+  std::vector<std::unique_ptr<RawSocket>> silent;
+  for (int i = 0; i < 40; ++i) {
+    silent.push_back(std::make_unique<RawSocket>(proxy->port()));
+    if (i % 2 == 0) silent.back()->write("G");
+  }
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(ask(*proxy), "a0");
+}
+
+TEST(TcpProxy, AnAddressHasAShareOfTheConnections) {
+  auto a = backend("a");
+  auto proxy = *TcpProxy::create({.connections_max = 5}, {a->address()});  // half for one address
   auto first = std::make_unique<RawSocket>(proxy->port());
-  first->write("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
-  EXPECT_NE(first->read_until("a0"), "");
-  EXPECT_EQ(proxy->connections(), 1u);
   RawSocket second(proxy->port());
-  second.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
-  EXPECT_EQ(second.read_until("a0", 50ms), "");
+  EXPECT_TRUE(asks_again(*first));
+  EXPECT_TRUE(asks_again(second));
+  RawSocket third(proxy->port());
+  EXPECT_EQ(third.read_all(), "");
+  EXPECT_TRUE(third.closed());
   first.reset();
-  EXPECT_NE(second.read_until("a0").find("a0"), std::string::npos);
+  EXPECT_TRUE(eventually("the place is free again", [&] { return ask(*proxy) == "a0"; }));
 }
 
 TEST(TcpProxy, FinishFreesThePortAndLeavesConnections) {

@@ -120,6 +120,22 @@ TEST(Tls, WhoSaysNothingInItsHandshakeKeepsNobodyOut) {
   }
 }
 
+TEST(Tls, HalfAHandshakeGivesWayWhenAllPlacesAreTaken) {
+  Server::Options options;
+  options.tls =
+      TlsServer{.certificate_pem = authority().server.certificate_pem, .key_pem = authority().server.key_pem, .client_ca_pem = ""};
+  options.connections_max = 4;
+  options.io_threads = 2;
+  options.header_timeout = options.idle_timeout = 1h;  // the handshakes do not time out before that
+  auto server = *Server::create(options, inline_handler([](const Request&) { return Response{.body = "here"}; }));
+  std::vector<std::unique_ptr<varda::net::testing::RawSocket>> half;
+  for (int i = 0; i < 12; ++i) {
+    half.push_back(std::make_unique<varda::net::testing::RawSocket>(server->port()));
+    if (i % 2 == 0) half.back()->write("\x16\x03\x01");  // the beginning of a ClientHello
+  }
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(get(*server, {.ca_pem = authority().ca.certificate_pem}).ok());
+}
+
 /// Answers every request with a separate stream that stays open.
 class OpenStreams {
  public:

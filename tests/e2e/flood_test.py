@@ -6,6 +6,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
 
 MIB = 1 << 20
+LIVE = b'GET /livez HTTP/1.1\r\nHost: a\r\n\r\n'
 REVIEW = '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews'
 
 
@@ -49,6 +50,36 @@ class Flood(unittest.TestCase):
                 continue
             self.addCleanup(out[-1].close)
         return out
+
+
+    def half_done(self, address, data, tls=None):
+        """100 connections from each of three addresses, more than the 200 places of the server, and none finishes its request."""
+        out = []
+        for source in ('127.0.0.2', '127.0.0.3', '127.0.0.4'):
+            for _ in range(100):
+                one = socket.create_connection(address, timeout=m.seconds(60), source_address=(source, 0))
+                self.addCleanup(one.close)
+                try:
+                    out.append(tls.wrap_socket(one, server_hostname=address[0]) if tls else one)
+                    self.addCleanup(out[-1].close)
+                    out[-1].sendall(data)
+                    if b'\r\n\r\n' in data:
+                        out[-1].recv(1)  # the answer to the request before the half one
+                except OSError:
+                    continue  # it has already given way
+        return out
+
+    def closed_without_408(self, connection):
+        connection.setblocking(False)
+        text = b''
+        try:
+            while piece := connection.recv(65536):
+                text += piece
+        except BlockingIOError:
+            return False
+        except OSError:
+            pass
+        return b' 408 ' not in text
 
 
 class ModelServer(Flood):
@@ -101,6 +132,32 @@ class ModelServer(Flood):
             self.assertEqual(self.infer(inputs=[{'name': 'images', 'shape': [1, 8, 8], 'datatype': 'FP32', 'data': [0] * 64}])[0], 200)
         self.grows_by_less_than(160 * MIB, self.process.pid, attack)
 
+    def test_stalled_bodies_give_way(self):
+        host, port = self.address.split(':')
+        stalled = []
+        for source, count in (('127.0.0.2', 31 * MIB), ('127.0.0.2', 31 * MIB), ('127.0.0.3', 2 * MIB - 65536)):
+            one = socket.create_connection((host, int(port)), timeout=m.seconds(60), source_address=(source, 0))
+            self.addCleanup(one.close)
+            one.sendall(b'POST /v2/models/digits/infer HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n' % (60 * MIB))
+            one.sendall(bytes(count))
+            stalled.append(one)
+        for _ in range(5):
+            for one in stalled:
+                try:
+                    one.sendall(b' ')
+                except OSError:
+                    pass  # it has given way
+            status, text = self.infer(inputs=[{'name': 'images', 'shape': [300, 8, 8], 'datatype': 'FP32', 'data': [0.125] * 19200}])
+            self.assertEqual(status, 200, text)
+
+    def test_half_requests_give_way(self):
+        host, port = self.address.split(':')
+        for half in (b'G', b'POST /v2/models/digits/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n0123456789'):
+            connections = self.half_done((host, int(port)), LIVE + half)
+            for _ in range(3):
+                self.assertEqual(self.tried('/v2/health/live'), 200)
+            self.assertTrue(any(map(self.closed_without_408, connections)), 'all ended by time-outs')
+
     def test_trees_of_json_stay_small(self):
         zeros = '[' + '0,' * (8 * MIB) + '0]'
         try:
@@ -132,7 +189,7 @@ class ApiServer(Flood):
     def setUpClass(cls):
         cls.varda = m.Machine(nodes=['edge0=edge'])
         cls.addClassCleanup(cls.varda.close)
-        cls.varda.up('--connections-max', '200')
+        cls.varda.up('--connections-max', '200', '--header-timeout', '3600')
         text = pathlib.Path(cls.varda.kubeconfig).read_text()
         cls.address = re.search(r'https://([\d.]+):(\d+)', text)
         cls.address = cls.address[1], int(cls.address[2])
@@ -176,7 +233,17 @@ class ApiServer(Flood):
         self.assertTrue(self.answered())
 
     def test_silent_connections_give_way(self):
-        self.silent(self.address, 300, self.tls)
+        self.half_done(self.address, b'', self.tls)
+        for _ in range(3):
+            m.wait_until('another client is answered', self.answered)
+
+    def test_half_requests_give_way(self):
+        self.half_done(self.address, LIVE + b'G', self.tls)
+        for _ in range(3):
+            m.wait_until('another client is answered', self.answered)
+
+    def test_half_handshakes_give_way(self):
+        self.half_done(self.address, b'\x16\x03\x01')
         for _ in range(3):
             m.wait_until('another client is answered', self.answered)
 

@@ -61,25 +61,59 @@ Connection::~Connection() = default;
 
 void Connection::expire_in(std::chrono::milliseconds timeout) { deadline_ = system_clock().now() + timeout; }
 
-// Without a minimum rate, a peer that sends a byte now and then would hold its place for ever.
+void Connection::wait_from_now() { waiting_since_ = system_clock().now(); }
+
+void Connection::offer_place() {
+  if (loop_.state().full.load()) loop_.state().on_waiting();
+}
+
+std::optional<SteadyTime> Connection::waiting_since() const {
+  switch (phase_) {
+    case Phase::kHandling:
+    case Phase::kClosed:
+      return std::nullopt;
+    case Phase::kWriting:
+    case Phase::kStreaming:
+      return write_blocked_ ? std::optional(waiting_since_) : std::nullopt;
+    default:
+      return waiting_since_;
+  }
+}
+
+void Connection::begin_body_window() {
+  window_bytes_ = parser_->message().body.size();
+  wait_from_now();
+  expire_in(loop_.state().options.body_window);
+}
+
+// Each window counts alone. Otherwise a body with a fast beginning could continue with a byte now
+// and then, and would hold its memory for hours.
 void Connection::expect_body_bytes() {
   const auto& options = loop_.state().options;
-  expire_in(options.write_timeout);
-  if (options.body_bytes_per_second_min == 0) return;
-  const auto earned = std::chrono::milliseconds(parser_->message().body.size() * 1000 / options.body_bytes_per_second_min);
-  deadline_ = std::min<SteadyTime>(deadline_, body_begin_ + options.write_timeout + earned);
+  const auto window = static_cast<std::size_t>(options.body_window.count());
+  const std::size_t needed = std::max<std::size_t>(options.body_bytes_per_second_min * window / 1000, 1);
+  if (parser_->message().body.size() - window_bytes_ >= needed) begin_body_window();
 }
 
-bool Connection::hold_body() {
+void Connection::hold_body() {
   auto& state = loop_.state();
   const std::size_t here = parser_->message().body.size();
-  if (state.options.bodies_bytes_max == 0 || here <= Server::Options::kSmallBodyBytes || here <= held_) return true;
-  const std::size_t more = here - held_;
+  if (!state.bodies.limited() || here <= Server::Options::kSmallBodyBytes || here <= held_) return;
   held_ = here;
-  return state.body_bytes.fetch_add(more) + more <= state.options.bodies_bytes_max;
+  const Bodies::Growth growth = state.bodies.grow(place(), host_of_peer(peer_.address), here, waiting_since_);
+  for (const Bodies::Place& loser : growth.gave_way) loser.loop->refuse_body_later(loser.connection);
+  if (growth.room == Bodies::Room::kGaveWay) return refuse_body();
+  if (growth.room == Bodies::Room::kNone)
+    refuse(503, "the bodies of other requests take all the room there is for them; try again");
 }
 
-void Connection::release_body() { loop_.state().body_bytes.fetch_sub(std::exchange(held_, 0)); }
+void Connection::refuse_body() {
+  if (phase_ == Phase::kBody) refuse(408, "the request body was slow, and other requests needed its room; try again");
+}
+
+void Connection::release_body() {
+  if (std::exchange(held_, 0) > 0) loop_.state().bodies.release(place());
+}
 
 std::string Connection::refusal() const {
   const auto& options = loop_.state().options;
@@ -98,7 +132,7 @@ bool Connection::nameless() const { return loop_.state().asks_names && peer_.cer
 // Nameless connections need no credentials and serve short exchanges, so they time out sooner.
 void Connection::expire_idle() {
   const auto& options = loop_.state().options;
-  idle_since_ = system_clock().now();
+  wait_from_now();
   // A new client has a request to send.
   const bool hurry = request_ == 0 || (options.nameless_connections_max > 0 && nameless());
   expire_in(hurry ? std::min(options.header_timeout, options.idle_timeout) : options.idle_timeout);
@@ -106,7 +140,8 @@ void Connection::expire_idle() {
 
 void Connection::start() {
   if (loop_.state().options.tls) {
-    shaken_at_ = system_clock().now();
+    wait_from_now();
+    shaken_at_ = waiting_since_;
     expire_in(loop_.state().options.header_timeout);
     handshake();
   } else {
@@ -237,6 +272,7 @@ std::size_t Connection::consume(std::string_view bytes) {
     }
     if (phase_ == Phase::kIdle && parser_->started() && !parser_->done()) {
       phase_ = Phase::kHeader;
+      wait_from_now();
       expire_in(options.header_timeout);
     }
     if (phase_ == Phase::kHeader || phase_ == Phase::kIdle) {
@@ -244,8 +280,7 @@ std::size_t Connection::consume(std::string_view bytes) {
     } else if (phase_ == Phase::kBody) {
       expect_body_bytes();
     }
-    if (phase_ == Phase::kBody && !hold_body())
-      refuse(503, "the bodies of other requests take all the room there is for them; try again");
+    if (phase_ == Phase::kBody) hold_body();
     if (phase_ == Phase::kBody && parser_->message().body.size() > body_bytes_max_)
       refuse(413, "the request body is larger than " + std::to_string(body_bytes_max_) + " bytes");
     if (phase_ == Phase::kBody && options.nameless_body_bytes_max > 0 && nameless() &&
@@ -294,11 +329,11 @@ void Connection::header_arrived() {
       flush();
     }
   }
-  body_begin_ = system_clock().now();
-  if (phase_ == Phase::kBody && !parser_->done()) expect_body_bytes();
+  if (phase_ == Phase::kBody && !parser_->done()) begin_body_window();
 }
 
 void Connection::dispatch() {
+  if (held_ > 0 && !loop_.state().bodies.complete(place())) return refuse_body();
   Message& message = parser_->message();
   Request request;
   request.method = std::move(message.method);
@@ -380,6 +415,8 @@ void Connection::refuse(int status, const std::string& text) {
   close_after_ = true;
   ++request_;
   in_.clear();
+  // Until its end, the connection holds no body that counts nowhere.
+  std::string().swap(parser_->message().body);
   begin_response(std::move(response));
 }
 
@@ -527,7 +564,11 @@ bool Connection::flush() {
       return false;
     }
     write_blocked_ = true;
-    if (progress) expire_in(loop_.state().options.write_timeout);
+    if (progress) {
+      wait_from_now();
+      expire_in(loop_.state().options.write_timeout);
+      offer_place();
+    }
     if (written.kind == IoResult::Kind::kWantRead) {
       write_wants_read_ = true;
       watch_->want_read();
@@ -544,7 +585,7 @@ bool Connection::flush() {
   out_sent_ = body_sent_ = 0;
   out_.clear();
   if (out_.capacity() > kKeepBufferBytes) out_.shrink_to_fit();
-  if (!body_.empty()) body_ = std::string();
+  if (!body_.empty()) std::string().swap(body_);  // an assignment would keep the memory
   return true;
 }
 
@@ -557,7 +598,7 @@ void Connection::response_done() {
   phase_ = Phase::kIdle;
   if (loop_.state().stopping.load(std::memory_order_relaxed)) return close();
   expire_idle();
-  if (loop_.state().full.load()) loop_.state().on_idle();
+  offer_place();
 }
 
 void Connection::serve_rest() {
@@ -567,7 +608,7 @@ void Connection::serve_rest() {
       const std::size_t used = consume(in_);
       if (phase_ == Phase::kClosed) return;
       in_.erase(0, std::min(used, in_.size()));
-      if (in_.empty() && in_.capacity() > kKeepBufferBytes) in_ = std::string();
+      if (in_.empty() && in_.capacity() > kKeepBufferBytes) std::string().swap(in_);
     }
     if (peer_closed_ && (phase_ == Phase::kIdle || phase_ == Phase::kHeader || phase_ == Phase::kBody)) return close();
   }
@@ -592,9 +633,11 @@ void Connection::linger() {
   stream_->finish();
   if (loop_.state().stopping.load(std::memory_order_relaxed)) return close();
   phase_ = Phase::kLingering;
-  in_ = std::string();
+  std::string().swap(in_);
   lingered_bytes_ = 0;
+  wait_from_now();
   expire_in(kLingerTime);
+  offer_place();
   watch_->want_read();
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "net/http.h"
+#include "net/internal/bodies.h"
 #include "net/internal/mailbox.h"
 #include "net/internal/parser.h"
 #include "net/internal/reactor.h"
@@ -36,8 +37,10 @@ class Connection final : public Reactor::Listener {
   void close();
 
   SteadyTime deadline() const { return deadline_; }
-  /// The start of the wait for a request; absent while it serves one.
-  std::optional<SteadyTime> idle_since() const { return phase_ == Phase::kIdle ? std::optional(idle_since_) : std::nullopt; }
+  /// The start of the wait for the client; absent while the client waits for the server.
+  std::optional<SteadyTime> waiting_since() const;
+  /// Refuses a body that lost its room to another body.
+  void refuse_body();
   void on_deadline();
 
   void on_readable() override;
@@ -79,10 +82,16 @@ class Connection final : public Reactor::Listener {
   void linger();
   bool paused() const;
   void expire_in(std::chrono::milliseconds timeout);
+  /// From now on the server waits for its client.
+  void wait_from_now();
+  /// Lets a client that waits for a place have this one.
+  void offer_place();
+  void begin_body_window();
   void expect_body_bytes();
-  /// False: the memory limit for bodies is reached.
-  bool hold_body();
+  /// Counts the body's bytes; refuses it if there is no room.
+  void hold_body();
   void release_body();
+  Bodies::Place place() { return {.loop = &loop_, .connection = id_}; }
   std::string refusal() const;
 
   Loop& loop_;
@@ -93,8 +102,9 @@ class Connection final : public Reactor::Listener {
   Peer peer_;
   Phase phase_ = Phase::kHandshake;
   SteadyTime deadline_ = SteadyTime::max();
-  SteadyTime idle_since_;           // when the last request was answered
+  SteadyTime waiting_since_;        // start of the wait for the client
   std::size_t held_ = 0;            // bytes of this body, counted in the server's sum
+  std::size_t window_bytes_ = 0;    // bytes of this body at the start of its body_window
   std::size_t body_bytes_max_ = 0;  // limit for the request being read
   SteadyTime shaken_at_;            // time of the last handshake progress
   bool shaking_ = true;             // counts as a running handshake
@@ -111,7 +121,6 @@ class Connection final : public Reactor::Listener {
   bool write_wants_read_ = false;  // TLS: the write needs bytes from the peer first
   bool read_wants_write_ = false;
   std::size_t lingered_bytes_ = 0;
-  SteadyTime body_begin_;
 
   std::string out_;   // header, interim responses, chunks
   std::string body_;  // the rest of a response with a known body

@@ -11,7 +11,7 @@ thread_local Loop* this_thread_loop = nullptr;
 /// The period of timeout checks: a fraction of the shortest timeout. Timeouts are then a little
 /// late, and checks are cheap.
 std::chrono::milliseconds tick_period(const Server::Options& options) {
-  const auto shortest = std::min({options.header_timeout, options.idle_timeout, options.write_timeout});
+  const auto shortest = std::min({options.header_timeout, options.idle_timeout, options.write_timeout, options.body_window});
   return std::clamp(shortest / 4, std::chrono::milliseconds(5), std::chrono::milliseconds(1000));
 }
 
@@ -78,6 +78,13 @@ void Loop::close_later(std::uint64_t id) {
   });
 }
 
+void Loop::refuse_body_later(std::uint64_t id) {
+  reactor_->post([this, id] {
+    const auto found = connections_.find(id);
+    if (found != connections_.end()) found->second->refuse_body();
+  });
+}
+
 bool Loop::on_handshake_tick() {
   const SteadyTime now = system_clock().now();
   while (!handshakes_.empty() && handshakes_.front().first <= now) {
@@ -104,14 +111,21 @@ void Loop::close_all() {
   for (Connection* connection : all) connection->close();
 }
 
-void Loop::close_longest_idle() {
-  reactor_->post([this] {
-    Connection* longest = nullptr;
-    for (auto& [id, connection] : connections_)
-      if (connection->idle_since() && (longest == nullptr || *connection->idle_since() < *longest->idle_since()))
-        longest = connection.get();
-    if (longest != nullptr) longest->close();
-  });
+std::optional<Loop::Waiting> Loop::longest_waiting() const {
+  std::optional<Waiting> longest;
+  for (const auto& [id, connection] : connections_) {
+    const std::optional<SteadyTime> since = connection->waiting_since();
+    if (since && (!longest || *since < longest->since)) longest = Waiting{.since = *since, .id = id};
+  }
+  return longest;
+}
+
+bool Loop::close_waiting(const Waiting& waiting) {
+  const auto found = connections_.find(waiting.id);
+  if (found == connections_.end()) return true;
+  if (found->second->waiting_since() != waiting.since) return false;
+  found->second->close();
+  return true;
 }
 
 void Loop::bury(std::uint64_t id) {

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "net/internal/addresses.h"
+#include "net/internal/bodies.h"
 #include "net/internal/clients.h"
 #include "net/internal/connection.h"
 #include "net/internal/mailbox.h"
@@ -29,14 +30,14 @@ struct ServerState {
   bool asks_names = false;  // clients are asked for certificates
   Clients clients;
   Addresses addresses;
+  Bodies bodies;  // large bodies of requests that are not answered yet
   std::atomic<bool> draining{false};
   std::atomic<bool> stopping{false};
   std::atomic<std::size_t> connections{0};
   std::atomic<std::size_t> handshakes{0};        // TLS handshakes, counted from accept() on
-  std::atomic<std::size_t> body_bytes{0};        // large bodies of requests that are not answered yet
   std::function<void(bool was_full)> on_closed;  // after each connection, from its loop's thread
   std::atomic<bool> full{false};                 // a client waits for a free connection
-  std::function<void()> on_idle;                 // a connection became idle while `full`
+  std::function<void()> on_waiting;              // a connection began to wait for its client while `full`
   std::function<void()> on_shaken;               // a handshake ended that was at the limit
   /// Subtract and compare in one step. In two steps, two connections that close together could each
   /// see the other's value.
@@ -70,11 +71,19 @@ class Loop {
   void adopt(Fd fd, std::string peer);
   /// From any thread. Closes that connection; ignored if unknown.
   void close_later(std::uint64_t id);
+  /// From any thread. That connection's body gave way to another body.
+  void refuse_body_later(std::uint64_t id);
   /// Closes connections that serve no request now; the others close after their request.
   void close_idle();
   void close_all();
-  /// From any thread. Closes the connection that has been idle longest, if any.
-  void close_longest_idle();
+  struct Waiting {
+    SteadyTime since;
+    std::uint64_t id = 0;
+  };
+  /// The connection that has waited longest for its client, if any waits.
+  std::optional<Waiting> longest_waiting() const;
+  /// False: that connection has made progress since.
+  bool close_waiting(const Waiting& waiting);
 
   Reactor& reactor() { return *reactor_; }
   ServerState& state() { return state_; }
