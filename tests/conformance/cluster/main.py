@@ -1,4 +1,5 @@
-"""Plays Varda's main job against a cluster, with kubectl only, and tells of each step whether it held."""
+"""Plays Varda's main job against a cluster, with kubectl only, and reports the result of each
+step."""
 import argparse, pathlib, random, shutil, signal, sys, tempfile, time, traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -62,7 +63,8 @@ def play(steps, report, options):
             outcome, lines = 'skip', [str(e)]
         except Failed as e:
             outcome, lines = 'fail', str(e).splitlines()
-        except (AttributeError, LookupError, TypeError, ValueError, OSError):  # an answer that is not what it should be
+        # the answer has an unexpected form
+        except (AttributeError, LookupError, TypeError, ValueError, OSError):
             outcome, lines = 'fail', traceback.format_exc().strip().splitlines()[::-1]
         report.told(name, outcome, time.monotonic() - begin, lines)
         if outcome == 'fail' and name != 'preflight' and report.count('fail') == 1:
@@ -70,7 +72,8 @@ def play(steps, report, options):
 
 
 def clean_up(kubectl, report, options):
-    """Models and datasets first, while the operator still sees to their nodes; then the namespace with all the rest."""
+    """Deletes models and datasets first, while the operator still cleans up their nodes; then the
+    namespace with the rest."""
     begin = time.monotonic()
     try:
         if kubectl.get('namespaces', kubectl.namespace, missing=True, everywhere=True) is None:
@@ -111,7 +114,7 @@ def main():
         print('stopped by %s; cleaning up' % e, file=sys.stderr, flush=True)
     finally:
         for number in STOPS:
-            signal.signal(number, signal.SIG_IGN)  # whoever is in a hurry waits for this moment
+            signal.signal(number, signal.SIG_IGN)  # a second signal waits for the clean-up
         if options.keep:
             print('namespace %s is kept' % kubectl.namespace, flush=True)
         else:
