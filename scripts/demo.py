@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""The main job on this machine, narrated: a real model is packed, served, switched, broken, scaled, killed and brought back.
+"""The main job on this machine, narrated: a real model is packed, served, switched, broken, scaled,
+killed and brought back.
 
-Exits 0 only if every step held. Uses free ports and a data directory of its own, and leaves nothing behind.
+Exits 0 only if every step held. Uses free ports and its own data directory, and leaves no file and
+no process behind.
 """
 import json, os, signal, time
 
@@ -161,7 +163,7 @@ def story(work):
 
 
 def requests_answered(pod):
-    """How many inference requests a pod says it answered (its own metrics)."""
+    """The number of inference requests that a pod has answered, from its own metrics."""
     port = pod['spec']['containers'][0]['ports'][0]['containerPort']
     text = m.DIRECT.open('http://%s:%d/metrics' % (pod['status']['podIP'], port), timeout=10).read().decode()
     return sum(float(line.rsplit(' ', 1)[1]) for line in text.splitlines() if line.startswith('nv_inference_request_success') or
