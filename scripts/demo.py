@@ -77,7 +77,7 @@ def story(work):
             s.say('accuracy %.4f; the training script reported %.4f' % (out['accuracy'], accuracy['4']))
             check(abs(out['accuracy'] - accuracy['4']) < 1e-9, 'accuracy differs from what training reported')
 
-        with Step('version "5" with a wrong sha256: "4" keeps serving, the condition tells why') as s:
+        with Step('version "5" with a wrong sha256: "4" keeps serving, the condition gives the reason') as s:
             wrong = 'b' * 64
             bad = entries + [('5', files.url('digits-4.tar.gz'), wrong)]
             varda.kubectl('apply', '-f', '-', input=json.dumps(m.inference_model('digits', 'edge', bad, '5', node='edge0')))

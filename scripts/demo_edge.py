@@ -145,7 +145,7 @@ def story(work):
                 f.write('{"id": "while it was cut off"}\n')
             check(not connected(varda) and counted(varda, 'events')['numberOfSamples'] == 1234, 'the cloud knows what it cannot know')
 
-        with Step('the link returns: the status tells the truth within five seconds') as s:
+        with Step('the link returns: the status is correct within five seconds') as s:
             link.set('none')
             begin = time.monotonic()
             m.wait_until('events counted', lambda: counted(varda, 'events')['numberOfSamples'] == 1236, 60)

@@ -84,7 +84,7 @@ def story(work):
             sender.until('the first answers of both models', *LINES[-1])
             s.say(varda.kubectl('get', 'jointinferenceservices,inferencemodels,pods'))
 
-        with Step('one URL, one model: an answer says who gave it and why') as s:
+        with Step('one URL, one model: an answer names its tier and the reason') as s:
             given = j.answers(sender.split())
             for a in (next(a for a in given if not a.hard), next(a for a in given if a.hard and a.label == labels[a.image])):
                 s.say('image %-3d label %d  tier %-5s  hard %s%s' % (a.image, a.label, a.tier, str(a.hard).lower(), '  asked %s' % ','.join(a.asked) if a.asked else ''))

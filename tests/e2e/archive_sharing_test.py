@@ -170,7 +170,7 @@ class ArchiveSharing(unittest.TestCase):
         self.apply(origin, NODES, 'one')  # a fourth node
         self.installed(origin, NODES, 'one')
         kept = [node for node in NODES if (self.work / node / 'artifacts/.archives' / hashlib.sha256(origin.data).hexdigest()).exists()]
-        self.assertEqual(len(kept), 2, 'who gives, and one in reserve, keep the archive: %s' % kept)
+        self.assertEqual(len(kept), 2, 'the seed and one node in reserve keep the archive: %s' % kept)
         self.varda.kubectl('delete', 'inferencemodel', *('one-' + node for node in NODES))
         m.wait_until('the archives gone', lambda: not list(self.work.glob('line*/artifacts/.archives/*')))
 

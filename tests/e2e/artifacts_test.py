@@ -605,8 +605,8 @@ class OnANode(unittest.TestCase):
         done = self.artifacts('verify', self.digest['3'], check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn('model.onnx has other bytes', done.stdout)
-        m.wait_until('installed anew', lambda: weights.stat().st_ino != inode and self.listed()[self.digest['3']]['state'] == 'Complete')
-        m.wait_until('shown anew', lambda: self.listed()[self.digest['3']]['models'] == ['default/digits 3'])
+        m.wait_until('installed again', lambda: weights.stat().st_ino != inode and self.listed()[self.digest['3']]['state'] == 'Complete')
+        m.wait_until('exposed again', lambda: self.listed()[self.digest['3']]['models'] == ['default/digits 3'])
         self.assertIn('whole', self.artifacts('verify', self.digest['3']))
         varda.ready('digits', '3')
 

@@ -200,9 +200,9 @@ class Containerd(unittest.TestCase):
         # the stopped agent lives, so no new agent starts before the kill
         os.kill(agent, signal.SIGSTOP)
         (self.varda.dir / 'open').touch()
-        m.wait_until('an end nobody sees', lambda: ending not in self.containerd.tasks())
+        m.wait_until('the end of the task', lambda: ending not in self.containerd.tasks())
         os.kill(agent, signal.SIGKILL)
-        m.wait_until('the end is told', lambda: self.status('ends')['phase'] == 'Failed')
+        m.wait_until('the end is reported', lambda: self.status('ends')['phase'] == 'Failed')
         self.assertEqual(self.container('ends')['state']['terminated']['exitCode'], 5)
         self.assertEqual(self.container('stays')['restartCount'], 0)
         self.assertEqual(self.pid('stays'), pid)

@@ -164,7 +164,7 @@ class Gateway(unittest.TestCase):
         for fault in not_through:
             m.wait_until('n-%s cut off' % fault, lambda: self.cut_off('n-' + fault))
             self.assertEqual(self.phases()['p-' + fault], 'Pending')
-        m.wait_until('somebody met the login page', lambda: self.links['n-portal'].hits > 1)
+        m.wait_until('a request gets the login page', lambda: self.links['n-portal'].hits > 1)
 
         for fault in everybody:
             self.links['n-' + fault].set('none')

@@ -240,14 +240,14 @@ class JointServe(unittest.TestCase):
             m.wait_until('round %d' % round, lambda: any(wanted(a) and a.version == (version if a.tier == 'edge' else '1')
                                                            for a in j.answers(load.samples(since=since))))
         self.edge.write('cascade.json', '{"version": 1}')
-        m.wait_until('the problem is told', lambda: self.told().get('problem'))
+        m.wait_until('the problem is reported', lambda: self.told().get('problem'))
         self.assertEqual(m.failures(load.stop()), [])
 
     def test_policy_that_the_model_cannot_serve_is_told_in_the_index(self):
         self.joined(self.cloud.url, 'EdgeOnly')
         self.edge.write('cascade.json', json.dumps(dict(json.loads(j.cascade(self.cloud.url, 'EdgeOnly')), tiers=[
             {'name': 'edge', 'policy': {'name': 'IBT', 'parameters': {}}}, {'name': 'cloud', 'url': self.cloud.url, 'model': 'digits-big'}])))
-        problem = m.wait_until('the problem is told', lambda: self.told().get('problem'))
+        problem = m.wait_until('the problem is reported', lambda: self.told().get('problem'))
         self.assertEqual(problem['reason'], 'PolicyMismatch')
         shutil.copytree(m.DIGITS / 'models/4', self.edge.model / '4')
         index = m.wait_until('the new version is refused', lambda: [

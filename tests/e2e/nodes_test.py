@@ -52,7 +52,7 @@ class Nodes(unittest.TestCase):
         self.assertIn(str(store), done.stderr)
         self.assertIn('move it', done.stderr)
         self.assertEqual(store.read_bytes(), b'no database' * 1000)
-        m.wait_until('the end of what told it', lambda: not self.varda.processes())
+        m.wait_until('the end of the program that reported it', lambda: not self.varda.processes())
         newer = bytearray(kept)
         newer[60:64] = (99).to_bytes(4, 'big')  # PRAGMA user_version, in the header of the file
         store.write_bytes(bytes(newer))

@@ -157,7 +157,7 @@ class Operator(unittest.TestCase):
         self.assertTrue(any(line['controller'] == 'inferencemodels' and line['namespace'] == 'default' and line['name'] == 'a'
                             for line in of_runs))
         runs = collections.Counter(line['reconcileID'] for line in of_runs if line['message'] == 'reconciled')
-        self.assertEqual(set(runs.values()), {1}, 'each run has an identifier of its own')
+        self.assertEqual(set(runs.values()), {1}, 'each run has another identifier')
 
     def test_an_operator_of_some_namespaces_leaves_the_others_alone(self):
         for namespace in 'abc':
@@ -168,7 +168,7 @@ class Operator(unittest.TestCase):
             self.make('model', namespace)
         m.wait_until('both are served', lambda: self.observed('model', 'a') and self.observed('model', 'b'))
         self.make('later', 'a')
-        m.wait_until('it goes on', lambda: self.observed('later', 'a'))
+        m.wait_until('it continues', lambda: self.observed('later', 'a'))
         self.assertFalse(self.observed('model', 'c'))
 
     def test_flags_that_would_let_two_lead_are_refused(self):

@@ -27,7 +27,7 @@ RARE = {
     **{('varda-operator', verb, 'autoscaling', 'horizontalpodautoscalers'): 'the embedded server has none to watch or write'
        for verb in ('get', 'watch', 'create', 'update', 'delete')},
     ('varda-operator', 'patch', '', 'events'): 'an event that repeats is counted, after it was written once',
-    ('varda-operator', 'update', '', 'pods'): 'labels of a pod change in its place, as after an upgrade; all else makes it anew',
+    ('varda-operator', 'update', '', 'pods'): 'labels of a pod change in its place, as after an upgrade; any other change makes a new pod',
     ('varda-operator/varda-operator', 'patch', '', 'events'): 'as above',
     ('varda-edge/varda-gateway', 'update', '', 'secrets'): 'a token of a former authority is replaced',
     ('varda-system/varda-gateway', 'delete', '', 'secrets'): 'join tokens go a day after they expired',

@@ -125,7 +125,7 @@ class Transforms(unittest.TestCase):
 
         def failed():
             return [e for e in self.get('/v2/repository/index', b'{}')[1] if e['name'] == 'other' and e['state'] == 'UNAVAILABLE']
-        index = m.wait_until('the failure is told', failed)
+        index = m.wait_until('the failure is reported', failed)
         self.assertEqual((index[0]['version'], index[0]['code']), ('2', 'LoadFailed'))
         self.assertIn('preprocess.image.resize.width is 9, but the model\'s input "images" of shape [-1,8,8] takes 8', index[0]['reason'])
         self.assertEqual(self.get('/v2/models/other')[1]['versions'], ['1'])

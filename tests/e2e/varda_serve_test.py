@@ -94,7 +94,7 @@ class ModelServer(unittest.TestCase):
         (server.model / '5').mkdir()
         (server.model / '5/model.onnx').write_text('<html>not found</html>')
         server.target('5')
-        failed = m.wait_until('the failure is told', lambda: [e for e in server.index() if e['state'] == 'UNAVAILABLE'])
+        failed = m.wait_until('the failure is reported', lambda: [e for e in server.index() if e['state'] == 'UNAVAILABLE'])
         self.assertEqual(failed[0]['version'], '5')
         self.assertTrue(failed[0]['reason'])
         self.assertEqual(json.loads(server.get(server.url + '/v2/models/digits')[1])['versions'], ['3'])

@@ -154,7 +154,7 @@ class WorkerPods(unittest.TestCase):
             if said['report']['metrics'].get('hardExampleNumber', 0) < 2:
                 raise m.Failed(json.dumps(said))
             return said['key'] == 'default/bright-edge-adfa01a70198'
-        m.wait_until('the node tells what the worker counted', reported)
+        m.wait_until('the node reports the counts of the worker', reported)
 
         # A worker that follows its assignment continues with another version and another policy.
         self.model('little', '2', 200)
@@ -162,7 +162,7 @@ class WorkerPods(unittest.TestCase):
         self.patch({'edgeWorker': {'hardExampleMining': {'name': 'NeverCloud', 'parameters': None}}})
         self.follows(policy='NeverCloud')
         self.assertEqual(self.infer(BETWEEN)['tier'], 'edge')
-        self.assertEqual(self.pod()['metadata']['uid'], first, 'nobody was made anew')
+        self.assertEqual(self.pod()['metadata']['uid'], first, 'the pod was not replaced')
 
         # Another template makes another pod, with the current assignment.
         containers = self.varda.get('jis', 'bright')['spec']['edgeWorker']['workerSpec']['containers']

@@ -94,7 +94,7 @@ class Steps:
             return wanted, ''
         # Nodes with the edge label come before nodes that only have an agent.
         found = sorted((n for n in nodes if reported(n)), key=lambda n: (not self.c.is_edge(n), n))
-        return (found[0], '') if found else ('', 'no EdgeNode is Connected and has reported (%s): does the agent run?' % (', '.join(sorted(nodes)) or 'there is none'))
+        return (found[0], '') if found else ('', 'no EdgeNode is Connected and has reported (%s): does the agent run?' % (', '.join(sorted(nodes)) or 'none exists'))
 
     def files(self):
         if self.url:
@@ -174,7 +174,7 @@ class Steps:
             check(result['requests'] > 0 and result['connections']['new'] > 0, 'no requests were sent')
             check(set(seen) <= {'3', '4'}, 'answers of versions %s' % sorted(seen))
             same = self.kubectl.get('pods', EDGE)['metadata']['uid'] == before
-            check(same or self.options.chaos, 'the pod was made anew to switch')
+            check(same or self.options.chaos, 'the switch replaced the pod')
             if '3' in seen or begun:
                 break
         else:
@@ -182,7 +182,7 @@ class Steps:
         said.append('%d requests, 0 failed, %d of them over new connections; version 3 answered %d, version 4 %d; p99 %.1f ms, longest %.1f ms' % (
             result['requests'], result['connections']['new'], seen.get('3', 0), seen['4'], result['latencyMs']['p99'], result['latencyMs']['max']))
         if begun:
-            said.append('the load was begun anew %d times: its node went away' % begun)
+            said.append('the load was restarted %d times: its node was lost' % begun)
         said.append(self.predicted(EDGE, self.edge_url, '4', *self.edge_place()))
         return said
 
@@ -201,7 +201,7 @@ class Steps:
         said = ['%s=%s %s: %s' % (condition['type'], condition['status'], condition.get('reason'), condition['message'])]
         result, _ = self.c.wait('predictions', self.c.ended(self.c.predict(EDGE, self.edge_url, *self.edge_place())))
         check(result['version'] == '4', 'version %s answers' % result['version'])
-        return said + ['version 4 goes on answering']
+        return said + ['version 4 keeps answering']
 
     def edge_back(self):
         self.needs_edge()
