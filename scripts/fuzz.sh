@@ -3,7 +3,7 @@
 #
 #   scripts/fuzz.sh [TARGET…]          each for FUZZ_SECONDS (default 60), from the inputs of
 #                                      earlier runs
-#   FUZZ_RUNS=2000 scripts/fuzz.sh     each for that many inputs or 20 s, from the inputs in git, with
+#   FUZZ_RUNS=2000 scripts/fuzz.sh     each for that many inputs or 20 s, from inputs in git, with
 #                                      a fixed seed and fixed addresses: nearly repeatable; the
 #                                      stage `fuzz` of scripts/test.sh
 #   scripts/fuzz.sh --keep [TARGET…]   like the first; then packs inputs that reach code beyond the
