@@ -1,4 +1,4 @@
-# The two commands: `make demo` and `make test`. Everything but `make deps` runs as an ordinary user.
+# The two main commands: `make demo` and `make test`. Only `make deps` needs root.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 JOBS ?= $(shell nproc)
@@ -7,7 +7,7 @@ export CCACHE_NOHASHDIR := 1
 
 .PHONY: help deps deps-if-missing build dev asan tsan demo demo-edge demo-joint test unit checks threads conformance e2e nightly bench fuzz images manifests format format-check crds clean
 
-help:            ## what there is
+help:            ## list the targets
 	@grep -hE '^[a-z0-9-]+: .*##|^[a-z0-9-]+: *##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 16
 
 deps:            ## install what is missing (root for Debian packages)
@@ -20,27 +20,27 @@ build: deps-if-missing  ## the programs, in build/release/bin
 	@[ -f build/release/build.ninja ] || cmake --preset release >/dev/null
 	@ninja -C build/release -j $(JOBS) programs
 
-demo: build      ## the main job on this machine, an edge node on a link that fails, and joint inference, narrated
+demo: build      ## narrated: the main job on this machine, an edge node on a failing link, joint inference
 	@python3 scripts/demo.py
 	@python3 scripts/demo_edge.py
 	@python3 scripts/demo_joint.py
 
-demo-edge: build  ## an edge node on a link that fails: datasets, cut off, killed, back again
+demo-edge: build  ## an edge node on a failing link: datasets, cut off, killed, back again
 	@python3 scripts/demo_edge.py
 
-demo-joint: build  ## a little model at the edge asks a big one in the cloud: table, curve, and a cloud that goes away
+demo-joint: build  ## a little model at the edge, a big one in the cloud: table, curve, lost cloud
 	@python3 scripts/demo_joint.py
 
-test: build      ## every stage below but those on request
+test: build      ## every stage below except those on request
 	@bash scripts/test.sh
 
-unit: deps-if-missing  ## the tests of every room and the fuzz targets, with ASan and UBSan
+unit: deps-if-missing  ## tests of every room and the fuzz targets, with ASan and UBSan
 	@bash scripts/test.sh unit fuzz
 
-checks: build    ## simulator, crash campaigns, API conformance, generated files: on the release build
+checks: build    ## on the release build: simulator, crash campaigns, API conformance, generated files
 	@bash scripts/test.sh checks
 
-threads: deps-if-missing  ## TSan over the rooms where many threads meet
+threads: deps-if-missing  ## TSan over the rooms with many threads
 	@bash scripts/test.sh threads
 
 conformance: build  ## recorded kube-apiserver answers against the embedded API server
@@ -49,7 +49,7 @@ conformance: build  ## recorded kube-apiserver answers against the embedded API 
 e2e: build       ## real processes and clients
 	@bash scripts/test.sh e2e
 
-bench: build     ## on request: figures, as tables beside their references
+bench: build     ## on request: benchmark tables with references
 	@cmake --preset release -DVARDA_BENCH=ON >/dev/null
 	@ninja -C build/release -j $(JOBS) benchmarks
 	@bash scripts/bench.sh
@@ -57,7 +57,7 @@ bench: build     ## on request: figures, as tables beside their references
 fuzz: deps-if-missing  ## on request: every fuzz target for FUZZ_SECONDS (default 60) each
 	@bash scripts/fuzz.sh
 
-nightly: build   ## on request: the long campaigns, three hours at most, with a report in build/nightly/report.md
+nightly: build   ## on request: long campaigns of at most three hours; report in build/nightly/report.md
 	@bash scripts/nightly.sh
 
 images: build    ## container images of the release build: build/images/*.oci.tar (needs buildah)
@@ -68,7 +68,7 @@ manifests: deps-if-missing  ## regenerate deploy/varda.yaml from deploy/kustomiz
 
 crds: build      ## regenerate deploy/crds and docs/reference from the C++ types and --help
 	@ninja -C build/release -j $(JOBS) --quiet api_test
-	@UPDATE_GOLDEN=1 build/release/src/api/api_test --gtest_brief=1 --gtest_filter='*Generated*' || true  # it fails where it rewrites
+	@UPDATE_GOLDEN=1 build/release/src/api/api_test --gtest_brief=1 --gtest_filter='*Generated*' || true  # it fails when it rewrites
 	@build/release/src/api/api_test --gtest_brief=1 --gtest_filter='*Generated*'
 	@python3 tests/structure/cli_reference.py build/release/bin/varda --write
 	@python3 scripts/manifests.py

@@ -1,19 +1,21 @@
-# How rooms, programs and their tests become targets.
+# Functions that turn rooms, programs and tests into targets.
 #
 #   varda_room(artifact DEPS net os codec LIBS archive)
 #
-# makes the library target `varda_artifact` (alias varda::artifact) from every *.cc in the folder, `artifact_test` from every
-# *_test.cc, and `varda_artifact_testing` from testing/*.cc where that folder exists. DEPS are rooms, LIBS third-party libraries
-# (linked PRIVATE: their headers stay inside this room's .cc files). TEST_DEPS are further rooms only the tests need; what they
-# offer in testing/ is linked as well. SUBDIRS are folders of the room whose *.cc and *_test.cc belong to it too: a room with many
-# parts of one shape keeps a folder for each.
+# makes the library target `varda_artifact` (alias varda::artifact) from every *.cc in the folder,
+# `artifact_test` from every *_test.cc, and `varda_artifact_testing` from testing/*.cc where that
+# folder exists. DEPS are rooms. LIBS are third-party libraries, linked PRIVATE: their headers stay
+# inside this room's .cc files. TEST_DEPS are further rooms that only the tests need, linked with
+# their testing/ libraries. SUBDIRS are folders of the room; their *.cc and *_test.cc belong to the
+# room. A room with many parts of one shape keeps a folder for each.
 #
-# With VARDA_UNITY the compiler reads many sources of one target as one (the rooms keep names in anonymous namespaces apart for it):
-# about a third of the time of a build from nothing. The preset `dev` builds file by file,
-# which is quicker after a small change and proves that each file includes what it uses. ALONE names sources that stay by themselves.
+# With VARDA_UNITY the compiler reads many sources of one target as one. A build from nothing then
+# takes about a third of the time. Names in anonymous namespaces must be unique in a room for that.
+# The preset `dev` builds file by file: it is quicker after a small change, and proves that each
+# file includes what it uses. ALONE names sources that stay separate.
 #
-# Paths that tests are given begin at the root of the checkout, where ctest runs them: what they compile to is the same in every clone,
-# so that the compiler cache serves them all.
+# Paths given to tests begin at the root of the checkout, where ctest runs them. The compiled code
+# is then the same in every clone, so that all clones share the compiler cache.
 
 include_guard()
 find_package(GTest REQUIRED)
@@ -21,18 +23,19 @@ find_package(Threads REQUIRED)
 
 cmake_path(RELATIVE_PATH CMAKE_BINARY_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE VARDA_BUILD_FROM_ROOT)
 set_property(GLOBAL PROPERTY VARDA_ROOMS "")
-add_custom_target(programs)    # what `make build` builds: the programs and the engines they load
+add_custom_target(programs)    # the programs and the engines they load, for `make build`
 add_custom_target(unit_tests)  # every room's test program
-add_custom_target(e2e_programs DEPENDS programs)  # and the example worker and the engine of tests/e2e
-add_custom_target(checks DEPENDS programs)      # what the stage `checks` of scripts/test.sh runs on the release build
+add_custom_target(e2e_programs DEPENDS programs)  # plus the example worker and test engine
+add_custom_target(checks DEPENDS programs)      # the needs of the stage `checks`, release build
 
-# varda_test(NAME LABEL room COMMAND program args [SHARDS 4] [TIMEOUT 900] [ENVIRONMENT A=b]): a ctest test with the root of the checkout
-# as its working directory. A gtest program writes the time of each case to Testing/gtest/NAME.xml of the build directory. With SHARDS it
-# becomes NAME_1, NAME_2, …, each with a part of the cases.
+# varda_test(NAME LABEL room COMMAND program args [SHARDS 4] [TIMEOUT 900] [ENVIRONMENT A=b]): a
+# ctest test with the root of the checkout as working directory. A gtest program writes the time of
+# each case to Testing/gtest/NAME.xml of the build directory. With SHARDS it becomes NAME_1, NAME_2,
+# …, each with a part of the cases.
 function(varda_test name)
   cmake_parse_arguments(TEST "" "SHARDS;LABEL;TIMEOUT" "COMMAND;ENVIRONMENT" ${ARGN})
   if(NOT TEST_TIMEOUT)
-    set(TEST_TIMEOUT 900)  # of a program: only a hang on a busy machine takes so long
+    set(TEST_TIMEOUT 900)  # seconds, for a program; only a hang on a busy machine takes so long
   endif()
   if(NOT TEST_SHARDS)
     set(TEST_SHARDS 1)
@@ -52,7 +55,8 @@ function(varda_test name)
   endforeach()
 endfunction()
 
-# Replaces the sources in the caller's list by files that include some of them each, 260 kB at most where they are smaller than that.
+# Replaces the sources in the caller's list by files that include several of them, up to 260 kB
+# each. A larger source stays alone in its file.
 function(varda_unity target list_name)
   if(NOT VARDA_UNITY)
     return()
@@ -79,7 +83,7 @@ function(varda_unity target list_name)
     endif()
     set(total ${sum})
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE relative)
-    # Seen from the root of the checkout: the text is the same in every clone.
+    # A path from the root of the checkout gives the same text in every clone.
     string(APPEND content "#include \"${relative}\"\n")
   endforeach()
   if(content)
@@ -144,13 +148,14 @@ function(varda_room name)
     varda_test(${name} SHARDS ${ROOM_SHARDS} LABEL room COMMAND ${name}_test ENVIRONMENT ${ROOM_TEST_ENVIRONMENT})
   endif()
 
-  # What the include-direction test reads.
+  # Input of the test include_direction.
   set_property(GLOBAL APPEND_STRING PROPERTY VARDA_ROOMS "${name}: ${ROOM_DEPS} | ${ROOM_TEST_DEPS}\n")
 endfunction()
 
-# varda_app(varda DEPS runtime controllers LIBS CLI11::CLI11): a program in bin/ from every *.cc of the folder. All but main.cc is the
-# library `varda_app_parts`, so that `varda_app_test`, from every *_test.cc where there is one, compiles none of it again. TEST_DEPS
-# are further rooms only the tests need.
+# varda_app(varda DEPS runtime controllers LIBS CLI11::CLI11): a program in bin/ from every *.cc of
+# the folder. All sources but main.cc form the library `varda_app_parts`, which `varda_app_test`
+# links instead of compiling them again. The test program has every *_test.cc. TEST_DEPS are further
+# rooms that only the tests need.
 function(varda_app name)
   cmake_parse_arguments(APP "" "" "DEPS;LIBS;TEST_DEPS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cc)

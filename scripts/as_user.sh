@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Runs a command without the power of root to ignore file permissions.
+# Runs a command without root's power to ignore file permissions.
 #
 #   scripts/as_user.sh COMMAND...
 #
-# An ordinary user simply runs the command. Root becomes the user `nobody`, with a fresh HOME and TMPDIR which are removed afterwards.
-# The folders build/*/Testing, where ctest writes, then belong to that user. A checkout in a closed directory is out of that user's reach.
-# There the command stays root but loses the capabilities that override file permissions.
+# An ordinary user simply runs the command. Root becomes the user `nobody`, with a fresh HOME and
+# TMPDIR which are removed afterwards. The folders build/*/Testing, where ctest writes, then belong
+# to that user. That user cannot reach a checkout in a closed directory. There the command stays
+# root but loses the capabilities that override file permissions.
 set -euo pipefail
 [ $# -gt 0 ] || { echo "usage: as_user.sh COMMAND..." >&2; exit 2; }
 [ "$(id -u)" -eq 0 ] || exec "$@"
@@ -39,5 +40,6 @@ done
 printf '[safe]\n\tdirectory = %s\n' "$checkout" > "$scratch/.gitconfig"
 unset "${!XDG_@}" KUBECONFIG
 export HOME="$scratch" TMPDIR="$scratch/tmp" GIT_CONFIG_GLOBAL="$scratch/.gitconfig"
-# setpriv keeps root's capabilities until it starts a program: env finds the command with the rights of the user.
+# setpriv keeps root's capabilities until it starts a program. env is that program and finds the
+# command with the user's rights.
 "${become[@]}" env "$@"

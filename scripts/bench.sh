@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The figures of docs/benchmarks.md, each beside its reference of the same run, as tables; the same for machines in build/bench/*.json.
-# A benchmark that fails does not keep the others from running, but the whole fails.
+# Prints the figures of docs/benchmarks.md as tables, each beside its reference of the same run.
+# build/bench/*.json has the same for machines. A failed benchmark does not stop the others, but the
+# script then fails.
 #
-#   scripts/bench.sh [NAME]...      apiserver, infer, up ...; all of them by default
+#   scripts/bench.sh [NAME]...      apiserver, infer, up ...; default: all
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# Where a part hangs, the rest is still worth having.
+# A time limit for each part: if one hangs, the others still run.
 limit_seconds=420
 out=build/bench
 mkdir -p "$out"

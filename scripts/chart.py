@@ -1,4 +1,4 @@
-"""One picture: accuracy over the share of requests that go to the cloud, as SVG."""
+"""A chart in SVG: accuracy over the share of requests sent to the cloud."""
 import html
 
 WIDTH, HEIGHT = 760, 460
@@ -14,10 +14,10 @@ COLOURS = ('#2563a8', '#c2762b')
 
 
 def curve(path, title, note, lines, points):
-    """lines: [(name, [(share, accuracy)])], in the order of the share; points: [(label, share, accuracy)], which were measured. Shares and
-    accuracies are from 0 to 1."""
+    """`lines` are [(name, [(share, accuracy)])], in the order of the share. `points` are measured:
+    [(label, share, accuracy)]. Shares and accuracies are from 0 to 1."""
     values = [y for _, line in lines for _, y in line] + [y for _, _, y in points]
-    low = int(min(values) * 50 - 0.5) / 50  # the next 2 % below
+    low = int(min(values) * 50 - 0.5) / 50  # the next multiple of 2 % below
     high = 1.0
 
     def x(share):

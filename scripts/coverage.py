@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Sums what gcov counted (its JSON, a line an object, on stdin) by room, without tests and their fakes; beside an earlier table it names the
-rooms that lost lines."""
+"""Sums the counts of gcov by room, without tests and fakes. The input is gcov's JSON on stdin, one
+line per object. With an earlier table, it names the rooms that lost lines."""
 import collections, json, os, pathlib, sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def room_of(directory, name):
-    """None: no part of a room."""
+    """The room of a file, or None if the file is in no room."""
     try:
         path = pathlib.Path(os.path.normpath(os.path.join(directory, name))).relative_to(ROOT)
     except ValueError:
-        return None  # a header of the system
+        return None  # a system header
     if path.parts[0] not in ('src', 'apps', 'plugins') or path.name.endswith('_test.cc') or 'testing' in path.parts:
         return None
     return path, path.parts[1] if path.parts[0] == 'src' else '/'.join(path.parts[:2])
@@ -48,7 +48,7 @@ def main(table, earlier=None):
         if room in before:
             old = 100.0 * int(before[room][1]) / int(before[room][2])
             cells += ' %.1f %% |' % old
-            if share < old - 0.2:  # threads take another way now and then
+            if share < old - 0.2:  # a tolerance, because threads take varying paths
                 lost.append(room)
         print(cells)
     for room in lost + sorted(before.keys() - counts.keys()):

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Lines of each room that the tests run, as a table: the rooms' own tests, the simulator, the conformance and validation cases.
-# End-to-end tests are not counted: they kill programs, which then write no profile.
+# Prints the lines of each room that the tests run, as a table. The tests are the rooms' own tests,
+# the simulator, the conformance and validation cases. End-to-end tests are not counted: they kill
+# programs, and a killed program writes no profile.
 #
-#   scripts/coverage.sh [TABLE]     with the table of an earlier run: exit 1 where a room lost lines
+#   scripts/coverage.sh [TABLE]     with an earlier table: exit 1 if a room lost lines
 #
 # The table stays in build/coverage/table.tsv.
 set -euo pipefail
@@ -16,8 +17,8 @@ mkdir -m 1777 "$counts"  # the tests run as another user than root
 result=0
 GCOV_PREFIX=$counts scripts/as_user.sh \
   ctest --test-dir build/coverage --output-on-failure -j $((jobs * 2)) -E 'cli_reference|manifests|include_direction' || result=$?
-# gcov wants the counts of a source beside its notes.
+# gcov needs the counts of a source beside the notes of the source.
 (cd "$counts/$PWD" && find . -name '*.gcda') | while read -r file; do cp "$counts/$PWD/$file" "$file"; done
 find build/coverage -name '*.gcda' -print0 | xargs -0 gcov --json-format --stdout 2> /dev/null |
   python3 scripts/coverage.py build/coverage/table.tsv "$@"
-exit "$result"  # a table of tests that failed is worth little
+exit "$result"  # the table is unreliable after failed tests

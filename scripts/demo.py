@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""The main job on this machine, narrated: a real model is packed, served, switched, broken, scaled, killed and brought back.
+"""The main job on this machine, narrated: a real model is packed, served, switched, broken, scaled,
+killed and brought back.
 
-Exits 0 only if every step held. Uses free ports and a data directory of its own, and leaves nothing behind.
+Exits 0 only if every step held. Uses free ports and its own data directory, and leaves no file and
+no process behind.
 """
 import json, os, signal, time
 
@@ -75,7 +77,7 @@ def story(work):
             s.say('accuracy %.4f; the training script reported %.4f' % (out['accuracy'], accuracy['4']))
             check(abs(out['accuracy'] - accuracy['4']) < 1e-9, 'accuracy differs from what training reported')
 
-        with Step('version "5" with a wrong sha256: "4" keeps serving, the condition tells why') as s:
+        with Step('version "5" with a wrong sha256: "4" keeps serving, the condition gives the reason') as s:
             wrong = 'b' * 64
             bad = entries + [('5', files.url('digits-4.tar.gz'), wrong)]
             varda.kubectl('apply', '-f', '-', input=json.dumps(m.inference_model('digits', 'edge', bad, '5', node='edge0')))
@@ -161,7 +163,7 @@ def story(work):
 
 
 def requests_answered(pod):
-    """How many inference requests a pod says it answered (its own metrics)."""
+    """The number of inference requests that a pod has answered, from its own metrics."""
     port = pod['spec']['containers'][0]['ports'][0]['containerPort']
     text = m.DIRECT.open('http://%s:%d/metrics' % (pod['status']['podIP'], port), timeout=10).read().decode()
     return sum(float(line.rsplit(' ', 1)[1]) for line in text.splitlines() if line.startswith('nv_inference_request_success') or

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""An edge node on a link that fails, narrated: it joins with a token, serves a model, counts datasets, is cut off, killed, and comes back.
+"""An edge node on a failing link, narrated: it joins with a token, serves a model, counts datasets,
+is cut off, killed, and comes back.
 
-Exits 0 only if every step held. Uses free ports and a data directory of its own, and leaves nothing behind.
+Exits 0 only if every step held. Uses free ports and its own data directory, and leaves no file and
+no process behind.
 """
 import json, os, shutil, struct, subprocess, time, zlib
 
@@ -21,7 +23,8 @@ def png(shade):
 
 
 def make_datasets(root):
-    """Four datasets of four formats, with what must be found in them: samples, and annotations by class where the format knows classes."""
+    """Four datasets in four formats, with the expected results: samples, and annotations by class
+    where the format has classes."""
     (root / 'measurements.csv').write_text('time,value,note\n' + ''.join('%d,%.1f,"line one\nline ""two"""\n' % (i, i / 7) for i in range(5000)))
     (root / 'events.jsonl').write_text(''.join(json.dumps({'id': i, 'text': 'ä%d' % i}) + '\n' for i in range(1234)))
     coco = {'images': [{'id': i, 'file_name': '%d.jpg' % i} for i in range(40)], 'categories': [{'id': 1, 'name': 'bolt'}, {'id': 2, 'name': 'nut'}],
@@ -36,7 +39,8 @@ def make_datasets(root):
 
 
 class EdgeNode:
-    """A machine of its own, as far as one machine can be two: an agent with a data directory and a way to its gateway that can be cut."""
+    """Simulates another machine: an agent with its own data directory and a link to the gateway
+    that can be cut."""
 
     def __init__(self, name, work, gateway, datasets):
         self.name, self.work, self.gateway, self.datasets, self.agent = name, work, gateway, datasets, None
@@ -59,7 +63,7 @@ class EdgeNode:
             self.agent = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
 
     def kill(self):
-        """SIGKILL to the agent and all it runs, as when the power goes."""
+        """Sends SIGKILL to the agent and all its processes, like a power cut."""
         victims = m.kill_below(self.work / self.name)
         self.agent.wait()
         return victims
@@ -141,7 +145,7 @@ def story(work):
                 f.write('{"id": "while it was cut off"}\n')
             check(not connected(varda) and counted(varda, 'events')['numberOfSamples'] == 1234, 'the cloud knows what it cannot know')
 
-        with Step('the link returns: the status tells the truth within five seconds') as s:
+        with Step('the link returns: the status is correct within five seconds') as s:
             link.set('none')
             begin = time.monotonic()
             m.wait_until('events counted', lambda: counted(varda, 'events')['numberOfSamples'] == 1236, 60)
@@ -182,7 +186,8 @@ def counted(varda, name):
 
 
 def took(name, varda, samples):
-    """Seconds until the status says so many samples. Looks by the API itself: a kubectl takes as long as the count."""
+    """Seconds until the status reports that many samples. It asks the API directly, because kubectl
+    takes as long as the count."""
     begin = time.monotonic()
     varda.varda('wait', 'dataset/' + name, '--for=jsonpath={.status.numberOfSamples}=%d' % samples, '--timeout', '60s')
     return time.monotonic() - begin

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Joint inference on this machine, narrated: a little model at the edge and a big one in the cloud behind one URL, what each threshold gives,
-and a cloud that goes away and comes back.
+"""Joint inference on this machine, narrated: a little model at the edge and a big one in the cloud
+behind one URL, the results of each threshold, and a cloud that goes away and comes back.
 
-Exits 0 only if every step held. Uses free ports and a data directory of its own, and leaves nothing behind but build/joint-inference.svg.
+Exits 0 only if every step held. Uses free ports and its own data directory, and leaves only
+build/joint-inference.svg behind.
 """
 import json, time
 
@@ -11,8 +12,8 @@ import chart
 import joint as j
 import machine as m
 
-PASSES = 5  # of the test split for each line of the table
-AWAY = 500  # answers to look at while the cloud is away
+PASSES = 5  # passes over the test split for each line of the table
+AWAY = 500  # answers examined while the cloud is away
 LINES = [('EdgeOnly', None), ('CloudOnly', None), ('CrossEntropy', 0.5), ('CrossEntropy', 0.6), ('CrossEntropy', 0.7)]
 PICTURE = m.ROOT / 'build/joint-inference.svg'
 
@@ -23,7 +24,8 @@ def main():
 
 
 class Sender:
-    """Everybody who sends: what was answered is counted, to be compared with what the service says in the end."""
+    """All clients of the demo. Their answers are counted, for the final comparison with the
+    service's own counts."""
 
     def __init__(self, url, images, labels):
         self.url, self.images, self.labels, self.count = url, images, labels, 0
@@ -31,7 +33,7 @@ class Sender:
         self.client.prepare()
 
     def split(self):
-        """The whole test split, once."""
+        """Sends the whole test split once."""
         samples = self.client.all_once()
         self.count += len(samples)
         return samples
@@ -40,14 +42,15 @@ class Sender:
         return m.Load(self.url, 'digits', self.images, kind=j.Client)
 
     def unfailing(self, load):
-        """The samples of a load that ends; none of them failed."""
+        """Stops a load and returns its samples; fails if a request failed."""
         samples = load.stop()
         self.count += len(samples)
         check(not m.failures(samples), '%d of %d requests failed: %s' % (len(m.failures(samples)), len(samples), m.failures(samples)[:3]))
         return samples
 
     def until(self, what, policy, threshold=None):
-        """Sends the test split until hard and right are what training computed for the policy, to the image."""
+        """Sends the test split until the hard images and right answers equal the numbers computed
+        in training for the policy."""
         wanted = j.expected(policy, threshold)
 
         def same():
@@ -81,7 +84,7 @@ def story(work):
             sender.until('the first answers of both models', *LINES[-1])
             s.say(varda.kubectl('get', 'jointinferenceservices,inferencemodels,pods'))
 
-        with Step('one URL, one model: an answer says who gave it and why') as s:
+        with Step('one URL, one model: an answer names its tier and the reason') as s:
             given = j.answers(sender.split())
             for a in (next(a for a in given if not a.hard), next(a for a in given if a.hard and a.label == labels[a.image])):
                 s.say('image %-3d label %d  tier %-5s  hard %s%s' % (a.image, a.label, a.tier, str(a.hard).lower(), '  asked %s' % ','.join(a.asked) if a.asked else ''))
@@ -138,7 +141,7 @@ def story(work):
 
 
 def measure(s, varda, sender):
-    """The table; returns [(label, share, accuracy)]."""
+    """Prints the table; returns [(label, share, accuracy)]."""
     total = PASSES * len(sender.images)
     s.say('%-20s %6s %9s %7s %9s %10s %9s %9s' % ('policy', 'right', 'accuracy', 'sent', 'share', 'bytes up', 'p50', 'p99'))
     points, during = [], 0
@@ -166,7 +169,7 @@ def measure(s, varda, sender):
 
 
 def draw(points, count):
-    """Measured points over the lines that training computed."""
+    """Draws the measured points over the lines computed in training."""
     report = json.loads((m.DIGITS / 'report.json').read_text())['joint']
     ends = [(hard / count, right / count) for hard, right in (j.expected('EdgeOnly'), j.expected('CloudOnly'))]
     lines = [(policy + ', computed in training', sorted(ends + [(x['hard'] / count, x['correct'] / count) for x in report if x['policy'] == policy]))

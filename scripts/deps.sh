@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# Installs what building, testing and the demo need: Debian packages (as root), and, as whoever runs it, ONNX Runtime, an old kubectl and
-# a containerd below .deps/ of this checkout. Idempotent; quick when nothing is missing. `--check` only says what is missing (exit 1). `bench` also brings
-# nginx, the reference of `make bench`: without it those figures are left out. buildah, which `make images` alone needs, is left to who wants it
-# (it brings a quarter of a container engine): apt-get install --no-install-recommends buildah.
+# Installs the needs of build, tests and demo: Debian packages (as root), and, as the caller, ONNX
+# Runtime, an old kubectl and a containerd below .deps/ of this checkout. Idempotent; quick when
+# nothing is missing. `--check` only reports missing parts (exit 1).
+#
+# `bench` also installs nginx, the reference of `make bench`; without nginx those figures are left
+# out. Only `make images` needs buildah. The script does not install buildah, because it brings a
+# quarter of a container engine: apt-get install --no-install-recommends buildah.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,7 +22,7 @@ if [ "${1:-}" = bench ]; then packages+=(nginx-light); fi
 missing() {
   local name
   for name in "${packages[@]}"; do
-    # npm may have come with a Node.js that no package owns.
+    # npm may belong to a Node.js outside of any package.
     [ "$name" = npm ] && command -v npm >/dev/null && continue
     dpkg-query -W -f '${db:Status-Status}\n' "$name" 2>/dev/null | grep -qx installed || echo "$name"
   done
@@ -51,7 +54,7 @@ if [ ${#lacking[@]} -gt 0 ]; then
   apt-get install -y -qq --no-install-recommends "${lacking[@]}" >/dev/null
 fi
 
-# Faster with, complete without: installed where that is possible, and not asked for by --check.
+# An optional accelerator: installed where possible, and ignored by --check.
 if ! dpkg-query -W -f '${db:Status-Status}\n' libisal-dev 2>/dev/null | grep -qx installed && [ "$(id -u)" -eq 0 ]; then
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libisal-dev >/dev/null 2>&1 ||
     echo "without libisal-dev: gzip archives are unpacked by zlib"
@@ -60,15 +63,16 @@ fi
 mkdir -p .deps
 scratch=
 trap '[ -z "$scratch" ] || rm -rf "$scratch"' EXIT
-# These packages are unpacked rather than installed. Other packages bring a kubectl of their own, which would be in the way. An installed
-# containerd would run as a service and would replace Docker's. The tests start a containerd with sockets and directories of its own.
+# These packages are unpacked instead of installed. An installed kubectl would collide with other
+# packages. An installed containerd would run as a service and would replace Docker's. The tests
+# start a containerd with private sockets and directories.
 unpack() {  # DIRECTORY PACKAGE...
   local target=.deps/$1 package
   shift
   echo "fetching Debian's $*"
   apt-cache show "$@" >/dev/null 2>&1 || apt-get update -qq
   scratch=$(mktemp -d)
-  # apt fetches as its own user where it can.
+  # apt may download as its own user.
   chmod 0777 "$scratch"
   (cd "$scratch" && apt-get download -qq "$@" >/dev/null)
   rm -rf "$target" "$target.new"

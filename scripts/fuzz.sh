@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets with clang and libFuzzer and runs them, JOBS at once.
 #
-#   scripts/fuzz.sh [TARGET…]          each for FUZZ_SECONDS (default 60), going on from what earlier runs found interesting
-#   FUZZ_RUNS=2000 scripts/fuzz.sh     each with so many inputs, or for 20 s, from the seeds alone, with a fixed seed and fixed addresses: the
-#                                      stage `fuzz` of scripts/test.sh, which takes nearly the same way again
-#   scripts/fuzz.sh --keep [TARGET…]   the first, then packs the inputs that reach code the seeds do not reach into
-#                                      tests/fuzz/grown.tar.zst: small ones, at most KEEP_BYTES (default 24576) a target
+#   scripts/fuzz.sh [TARGET…]          each for FUZZ_SECONDS (default 60), from the inputs of
+#                                      earlier runs
+#   FUZZ_RUNS=2000 scripts/fuzz.sh     each for that many inputs or 20 s, from inputs in git, with
+#                                      a fixed seed and fixed addresses: nearly repeatable; the
+#                                      stage `fuzz` of scripts/test.sh
+#   scripts/fuzz.sh --keep [TARGET…]   like the first; then packs inputs that reach code beyond the
+#                                      seeds into tests/fuzz/grown.tar.zst: small ones, at most
+#                                      KEEP_BYTES (default 24576) a target
 #
-# An input that breaks a target is left in build/fuzz/findings/; `build/fuzz/tests/fuzz/fuzz_TARGET FILE` shows it again (or those of
-# build/asan, where a fixed number was run).
+# build/fuzz/findings/ has each input that breaks a target. `build/fuzz/tests/fuzz/fuzz_TARGET FILE`
+# repeats the failure; after a run with FUZZ_RUNS, use the programs of build/asan.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
@@ -19,11 +22,12 @@ if [ "${1:-}" = --keep ]; then
   shift
 fi
 start=
-# What UBSan can tell that ASan does not, without the checks that double the code to compile.
+# Checks of UBSan that ASan lacks, except those that double the code to compile.
 checks=address,alignment,bool,bounds,enum,float-cast-overflow,integer-divide-by-zero,pointer-overflow,return,shift
 checks+=,signed-integer-overflow,unreachable
 if [ -n "${FUZZ_RUNS:-}" ]; then
-  # The build of the unit tests has the targets too. There the fuzzer sees the branches of a target alone: the corpus leads the way.
+  # The build of the unit tests contains the targets. Its fuzzer sees only the branches of the
+  # target itself, so the corpus leads the way.
   build=build/asan
   [ -f "$build/build.ninja" ] || cmake --preset asan >/dev/null
 else
@@ -41,9 +45,10 @@ ninja -C "$build" -j "$jobs" --quiet "${targets[@]/#/fuzz_}"
 if [ -n "${FUZZ_RUNS:-}" ]; then
   corpus=$build/fuzz-corpus
   rm -rf "$corpus"
-  # Whichever ends first: few targets run whole controllers for each input.
+  # The run ends at the first of the two limits: some targets run whole controllers for each input.
   options=(-seed=1 "-runs=$FUZZ_RUNS" -max_total_time=20)
-  # What an input teaches libFuzzer depends on addresses too, and those on the environment. Some containers refuse to fix them.
+  # libFuzzer's choices depend on addresses, and addresses depend on the environment. Some
+  # containers refuse to fix them.
   start="env -i PATH=$PATH"
   if setarch -R true 2>/dev/null; then start+=" setarch -R"; fi
 else
@@ -57,7 +62,7 @@ run() {
   shift
   local dictionary=()
   [ -f "tests/fuzz/dictionaries/$name" ] && dictionary=(-dict="tests/fuzz/dictionaries/$name")
-  # A parser that needs half a minute or half a gigabyte for a few kilobytes is broken too.
+  # A parser that needs half a minute or half a gigabyte for a few kilobytes counts as broken.
   # shellcheck disable=SC2086  # $start is words
   $start "$build/tests/fuzz/fuzz_$name" -timeout=30 -rss_limit_mb=2048 -malloc_limit_mb=512 \
     -print_final_stats=1 -artifact_prefix="build/fuzz/findings/$name-" "${dictionary[@]}" "$@" \
@@ -76,8 +81,8 @@ run() {
 export -f run
 export build corpus start
 
-# The inputs kept so far and those of this machine compete for the same room, the smallest first: the archive stays small.
-# Their names are the SHA-1 digests that libFuzzer gives them.
+# Formerly kept inputs and those of this machine share one size limit, the smallest first, so the
+# archive stays small. libFuzzer names files by SHA-1 digest.
 keep() {
   local name=$1 found=build/fuzz/kept/$1 log=build/fuzz/logs/$1.keep.log left=${KEEP_BYTES:-24576} count=0 file size
   rm -rf "$found" "$grown/$name"
@@ -94,7 +99,7 @@ keep() {
   echo "fuzz_$name: keeps $count inputs"
 }
 
-# The inputs that earlier campaigns found, beside those that this machine has already.
+# Adds the inputs of earlier campaigns to those of this machine.
 grown=build/fuzz/grown
 rm -rf "$grown"
 mkdir -p "$grown"

@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# Builds the container images of this version from the release build: build/images/{varda,varda-serve}-VERSION.oci.tar, OCI archives that
-# `ctr images import` and `podman load` read.
+# Builds the container images of this version from the release build, as OCI archives:
+# build/images/{varda,varda-serve}-VERSION.oci.tar. `ctr images import` and `podman load` read them.
 #
 #   scripts/images.sh                 both images, with buildah (FROM scratch)
-#   scripts/images.sh root NAME DIR   only what is in the image NAME, as a directory tree: needs no buildah
+#   scripts/images.sh root NAME DIR   only the contents of the image NAME, as a directory tree;
+#                                     needs no buildah
 #
-# An image holds the stripped program, the shared libraries that it and its plug-ins load, each with the copyright file of the Debian
-# package it came from, the certificates of the public authorities, and a user. No shell, no package manager. It runs as 65532 and
-# writes nothing below /. The same commit on the same Debian packages makes the same bytes.
+# An image holds the stripped program, the shared libraries that it and its plug-ins load, the
+# certificates of the public authorities, and a user. Each library has the copyright file of its
+# Debian package. There is no shell and no package manager. The program runs as 65532 and writes
+# nothing below /. The same commit on the same Debian packages makes the same bytes.
 #
-# buildah is the one thing `make deps` does not bring: apt-get install --no-install-recommends buildah. No root is needed: as an ordinary
-# user it works in a user namespace of its own. VARDA_BIN names another directory of programs, VARDA_IMAGES another place for the result.
+# `make deps` does not install buildah: apt-get install --no-install-recommends buildah. No root is
+# needed: an ordinary user gets a user namespace. VARDA_BIN names another directory of programs,
+# VARDA_IMAGES another output directory.
 set -euo pipefail
 shopt -s nullglob
 cd "$(dirname "$0")/.."
@@ -19,22 +22,23 @@ bin=${VARDA_BIN:-build/release/bin}
 out=${VARDA_IMAGES:-build/images}
 onnxruntime=.deps/onnxruntime/lib/libonnxruntime.so.1
 umask 022
-# Of the last commit: what is built later from the same sources says the same.
+# The time of the last commit, so that a later build of the same sources is identical.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CMakeLists.txt)}
 export SOURCE_DATE_EPOCH LC_ALL=C
 
 fail() { echo "images: $*" >&2; exit 1; }
 
-# What the files of $2... link, to the places the loader looks in, and beside it the licence of each: that of the package which owns it.
+# Copies the libraries of the files $2... to the paths where the loader looks, and the licence of
+# the package that owns each library.
 libraries() {
   local root=$1 linked line file owner
   shift
   linked=$(ldd "$@")
   if grep 'not found' <<< "$linked" >&2; then fail "libraries are missing"; fi
-  local -A real=()  # by the name the loader looks for
+  local -A real=()  # by the loader's name
   while read -r file; do real[$file]=$(readlink -f "$file"); done < <(sed -nE 's/^\t(.* => )?(\/[^ ]+) \(0x.*/\2/p' <<< "$linked" | sort -u)
   for file in "${!real[@]}"; do install -D -m 0755 "${real[$file]}" "$root/usr/${file#/usr}"; done
-  # Packages of before /lib and /usr/lib became one name the former.
+  # Packages from before the merge of /lib into /usr/lib use the former path.
   local -A owners=()
   while read -r line; do owners[${line##*: }]=${line%%[:,]*}; done < <(dpkg-query -S "${real[@]}" "${real[@]#/usr}" 2>/dev/null)
   for file in "${real[@]}"; do
@@ -68,14 +72,14 @@ root_of() {  # NAME DIR: the tree of an image
     [ -f "$engine" ] || fail "$engine is missing: run make deps build"
     [ -f "$onnxruntime" ] || fail "$onnxruntime is missing: run make deps"
     program "$root" "$engine" /usr/lib/varda/varda-engine-onnxruntime.so
-    # Beside the plug-in, which looks there first.
+    # The plug-in looks in its own directory first.
     program "$root" "$(readlink -f "$onnxruntime")" /usr/lib/varda/libonnxruntime.so.1
     install -D -m 0644 deploy/images/onnxruntime.copyright "$root/usr/share/doc/onnxruntime/copyright"
     loaded+=("$engine" "$onnxruntime")
   fi
   libraries "$root" "${loaded[@]}"
   install -D -m 0644 LICENSE "$root/usr/share/doc/varda/copyright"
-  # Where OpenSSL looks. The C library reads names from files and DNS by itself, without plug-ins.
+  # OpenSSL looks there. The C library resolves names from files and DNS without plug-ins.
   install -D -m 0644 /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
   copyright "$root" ca-certificates
   mkdir -p "$root/usr/lib/ssl"
@@ -86,7 +90,7 @@ root_of() {  # NAME DIR: the tree of an image
   find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 }
 
-sizes() {  # ROOT: what weighs most, in MiB
+sizes() {  # ROOT: the largest files, in MiB
   (cd "$1" && find usr -type f -printf '%s %f\n' | sort -rn | head -n 6 | awk '{printf "    %6.1f MiB  %s\n", $1 / 1048576, $2}')
 }
 
@@ -113,7 +117,7 @@ pack() {  # NAME TITLE: the tree becomes an archive
   sizes "$root"
 }
 
-# containerd takes the full name from an annotation of its own; the one OCI has is for the tag.
+# containerd reads the full name from its own annotation. The annotation of OCI is for the tag.
 name_image() {
   python3 - "$1/index.json" "$2" <<'PY'
 import json, sys
@@ -134,7 +138,8 @@ fi
 [ $# = 0 ] || fail "usage: images.sh [root NAME DIR]"
 command -v buildah >/dev/null || fail "buildah is missing: apt-get install --no-install-recommends buildah"
 if [ "$(id -u)" -ne 0 ] && [ -z "${VARDA_IMAGES_INSIDE:-}" ]; then
-  # Files of the image belong to root: to who runs this, in a namespace where he is. It needs no entry in /etc/subuid.
+  # The files of the image must belong to root. The caller is root in a user namespace, without an
+  # entry in /etc/subuid.
   unshare -Ur true 2>/dev/null || fail "this user may not make user namespaces (sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces): run it as root"
   exec unshare -Urm --propagation private env VARDA_IMAGES_INSIDE=1 _CONTAINERS_USERNS_CONFIGURED=done HOME="$source/build" bash scripts/images.sh
 fi
@@ -144,7 +149,7 @@ mkdir -p "$out"
 work=$(mktemp -d "$(readlink -f "$out")/work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
-# A storage of its own, which goes with it: nothing of the user's images is touched.
+# A private storage, removed with the work directory, leaves the user's images untouched.
 storage=(--root "$work/storage" --runroot "$work/run" --storage-driver vfs)
 export BUILDAH_ISOLATION=chroot XDG_RUNTIME_DIR="$work/run" TMPDIR="$work"
 mkdir -p "$work/run"

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes what is generated below deploy/: crds/kustomization.yaml, which lists the CRDs, and varda.yaml, the one file of an
-installation: kustomize/default as Debian's kubectl renders it. `--check` writes nothing and fails if either is stale.
+"""Writes the generated files below deploy/: crds/kustomization.yaml, which lists the CRDs, and
+varda.yaml, the single file of an installation: kustomize/default rendered by Debian's kubectl.
+`--check` writes no file and fails if one is out of date.
 """
 import os, pathlib, subprocess, sys
 
@@ -15,7 +16,8 @@ def crds():
 
 
 def rendered(directory, kubectl=KUBECTL):
-    """What `kubectl kustomize` makes of a directory. HOME is elsewhere: nothing of the user's configuration shall count."""
+    """The output of `kubectl kustomize` for a directory. Another HOME keeps the user's
+    configuration out."""
     done = subprocess.run([kubectl, 'kustomize', str(directory)], capture_output=True, text=True, timeout=120,
                           env={'PATH': os.environ.get('PATH', ''), 'HOME': '/nonexistent'})
     if done.returncode != 0:

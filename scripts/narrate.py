@@ -1,4 +1,4 @@
-"""How the demos tell their story: numbered steps, each with what it printed and how long it took."""
+"""The narration of the demos: numbered steps, each with its output and its duration."""
 import contextlib, os, pathlib, shutil, signal, sys, tempfile, time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'tests/support'))
@@ -47,14 +47,15 @@ def answered(url, model, images):
 
 @contextlib.contextmanager
 def workplace(prefix):
-    """A directory for all that a demo makes. However the demo ends, nothing stays of it: no file, and no process that works below it. Pods
-    outlive their agents, so those are looked for by the directory and not by who started them. VARDA_DEMO_KEEP keeps the files."""
+    """A directory for all files of a demo. At any end of the demo, its files are removed and
+    processes below it are killed. Pods outlive their agents, so processes are found by the
+    directory instead of the parent. VARDA_DEMO_KEEP keeps the files."""
     work = pathlib.Path(tempfile.mkdtemp(prefix=prefix))
     try:
         yield work
     finally:
         for number in STOPS:
-            signal.signal(number, signal.SIG_IGN)  # whoever is in a hurry waits for this moment
+            signal.signal(number, signal.SIG_IGN)  # a second signal waits for the clean-up
         m.kill_below(work)
         if os.environ.get('VARDA_DEMO_KEEP'):
             print('files are in %s' % work, file=sys.stderr)
@@ -70,7 +71,8 @@ def stop(number, frame):
 
 
 def run(main):
-    """The demo as a program: 0 only if every step held. It can be stopped at any time, and then clears up too."""
+    """Runs the demo as a program: 0 only if every step held. A signal stops it at any time and
+    still cleans up."""
     begin = time.monotonic()
     for number in STOPS:
         signal.signal(number, stop)

@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
-# The campaigns that are too long for every commit. Prints a report, which stays in build/nightly/report.md with the logs beside it.
+# The campaigns that are too long for every commit. Prints a report, which stays with the logs in
+# build/nightly/report.md.
 #
-#   scripts/nightly.sh [CAMPAIGN…]     all of them by default
+#   scripts/nightly.sh [CAMPAIGN…]     default: all
 #
-# They end after NIGHTLY_HOURS (default 3): a part that runs then is ended and has failed, and so have campaigns that did not begin.
-# Builds and ctest runs alone are left to finish.
+# The run ends after NIGHTLY_HOURS (default 3). A part that runs then is killed and counts as
+# failed, and so do campaigns that did not begin. Only builds and ctest runs may finish.
 #
 #   includes   the preset `dev`, file by file: each file includes what it uses
 #   threads    TSan over all rooms
-#   rooms      the rooms once more as the release has them, at -O2 by g++
+#   rooms      the rooms as in the release, at -O2 by g++
 #   repeat     rooms with threads, 20 times
-#   crash      more than a million crash states; VARDA_CRASH_SEED begins elsewhere
-#   sim        schedules from seeds that no run had before, at -O2, then some under ASan
+#   crash      more than a million crash states; VARDA_CRASH_SEED sets the first seed
+#   sim        schedules from seeds unused before, at -O2, then some under ASan
 #   histories  the linearizability checker at length
-#   fuzz       every target, going on from its corpus, with the branches of the whole product in view
-#   e2e        a thousand SIGKILLs and whatever else the tests keep for it; then the kill tests with the programs under ASan
+#   fuzz       every target, from its corpus, with the branches of the whole product in view
+#   e2e        a thousand SIGKILLs and other long tests; then the kill tests under ASan
 #
-# NIGHTLY_SCALE=0.1 makes every campaign that has a length of its own that much shorter. A campaign that fails does not keep the others from
-# running; the whole fails. Seeds are in the report.
+# NIGHTLY_SCALE=0.1 shortens every campaign of adjustable length by that factor. A failed campaign
+# does not stop the others, but the script then fails. The report contains the seeds.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 source scripts/stages.sh
@@ -43,7 +44,7 @@ deadline=$((SECONDS + $(awk -v h="${NIGHTLY_HOURS:-3}" 'BEGIN { print int(h * 36
 
 times() { awk -v n="$1" -v s="$scale" 'BEGIN { v = int(n * s); print v < 1 ? 1 : v }'; }
 
-# within_time COMMAND…: ends the command, and what it started, at the deadline.
+# within_time COMMAND…: kills the command and its children at the deadline.
 within_time() {
   timeout --kill-after=60 $((deadline > SECONDS ? deadline - SECONDS : 1)) "$@"
 }

@@ -1,12 +1,13 @@
 #!/bin/sh
-# Puts ONNX Runtime 1.30 where the build and the plug-in look for it: .deps/onnxruntime/{include,lib}. Called by `make deps`.
+# Puts ONNX Runtime 1.30 where build and plug-in look: .deps/onnxruntime/{include,lib}. `make deps`
+# calls it.
 #
-#   scripts/onnxruntime.sh [--check|--force]    --check: exit 1 if it is missing or made by an older recipe
+#   scripts/onnxruntime.sh [--check|--force]    --check: exit 1 if it is missing or out of date
 #
-# Needs no root: the library comes out of the npm package onnxruntime-node (whose lock file names versions and hashes, the registry is
-# whatever npm is set to), the headers out of Debian 13's libonnxruntime-dev, fetched from the mirror this machine already uses.
-# Debian's own library is too old: before 1.30 a model could name any file of the machine.
-# Quick when everything is there already.
+# Needs no root. The library comes from the npm package onnxruntime-node: its lock file names
+# versions and hashes, and npm's configuration names the registry. The headers come from Debian 13's
+# libonnxruntime-dev, from the mirror of this machine. Debian's own library is too old: before 1.30
+# a model could read any file of the machine. Quick when everything is present.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -25,9 +26,10 @@ if [ "${1:-}" != --force ]; then
 fi
 mkdir -p "$root/.deps"
 exec 9> "$root/.deps/.onnxruntime.lock"
-flock 9  # two builds of one checkout: the second finds what the first made
+flock 9  # the second of two parallel builds finds the result of the first
 if [ "${1:-}" != --force ] && present; then say "present in .deps/onnxruntime"; exit 0; fi
-# Everything is made beside and renamed at the end, so that a break in the middle leaves nothing half there.
+# All files are made in another directory and renamed at the end, so that an interruption leaves no
+# partial result.
 work=$(mktemp -d "$root/.deps/onnxruntime.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -48,7 +50,7 @@ library_from_npm() {
     cat "$work/npm.log" >&2
     fail "npm ci failed"
   }
-  # The same bytes may be there under several names: one does.
+  # The same bytes may have several names; one is enough.
   library=$(find "$work/npm/node_modules/onnxruntime-node/bin" -path "*/linux/$arch/libonnxruntime.so.1*" | sort | head -n 1)
   [ -n "$library" ] || fail "onnxruntime-node holds no libonnxruntime.so.1 for linux/$arch"
   cp "$library" "$out/lib/libonnxruntime.so.1"
@@ -63,7 +65,7 @@ headers_from_debian() {
   apt=$work/apt
   mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/download"
   printf 'deb [signed-by=%s] %s trixie main\n' "$keyring" "$mirror" > "$apt/sources.list"
-  # A package list of its own: the machine's is neither read nor written.
+  # A private package list: the machine's list is neither read nor changed.
   set -- -qq -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$apt/lists" \
     -o "Dir::Cache=$apt/cache" -o APT::Sandbox::User=root -o Acquire::Languages=none -o APT::Get::List-Cleanup=0
   apt-get "$@" update > "$work/apt.log" 2>&1 || { cat "$work/apt.log" >&2; fail "no package list of trixie from $mirror"; }

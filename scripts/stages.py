@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The table of stages at the end of a run: what each took, beside the budget that keeps a cold run on two cores below 40 minutes.
+"""The table of stages at the end of a run: duration and budget of each. The budgets keep a cold run
+on two cores below 40 minutes.
 
     python3 scripts/stages.py build/stages.tsv [SECONDS OF THE WHOLE RUN [plain]]
 
 `plain` leaves out the budgets, which are those of .ci/run.
 
-A stage beyond its budget gets a mark and changes no exit status: a busy machine is no fault of the change. The change that makes a stage
-slower pays for it in the same stage.
+A stage beyond its budget gets a mark and changes no exit status, because a busy machine is no fault
+of the change. A change that makes a stage slower must save the time in the same stage.
 """
 import pathlib, sys
 

@@ -1,11 +1,12 @@
-# Shared by .ci/run, scripts/test.sh and scripts/nightly.sh: stages with their times, builds and ctest runs. To be sourced at the root
-# of the checkout.
+# Shared by .ci/run, scripts/test.sh and scripts/nightly.sh: stages with times, builds and ctest
+# runs. Source this file at the root of the checkout.
 
 jobs=${JOBS:-$(nproc)}
 export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
 stage_file=build/stages.tsv
 
-# stage NAME COMMAND…: runs the command and records how long it took. The first stage that fails ends the script.
+# stage NAME COMMAND…: runs the command and records the duration. The first failed stage ends the
+# script.
 stage() {
   local name=$1 begin=$SECONDS result=0
   shift
@@ -26,7 +27,8 @@ build_in() {
   ninja -C "build/$preset" -j "$jobs" --quiet "$@"
 }
 
-# run_tests PRESET CTEST-OPTION…: ctest, then the slowest test cases and a check that only expected tests were skipped.
+# run_tests PRESET CTEST-OPTION…: runs ctest, lists the slowest cases and checks that only expected
+# tests were skipped.
 run_tests() {
   local preset=$1 results="$PWD/build/$1/Testing" result=0
   shift

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# The test stages of `make test`, in this order; with arguments, only those.
+# The test stages of `make test`, in this order. Arguments select stages.
 #
 #   unit       the tests of every room and of the programs' parts, with ASan and UBSan
-#   fuzz       every fuzz target: its corpus, then FUZZ_RUNS inputs from there, with the same sanitizers
-#   checks     the release build: simulator, crash campaigns, API conformance, validation, generated files
-#   threads    TSan over the rooms where many threads meet
+#   fuzz       every fuzz target: its corpus, then FUZZ_RUNS new inputs, with the same sanitizers
+#   checks     the release build: simulator, crash campaigns, API conformance, validation,
+#              generated files
+#   threads    TSan over the rooms with many threads
 #   e2e        real processes and clients
 #
-# `conformance` alone is on request; longer campaigns are in scripts/nightly.sh. Each stage says how long its build and its run took;
-# build/stages.tsv keeps the lines, from which scripts/stages.py makes the table at the end of .ci/run.
+# `conformance` alone runs on request; scripts/nightly.sh has longer campaigns. Each stage reports
+# the duration of its build and its run. build/stages.tsv keeps the lines, from which
+# scripts/stages.py makes the table at the end of .ci/run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/stages.sh

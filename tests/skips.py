@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Skipped tests: a test that is skipped without a line in tests/expected_skips.txt fails the run.
+"""Skipped tests: a skip without a line in tests/expected_skips.txt fails the run.
 
     python3 tests/skips.py junit [--slowest N] [--expected FILE] FILE...
 
-reads the files of `ctest --output-junit FILE` and of `--gtest_output=xml:FILE`, prints the skipped tests and the N slowest ones, and exits with 1 if a
-skip is not expected. tests/e2e/run.py makes the same check with Expected.
+reads the files of `ctest --output-junit FILE` and of `--gtest_output=xml:FILE`. It prints the
+skipped tests and the N slowest ones, and exits with 1 if a skip is not expected. tests/e2e/run.py
+makes the same check with Expected.
 """
 import argparse, collections, fnmatch, os, pathlib, re, sys
 import xml.etree.ElementTree as ElementTree
 
 EXPECTED = pathlib.Path(__file__).with_name('expected_skips.txt')
 CONDITION = re.compile(r'always|machine|user|(if|unless)=([A-Z][A-Z0-9_]*)')
-# gtest's own line about a skipped test, in the output of a ctest test.
+# The line that gtest prints about a skipped test, in the output of a ctest test.
 SKIPPED_LINE = re.compile(r'^\[  SKIPPED \] ([^\s,]+\.[^\s,]+) \(\d+ ms\)$', re.MULTILINE)
 
 Test = collections.namedtuple('Test', 'id seconds skipped')  # skipped: the reason; None: the test ran
@@ -19,7 +20,7 @@ Line = collections.namedtuple('Line', 'number glob condition reason')
 
 
 class Expected:
-    """The lines of expected_skips.txt, as that file describes them."""
+    """The lines of expected_skips.txt, in the format described in that file."""
 
     def __init__(self, text, environment=os.environ, user=os.geteuid()):
         self.environment, self.user, self.lines = environment, user, []
@@ -42,7 +43,8 @@ class Expected:
         return kind is None or (kind == 'if') == bool(self.environment.get(name))
 
     def problems(self, tests):
-        """One line for each problem with the skips of a run. Expectations about tests outside of the run are ignored."""
+        """One line for each problem with the skips of a run. Tests outside of the run are
+        ignored."""
         found = []
         for test in tests:
             if test.skipped is not None and not any(self.allows(x) and fnmatch.fnmatchcase(test.id, x.glob) for x in self.lines):
@@ -79,7 +81,7 @@ def read_junit(path):
         if note is not None or case.get('result') == 'skipped' or status in ('notrun', 'disabled'):
             reason = (note.get('message') or note.text or '').strip() if note is not None else ''
             reason = reason or ('disabled' if status == 'disabled' or case.get('result') == 'suppressed' else 'no reason given')
-        # ctest writes the test's name as the class as well.
+        # ctest writes the test's name into the class too.
         found.append(Test(name if suite in (None, name) else '%s.%s' % (suite, name), float(case.get('time') or 0), reason))
         output = case.findtext('system-out') or ''
         found += [Test(x, 0.0, 'skipped, says the output of %s' % name) for x in SKIPPED_LINE.findall(output)]
@@ -87,7 +89,7 @@ def read_junit(path):
 
 
 def merged(tests):
-    """One Test for each id: the same skip may stand in the file of gtest and in that of ctest."""
+    """One Test for each id: gtest and ctest may both record the same skip."""
     by_id = {}
     for test in tests:
         known = by_id.get(test.id)

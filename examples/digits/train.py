@@ -5,13 +5,16 @@
     apt-get download python3-sklearn && dpkg-deb -x python3-sklearn_*.deb /tmp/sklearn
     ./train.py /tmp/sklearn/usr/lib/python3/dist-packages/sklearn/datasets/data/digits.csv.gz
 
-The data are 1797 handwritten digits of 8x8 pixels (Optical Recognition of Handwritten Digits, E. Alpaydin and C. Kaynak, UCI Machine
-Learning Repository), of which a seeded fifth is held out. Version 3 is a linear classifier that saw few digits for a short time,
-version 4 a network with one hidden layer trained on shifted copies as well.
+The data are 1797 handwritten digits of 8x8 pixels (Optical Recognition of Handwritten Digits,
+E. Alpaydin and C. Kaynak, UCI Machine Learning Repository), of which a seeded fifth is held out.
+Version 3 is a linear classifier that saw few digits for a short time. Version 4 is a network with
+one hidden layer that was trained on shifted copies as well.
 
-"small" and "big" are the pair for joint inference: a linear classifier of 4x4 pixels that is right about nine times of ten and knows
-when it guesses, and a network with two hidden layers. report.json tells what each is worth alone and, for a few thresholds of two
-policies, how many images go up and how many are answered right: what a service must give exactly. Same seed, same numpy: same bytes.
+"small" and "big" are the pair for joint inference. "small" is a linear classifier of 4x4 pixels
+with nine of ten answers right, and with useful confidence. "big" is a network with two hidden
+layers. report.json has the accuracy of each model alone. For a few thresholds of two policies it
+also has the exact number of hard images and of right answers, which a service must reproduce. Same
+seed, same numpy: same bytes.
 """
 import gzip
 import json
@@ -30,7 +33,8 @@ TEST_SHARE = 0.2
 
 
 def load(path):
-    """Images as bytes 0..255 (the file's 0..16, stretched as MNIST has them), labels, split into train and test."""
+    """Images as bytes 0..255 (stretched from the file's 0..16, like MNIST) and labels, split into
+    train and test."""
     rows = np.loadtxt(gzip.open(path, "rt"), delimiter=",", dtype=np.int64)
     images = np.rint(rows[:, :64] * (255.0 / 16.0)).astype(np.uint8).reshape(-1, 8, 8)
     labels = rows[:, 64].astype(np.uint8)
@@ -63,7 +67,7 @@ def softmax(scores):
 
 
 def forward(layers, images):
-    """What the ONNX graph computes, in float32."""
+    """The result of the ONNX graph, in float32."""
     activations = [images.reshape(len(images), -1).astype(np.float32) * np.float32(1 / 255)]
     for index, (weights, bias) in enumerate(layers):
         scores = activations[-1] @ weights + bias
@@ -96,7 +100,8 @@ def train(images, labels, sizes, epochs, rate, seed):
 
 
 def export(layers, path):
-    """images FP32 [-1,8,8] of 0..255 -> probabilities FP32 [-1,10]; scaling and softmax are in the graph, and pooling for layers of 4x4."""
+    """images FP32 [-1,8,8] of 0..255 -> probabilities FP32 [-1,10]. Scaling and softmax are in the
+    graph, and pooling for layers of 4x4."""
     nodes = [helper.make_node("Flatten", ["images"], ["pixels"], axis=1),
              helper.make_node("Mul", ["pixels", "scale"], ["layer0"])]
     weights = [numpy_helper.from_array(np.array(1 / 255, np.float32), "scale")]
@@ -122,19 +127,20 @@ def export(layers, path):
 
 
 def cross_entropy(probabilities):
-    """1 + sum(p ln p) / ln n: 0 where all classes are as likely, 1 where one is certain."""
+    """1 + sum(p ln p) / ln n: 0 for equal probabilities, 1 for a certain class."""
     p = probabilities.astype(np.float64)
     return 1 + np.where(p > 0, p * np.log(np.where(p > 0, p, 1)), 0).sum(axis=1) / np.log(p.shape[1])
 
 
 def margin(probabilities):
-    """How far the likeliest class is above the second."""
+    """The distance between the two highest probabilities."""
     p = np.sort(probabilities.astype(np.float64), axis=1)
     return p[:, -1] - p[:, -2]
 
 
 def joint(small, big, labels):
-    """What joint inference gives at each threshold: how many images are hard (score below it) and go up, how many answers are right."""
+    """The result of joint inference at each threshold: the number of hard images (score below it),
+    which the big model gets, and of right answers."""
     rows = []
     for policy, score in (("CrossEntropy", cross_entropy(small)), ("Margin", margin(small))):
         for threshold in (0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95):
@@ -147,12 +153,13 @@ def joint(small, big, labels):
 
 
 def write_idx(path, array):
-    """MNIST's format: two zero bytes, the type (8: unsigned byte), the rank, big-endian sizes, the bytes."""
+    """Writes MNIST's format: two zero bytes, the type (8: unsigned byte), the rank, big-endian
+    sizes, the bytes."""
     path.write_bytes(struct.pack(">BBBB", 0, 0, 8, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes())
 
 
 def write_png(path, image):
-    """An 8-bit greyscale PNG."""
+    """Writes an 8-bit greyscale PNG."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     height, width = image.shape

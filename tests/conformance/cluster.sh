@@ -1,6 +1,7 @@
 #!/bin/sh
-# Plays Varda's main job against whatever cluster a kubeconfig names, with kubectl only; `cluster.sh --help` and README.md say how.
-# Exit code: 0 every step passed, 1 one failed, 3 none failed but some could not be done here, 130 interrupted.
+# Plays Varda's main job against the cluster of a kubeconfig, with kubectl only. `cluster.sh --help`
+# and README.md describe the options. Exit code: 0 every step passed, 1 a step failed, 3 no step
+# failed but some were skipped, 130 interrupted.
 set -eu
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 for python in "${PYTHON:-python3}" python3 python; do

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
-"""Run the recorded API cases on our server and compare with what is known to differ.
+"""Run the recorded API cases on our server and compare with the known differences.
 
   run.py BINARY [ARGS...] [-- apicases options]
 
-BINARY is started as `BINARY [ARGS...] DIR 127.0.0.1:0`, or, when it is named varda, as `varda apiserver --data-dir DIR --listen
-127.0.0.1:0`; it prints a line with the word "ready". Exit code 0: every case outside known_differences.json agrees, and every
-case in it still differs (a case that agrees must leave the list). Python 3 standard library only.
+BINARY is started as `BINARY [ARGS...] DIR 127.0.0.1:0`, or, when it is named varda, as `varda
+apiserver --data-dir DIR --listen 127.0.0.1:0`; it prints a line with the word "ready". Exit code
+0: every case outside known_differences.json agrees, and every case in it still differs. A case
+that agrees must leave the list. Python 3 standard library only.
 """
 import glob, json, os, signal, subprocess, sys, tempfile
 

@@ -1,4 +1,5 @@
-"""Archives of InferenceModels get from node to node by themselves, with real processes: one copy from the file server for a whole site."""
+"""Nodes of one site share the archives of InferenceModels, with real processes: the file server
+sends one copy for the whole site."""
 import contextlib, hashlib, http.server, io, json, os, pathlib, random, shutil, signal, subprocess, sys, tarfile, tempfile, threading, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -8,7 +9,7 @@ NODES = ('line0', 'line1', 'line2', 'line3')
 
 
 def archive(size):
-    """A model's archive that does not compress, as weights do not."""
+    """A model's archive that does not compress, like real weights."""
     out, noise = io.BytesIO(), random.Random(size).randbytes(size)
     with tarfile.open(fileobj=out, mode='w') as tar:
         info = tarfile.TarInfo('model.onnx')
@@ -18,7 +19,8 @@ def archive(size):
 
 
 class Origin:
-    """Serves one archive with ranges, counts the bytes it sends, and stands still at `hold_at` until it is let go."""
+    """Serves one archive with ranges and counts the bytes it sends. Pauses at `hold_at` until `go`
+    is set."""
 
     def __init__(self, data, hold_at=None):
         self.data, self.sent, self.hold_at = data, 0, hold_at
@@ -32,7 +34,7 @@ class Origin:
                 pass
 
             def handle(self):
-                with contextlib.suppress(OSError):  # who was killed says no goodbye
+                with contextlib.suppress(OSError):  # a killed client resets the connection
                     super().handle()
 
             def do_GET(self):
@@ -123,7 +125,8 @@ class ArchiveSharing(unittest.TestCase):
         return origin
 
     def apply(self, origin, nodes=NODES, name='m'):
-        """One model for each node, all of one archive. No server is asked for: this is about files."""
+        """Applies one model for each node, all with the same archive. No model server is requested:
+        the test is about files."""
         digest = hashlib.sha256(origin.data).hexdigest()
         self.varda.kubectl('apply', '-f', '-', input=json.dumps({'apiVersion': 'v1', 'kind': 'List', 'items': [
             m.inference_model('%s-%s' % (name, node), 'edge', [('1', origin.url, digest)], '1', node=node, replicas=0) for node in nodes]}))
@@ -144,7 +147,7 @@ class ArchiveSharing(unittest.TestCase):
                 self.assertEqual(held.read_bytes(), tar.extractfile('model.onnx').read(), node)
 
     def seed(self, nodes=NODES, name='m'):
-        """The one that is told to share and to ask nobody."""
+        """The node that shares without peers: its work list has shareWith and no peers."""
         def probe():
             told = {node: self.told(node, name) for node in nodes}
             return [node for node in nodes if told[node].get('shareWith') and not told[node].get('peers')]
@@ -154,7 +157,8 @@ class ArchiveSharing(unittest.TestCase):
         return all(self.told(node, name).get('shareWith') or self.told(node, name).get('peers') for node in nodes)
 
     def test_a_file_server_sends_one_copy_and_may_then_be_gone(self):
-        # It stands still until the nodes know of each other: one that has it all before anybody else wants it keeps nothing for others.
+        # The origin pauses until the nodes know of each other. A node that has the whole archive
+        # before another node wants it keeps nothing to share.
         origin = self.serve(6 << 20, hold_at=1 << 20)
         self.apply(origin, NODES[:3], 'one')
         m.wait_until('lists that name others', lambda: self.told_of_others(NODES[:3], 'one'))
@@ -166,7 +170,7 @@ class ArchiveSharing(unittest.TestCase):
         self.apply(origin, NODES, 'one')  # a fourth node
         self.installed(origin, NODES, 'one')
         kept = [node for node in NODES if (self.work / node / 'artifacts/.archives' / hashlib.sha256(origin.data).hexdigest()).exists()]
-        self.assertEqual(len(kept), 2, 'who gives, and one in reserve, keep the archive: %s' % kept)
+        self.assertEqual(len(kept), 2, 'the seed and one node in reserve keep the archive: %s' % kept)
         self.varda.kubectl('delete', 'inferencemodel', *('one-' + node for node in NODES))
         m.wait_until('the archives gone', lambda: not list(self.work.glob('line*/artifacts/.archives/*')))
 

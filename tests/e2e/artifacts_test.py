@@ -1,4 +1,5 @@
-"""Archives on their way to a node and on its disk, with real processes: kills, mirrors, credentials, proxies, s3, `varda artifacts`."""
+"""Archives during download and on a node's disk, with real processes: kills, mirrors, credentials,
+proxies, s3, `varda artifacts`."""
 import base64, contextlib, hashlib, hmac, http.server, io, json, os, pathlib, random, resource, select, shutil, signal, socket, ssl, subprocess, sys, tarfile, tempfile, threading
 import unittest, urllib.parse
 
@@ -6,7 +7,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
 
 LOSS_MAX = 256 << 10
-LIMIT = 1 << 20  # of the node's archives together
+LIMIT = 1 << 20  # bytes, for all archives of the node together
 
 
 def tar(*members):
@@ -20,14 +21,15 @@ def tar(*members):
 
 
 class Origin(http.server.BaseHTTPRequestHandler):
-    """Serves `content` with ranges. Counts what it sends, and waits at `hold_at` until it is let go."""
+    """Serves `content` with ranges and counts the bytes it sends. Pauses at `hold_at` until
+    `release` is set, then closes the connection."""
     protocol_version = 'HTTP/1.1'
 
     def log_message(self, *args):
         pass
 
     def handle(self):
-        with contextlib.suppress(OSError):  # who was killed says no goodbye
+        with contextlib.suppress(OSError):  # a killed client resets the connection
             super().handle()
 
     def do_GET(self):
@@ -100,7 +102,8 @@ class FileServer:
 
 
 class Proxy:
-    """A forward proxy: whole URLs for http, CONNECT for https, with basic credentials if it has some. Every name leads to 127.0.0.1."""
+    """A forward proxy: whole URLs for http, CONNECT for https, basic authentication if
+    `credentials` are given. Every name resolves to 127.0.0.1."""
 
     def __init__(self, credentials=None):
         self.seen, self.wanted = [], credentials and 'Basic ' + base64.b64encode(credentials.encode()).decode()
@@ -159,7 +162,8 @@ class Proxy:
 
 
 def s3_check(key_id, secret, region='us-east-1', token=None):
-    """Whether a request carries the right Signature Version 4, computed anew from what came; the name of the error if not."""
+    """Returns a check of a request's Signature Version 4, recomputed from the request. The check
+    returns None, or the error code for a wrong signature."""
 
     def sign(key, text):
         return hmac.new(key, text.encode(), hashlib.sha256).digest()
@@ -190,7 +194,7 @@ def s3_check(key_id, secret, region='us-east-1', token=None):
 
 
 class Fetch(unittest.TestCase):
-    """`varda fetch`: the same downloads as an agent's, in a process of their own."""
+    """`varda fetch` makes the same downloads as an agent, in a separate process."""
 
     def setUp(self):
         self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
@@ -208,7 +212,7 @@ class Fetch(unittest.TestCase):
         return proxy
 
     def secret(self, **keys):
-        """As Kubernetes mounts one: links into a directory that is replaced as a whole."""
+        """Mounts a Secret like Kubernetes: links into a directory that is replaced as a whole."""
         directory = pathlib.Path(tempfile.mkdtemp(dir=self.work))
         (directory / '..2024').mkdir()
         keys.setdefault('hosts', '127.0.0.1')
@@ -242,7 +246,8 @@ class Fetch(unittest.TestCase):
                 part = self.work / ('.killed-%d.fetch' % round) / (digest + '.part')
                 process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 files.holding.wait(120)
-                # What the server has sent is on its way; the process writes down what it has read before it reads more.
+                # The bytes that the server sent may still be in transit. The process writes each
+                # piece to disk before it reads the next.
                 m.wait_until('what came is in the spool', lambda: part.stat().st_size >= stop_at - LOSS_MAX)
                 process.send_signal(signal.SIGKILL)
                 process.wait()
@@ -258,7 +263,7 @@ class Fetch(unittest.TestCase):
         first, digest = self.serve()
         second, _ = self.serve()
         first.hold_at = 3 << 20
-        first.release.set()  # it closes the connection there, each time
+        first.release.set()  # the server closes the connection at `hold_at`, each time
         done = self.fetch(first.url('/m.tar'), digest, '--mirror', second.url('/m.tar'))
         self.assertEqual(len(second.requests), 1, done.stderr)
         self.assertEqual(second.requests[0][1]['Range'], 'bytes=%d-' % (3 << 20))
@@ -287,7 +292,8 @@ class Fetch(unittest.TestCase):
         self.assertIn('--proxy-credentials-file', done.stderr)
         self.assertNotIn('s3cret', done.stderr)
         seen = len(proxy.seen)
-        self.fetch(files.url('/m.tar'), digest, '--http-proxy', proxy.url)  # this machine is reached straight
+        # loopback addresses bypass the proxy
+        self.fetch(files.url('/m.tar'), digest, '--http-proxy', proxy.url)
         self.fetch(files.url('/m.tar'), digest, '--http-proxy', '', env={'http_proxy': proxy.url})
         self.assertEqual(len(proxy.seen), seen)
         self.fetch(url, digest, '--http-proxy', proxy.url, '--no-proxy', 'invalid', '--attempts', '1', check=False)
@@ -414,7 +420,7 @@ class Fetch(unittest.TestCase):
 
 
 class ByHand(unittest.TestCase):
-    """`varda artifacts` on a directory that no agent runs in."""
+    """`varda artifacts` on a directory without a running agent."""
 
     def setUp(self):
         self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-e2e-'))
@@ -466,7 +472,8 @@ class ByHand(unittest.TestCase):
         self.assertIn('nothing is unused', self.artifacts('gc').stderr)
 
     def test_another_user_is_told_that_he_may_not_look(self):
-        """An ordinary user closes the directories to itself. File permissions do not stop root, which becomes another user."""
+        """An ordinary user closes the directories to itself. File permissions do not stop root, so
+        root switches to another user."""
         def nobody():
             os.setgroups([])
             os.setgid(65534)
@@ -476,7 +483,7 @@ class ByHand(unittest.TestCase):
         self.addCleanup(trees.chmod, 0o700)
         how = {}
         if os.access(trees, os.R_OK):
-            program = self.work / 'varda'  # where the other user can read it
+            program = self.work / 'varda'  # the other user can read this copy
             shutil.copy(m.VARDA, program)
             for path in (self.work, program, self.work / 'artifacts'):
                 path.chmod(0o755)
@@ -539,7 +546,8 @@ class OnANode(unittest.TestCase):
         example = [(p.name, p.read_bytes()) for p in sorted((m.DIGITS / 'models/4').iterdir())]
         draw = random.Random(3)
         versions = []
-        for version, size in (('1', 300), ('2', 400), ('3', 500)):  # in KiB: any two of them fit beside the small ones, not all three
+        # KiB; any two versions fit beside the small ones, all three do not
+        for version, size in (('1', 300), ('2', 400), ('3', 500)):
             data = tar(*example, ('weights-%s.bin' % version, draw.randbytes(size << 10)))
             versions.append((version, files.url('/%s.tar' % version), files.put('/%s.tar' % version, data)))
         digest = {version: d for version, _, d in versions}
@@ -568,16 +576,17 @@ class OnANode(unittest.TestCase):
             return [v for r in report for v in r.get('versions', []) if v.get('reason') == 'CredentialsForbidden']
         told = m.wait_until('the node says that it may not read the Secret', failure)[0]
         self.assertIn('kubectl label namespace default edgeai.io/edge-secrets=allow', told['message'])
-        varda.ready('clouds', '3')  # its pod mounts the Secret, which needs no label
+        varda.ready('clouds', '3')  # the pod of `clouds` mounts the Secret, which needs no label
         varda.kubectl('label', 'namespace', 'default', 'edgeai.io/edge-secrets=allow')
         varda.ready('digits', '3')
         below = [p for p in varda.dir.rglob('*') if p.is_file() and not p.is_symlink()]
         holds = [str(p.relative_to(varda.dir)) for p in below if b's3cret' in p.read_bytes()]
-        # The control plane's own store has the Secret, and so has the pod that mounts it, in base64 or as the file.
+        # The control plane's store contains the Secret. The pod that mounts it has it too, in
+        # base64 or as the file.
         leaks = [p for p in holds if 'agent' in p or 'log' in p or p.startswith('nodes/edge0')]
         self.assertEqual(leaks, [])
 
-        # What is on the disk, and who uses it.
+        # The list shows the archives on the disk and the models that use them.
         listed = self.listed()
         three = listed[self.digest['3']]
         self.assertEqual((three['state'], three['exposed'], three['models']), ('Complete', True, ['default/digits 3']))
@@ -585,7 +594,7 @@ class OnANode(unittest.TestCase):
         self.assertTrue(self.listed()[self.digest['3']]['pinned'])
         self.artifacts('unpin', self.digest['3'])
 
-        # A file of it goes bad: it is found, and installed anew while the model goes on serving.
+        # A corrupted file is found. The archive is installed again while the model keeps serving.
         self.assertIn('whole', self.artifacts('verify'))
         tree = self.node / 'artifacts' / self.digest['3']
         weights = tree / 'model.onnx'
@@ -596,12 +605,12 @@ class OnANode(unittest.TestCase):
         done = self.artifacts('verify', self.digest['3'], check=False)
         self.assertEqual(done.returncode, 1)
         self.assertIn('model.onnx has other bytes', done.stdout)
-        m.wait_until('installed anew', lambda: weights.stat().st_ino != inode and self.listed()[self.digest['3']]['state'] == 'Complete')
-        m.wait_until('shown anew', lambda: self.listed()[self.digest['3']]['models'] == ['default/digits 3'])
+        m.wait_until('installed again', lambda: weights.stat().st_ino != inode and self.listed()[self.digest['3']]['state'] == 'Complete')
+        m.wait_until('exposed again', lambda: self.listed()[self.digest['3']]['models'] == ['default/digits 3'])
         self.assertIn('whole', self.artifacts('verify', self.digest['3']))
         varda.ready('digits', '3')
 
-        # The way back stays on the disk when the manifest forgets it, until somebody tidies up.
+        # The manifest drops the previous version. Its archive stays on the disk until gc runs.
         varda.kubectl('patch', 'inferencemodel', 'digits', '--type=merge', '-p', json.dumps({'spec': {'targetVersion': '4'}}))
         varda.ready('digits', '4')
         manifest = varda.model('digits')['spec']['manifest'][1:]

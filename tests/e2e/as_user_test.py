@@ -1,4 +1,5 @@
-"""scripts/as_user.sh: file permissions stop the command, as root too, and nothing of the run is left."""
+"""scripts/as_user.sh: file permissions restrict the command even when root runs it, and the run
+leaves nothing behind."""
 import os, pathlib, shutil, subprocess, tempfile, unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -11,7 +12,7 @@ class AsUser(unittest.TestCase):
                               env=environment)
 
     def checkout(self, mode):
-        """A checkout in a directory of this mode, with a build that root made."""
+        """A checkout in a directory with this mode, with a build made by root."""
         parent = pathlib.Path(tempfile.mkdtemp(prefix='varda-checkout-'))
         self.addCleanup(shutil.rmtree, parent)
         here = parent / 'varda'

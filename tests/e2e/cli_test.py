@@ -1,4 +1,5 @@
-"""The command line without a server: what it says to wrong words, and what pack and fetch do with people's files."""
+"""The command line without a server: error messages for wrong arguments, and the files that pack
+and fetch read and write."""
 import json, os, pathlib, re, shutil, subprocess, sys, tempfile, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -34,7 +35,8 @@ class CommandLine(unittest.TestCase):
             wrong = self.run_varda(command, '--config', self.work / 'wrong.conf', *words)
             self.assertEqual((wrong.returncode, wrong.stdout), (2, ''), command)
             self.assertIn('wrong.conf:2: `varda %s` has no flag "lisen"' % command, wrong.stderr)
-        # The required flag comes from the file, and then the directory is in use.
+        # The file gives the required flag, so the program goes further and finds the directory in
+        # use.
         (self.work / 'file').write_text('')
         (self.work / 'right.conf').write_text('data-dir = %s\nlisten = 127.0.0.1:0\n' % (self.work / 'file'))
         right = self.run_varda('apiserver', '--config', self.work / 'right.conf')

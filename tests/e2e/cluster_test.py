@@ -1,5 +1,8 @@
-"""tests/conformance/cluster.sh against `varda up`: with a control plane that is killed in the middle of every step, with the newest kubectl, and
-stopped half-way; and what it uses inside of the cluster: the file server and the load."""
+"""tests/conformance/cluster.sh against `varda up`, and the helpers it uses inside of a cluster.
+
+The script runs while the control plane is killed in every step, with the newest kubectl, and with
+a stop half-way. The helpers are the file server and the load.
+"""
 import http.client, http.server, json, os, pathlib, re, shutil, signal, subprocess, sys, tempfile, threading, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -11,7 +14,7 @@ STEPS = ['preflight', 'files', 'edge-apply', 'edge-predict', 'edge-switch', 'edg
 
 
 def newest_kubectl():
-    """Of those on this machine, the one with the highest version in its name."""
+    """The kubectl on this machine with the highest version in its file name."""
     found = {}
     for directory in os.environ.get('PATH', '').split(os.pathsep) + ['/usr/lib/google-cloud-sdk/bin']:
         if not directory or not os.access(directory, os.R_OK | os.X_OK):
@@ -97,7 +100,7 @@ class Cluster(unittest.TestCase):
 
 
 class FileServer(unittest.TestCase):
-    """varda artifacts serve"""
+    """`varda artifacts serve`."""
 
     def test_it_serves_a_directory_until_it_is_ended(self):
         with tempfile.TemporaryDirectory() as directory:
@@ -131,7 +134,7 @@ class FileServer(unittest.TestCase):
 
 
 class Load(unittest.TestCase):
-    """varda predict --duration"""
+    """`varda predict --duration`."""
 
     def test_a_load_counts_what_fails_and_says_what_it_was(self):
         class Refuses(http.server.BaseHTTPRequestHandler):
@@ -170,7 +173,8 @@ class Load(unittest.TestCase):
         try:
             with tempfile.TemporaryDirectory() as directory:
                 report, images = pathlib.Path(directory) / 'report.json', pathlib.Path(directory) / 'images'
-                images.symlink_to(m.DIGITS / 'test-images.idx3-ubyte')  # as the files of a ConfigMap volume are
+                # a volume of a ConfigMap has links too
+                images.symlink_to(m.DIGITS / 'test-images.idx3-ubyte')
                 command = [m.VARDA, 'predict', 'digits', '--url', url, '--images', images, '--clients', '4', '-o', 'json',
                            '--replica', url, '--report', report]
                 out = json.loads(subprocess.run(command + ['--until-version', '4', '--duration', '300ms'], capture_output=True, text=True, check=True, timeout=m.seconds(120)).stdout)

@@ -1,4 +1,4 @@
-"""Pods in a real containerd: the same pods, the same results as with processes, whatever is killed meanwhile."""
+"""Pods in a real containerd give the same results as processes, whatever is killed meanwhile."""
 import base64, json, os, pathlib, shutil, signal, struct, subprocess, sys, tempfile, unittest, uuid
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -12,7 +12,7 @@ BRIDGE = 'vt-' + uuid.uuid4().hex[:8]
 
 
 def free_subnet():
-    """The first three numbers of a network that no route of this machine leads into."""
+    """The first three numbers of a network without a route on this machine."""
     routes = [line.split() for line in open('/proc/net/route').read().splitlines()[1:]]
     taken = [[struct.unpack('>I', bytes.fromhex(x)[::-1])[0] for x in (route[1], route[7])] for route in routes]
     for third in range(256):
@@ -57,7 +57,7 @@ class Containerd(unittest.TestCase):
         self.varda.kubectl('apply', '-f', '-', input=json.dumps({'apiVersion': 'v1', 'kind': 'List', 'items': list(objects)}))
 
     def run_pod(self, name, script=FOREVER, container=None, **spec):
-        """Applies a pod of one container and returns nothing: what becomes of it is the test's to wait for."""
+        """Applies a pod with one container. The test itself waits for a result."""
         wanted = {'name': 'c', 'image': TOOL, 'args': [script], **(container or {})}
         self.addCleanup(self.varda.kubectl, 'delete', 'pod', name, '--ignore-not-found', '--grace-period=1')
         self.apply({'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': name},
@@ -81,7 +81,7 @@ class Containerd(unittest.TestCase):
         return self.containerd.tasks()[self.container_id(name)]
 
     def of_pod(self, name):
-        """Ids of all that containerd has of a pod, sandboxes among it."""
+        """Ids of all containers of a pod in containerd, sandboxes included."""
         return [c for c in self.containerd.containers() if self.containerd.labels(c).get('io.kubernetes.pod.name') == name]
 
     def up_again(self, *flags):
@@ -197,11 +197,12 @@ class Containerd(unittest.TestCase):
         pid = self.pid('stays')
         ending = self.container_id('ends')
         agent = self.agent()
-        os.kill(agent, signal.SIGSTOP)  # it lives, so nobody takes its place until it is killed
+        # the stopped agent lives, so no new agent starts before the kill
+        os.kill(agent, signal.SIGSTOP)
         (self.varda.dir / 'open').touch()
-        m.wait_until('an end nobody sees', lambda: ending not in self.containerd.tasks())
+        m.wait_until('the end of the task', lambda: ending not in self.containerd.tasks())
         os.kill(agent, signal.SIGKILL)
-        m.wait_until('the end is told', lambda: self.status('ends')['phase'] == 'Failed')
+        m.wait_until('the end is reported', lambda: self.status('ends')['phase'] == 'Failed')
         self.assertEqual(self.container('ends')['state']['terminated']['exitCode'], 5)
         self.assertEqual(self.container('stays')['restartCount'], 0)
         self.assertEqual(self.pid('stays'), pid)
@@ -263,7 +264,7 @@ class Containerd(unittest.TestCase):
         self.ready('resumes')
         self.varda.down()
         self.assertEqual(self.containerd.containers(), [])
-        self.varda.up()  # the driver and its socket are remembered
+        self.varda.up()  # `varda up` has stored the driver and the socket
         m.wait_until('it runs again', lambda: self.container('resumes')['restartCount'] == 1 and self.container('resumes')['ready'])
         self.assertEqual(len(self.of_pod('resumes')), 2)
         self.up_again('--pod-network', 'node')

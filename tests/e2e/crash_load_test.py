@@ -1,6 +1,9 @@
-"""A version whose load crashes the engine: the version that serves never notices, a restarted server serves it too, and users are told.
+"""A version that crashes the engine during its load, under requests.
 
-The engine is the one tests use (plugins/echo), whose models say what they do: `crash_load 11` ends the process that loads them.
+The serving version continues unharmed, a restarted server serves it too, and users see the cause.
+
+The engine is the one for tests (plugins/echo). Its models contain commands: `crash_load 11` ends
+the process that loads the model.
 """
 import json, os, pathlib, shutil, signal, sys, tempfile, unittest
 
@@ -67,7 +70,7 @@ class CrashingLoad(unittest.TestCase):
             self.assertIn('SIGSEGV', told['message'])
             self.assertIn('echo: crashes as told', told['message'])
             self.assertEqual(self.varda.ready('a')['status']['servingVersion'], '1')
-            # Nobody was restarted: not even between two requests.
+            # No server restarted, not even between two requests.
             self.assertEqual(self.server(), before)
             self.apply(entries, '3')
             self.varda.ready('a', '3')
@@ -78,7 +81,8 @@ class CrashingLoad(unittest.TestCase):
         self.assertEqual(m.failures(samples), [])
         self.assertEqual({s[3] for s in samples}, {'1', '3'})
 
-        # A server that starts while such a version is the target serves what served last.
+        # A server that starts while the crashing version is the target serves the version that
+        # served last.
         self.apply(entries, '2')
         self.reason('LoadCrashed')
         restarts, pid = self.server()

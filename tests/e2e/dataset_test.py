@@ -1,4 +1,5 @@
-"""Datasets on a node of `varda up`: counted exactly, again while they grow, with and without a control plane, and only where the node allows."""
+"""Datasets on a node of `varda up`: exact counts, growing files, with and without a control plane,
+only in the folders that the node allows."""
 import contextlib, json, os, pathlib, shutil, signal, subprocess, sys, tempfile, threading, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -33,7 +34,7 @@ class Init:
             self.over.wait(0.2)
 
     def leave(self):
-        """It is somebody else's from here on."""
+        """Another process manages the agent from now on."""
         with self.lock:
             self.over.set()
 
@@ -44,7 +45,8 @@ class Init:
 
 
 class Base(unittest.TestCase):
-    """What both kinds of tests ask and wait for. `varda`, and where data is: `data`."""
+    """Queries and waits for both kinds of tests. Subclasses set `varda` and `data`, the folder of
+    the data."""
 
     def get(self, kind, name):
         return self.varda.get(kind, name)
@@ -62,7 +64,7 @@ class Base(unittest.TestCase):
         return {}
 
     def counted(self, name, samples, **more):
-        """Waits until the Dataset says so; returns its status."""
+        """Waits until the Dataset reports this number of samples; returns its status."""
         def probe():
             status = self.status(name)
             return status if status.get('numberOfSamples') == samples and status.get('exact') is True else None
@@ -81,7 +83,7 @@ class Base(unittest.TestCase):
 
 
 class Datasets(Base):
-    """One control plane for all of them. Each test has a folder of its own and takes its objects away."""
+    """One control plane for all tests. Each test has its own folder and removes its objects."""
 
     @classmethod
     def setUpClass(cls):
@@ -109,7 +111,7 @@ class Datasets(Base):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text('<annotation>%s</annotation>' % ''.join('<object><name>%s</name></object>' % o for o in objects))
 
-    # ---- what is there
+    # ---- counts
     def test_formats_are_counted_exactly_and_by_class(self):
         (self.data / 'rows.csv').write_bytes(b'text,label\r\n' + b'"two\nlines and a "" quote",1\r\n' * 1000 + b'broken\r\nplain,2')
         (self.data / 'lines.jsonl').write_text('{"a": 1}\n\n[2]\nno json\n"three"')
@@ -135,14 +137,14 @@ class Datasets(Base):
         self.assertEqual(classes(self.counted('photos', 3)), {'cats': 2, 'dogs': 1})
         self.assertEqual(classes(self.counted('coco', 3)), {'cat': 2, 'dog': 3})
 
-        # Folders too are noticed to change, and to get folders of their own.
+        # Changes in folders are noticed, and so are new subfolders.
         self.voc('3.xml', 'cat')
         (self.data / 'photos/birds').mkdir()
         (self.data / 'photos/birds/1.jpg').write_bytes(PICTURE)
         self.assertEqual(classes(self.counted('voc', 3)), {'bird': 1, 'cat': 2, 'dog': 2})
         self.assertEqual(classes(self.counted('photos', 4)), {'birds': 1, 'cats': 2, 'dogs': 1})
 
-        # What is deleted is watched no more and leaves no trace on the node.
+        # A deleted Dataset is no longer watched and leaves no trace on the node.
         kept = self.varda.dir / 'nodes/edge0/data/datasets'
         m.wait_until('five records', lambda: len(list(kept.iterdir())) == 5)
         self.varda.kubectl('delete', 'dataset.edgeai.io', '--all')
@@ -162,7 +164,7 @@ class Datasets(Base):
                 if i % 100 == 0:
                     seen.append((self.status('log')['numberOfSamples'], i + 1))
         grown = self.counted('log', 3000)
-        self.assertEqual(seen, sorted(seen))  # it never goes back
+        self.assertEqual(seen, sorted(seen))  # the count never decreases
         self.assertTrue(all(told <= written for told, written in seen), seen)
         self.assertNotEqual(grown['fingerprint'], first['fingerprint'])
         os.rename(log, self.data / 'log.txt.1')
@@ -175,7 +177,7 @@ class Datasets(Base):
         self.counted('log', 2)
         log.unlink()
         self.failed('log', 'PathNotFound')
-        self.assertEqual(self.status('log')['numberOfSamples'], 2)  # what was known last
+        self.assertEqual(self.status('log')['numberOfSamples'], 2)  # the last known count
         log.write_text('1\n2\n3\n')
         self.counted('log', 3)
 
@@ -196,14 +198,14 @@ class Datasets(Base):
         self.assertIn('--dataset-root', self.failed('cloud', 'PathForbidden', node='cloud'))
         self.assertIn('nothing.txt', self.failed('wrong', 'PathNotFound'))
         self.assertIn('folder', self.failed('kind', 'FormatInvalid'))
-        # A link that leads back in is fine, and is followed when it is made to.
+        # A link to a file inside the folder is allowed. The agent follows it once it points there.
         (self.data / 'new').symlink_to('good.txt')
         os.rename(self.data / 'new', self.data / 'link.txt')
         self.counted('link', 1)
 
-    # ---- the kinds
+    # ---- kinds
     def table(self, *words):
-        """Rows of `kubectl get`, by column."""
+        """Rows of `kubectl get`, split into columns."""
         out = self.varda.kubectl('get', *words).rstrip('\n').split('\n')
         return [[cell for cell in line.split('  ') if cell.strip()] for line in out]
 
@@ -232,7 +234,7 @@ class Datasets(Base):
             self.apply(one)
             path = '/apis/%s/v1alpha1/namespaces/default/models/%s' % (group, name)
 
-            def put():  # as a job does; the operator writes there too
+            def put():  # a job and the operator both write this status
                 live = json.loads(self.varda.kubectl('get', '--raw', path))
                 live['status'] = dict(live.get('status', {}), updateTime='2024-05-01T12:00:00Z', metrics=[{'key': 'accuracy', 'value': accuracy}])
                 return self.varda.kubectl('replace', '--raw', path + '/status', '-f', '-', input=json.dumps(live), check=False).returncode == 0
@@ -248,7 +250,7 @@ class Datasets(Base):
         self.assertNotEqual(refused.returncode, 0)
         self.assertIn('is no operator', refused.stderr)
 
-        # Nothing waits for a node that never was.
+        # Deletion does not wait for a node that never existed.
         self.varda.kubectl('delete', 'dataset.edgeai.io', 'nowhere', '--timeout=%ds' % m.seconds(30))
 
 
@@ -277,7 +279,8 @@ class CutOff(Base):
         m.wait_until('the end of %d' % pid, lambda: gone(pid))
 
     def start_again(self, command):
-        """An agent, as a node's init would after a reboot: one that finds its directory still held by a dying one is started again."""
+        """Starts an agent like a node's init after a reboot. The agent is started again if a dying
+        agent still holds its directory."""
         init = Init(command, self.varda.dir / 'nodes/edge0')
         self.addCleanup(init.kill)
         return init
@@ -289,7 +292,7 @@ class CutOff(Base):
         self.apply(*[dataset(name, self.data / name, 'txt') for name in ('grows', 'goes', 'same', 'turns')])
         before = {name: self.counted(name, 3) for name in ('grows', 'goes', 'same', 'turns')}
 
-        # The control plane dies, then the agent; what happens meanwhile nobody sees.
+        # The control plane dies, then the agent. No process sees the next changes.
         self.kill(json.loads((self.varda.dir / 'up.json').read_text())['pid'])
         agent = self.agent()
         command = pathlib.Path('/proc/%d/cmdline' % agent).read_text().split('\0')[:-1]
@@ -321,7 +324,8 @@ class CutOff(Base):
         self.counted('grows', 5)
         self.counted('turns', 1)
         self.failed('goes', 'PathNotFound')
-        self.assertEqual(self.counted('same', 3)['updateTime'], before['same']['updateTime'])  # it has not changed
+        # the file has not changed
+        self.assertEqual(self.counted('same', 3)['updateTime'], before['same']['updateTime'])
         with open(self.data / 'grows', 'a') as f:
             f.write('6\n')
         self.counted('grows', 6)

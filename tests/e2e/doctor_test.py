@@ -1,4 +1,4 @@
-"""varda doctor, and the validation cases, over a socket."""
+"""`varda doctor` and the validation cases, over a socket."""
 import json, pathlib, shutil, subprocess, sys, tempfile, unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -23,7 +23,7 @@ class Doctor(unittest.TestCase):
         return done.returncode, done.stdout + done.stderr
 
     def test_it_is_content_with_varda_up_and_says_what_is_not_there(self):
-        code, said = self.doctor('-o', 'json')  # `varda up` has only just said that it is ready
+        code, said = self.doctor('-o', 'json')  # `varda up` has just reported ready
         self.assertEqual((code, json.loads(said)['problems']), (0, 0), said)
         code, said = self.doctor('--gateway', 'https://127.0.0.1:1')
         self.assertEqual(code, 1)

@@ -1,4 +1,5 @@
-"""`varda down` leaves nothing, whatever was killed before it and whatever is just starting; `varda up` takes over from the dead at once."""
+"""`varda down` leaves no process, whatever was killed or is starting; `varda up` replaces dead
+processes at once."""
 import os, pathlib, pty, signal, subprocess, sys, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -24,10 +25,11 @@ class Down(unittest.TestCase):
                     self.assertEqual(varda.processes(), {})
 
     def in_a_terminal(self, varda, *before):
-        """(end of the terminal that a test holds, `varda up` as its session leader)."""
+        """Returns the test's end of a terminal, and `varda up` as the session leader of that
+        terminal."""
         ours, theirs = pty.openpty()
         command = [*before, m.VARDA, 'up', '--data-dir', str(varda.dir), '--listen', '127.0.0.1:0', '--node', 'edge0=edge']
-        # Tests may run under nohup, whose ignored signal a child inherits.
+        # A child inherits an ignored SIGHUP, and the tests may run under nohup.
         up = subprocess.Popen(['setsid', '--ctty', *command], stdin=theirs, stdout=theirs, stderr=theirs,
                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
         os.close(theirs)

@@ -1,4 +1,5 @@
-"""A node joins through the gateway: token, key and certificate with the real programs, and those that must not get in."""
+"""A node joins through the gateway with a token, a key and a certificate, with the real programs.
+Requests that must be refused are included."""
 import base64, contextlib, http.client, json, os, pathlib, random, resource, shutil, signal, ssl, subprocess, sys, tempfile, unittest, unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -19,7 +20,7 @@ class Enrolment(unittest.TestCase):
         shutil.rmtree(self.work, ignore_errors=True)
 
     def start(self, machine):
-        """`varda up` with a gateway; its URL."""
+        """Starts `varda up` with a gateway; returns the gateway's URL."""
         line = machine.up('--gateway', '127.0.0.1:0')
         return line.split('gateway ')[1].split(',')[0].strip()
 
@@ -132,12 +133,12 @@ class Enrolment(unittest.TestCase):
         self.wait_connected('line7')
         self.assertEqual(self.log('line7').count('enrolled'), 1)
         self.assertEqual((identity / 'cert.pem').read_text(), before)
-        # Nothing of the secret lies anywhere but with who made it.
+        # The secret is stored only where it was made.
         logs = self.log('line7') + ''.join(f.read_text(errors='replace') for f in self.varda.dir.glob('logs/*'))
         self.assertNotIn(secret, logs)
         stored = self.varda.varda('get', 'secrets', '-n', 'varda-system', '-o', 'json')
         self.assertNotIn(secret, stored)
-        # The same token is of no use to another key, and who tries is told what to do.
+        # The same token is refused for another key. The message names the remedy.
         path.write_text(token)
         path.chmod(0o600)
         other = self.agent('line7', path, data=self.work / 'thief')
@@ -169,7 +170,7 @@ class Enrolment(unittest.TestCase):
         self.assertIn('let in to the layer edge', answer['message'])
         self.assertEqual(ask('/api/v1/nodes', node({}))[0], 201)
 
-        # As ready as any other node, with fewer pods than any other.
+        # The node is as ready as any other. Its identity reads fewer pods than any other.
         context = ssl.create_default_context(cafile=str(self.varda.dir / 'pki/ca.crt'))
         context.load_cert_chain(str(identity / 'cert.pem'), str(identity / 'key.pem'))
         watch = http.client.HTTPSConnection(self.gateway.split('//')[1], timeout=m.seconds(60), context=context)
@@ -193,7 +194,7 @@ class Enrolment(unittest.TestCase):
         self.varda.kubectl('apply', '-f', '-', input=json.dumps(deployment))
         nodes = m.wait_until('the pods are bound', lambda: [n for n in [[p['spec'].get('nodeName') for p in self.varda.pods()]] if len(n) == 3 and all(n)])
         self.assertEqual(nodes, [['cloud'] * 3])
-        # A pod that tolerates the taint is bound there; the Secret stays.
+        # A pod that tolerates the taint is bound there. The Secret stays unreadable.
         pod = {'apiVersion': 'v1', 'kind': 'Pod', 'metadata': {'name': 'lured'}, 'spec': dict(deployment['spec']['template']['spec'], nodeName='evil')}
         self.varda.kubectl('apply', '-f', '-', input=json.dumps(pod))
         path = '/api/v1/namespaces/default/secrets/files'
@@ -237,7 +238,7 @@ class Enrolment(unittest.TestCase):
             m.wait_until('its agent connected', lambda: other.get('edgenode', 'cloud')['status']['conditions'])
 
     def test_who_must_not_get_in_does_not(self):
-        # A token that was taken back; and none is made for a file that is there already.
+        # A revoked token is refused. No token is made for an output file that exists already.
         path, token = self.token('line7')
         refused = self.varda.varda('join-token', '--node', 'line7', '-o', str(path), check=False)
         self.assertIn('is there already', refused.stderr)
@@ -247,12 +248,12 @@ class Enrolment(unittest.TestCase):
         self.assertIn('revoked', self.varda.varda('join-token', '--list'))
         self.assertNotEqual(self.agent('line7', path).wait(120), 0)
 
-        # A token for another node.
+        # The token is for another node.
         path, _ = self.token('line9')
         self.assertNotEqual(self.agent('line7', path, data=self.work / 'wrong').wait(120), 0)
         self.assertIn('is for node "line9"', self.log('line7'))
 
-        # Requests that are none, and requests by nobody.
+        # Malformed requests and requests without credentials.
         _, token = self.token('line7')
         csr = self.csr()
         self.assertEqual(self.post('/gateway/v1/enroll', 'garbage')[0], 400)
@@ -262,7 +263,7 @@ class Enrolment(unittest.TestCase):
         self.assertEqual(self.post('/gateway/v1/enroll', json.dumps({'token': token, 'csr': altered}))[0], 400)
         self.assertEqual(self.post('/gateway/v1/renew', json.dumps({'csr': csr}))[0], 401)
         self.assertEqual(self.post('/gateway/v1/enroll', '', method='GET')[0] // 100, 4)
-        # The name and the group that the request asks for count for nothing.
+        # The gateway ignores the name and the group that the certificate request asks for.
         greedy = self.csr('greedy', '/O=system:masters/CN=varda-admin')
         status, answer = self.post('/gateway/v1/enroll', json.dumps({'token': token, 'csr': greedy}))
         self.assertEqual((status, answer.get('node')), (200, 'line7'), answer)
@@ -272,13 +273,13 @@ class Enrolment(unittest.TestCase):
         shutil.copy(self.work / 'greedy.key', identity / 'key.pem')
         subject = subprocess.run(['openssl', 'x509', '-noout', '-subject', '-in', str(identity / 'cert.pem')], check=True, capture_output=True, text=True).stdout
         self.assertNotIn('masters', subject)
-        # It renews as itself, with its own key.
+        # The node renews its own certificate, with its own key.
         again = subprocess.run(['openssl', 'req', '-new', '-key', str(identity / 'key.pem'), '-subj', '/CN=cloud'], check=True, capture_output=True, text=True).stdout
         status, answer = self.post('/gateway/v1/renew', json.dumps({'csr': again}), identity)
         self.assertEqual((status, answer.get('node')), (200, 'line7'), answer)
         status, answer = self.post('/gateway/v1/renew', json.dumps({'csr': self.csr('other', '/CN=line7')}), identity)
         self.assertEqual(status, 403, answer)
-        # A certificate of one's own making ends the connection.
+        # A self-signed certificate ends the connection.
         self.csr('self')
         own = self.work / 'own'
         own.mkdir()
@@ -293,7 +294,7 @@ class Enrolment(unittest.TestCase):
             path, token = self.token('line7')
             agent = self.agent('line7', path, gateway=elsewhere)
             m.wait_until('the refusal of its certificate', lambda: 'certificate verify failed' in self.log('line7'))
-            self.assertIsNone(agent.poll())  # it may be a portal that goes away
+            self.assertIsNone(agent.poll())  # the wrong server may be a portal that disappears
             self.assertEqual(self.end(agent), 0)
             self.assertNotIn(token.split('.')[2], ''.join(f.read_text(errors='replace') for f in other.dir.glob('logs/*')))
 
@@ -309,7 +310,8 @@ class Enrolment(unittest.TestCase):
 
 
 class AgentsOfADaemonSet(unittest.TestCase):
-    """Gateways beside an API server, and agents whose Pods the cluster started: they share a token."""
+    """Gateways beside an API server, and agents in Pods that the cluster started. The agents share
+    a token."""
     LABELS = {'app.kubernetes.io/name': 'varda', 'app.kubernetes.io/component': 'agent'}
 
     def setUp(self):
@@ -344,13 +346,14 @@ class AgentsOfADaemonSet(unittest.TestCase):
         return m.wait_until('"%s" in the log of %s' % (text, name), lambda: text in self.log(name) and self.log(name))
 
     def gateway(self, name):
-        """A gateway that begins; its URL."""
+        """Starts a gateway; returns its URL."""
         self.start(name, 'gateway', '--kubeconfig', self.cluster.kubeconfig, '--listen', '127.0.0.1:0', '--join-secret', 'varda-edge/varda-agent-join',
                    '--admin', 'unix:' + str(self.work / (name + '.sock')))
         return 'https://' + self.wait_log(name, 'gateway=').split('gateway=')[1].split()[0]
 
     def agent(self, name, node, gateway, data, *flags):
-        """As in a Pod: the node and the gateway by the environment, the token in a volume."""
+        """Starts an agent like in a Pod: the node and the gateway come from the environment, the
+        token from a volume."""
         return self.start(name, 'agent', '--data-dir', str(self.work / data), '--join-token-file', str(self.work / 'join/token'), *flags,
                           env={'NODE_NAME': node, 'VARDA_GATEWAY': gateway})
 
@@ -373,7 +376,7 @@ class AgentsOfADaemonSet(unittest.TestCase):
         self.daemon_set = self.cluster.get('daemonset', 'varda-agent', '-n', 'varda-edge')['metadata']['uid']
 
     def mount(self, other_than=None):
-        """What the kubelet does: the Secret becomes a file."""
+        """Writes the Secret to a file, like the kubelet."""
         def probe():
             secret = self.cluster.get('secret', 'varda-agent-join', '-n', 'varda-edge')
             token = base64.b64decode(secret['data']['token']).decode()
@@ -397,7 +400,7 @@ class AgentsOfADaemonSet(unittest.TestCase):
         self.assertIn(text, self.log(name))
 
     def test_they_enrol_by_themselves_each_as_its_own_node_only(self):
-        # Everything begins at once, in the wrong order.
+        # All programs start at once, in the wrong order.
         one = self.gateway('gateway1')
         agent = self.agent('line7', 'line7', one, 'line7')
         self.wait_log('line7', 'waiting for a join token')
@@ -411,7 +414,8 @@ class AgentsOfADaemonSet(unittest.TestCase):
         self.connected('line7')
         self.assertIn(first.split('.')[1], self.cluster.varda('join-token', '--list'))
 
-        # Another key in its name, at another gateway: refused, until the administrator says so.
+        # Another key for the same node, at another gateway, is refused until the administrator
+        # allows it.
         two = self.gateway('gateway2')
         lost = self.agent('lost', 'line7', two, 'lost')
         self.refused('lost', lost, 'varda join-token --forget line7')
@@ -421,12 +425,12 @@ class AgentsOfADaemonSet(unittest.TestCase):
         self.agent('lost', 'line7', two, 'lost')
         self.connected('line7')
 
-        # A node that runs no agent is nobody's to be, nor is one that there is not.
+        # No agent may join as a node without an agent Pod, or as a node that does not exist.
         self.add_node('line8', agent=False)
         self.refused('line8', self.agent('line8', 'line8', one, 'line8'), 'no Pod of the agents')
         self.refused('line9', self.agent('line9', 'line9', one, 'line9'), 'the cluster has no node')
 
-        # Rotated, and deleted: the former token is none, and agents read the next.
+        # After rotation, the former token is refused. Agents read the next token.
         self.add_node('line8')
         self.cluster.varda('join-token', '--rotate-shared')
         self.refused('line8', self.agent('line8', 'line8', one, 'line8'), 'the join token is not accepted')

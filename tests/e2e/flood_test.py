@@ -1,5 +1,7 @@
-"""Clients that mean harm: small requests that would take much memory or time, and connections that only lie there. The servers stay
-small, and another client is answered all the while."""
+"""Malicious clients: small requests that would cost much memory or time, and idle connections.
+
+The servers stay small, and another client gets answers all the while.
+"""
 import http.client, json, pathlib, re, shutil, socket, ssl, sys, tempfile, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -11,7 +13,7 @@ REVIEW = '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews'
 
 
 def memory(pid):
-    """The largest resident size of a process since reset()."""
+    """The largest resident size of a process since reset(), in bytes."""
     return int(re.search(r'VmHWM:\s+(\d+)', pathlib.Path('/proc/%d/status' % pid).read_text())[1]) << 10
 
 
@@ -40,7 +42,8 @@ class Flood(unittest.TestCase):
         return out
 
     def silent(self, address, count, tls=None):
-        """So many connections that send nothing; fewer where the server closes some at once."""
+        """Opens `count` connections that send nothing. The list is shorter where the server closes
+        some at once."""
         out = []
         for _ in range(count):
             try:
@@ -163,7 +166,7 @@ class ModelServer(Flood):
         try:
             status = self.ask('POST', '/v2/repository/index', zeros)[0]
         except OSError:
-            status = 413  # it hung up before the end
+            status = 413  # the server closed the connection before the end
         self.assertEqual(status, 413)
         tensor = '{"name":"images","shape":[0,8,8],"datatype":"FP32","data":[]%s}'
         for body in ('{"parameters":{"a":%s},"inputs":[%s]}' % (zeros, tensor % ''),

@@ -1,5 +1,8 @@
-"""Servers for other formats, with real processes: a TensorFlow model whose server (played by tests/support/tensorflow_serving.py) knows numbers
-of versions only."""
+"""Servers for other formats, with real processes.
+
+The model is a TensorFlow model. tests/support/tensorflow_serving.py plays its server, which knows
+versions only as numbers.
+"""
 import http.client, json, pathlib, shutil, sys, tempfile, threading, unittest, urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -11,7 +14,8 @@ VERSIONS = {'3': 'three', 'v4': 'four', 'bad': 'broken'}
 
 
 class Predictions:
-    """A client that asks without pause, over one connection as long as that lives."""
+    """A client that sends requests without pause, over one connection as long as the connection
+    lives."""
 
     def __init__(self, url, model):
         self.address, self.path = urllib.parse.urlsplit(url).netloc, '/v1/models/%s:predict' % model
@@ -84,7 +88,7 @@ class ForeignServer(unittest.TestCase):
             m.wait_until('v4 answers', lambda: client.last == ['four'])
             pod = self.varda.get('pod', 'faces')['metadata']['uid']
 
-            self.target('faces', '3')  # its number is the smaller one
+            self.target('faces', '3')  # the number of version 3 is smaller
             self.varda.ready('faces', '3')
             m.wait_until('3 answers', lambda: client.last == ['three'])
 

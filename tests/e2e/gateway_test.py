@@ -1,4 +1,4 @@
-"""Nodes that reach the cloud through the gateway alone, over links that go wrong, with real processes."""
+"""Nodes that reach the cloud only through the gateway, over faulty links, with real processes."""
 import contextlib, http.client, json, os, pathlib, shutil, signal, socket, ssl, subprocess, sys, tempfile, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -44,7 +44,7 @@ class Gateway(unittest.TestCase):
         shutil.rmtree(self.work, ignore_errors=True)
 
     def join(self, node):
-        """A node behind a link of its own."""
+        """Starts a node behind a separate link."""
         link = self.links[node] = FaultyLink(self.port)
         token = self.work / (node + '.token')
         token.write_text(self.varda.varda('join-token', '--node', node))
@@ -81,7 +81,8 @@ class Gateway(unittest.TestCase):
         return context
 
     def say(self, node, bytes):
-        """What the gateway answers to those very bytes, until it closes."""
+        """Sends these raw bytes with the node's certificate; returns the answer until the gateway
+        closes."""
         with socket.create_connection(('127.0.0.1', self.port), m.seconds(60)) as plain, self.context(node).wrap_socket(plain, server_hostname='localhost') as s:
             s.sendall(bytes)
             answer = b''
@@ -91,7 +92,7 @@ class Gateway(unittest.TestCase):
             return answer
 
     def ask(self, node, method, path, body=None):
-        """As the node, past its agent."""
+        """Sends a request with the node's certificate, without the agent."""
         connection = http.client.HTTPSConnection('127.0.0.1', self.port, timeout=m.seconds(60), context=self.context(node))
         connection.request(method, path, body=body, headers={'Content-Type': 'application/merge-patch+json'})
         response = connection.getresponse()
@@ -113,7 +114,7 @@ class Gateway(unittest.TestCase):
         client.prepare()
         self.assertTrue(client.one(), client.samples)
 
-        # A node that is not itself: what it gets of others, and what its certificate is worth in other hands.
+        # The node's certificate in other hands: objects of other nodes are forbidden.
         for method, path in (('GET', '/apis/edgeai.io/v1alpha1/edgenodes/cloud'), ('GET', '/apis/edgeai.io/v1alpha1/edgenodes'), ('GET', '/api/v1/secrets'),
                              ('PATCH', '/api/v1/nodes/cloud/status'), ('GET', '/api/v1/namespaces/varda-system/secrets/varda-gateway-ca')):
             status, text = self.ask('line7', method, path, '{"status":{}}' if method == 'PATCH' else None)
@@ -123,7 +124,8 @@ class Gateway(unittest.TestCase):
         status, text = self.ask('line7', 'PATCH', '/apis/edgeai.io/v1alpha1/edgenodes/line7/status', huge)
         self.assertEqual((status, json.loads(text)['reason']), (413, 'RequestEntityTooLarge'))
 
-        # Requests that two readers could read in two ways, that are too large, or that are none: one refusal, and the end of the connection.
+        # Requests that two parsers could read differently, that are too large, or that are
+        # malformed. Each gets one refusal, and the connection ends.
         mine = b'GET /apis/edgeai.io/v1alpha1/edgenodes/line7 HTTP/1.1\r\nHost: a\r\n'
         for bad, status in ((mine + b'Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n' + mine + b'\r\n', b'400'),
                             (mine + b'Content-Length: 0\r\nContent-Length: 50\r\n\r\n' + mine + b'\r\n', b'400'),
@@ -135,7 +137,8 @@ class Gateway(unittest.TestCase):
             self.assertTrue(answer.startswith(b'HTTP/1.1 ' + status), (bad[:200], answer))
             self.assertEqual(answer.count(b'HTTP/1.1 '), 1, answer)
 
-        # Killed and started again with no flags: the gateway is where it was, the node comes back and does what is asked of it since.
+        # `varda up` is killed and started again without flags. The gateway keeps its address, the
+        # node reconnects and does the new work.
         os.kill(json.loads((self.varda.dir / 'up.json').read_text())['pid'], signal.SIGKILL)
         self.assertTrue(client.one(), client.samples)
         line = self.varda.up()
@@ -147,7 +150,7 @@ class Gateway(unittest.TestCase):
         self.assertEqual(client.samples[-1][3], '4')
 
     def test_nodes_behind_links_that_go_wrong_do_what_is_asked_and_say_so(self):
-        through = ['slow', 'cut', 'flip']  # work gets through all the same
+        through = ['slow', 'cut', 'flip']  # faults that let requests through
         not_through = ['stall', 'portal', 'down']
         everybody = through + not_through
         for fault in everybody:
@@ -157,11 +160,11 @@ class Gateway(unittest.TestCase):
             self.links['n-' + fault].set(fault)
         self.apply(*(sleeper('p-' + fault, 'n-' + fault) for fault in everybody))
         m.wait_until('pods behind %s run' % ', '.join(through), lambda: all(self.phases()['p-' + f] == 'Running' for f in through))
-        # The connection that was open is open still, and a half-open one does not count.
+        # The connections opened before the fault stay open. A half-open connection does not count.
         for fault in not_through:
             m.wait_until('n-%s cut off' % fault, lambda: self.cut_off('n-' + fault))
             self.assertEqual(self.phases()['p-' + fault], 'Pending')
-        m.wait_until('somebody met the login page', lambda: self.links['n-portal'].hits > 1)
+        m.wait_until('a request gets the login page', lambda: self.links['n-portal'].hits > 1)
 
         for fault in everybody:
             self.links['n-' + fault].set('none')
@@ -172,7 +175,7 @@ class Gateway(unittest.TestCase):
 
 
 class GatewayAlone(unittest.TestCase):
-    """`varda gateway` in front of an API server that knows nothing of it."""
+    """`varda gateway` in front of an API server without built-in support for it."""
 
     def start(self, name, *command):
         with open(self.work / (name + '.log'), 'ab') as log:
@@ -187,7 +190,7 @@ class GatewayAlone(unittest.TestCase):
         return process.wait(m.seconds(60))
 
     def log(self, name, text):
-        """What follows `text` in a log, up to a blank."""
+        """The text after `text` in a log, up to a blank."""
         def probe():
             log = (self.work / (name + '.log')).read_text()
             return log.split(text, 1)[1].split()[0] if text in log else None
@@ -225,7 +228,7 @@ class GatewayAlone(unittest.TestCase):
         self.start('agent', *agent)
         m.wait_until('line7 back', lambda: self.edge_node() == ('True', False))
 
-        # Another one in its place: nobody is called cut off who comes back.
+        # A new gateway at the same address: the node that reconnects never reads as disconnected.
         before = self.cluster.get('edgenode', 'line7')['status']['conditions']
         self.assertEqual(self.end(first), 0)
         self.start('gateway2', *gateway, address)

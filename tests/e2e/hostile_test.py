@@ -1,4 +1,4 @@
-"""What comes from outside and means harm, or is merely broken: archives, file servers, downloads that break."""
+"""Malicious or broken input from outside: archives, file servers, interrupted downloads."""
 import gzip, hashlib, http.server, io, json, os, pathlib, sys, tarfile, threading, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -27,7 +27,7 @@ def link(target):
     return {'type': tarfile.SYMTYPE, 'linkname': target}
 
 
-ARCHIVES = {  # name: (bytes, reason, what the message must say)
+ARCHIVES = {  # name: (bytes, reason, text that the message must contain)
     'dotdot': (tar(('model.onnx', MODEL), ('../../escaped', b'x')), 'UnsafeArchive', '..'),
     'absolute': (tar(('model.onnx', MODEL), ('/tmp/varda-escaped', b'x')), 'UnsafeArchive', 'absolute'),
     'linkout': (tar(('model.onnx', MODEL), ('out', link('/etc')), ('out/passwd', b'x')), 'UnsafeArchive', 'link'),
@@ -40,7 +40,7 @@ ARCHIVES = {  # name: (bytes, reason, what the message must say)
 
 
 class Files(http.server.BaseHTTPRequestHandler):
-    """Serves `content`, well or badly: the path's first part says how."""
+    """Serves `content`, correctly or not: the first part of the path selects the behaviour."""
     protocol_version = 'HTTP/1.1'
     content, cuts = {}, {}
 
@@ -71,7 +71,7 @@ class Files(http.server.BaseHTTPRequestHandler):
         while True:
             self.wfile.write(bytes(1 << 20))
 
-    def short(self, name, data):  # promises more than it sends
+    def short(self, name, data):  # announces more bytes than it sends
         self.close_connection = True
         self.begin(Content_Length=str(len(data) + 1000))
         self.wfile.write(data)
@@ -85,7 +85,7 @@ class Files(http.server.BaseHTTPRequestHandler):
         self.begin(302, Location=self.path, Content_Length='0')
 
     def cut(self, name, data):
-        """Breaks twice in the middle, and can be continued."""
+        """Breaks off twice in the middle, and supports ranges."""
         begin = int(self.headers.get('Range', 'bytes=0-').split('=')[1].rstrip('-'))
         self.cuts.setdefault(name, []).append(begin)
         rest = data[begin:]
@@ -101,7 +101,7 @@ class Files(http.server.BaseHTTPRequestHandler):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    def handle_error(self, *args):  # clients that hang up are what is tested here
+    def handle_error(self, *args):  # clients that hang up are expected here
         pass
 
 

@@ -1,10 +1,11 @@
-"""What `make images` packs, as a directory: programs that run in it alone, and a model server that loads a model and answers there."""
+"""The directory that `make images` packs: its programs run in it alone, and a model server loads a
+model and answers there."""
 import hashlib, json, os, pathlib, re, shutil, subprocess, sys, tempfile, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
 
-# A user namespace, so that anybody may change his root: to the tree, and nothing else of the machine's files.
+# A user namespace lets any user change root. Inside, only the image's tree is visible.
 ENTER = ['/usr/bin/unshare', '--user', '--map-root-user', '--root']
 
 
@@ -13,7 +14,7 @@ def can_enter():
 
 
 def seen(root):
-    """{path: what counts of it in an archive}"""
+    """{path: the properties that count in an archive}"""
     def content(path):
         return os.readlink(path) if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ''
     return {str(path.relative_to(root)): (path.lstat().st_mode, path.lstat().st_mtime, content(path)) for path in root.rglob('*')}
@@ -63,7 +64,8 @@ class Images(unittest.TestCase):
 
         def port():
             if server.poll() is not None:
-                raise RuntimeError((self.work / 'serve.log').read_text())  # no use in waiting
+                # waiting longer is useless
+                raise RuntimeError((self.work / 'serve.log').read_text())
             found = re.search(r'127\.0\.0\.1:([1-9]\d*)', (self.work / 'serve.log').read_text())
             return found and found.group(1)
         url = 'http://127.0.0.1:' + m.wait_until('the server', port)
@@ -75,7 +77,8 @@ class Images(unittest.TestCase):
         client.close()
 
     def test_names_are_resolved(self):
-        """By the C library alone, from /etc/hosts: 404 comes from a server that was found."""
+        """The C library resolves names from /etc/hosts, without other files. A 404 comes from a
+        server that was found."""
         hosts = self.work / 'varda/etc/hosts'
         hosts.write_text('127.0.0.1 files.example\n')
         self.addCleanup(hosts.unlink)

@@ -1,7 +1,9 @@
-"""Joint inference while something fails between edge and cloud, or dies: whoever can be answered is answered, by the best that can be asked.
+"""Joint inference while something fails or dies between edge and cloud.
 
-Two model servers with a link between them that goes wrong in the ways real ones do, and the same behind a packet filter that loses packets. A
-whole machine whose processes are killed: joint_kill_test.py.
+Every request that can be answered is answered, by the best tier that is reachable.
+
+Two model servers are joined by a link with the faults of real links. A second set-up has a packet
+filter that loses packets. joint_kill_test.py kills processes of a whole machine.
 """
 import os, pathlib, subprocess, sys, tempfile, shutil, time, unittest
 
@@ -11,13 +13,17 @@ import machine as m  # noqa: E402
 from faulty_link import FaultyLink  # noqa: E402
 
 POLICY = 'CrossEntropy', 0.7
-INSIDE = 'VARDA_JOINT_FAULT_NAMESPACE'  # set where this file runs itself in a network of its own
-PATH = os.environ.get('PATH', os.defpath) + ':/usr/sbin:/sbin'  # where nft and ip are, for those who are not root as well
-ENTER = ['unshare', '--user', '--map-root-user', '--net', '--pid', '--fork', '--kill-child']  # whatever ends it ends all that is in there
+# set where this file runs itself in a separate network namespace
+INSIDE = 'VARDA_JOINT_FAULT_NAMESPACE'
+# directories of nft and ip, also for users other than root
+PATH = os.environ.get('PATH', os.defpath) + ':/usr/sbin:/sbin'
+# the end of unshare ends all processes inside
+ENTER = ['unshare', '--user', '--map-root-user', '--net', '--pid', '--fork', '--kill-child']
 
 
 class Pair:
-    """A little model at the edge that asks a big one through a link, and two clients that never stop; `fronted`: they have a link too."""
+    """A little model at the edge that asks a big model through a link, and two clients that never
+    stop. `fronted` puts a link before the edge too."""
 
     def __init__(self, test, deadline_ms=1000, linked=True, fronted=False):
         self.test = test
@@ -54,14 +60,14 @@ class Pair:
         return j.statistics(self.edge.url, 'digits')
 
     def counters(self):
-        """Those of now; none is less than it was."""
+        """The current counters. Fails if a counter decreased."""
         now = self.statistics()['counters']
         self.test.assertEqual(j.gone_back(self.seen, now), [])
         self.seen = now
         return now
 
     def whole(self, what):
-        """Waits until the split is answered as if nothing had ever failed, image for image."""
+        """Waits until every image of the split is answered as if nothing had failed."""
         def probe():
             found = j.hard_and_right(self.client.all_once(), self.labels)
             if found != j.expected(*POLICY):
@@ -70,14 +76,15 @@ class Pair:
         m.wait_until(what, probe)
 
     def edge_answers(self, what):
-        """Waits until the service knows that it is degraded, and until answers from now on show it; returns `degraded`."""
+        """Waits until the service reports degraded and new answers show it; returns `degraded`."""
         degraded = m.wait_until('%s: degraded' % what, lambda: self.statistics().get('degraded'))
         since = time.monotonic()
         m.wait_until('%s: a hard answer of the edge' % what, lambda: any(a.fallback for a in j.answers(self.load.samples(since=since))))
         return degraded
 
     def end(self):
-        """Stops the clients: none of their requests failed, and what was answered without the cloud says why."""
+        """Stops the clients. Fails if a request failed, or if an answer without the cloud lacks its
+        reason."""
         samples = self.load.stop()
         self.test.assertEqual(m.failures(samples), [])
         given = j.answers(samples)
@@ -95,7 +102,7 @@ def reasons(answers):
 class Link(unittest.TestCase):
     def test_every_fault_of_the_link_is_answered_by_the_edge_and_ends_with_it(self):
         pair = Pair(self)
-        # Every way may also be too slow for the deadline: two cores that others keep busy are.
+        # Every fault may also read as a timeout: two busy cores can miss the deadline.
         for fault, wanted in (('down', {'Unreachable', 'BreakerOpen', 'Timeout'}),
                               ('stall', {'Timeout', 'BreakerOpen', 'InFlightLimit', 'Unreachable'}),
                               ('portal', {'Failed', 'BreakerOpen', 'Unreachable', 'Timeout'})):
@@ -113,7 +120,7 @@ class Link(unittest.TestCase):
 
     def test_link_that_is_later_than_the_deadline_is_answered_by_the_edge(self):
         pair = Pair(self, deadline_ms=450)
-        pair.link.set('slow')  # by 300 ms each way
+        pair.link.set('slow')  # 300 ms in each direction
         pair.edge_answers('slow')
         m.wait_until('timeouts counted', lambda: pair.counters()['errors']['cloud'].get('Timeout', 0) > 0)
         pair.link.set('none')
@@ -154,7 +161,7 @@ class Kill(unittest.TestCase):
         back = time.monotonic()
         j.wait_for_tier(pair.load, 'cloud')
         samples = pair.load.stop()
-        # What was under way when it died had begun before.
+        # Requests in flight at the kill started before it.
         self.assertEqual([x for x in m.failures(samples) if x[0] + x[1] < killed or x[0] > back], [])
         self.assertNotEqual(pair.statistics()['instance'], instance)
         pair.client.close()
@@ -165,7 +172,8 @@ LOSS = 'numgen random mod 5 == 0 drop'
 
 
 def rules(port, verdict):
-    """For nft: what becomes of packets from and to the port; None: nothing does."""
+    """A script for nft that applies the verdict to packets from and to the port; None removes the
+    filter."""
     script = 'table inet faults\ndelete table inet faults\n'
     if verdict:
         both = ''.join('oifname "lo" tcp %s %d %s\n' % (side, port, verdict) for side in ('dport', 'sport'))
@@ -174,7 +182,8 @@ def rules(port, verdict):
 
 
 class Packets(unittest.TestCase):
-    """These run in a network of their own, where a filter drops packets on their way to the cloud's port, as a bad radio link does."""
+    """Runs in a separate network namespace. A filter drops packets to the cloud's port, like a bad
+    radio link."""
 
     def rule(self, verdict=None):
         subprocess.run(['nft', '-f', '-'], input=rules(self.pair.cloud.port, verdict), text=True, check=True, capture_output=True)

@@ -1,4 +1,5 @@
-"""Joint inference under `varda up`, where agents, servers and the control plane are killed while clients send."""
+"""Joint inference under `varda up` while agents, servers and the control plane are killed under
+load."""
 import contextlib, os, pathlib, shutil, signal, sys, tempfile, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -35,7 +36,7 @@ class Kills(unittest.TestCase):
                         self.varda.up()
                     m.wait_until('another ' + what, lambda: set(self.running(what)) - set(victims))
                     self.whole('the cloud answers after the end of ' + what)
-                    if what in ('agent edge0', 'control plane'):  # they bring what is counted
+                    if what in ('agent edge0', 'control plane'):  # these processes carry the counts
                         sent = len(load.samples()) + len(self.client.samples)
                         m.wait_until('%d counted after the end of %s' % (sent, what), lambda: self.counted() >= sent)
             samples = load.stop()
@@ -44,14 +45,15 @@ class Kills(unittest.TestCase):
             m.wait_until('%d counted' % sent, lambda: self.counted() == sent)
             m.wait_until('not degraded', lambda: j.condition(self.varda, 'digits', 'Degraded', 'False'))
 
-            # All end in order, right after the last answer.
+            # All processes end in order, right after the last answer.
             self.client.all_once()
             sent = len(samples) + len(self.client.samples)
             self.varda.down()
             self.varda.up()
             m.wait_until('%d counted' % sent, lambda: self.counted() == sent)
 
-            # What a server has not told anybody yet goes with it; what was told stays. The number above was there before the server.
+            # A killed server loses the counts it has not reported. Reported counts stay; the number
+            # above was reported before this server started.
             m.wait_until('the edge server', lambda: j.http_status(url, '/v2/models/digits/ready') == 200)
             self.kill('server edge0')
             m.wait_until('an answer', self.client.one)
@@ -62,7 +64,8 @@ class Kills(unittest.TestCase):
     def counted(self):
         number = self.varda.get('jointinferenceservice', 'digits')['status']['inferenceNumber']
         if number < self.seen:
-            self.gone_back.append((self.seen, number))  # told in the end: a wait goes on after what it fails with
+            # checked at the end: wait_until() retries after a failure
+            self.gone_back.append((self.seen, number))
         self.seen = number
         return number
 
@@ -73,7 +76,7 @@ class Kills(unittest.TestCase):
                 raise m.Failed('hard and right: %s' % (found,))
             return True
         m.wait_until(what, probe)
-        with contextlib.suppress(m.Failed):  # the control plane may be away
+        with contextlib.suppress(m.Failed):  # the control plane may be down
             self.counted()
 
     def running(self, what):
@@ -81,7 +84,7 @@ class Kills(unittest.TestCase):
         below = str(self.varda.dir / 'nodes' / node) + '/'
 
         def serves(pid, c):
-            with contextlib.suppress(OSError):  # one that tried a load has ended meanwhile
+            with contextlib.suppress(OSError):  # a child that tried a load may have ended meanwhile
                 return 'varda-serve' in c.split(' ')[0] and os.readlink('/proc/%d/cwd' % pid).startswith(below)
         wanted = {'control': lambda pid, c: ' up ' in c, 'agent': lambda pid, c: ' agent ' in c and node in c.split(), 'server': serves}[kind]
         return [pid for pid, c in self.varda.processes().items() if wanted(pid, c)]

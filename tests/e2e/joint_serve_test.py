@@ -1,4 +1,5 @@
-"""One model over two servers: what clients see of a tier above that is slow, broken, killed or changed."""
+"""One model over two servers: the clients' view of an upper tier that is slow, broken, killed or
+changed."""
 import contextlib, http.client, json, pathlib, shutil, signal, socket, struct, sys, tempfile, threading, time, unittest, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -10,17 +11,17 @@ IMAGES, LABELS = j.test_split()
 
 
 class FaultyServer:
-    """An HTTP server that has its answers from another one, and gives them as its `fault` says:
+    """An HTTP server that forwards to another server and answers according to `fault`:
 
-    none     as they are
-    late     3 s later
+    none     the unchanged answer
+    late     the answer after 3 s
     reset    the connection is reset in the middle of the body
     500      an error instead
-    html     a page of somebody else's, as a success
-    garbage  bytes that are no HTTP
-    mute     the request is read, and nothing is ever said
-    trickle  a byte every 50 ms
-    close    the connection is closed, before a byte is said
+    html     an unrelated page, as a success
+    garbage  bytes that are not HTTP
+    mute     the request is read and never answered
+    trickle  one byte every 50 ms
+    close    the connection is closed before the first byte
     """
 
     def __init__(self, target):
@@ -55,7 +56,7 @@ class FaultyServer:
                 pass
 
     def one(self, client, reader):
-        """One request; False where nothing can follow on its connection."""
+        """Serves one request; False if the connection must close."""
         line = reader.readline()
         if not line:
             return False
@@ -103,7 +104,7 @@ class FaultyServer:
 
 
 class BinaryClient(j.Client):
-    """As j.Client, with tensors in binary both ways."""
+    """A j.Client with binary tensors in both directions."""
 
     def prepare(self):
         first = self.metadata()['inputs'][0]
@@ -148,7 +149,7 @@ class JointServe(unittest.TestCase):
         self.cloud.start()
 
     def joined(self, url, *policy):
-        """Starts the edge with that tier above, and deadlines that nothing but a fault can miss."""
+        """Starts the edge with that upper tier. Only a fault can miss the deadlines."""
         self.edge.write('cascade.json', self.cascade(url, *policy))
         self.edge.start()
 
@@ -180,7 +181,7 @@ class JointServe(unittest.TestCase):
         self.assertIn('varda_joint_seconds_count{model="digits",tier="cloud"}', metrics)
 
     def faults(self, reasons, cascade):
-        """Every fault once, after good answers: a breaker has no reason to open."""
+        """Tries every fault once, each after good answers, so that the breaker stays closed."""
         proxy = FaultyServer(self.cloud.address)
         self.addCleanup(proxy.close)
         self.edge.write('cascade.json', cascade(proxy.url, 'CloudOnly'))
@@ -203,7 +204,8 @@ class JointServe(unittest.TestCase):
         self.faults({f: 'Timeout' for f in ('mute', 'late', 'trickle')}, lambda *args: j.cascade(*args, deadline_ms=120000, cloud_deadline_ms=400))
 
     def test_tier_killed_under_load_costs_no_request_and_comes_back(self):
-        link = faulty_link.FaultyLink(self.cloud.port)  # an address that stays, whatever port the next server gets
+        # a stable address in front of the changing port of the server
+        link = faulty_link.FaultyLink(self.cloud.port)
         self.addCleanup(link.close)
         self.joined('http://127.0.0.1:%d' % link.port, 'CrossEntropy', 0.7)
         load = m.Load(self.edge.url, 'digits', IMAGES, clients=4, kind=j.Client)
@@ -238,14 +240,14 @@ class JointServe(unittest.TestCase):
             m.wait_until('round %d' % round, lambda: any(wanted(a) and a.version == (version if a.tier == 'edge' else '1')
                                                            for a in j.answers(load.samples(since=since))))
         self.edge.write('cascade.json', '{"version": 1}')
-        m.wait_until('the problem is told', lambda: self.told().get('problem'))
+        m.wait_until('the problem is reported', lambda: self.told().get('problem'))
         self.assertEqual(m.failures(load.stop()), [])
 
     def test_policy_that_the_model_cannot_serve_is_told_in_the_index(self):
         self.joined(self.cloud.url, 'EdgeOnly')
         self.edge.write('cascade.json', json.dumps(dict(json.loads(j.cascade(self.cloud.url, 'EdgeOnly')), tiers=[
             {'name': 'edge', 'policy': {'name': 'IBT', 'parameters': {}}}, {'name': 'cloud', 'url': self.cloud.url, 'model': 'digits-big'}])))
-        problem = m.wait_until('the problem is told', lambda: self.told().get('problem'))
+        problem = m.wait_until('the problem is reported', lambda: self.told().get('problem'))
         self.assertEqual(problem['reason'], 'PolicyMismatch')
         shutil.copytree(m.DIGITS / 'models/4', self.edge.model / '4')
         index = m.wait_until('the new version is refused', lambda: [
@@ -289,7 +291,7 @@ class JointServe(unittest.TestCase):
             sockets[0].close()
             sockets[1].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
             sockets[1].close()
-            # Their deadline is a minute away, and would be a Timeout.
+            # The deadline of these requests is a minute away, and would count as a Timeout.
             m.wait_until('both are given up', lambda: errors() == {'ClientGone': gone})
         proxy.fault = 'none'
         self.assertTrue(client.one(), client.samples[-1])
@@ -299,7 +301,7 @@ class JointServe(unittest.TestCase):
         self.assertEqual(m.failures(client.samples), [])
 
     def begun(self, body):
-        """The socket of a request that nobody has answered."""
+        """The socket of a request without an answer."""
         c = http.client.HTTPConnection(self.edge.address)
         c.request('POST', '/v2/models/digits/infer', body=body)
         return c.sock

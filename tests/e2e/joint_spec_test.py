@@ -1,6 +1,6 @@
-"""JointInferenceServices as people write them, with kubectl against `varda up`: what is taken, what is refused and in which words.
+"""JointInferenceServices with kubectl against `varda up`: accepted and refused specs, messages.
 
-Every cause of every refusal is in tests/conformance/validation; here is what a user sees.
+tests/conformance/validation has every cause of every refusal. This file checks the user's view.
 """
 import json, pathlib, shutil, sys, tempfile, unittest
 
@@ -12,7 +12,7 @@ EXAMPLES = m.ROOT / 'src/api/testdata/sedna'
 
 
 def service(edge=None, cloud=None, name='digits', **spec):
-    """A valid service, but for what is given."""
+    """A valid service, except for the given parts."""
     made = {'edgeWorker': dict({'model': {'name': 'digits-small'}, 'nodeName': 'edge0',
                                 'hardExampleMining': {'name': 'CrossEntropy', 'parameters': [
                                     {'key': 'threshold_cross_entropy', 'value': '0.8'}]}}, **(edge or {})),
@@ -38,7 +38,7 @@ def tiers(*given):
 
 EDGE, CLOUD, HEM = 'spec.edgeWorker', 'spec.cloudWorker', 'spec.edgeWorker.hardExampleMining'
 DEADLINE = 'must be a whole number followed by ms, s or m, from 1ms to 10m'
-REFUSED = [  # what is written, and for each thing that is wrong with it the field and what is said
+REFUSED = [  # a spec, then the field and the message of each problem
     (service(spec=None, name='not_a_name'), [('metadata.name', 'must consist of lower case alphanumeric characters')]),
     (service(name='d' * 49), [('metadata.name', 'followed by at most 47 lower case letters, digits')]),
     (service(edge={'model': None}), [(EDGE + '.model', 'Required value')]),
@@ -110,7 +110,8 @@ class Specs(unittest.TestCase):
                 done = self.apply(written, check=False)
                 self.assertNotEqual(done.returncode, 0)
                 for field, said in wrong:
-                    # "* spec.a: Invalid value ..." in a list, "...: spec.a: Invalid value ..." where it is the only one.
+                    # kubectl prints "* spec.a: Invalid value ..." in a list, and "...: spec.a:
+                    # Invalid value ..." for a single problem.
                     line = next((x for x in done.stderr.splitlines() if field + ': ' in x and said in x), None)
                     self.assertIsNotNone(line, '%s: %s\n%s' % (field, said, done.stderr))
         self.assertEqual(self.varda.get('jis')['items'], [])
@@ -136,7 +137,7 @@ class Specs(unittest.TestCase):
         pod = self.varda.get('jis', 'example')['spec']['edgeWorker']['workerSpec']
         self.assertEqual(pod['containers'][0]['resources'], {'requests': {'memory': '64Mi', 'cpu': '100m'}, 'limits': {'memory': '512Mi'}})
         self.assertEqual(pod['volumes'], [{'name': 'localvideo', 'emptyDir': {}}])
-        # What core/v1 has and the schema does not name.
+        # Fields of core/v1 that the schema does not list are kept.
         self.assertEqual(self.varda.get('jis', 'helmets')['spec']['cloudWorker']['template']['spec']['dnsPolicy'], 'ClusterFirstWithHostNet')
 
     def test_get_shows_the_columns_of_a_service(self):
@@ -155,7 +156,7 @@ class Specs(unittest.TestCase):
         described = [x for x in served['components']['schemas'] if x.endswith('.JointInferenceService')]
         self.assertEqual(len(described), 1)
         for (major, minor), path in sorted(session.kubectls().items()):
-            if (major, minor) < (1, 27):  # older ones ask for OpenAPI v2, which no kind of ours is in
+            if (major, minor) < (1, 27):  # older versions use OpenAPI v2, which lacks our kinds
                 continue
             with self.subTest(kubectl='%d.%d' % (major, minor)):
                 for field, said in {'jis.spec.edgeWorker.hardExampleMining.name': 'CrossEntropy: hard if 1 +',

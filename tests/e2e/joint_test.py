@@ -1,4 +1,5 @@
-"""JointInferenceServices from outside, with real processes and a real kubectl: each way to write one, every change under load, and what is left."""
+"""JointInferenceServices with real processes and a real kubectl: each way to write one, every
+change under load, clean removal."""
 import json, pathlib, shutil, sys, tempfile, unittest, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -72,12 +73,12 @@ class JointInference(unittest.TestCase):
         m.wait_until('nothing of %s left' % name, gone)
 
     def metrics(self, name='digits'):
-        """What /metrics says of the service, by name without its beginning: {frozenset of further labels: value}."""
+        """The service's metrics: {name without prefix: {frozenset of further labels: value}}."""
         found = prometheus.of(prometheus.parse(self.varda.kubectl('get', '--raw', '/metrics')), namespace='default', name=name)
         return {key[len('varda_joint_service_'):]: series for key, series in found.items() if key.startswith('varda_joint_service_')}
 
     def metrics_of_status(self, name='digits'):
-        """The same, as it should be for what its status says now."""
+        """The expected metrics, computed from the status."""
         status = self.service(name)['status']
         true = {c['type'] for c in status['conditions'] if c['status'] == 'True'}
         out = {'ready': {frozenset(): float('Ready' in true)}, 'degraded': {frozenset(): float('Degraded' in true)},
@@ -96,25 +97,27 @@ class JointInference(unittest.TestCase):
         return out
 
     def test_two_models_are_one_endpoint_that_no_change_interrupts(self):
-        self.apply(j.service('digits', 'digits-small', 'digits-big', 'CrossEntropy', 0.7, deadline='30s'))  # nothing but a fault takes so long
+        # only a fault takes so long
+        self.apply(j.service('digits', 'digits-small', 'digits-big', 'CrossEntropy', 0.7, deadline='30s'))
         status = j.ready(self.varda, 'digits')
         self.assertEqual([t['name'] for t in status['tiers']], ['edge', 'cloud'])
         client = j.Client(status['url'], 'digits', self.images)
         client.prepare()
-        # Ready: the first request that is hard is answered by the cloud.
+        # Ready means that the cloud answers the first hard request.
         self.assertEqual(j.hard_and_right(client.all_once(), self.labels), j.expected('CrossEntropy', 0.7))
         m.wait_until('a row of it', lambda: self.varda.kubectl('get', 'jis', 'digits', '--no-headers').split()[:4] == ['digits', 'True', 'False', status['url']])
         pods = self.pod_uids()
 
         load = m.Load(status['url'], 'digits', self.images, kind=j.Client)
         self.addCleanup(load.stop)
-        # Another policy: every answer is the cloud's. Then none is.
+        # Policy AlwaysCloud: the cloud gives every answer. The next policy gives the cloud no
+        # request.
         self.patch('jis', 'digits', edgeWorker={'hardExampleMining': j.mining('AlwaysCloud')})
         j.wait_for_tier(load, 'cloud')
         m.wait_until('only the cloud answers', lambda: j.hard_and_right(client.all_once(), self.labels)[1] == j.expected('CloudOnly')[1])
         self.patch('jis', 'digits', edgeWorker={'hardExampleMining': j.mining('NeverCloud')})
         m.wait_until('only the edge answers', lambda: j.hard_and_right(client.all_once(), self.labels)[1] == j.expected('EdgeOnly')[1])
-        # Another model at the edge, then in the cloud.
+        # Another model at the edge, then another one in the cloud.
         self.apply(j.model('digits-small', *self.archives['4']))
         version = self.archives['4'][1][:12]
         m.wait_until('the next version at the edge', lambda: self.service()['status']['endpoints'][0]['version'] == version)
@@ -123,7 +126,7 @@ class JointInference(unittest.TestCase):
         m.wait_until('the next version in the cloud', lambda: self.service()['status']['tiers'][1].get('version') == version)
         self.assertEqual(self.pod_uids(), pods)
 
-        # The cloud goes, and comes back.
+        # The cloud disappears and comes back.
         self.patch('jis', 'digits', edgeWorker={'hardExampleMining': j.mining('AlwaysCloud')})
         j.wait_for_tier(load, 'cloud')
         self.varda.freeze('cloud')
@@ -164,7 +167,7 @@ class JointInference(unittest.TestCase):
         client.prepare()
         self.assertEqual(j.hard_and_right(client.all_once(), self.labels), j.expected('CrossEntropy', 0.7))
         self.assertEqual({a.tier for a in j.answers(client.samples)}, {'device', 'edge'})
-        # What the edge finds hard goes on to the cloud.
+        # The cloud now gets the requests that the edge finds hard.
         tiers[1]['policy'] = j.mining('AlwaysCloud')
         self.patch('jis', 'digits', tiers=tiers)
         m.wait_until('the cloud answers what is hard', lambda: {a.tier for a in j.answers(client.all_once())} == {'device', 'cloud'})
@@ -183,7 +186,7 @@ class JointInference(unittest.TestCase):
         self.apply({'apiVersion': 'sedna.io/v1alpha1', 'kind': 'JointInferenceService', 'metadata': {'name': 'bright'}, 'spec': spec})
         status = j.ready(self.varda, 'bright')
 
-        asked = []  # what was answered
+        asked = []  # the answers
 
         def ask(level):
             with m.DIRECT.open(urllib.request.Request(status['url'] + '/infer', data=bytes([level] * 64)), timeout=m.seconds(60)) as response:
@@ -193,7 +196,7 @@ class JointInference(unittest.TestCase):
         self.assertEqual(m.wait_until('an answer of the cloud', lambda: (lambda a: a if a['tier'] == 'cloud' else None)(ask(130)))['label'], 'bright')
         m.wait_until('counts', lambda: self.service('bright')['status']['hardExampleNumber'] >= 1)
         self.assertGreater(self.service('bright')['status']['inferenceNumber'], self.service('bright')['status']['hardExampleNumber'])
-        # The worker in C++ takes the place of the one in Python, and is counted on top.
+        # The C++ worker replaces the Python worker. Its counts are added.
         with self.subTest('the worker in C++'):
             if not m.EDGE_WORKER.exists():
                 self.skipTest('%s is not built' % m.EDGE_WORKER)
@@ -205,7 +208,7 @@ class JointInference(unittest.TestCase):
             self.assertEqual(m.wait_until('an answer of the cloud', lambda: (lambda a: a if a['tier'] == 'cloud' else None)(ask(130)))['label'], 'bright')
             sums = m.wait_until('its counts', lambda: (lambda s: s if s['inferenceNumber'] == len(asked) else None)(self.service('bright')['status']))
             self.assertGreater(sums['hardExampleNumber'], counted['hardExampleNumber'])
-        # Our servers take their place.
+        # Varda's servers replace the workers.
         self.patch('jis', 'bright', edgeWorker={'workerSpec': None}, cloudWorker={'workerSpec': None})
         status = j.ready(self.varda, 'bright')
         m.wait_until('our server', lambda: j.get(self.service('bright')['status']['url'], '/v2/models/bright')['name'] == 'bright')

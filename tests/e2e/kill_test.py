@@ -1,7 +1,8 @@
 """SIGKILL at seeded moments, while objects are written, versions installed and targets switched.
 
-After every kill: each acknowledged write is there, no artifact is half there, no server runs twice; at the end all converges.
-VARDA_KILLS sets how many (default 15; 1000 with VARDA_SOAK=1), VARDA_SEED the seed.
+After every kill, each acknowledged write exists, no artifact is partial, and no server runs twice.
+At the end all objects converge. VARDA_KILLS sets the number of kills (default 15; 1000 with
+VARDA_SOAK=1). VARDA_SEED sets the seed.
 """
 import collections, contextlib, json, os, pathlib, random, shutil, signal, sys, tempfile, threading, time, unittest
 
@@ -13,7 +14,7 @@ SEED = int(os.environ.get('VARDA_SEED', 20))
 
 
 def dying(pid):
-    """SIGKILL is pending: it only waits for a processor to end on."""
+    """True if SIGKILL is pending: the process only waits for a processor."""
     with contextlib.suppress(OSError):
         fields = dict(line.split(':', 1) for line in pathlib.Path('/proc/%d/status' % pid).read_text().splitlines())
         return bool((int(fields['SigPnd'], 16) | int(fields['ShdPnd'], 16)) & 1 << (signal.SIGKILL - 1))
@@ -27,7 +28,7 @@ def parent(pid):
 
 
 class Writer(threading.Thread):
-    """Creates config maps one after the other and remembers what was acknowledged."""
+    """Creates config maps one after another and remembers the acknowledged ones."""
 
     def __init__(self, varda):
         super().__init__(daemon=True)
@@ -39,7 +40,7 @@ class Writer(threading.Thread):
         while not self.stopping.is_set():
             try:
                 if connection is None:
-                    # Read anew each time: after a restart the address may be another.
+                    # The address may change after a restart, so each connection reads it again.
                     text = pathlib.Path(self.varda.kubeconfig).read_text()
                     server = text.split('server:')[1].split()[0].strip('"\'')
                     token = text.split('token:')[1].split()[0].strip('"\'')
@@ -96,7 +97,8 @@ class Kills(unittest.TestCase):
                             varda.kubectl('patch', 'inferencemodel', 'web', '--type=merge', '-p', json.dumps({'spec': {'targetVersion': wanted}}))
                             target['web'] = wanted
                         else:
-                            # A model that comes and goes: installs and removals under fire.
+                            # The test creates and deletes a third model: installs and removals
+                            # happen between kills.
                             if rng.random() < 0.5:
                                 varda.kubectl('apply', '-f', '-', input=json.dumps(m.inference_model('extra', 'edge', entries, '3', node='edge0', port=8085)))
                             else:
@@ -117,7 +119,8 @@ class Kills(unittest.TestCase):
             for name in ('digits', 'web'):
                 url = varda.ready(name, target[name], timeout=300)['status']['url']
                 c = m.Client(url, name, [bytes(64)])
-                m.wait_until('an answer of ' + name, lambda: c.prepare() or c.one())  # what is said of a server may be older than its end
+                # the reported state of a server may be older than its end
+                m.wait_until('an answer of ' + name, lambda: c.prepare() or c.one())
             m.wait_until('as many servers as pods', lambda: len(self.servers(varda)) == len(varda.pods()) == 3, 180)
             varda.down()
             self.assertEqual(varda.processes(), {})
@@ -139,11 +142,11 @@ class Kills(unittest.TestCase):
     @staticmethod
     def servers(varda):
         all_of_them = {p: c for p, c in varda.processes().items() if 'varda-serve' in c.split(' ')[0]}
-        # A server tries a load in a child of its own, which a killed server may leave behind for a moment.
+        # A server tries a load in a child process, which can briefly survive a killed server.
         return {p: c for p, c in all_of_them.items() if parent(p) not in all_of_them and not dying(p)}
 
     def check_not_doubled(self, varda):
-        """No two servers for one pod: they would share a working directory."""
+        """Two servers for one pod would share a working directory."""
         places = collections.defaultdict(list)
         for pid in self.servers(varda):
             with contextlib.suppress(OSError):
@@ -151,8 +154,9 @@ class Kills(unittest.TestCase):
         self.assertFalse({k: v for k, v in places.items() if len(v) > 1})
 
     def check_artifacts(self, work, content):
-        """What lies under its digest is complete."""
-        for directory, _, _ in os.walk(work / 'data/nodes'):  # which minds no directory that goes meanwhile, unlike rglob
+        """Every directory named by a digest is complete."""
+        # unlike rglob(), os.walk() ignores directories that disappear meanwhile
+        for directory, _, _ in os.walk(work / 'data/nodes'):
             path = pathlib.Path(directory)
             if path.name in content and 'scratch' not in path.parts:
                 with contextlib.suppress(FileNotFoundError):  # evicted meanwhile

@@ -1,4 +1,5 @@
-"""Debian's kubectl (and newer ones where they are installed) against `varda up`, verb by verb; then the CLI's own verbs."""
+"""Debian's kubectl (and newer ones where installed) against `varda up`, verb by verb; then the
+CLI's own verbs."""
 import concurrent.futures, json, os, pathlib, shutil, subprocess, sys, tempfile, unittest
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / x) for x in ('support', 'conformance/kubectl')]
@@ -28,7 +29,8 @@ class Verbs(unittest.TestCase):
         self.varda.kubectl('delete', 'configmaps,pods,deployments', '--all', check=False)
 
     def hold_sessions(self, kubeconfig, kubectls):
-        """What is wrong with each kubectl's session (tests/conformance/kubectl/session.py), step by step, one session after another."""
+        """Runs each kubectl's session (tests/conformance/kubectl/session.py) in sequence; returns
+        the problems, step by step."""
         found = {}
         for version, path in kubectls:
             home = self.work / ('home-%d.%d' % version)
@@ -40,7 +42,8 @@ class Verbs(unittest.TestCase):
     def test_session_of_every_kubectl_installed_here(self):
         kubectls = sorted(session.kubectls().items())
         self.assertTrue(kubectls, 'no kubectl: make deps')
-        # Two servers, as kubectl asks for every group it has heard of: `api-resources` fails if another session deletes its kinds meanwhile.
+        # Two servers are used because kubectl lists every API group it knows. `api-resources` fails
+        # if a parallel session deletes its kinds.
         other = m.Machine(self.work / 'other', nodes=['cloud=cloud', 'edge0=edge'])
         self.addCleanup(other.close)
         other.up('--image', 'shell=/bin/sh')

@@ -1,4 +1,5 @@
-"""The clients that the other tests send load with: no request goes wrong without a failed sample, and no client ends without a word."""
+"""The load clients of the other tests: every failed request gives a failed sample, and no client
+ends silently."""
 import http.server, json, pathlib, sys, threading, unittest, unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -34,7 +35,7 @@ class Loads(unittest.TestCase):
     def setUp(self):
         self.server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
         self.server.says, self.server.released = (GOOD,), threading.Event()
-        self.server.handle_error = lambda *_: None  # a client that hung up
+        self.server.handle_error = lambda *_: None  # a client that hung up is expected
         self.server.released.set()
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.addCleanup(self.server.server_close)

@@ -1,4 +1,5 @@
-"""What an InferenceModel says of itself when things change or go wrong, with real processes and a real kubectl."""
+"""The status of an InferenceModel after changes and failures, with real processes and a real
+kubectl."""
 import fcntl, hashlib, http.client, json, os, pathlib, pty, re, shutil, signal, struct, subprocess, sys, tempfile, termios, threading, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -6,7 +7,7 @@ import machine as m  # noqa: E402
 
 
 class Terminal:
-    """A program on a terminal of 200 columns, and all it has written there."""
+    """A program on a terminal of 200 columns, and all its output."""
 
     def __init__(self, command, env):
         self.ours, theirs = pty.openpty()
@@ -22,7 +23,7 @@ class Terminal:
             while data := os.read(self.ours, 1 << 16):
                 self.screen += data.decode(errors='replace')
         except OSError:
-            pass  # EIO: nobody writes there any more
+            pass  # EIO: no process writes to the terminal any more
 
     def close(self):
         if self.process.poll() is None:
@@ -77,7 +78,8 @@ class ModelLife(unittest.TestCase):
         return m.wait_until('%s of %s with %s' % (kind, name, fields), probe)[0]
 
     def scores(self, name):
-        """What the model makes of one image: tells which archive answers, whatever its version is called."""
+        """The model's output for one image. The output shows which archive answers, whatever the
+        name of the version."""
         client = m.Client(self.varda.model(name)['status']['url'], name, [self.image])
         client.prepare()
         connection = http.client.HTTPConnection(client.address, timeout=m.seconds(60))
@@ -175,7 +177,8 @@ class ModelLife(unittest.TestCase):
                            dict(os.environ, KUBECONFIG=self.varda.kubeconfig, HOME=str(self.varda.dir), TERM='xterm'))
         self.addCleanup(waiting.close)
 
-        # About half, and hardly more until it is released: buffers on the way decide on the figure.
+        # About half of the archive arrives before the release. Buffers on the way decide the exact
+        # figure.
         said = r'node edge0 downloads version 3: \d+(\.\d)? [KM]iB of 2\.0 MiB from 127\.0\.0\.1:%d' % self.files.port
         m.wait_until('figures of the download', lambda: re.fullmatch(said, self.condition('h', 'Ready', reason='Downloading')['message']))
         for command in (self.varda.kubectl, self.varda.varda):
@@ -192,7 +195,7 @@ class ModelLife(unittest.TestCase):
         self.assertEqual((version['state'], version.get('bytesDone'), version.get('bytesTotal')), ('Ready', None, None))
 
     def reported(self, node, key):
-        """What the EdgeNode says of the first version of a model."""
+        """The EdgeNode's report about the first version of a model."""
         return next(model for model in self.varda.get('edgenode', node)['status']['models'] if model['key'] == key)['versions'][0]
 
     def test_wrong_digest_in_the_cloud_tells_both_digests(self):

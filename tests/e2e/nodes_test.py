@@ -1,4 +1,4 @@
-"""`varda up` with other nodes than last time, and with a store it cannot read."""
+"""`varda up` with other nodes than before, and with a store of a newer format."""
 import json, pathlib, shutil, sys, tempfile, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -36,8 +36,9 @@ class Nodes(unittest.TestCase):
         self.varda.down()
         self.varda.nodes.append('edge1=edge')
         self.varda.up()
-        self.varda.ready('a', '3')  # from what is still on the node's disk
-        # The agent has started the pod of last time before it heard that it is no more; the new one waited for its port.
+        self.varda.ready('a', '3')  # installed from the node's disk
+        # The agent starts the stored pod before it learns of the deletion. The new pod waits for
+        # the port.
         self.assertEqual([c['restartCount'] for p in self.varda.pods() for c in p['status']['containerStatuses']], [0])
 
     def test_store_that_cannot_be_read_is_left_alone_and_the_error_says_what_to_do(self):
@@ -51,7 +52,7 @@ class Nodes(unittest.TestCase):
         self.assertIn(str(store), done.stderr)
         self.assertIn('move it', done.stderr)
         self.assertEqual(store.read_bytes(), b'no database' * 1000)
-        m.wait_until('the end of what told it', lambda: not self.varda.processes())
+        m.wait_until('the end of the program that reported it', lambda: not self.varda.processes())
         newer = bytearray(kept)
         newer[60:64] = (99).to_bytes(4, 'big')  # PRAGMA user_version, in the header of the file
         store.write_bytes(bytes(newer))

@@ -1,4 +1,5 @@
-"""What an operator relies on: exact resume, upgrades, backups, bounded history, full disks, the audit log, peaceful ends."""
+"""The operator's guarantees: exact resume, upgrades, backups, bounded history, full disks, the
+audit log, clean shutdown."""
 import base64, collections, contextlib, http.client, json, os, pathlib, random, shutil, signal, socket, sqlite3, ssl, subprocess, sys, tarfile, \
     tempfile, threading, time, unittest
 
@@ -10,7 +11,8 @@ MAPS = '/api/v1/namespaces/default/configmaps'
 
 
 class Api:
-    """Raw requests with the credentials of a kubeconfig, read anew for each connection."""
+    """Raw requests with the credentials of a kubeconfig, which is read again for each
+    connection."""
 
     def __init__(self, kubeconfig):
         self.kubeconfig, self.connection = pathlib.Path(kubeconfig), None
@@ -28,8 +30,9 @@ class Api:
         return connection.getresponse()
 
     def __call__(self, method, path, body=None):
-        """(status, answer); a connection that is gone is replaced, and the error told where the request may have been carried out. A server
-        closes what lies idle."""
+        """Returns (status, answer). A GET is retried once on a new connection, because a server
+        closes idle connections. Other requests raise the error: the server may have executed
+        them."""
         idle = self.connection is not None
         try:
             if self.connection is None:
@@ -55,10 +58,12 @@ class Api:
 
 
 class Writers:
-    """Threads that create config maps `NAME-THREAD-0`, `-1` ... each after the one before was acknowledged."""
+    """Threads that create config maps `NAME-THREAD-0`, `-1` ..., each after the acknowledgement of
+    the one before."""
 
     def __init__(self, kubeconfig, name, threads=3):
-        self.stopping, self.lock, self.acknowledged = threading.Event(), threading.Lock(), {}  # name: resourceVersion
+        # name: resourceVersion
+        self.stopping, self.lock, self.acknowledged = threading.Event(), threading.Lock(), {}
         self.threads = [threading.Thread(target=self.work, args=(kubeconfig, '%s-%d' % (name, i)), daemon=True) for i in range(threads)]
         for t in self.threads:
             t.start()
@@ -74,7 +79,7 @@ class Writers:
             if status == 201:
                 with self.lock:
                     self.acknowledged[answer['metadata']['name']] = int(answer['metadata']['resourceVersion'])
-            if status in (201, 409):  # 409: it was made, and only the answer was lost
+            if status in (201, 409):  # 409: the object exists, only the answer was lost
                 number += 1
 
     def so_far(self):
@@ -89,7 +94,8 @@ class Writers:
 
 
 class Watcher(threading.Thread):
-    """Follows the config maps from a version on, reconnecting with the last version it saw, and never lists."""
+    """Watches the config maps from a version on, reconnects with the last seen version, and never
+    lists."""
 
     def __init__(self, kubeconfig, version):
         super().__init__(daemon=True)
@@ -106,7 +112,7 @@ class Watcher(threading.Thread):
                 self.opened += 1
                 while line := response.readline():
                     if not line.endswith(b'\n'):
-                        break  # cut off in the middle: it comes again
+                        break  # a truncated event is sent again
                     event = json.loads(line)
                     if event['type'] == 'ERROR':
                         self.errors.append(event['object'])
@@ -135,7 +141,7 @@ def kill_control_plane(varda):
 
 
 def audit_events(path):
-    """Whole lines: one that is just being written is none yet."""
+    """Complete lines only: the last one may be in the middle of a write."""
     return [json.loads(line) for line in path.read_text().split('\n')[:-1]]
 
 
@@ -150,7 +156,7 @@ class Resume(unittest.TestCase):
             self.assertEqual(api('POST', '/api/v1/namespaces/default/secrets', {'metadata': {'name': 's'}, 'stringData': {'p': 'never-told'}})[0], 201)
             for i in range(5):
                 self.assertEqual(api.make('page-%d' % i, {})[0], 201)
-            # The first page of a list, and the list as it is now.
+            # The first page of a list, and the complete current list.
             page = api('GET', MAPS + '?limit=2')[1]
             whole = api('GET', MAPS)[1]
             version = int(whole['metadata']['resourceVersion'])
@@ -171,7 +177,7 @@ class Resume(unittest.TestCase):
             last = max(acknowledged.values())
             m.wait_until('the last event', lambda: watcher.version >= last)
 
-            # Nothing missed, nothing twice, in order, without a list.
+            # Every event arrives once, in order, without a list.
             watcher.stop()
             self.assertEqual(watcher.errors, [])
             self.assertGreaterEqual(watcher.opened, 3)
@@ -183,8 +189,9 @@ class Resume(unittest.TestCase):
             self.assertEqual({n: v for n, v in acknowledged.items() if seen.get(n) != v}, {})
             self.assertEqual(watcher.events[0][:2], ('DELETED', 'page-4'))
 
-            api.close()  # of the first server
-            # The list goes on where it was, on its own snapshot; so does one that names a version.
+            api.close()  # the connection to the first server
+            # Paging continues on the list's own snapshot. A list of an exact version reads the same
+            # snapshot.
             names = [c['metadata']['name'] for c in page['items']]
             while page['metadata'].get('continue'):
                 page = api('GET', MAPS + '?limit=2&continue=' + page['metadata']['continue'])[1]
@@ -194,18 +201,19 @@ class Resume(unittest.TestCase):
             exact = api('GET', MAPS + '?resourceVersionMatch=Exact&resourceVersion=%d' % version)[1]
             self.assertEqual(exact['items'], whole['items'])
 
-            # The agents came back to their watches: none of them listed after a kill.
+            # The agents resume their watches: no agent lists after a kill.
             def agents_back():
                 later = audit_events(audit)[before[1]:]
                 return {e['user'].get('username') for e in later if e['verb'] == 'watch'} >= {'system:node:cloud', 'system:node:edge0'}
             m.wait_until('watches of the agents', agents_back)
             events = audit_events(audit)
             lists = [e['requestURI'] for e in events[before[0]:] if e['verb'] == 'list' and e['user'].get('username', '').startswith('system:node:')]
-            if len(addresses) == 1:  # else somebody took the port meanwhile, and the agents were started anew
+            # another address means that the port was taken and the agents were restarted
+            if len(addresses) == 1:
                 self.assertEqual(lists, [])
             self.assertGreater(len([e for e in events if e['verb'] == 'list' and e['user'].get('username') == 'system:node:edge0']), 0)
 
-            # What the audit log says, and what it does not.
+            # The audit log names the request and omits the content.
             varda.varda('backup', varda.dir / 'b.tar.zst', '--data-dir', varda.dir)
             taken = m.wait_until('its event', lambda: [e for e in audit_events(audit) if e['requestURI'] == '/backup'])[0]
             self.assertEqual((taken['user']['username'], taken['responseStatus']['code']), ('varda-admin', 200))
@@ -215,7 +223,7 @@ class Resume(unittest.TestCase):
             self.assertNotIn('never-told', audit.read_text())
             self.assertEqual(audit.stat().st_mode & 0o777, 0o600)
 
-            # History that is gone is 410, in the words of kube-apiserver.
+            # Expired history gives 410 with the message of kube-apiserver.
             token = api('GET', MAPS + '?limit=1')[1]['metadata']['continue']
             varda.down()
             varda.up('--history-events-max', '10')
@@ -245,7 +253,7 @@ class Resume(unittest.TestCase):
             follow = subprocess.Popen([m.KUBECTL, '--kubeconfig', varda.kubeconfig, 'logs', '-f', 'talk'], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             self.assertEqual(follow.stdout.readline(), b'hello\n')
             varda.down()
-            self.assertEqual(response.read(), b'')  # IncompleteRead, were it cut off
+            self.assertEqual(response.read(), b'')  # a cut connection would raise IncompleteRead
             connection.close()
             _, told = follow.communicate(timeout=m.seconds(180))
             self.assertEqual((follow.returncode, told), (0, b''))
@@ -258,7 +266,7 @@ class Upgrade(unittest.TestCase):
         with tarfile.open(FIXTURES / 'data-directory-1.tar.gz') as tar:
             tar.extractall(work / 'data')
         (work / 'data').chmod(0o700)
-        # Its address may be anybody's today.
+        # Another process may own this address now.
         state = json.loads((work / 'data/up.json').read_text())
         taken = socket.create_server(('127.0.0.1', 0))
         self.addCleanup(taken.close)
@@ -271,7 +279,7 @@ class Upgrade(unittest.TestCase):
             self.assertEqual(base64.b64decode(varda.get('secret', 'password')['data']['p']), b'not-a-secret')
             self.assertEqual(varda.model('digits')['spec']['targetVersion'], '1')
             self.assertEqual((work / 'data/kubeconfig').read_text().split('token:')[1].split()[0], token)
-            # The history came along: a watch goes on from a version of the old program.
+            # The upgrade keeps the history: a watch resumes from a version of the old program.
             created = int(varda.get('secret', 'password')['metadata']['resourceVersion'])
             api = Api(varda.kubeconfig)
             connection = api.connect()
@@ -291,9 +299,10 @@ class Upgrade(unittest.TestCase):
             varda.up()
             self.assertEqual(varda.get('configmap', 'kept')['data'], {'n': '3'})
             varda.down()
-            self.assertEqual((work / 'data/store.db.format-1').stat().st_ino, kept)  # no step was done twice
+            # no migration step ran twice
+            self.assertEqual((work / 'data/store.db.format-1').stat().st_ino, kept)
 
-            # What a later program left is refused, and nothing of it touched.
+            # Data of a later program is refused and stays unchanged.
             (work / 'data/version.json').write_text('{"format": 9, "needs": "3.1.0", "writtenBy": "3.2.0"}')
             done = varda.run([m.VARDA, 'up', '--data-dir', varda.dir, '--listen', '127.0.0.1:0'], check=False)
             self.assertEqual(done.returncode, 1)
@@ -306,7 +315,7 @@ class Backup(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.work, ignore_errors=True)
 
     def refused(self, varda, file, directory):
-        """The message of a restore that fails and leaves nothing."""
+        """The message of a restore that fails without leaving files."""
         done = varda.run([m.VARDA, 'restore', file, '--data-dir', directory], check=False)
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertEqual([p.name for p in self.work.iterdir() if p.name.startswith(directory.name)], [])
@@ -328,7 +337,7 @@ class Backup(unittest.TestCase):
                 subprocess.run([m.VARDA, 'backup', '-', '--data-dir', varda.dir], stdout=to, check=True)
             m.wait_until('more writes', lambda: len(writers.so_far()) > len(before) + 50)
 
-            # For administrators, as themselves.
+            # The backup needs an administrator's token, without impersonation.
             api, node = Api(varda.kubeconfig), Api(varda.dir / 'nodes/edge0/agent.kubeconfig')
             admin, agent = api.connect(), node.connect()
             for connection, headers, expected in ((admin, {}, 401), (admin, {'Authorization': 'Bearer wrong'}, 401),
@@ -340,7 +349,7 @@ class Backup(unittest.TestCase):
                 self.assertEqual((response.status, response.read().startswith(b'\x28\xb5\x2f\xfd')), (expected, expected == 200))
             admin.close(), agent.close()
 
-            # Killed anywhere: nothing half, not even beside it.
+            # A kill at any moment leaves no partial file and no temporary file.
             rng, whole = random.Random(1), 0
             for i in range(12):
                 target = out / ('killed-%d' % i)
@@ -361,13 +370,13 @@ class Backup(unittest.TestCase):
             done = varda.run([m.VARDA, 'backup', file, '--data-dir', varda.dir], check=False)
             self.assertEqual((done.returncode, file.read_bytes()), (1, content))
             self.assertIn('is not replaced', done.stderr)
-            # No room for it.
+            # The file size limit is too small.
             small = varda.run(['sh', '-c', 'ulimit -f 1; trap "" XFSZ; exec "$@"', 'sh', m.VARDA, 'backup', out / 'small', '--data-dir', varda.dir], check=False)
             self.assertEqual(small.returncode, 1)
             self.assertFalse((out / 'small').exists())
             varda.down()
 
-            # What is not whole is refused before anything is there.
+            # A damaged backup is refused before any file is written.
             (out / 'cut').write_bytes(content[:-20])
             (out / 'flipped').write_bytes(content[:len(content) // 2] + bytes([content[len(content) // 2] ^ 1]) + content[len(content) // 2 + 1:])
             (out / 'other').write_bytes(b'hello' * 1000)
@@ -385,18 +394,19 @@ class Backup(unittest.TestCase):
             (self.work / 'linked').symlink_to(other.dir)
             other.dir.mkdir()
             other.varda('restore', file, '--data-dir', '%s/linked/' % self.work)
-            # Another name and address than it had.
+            # The restored server uses another name and address.
             other.run([m.VARDA, 'up', '--data-dir', other.dir, '--listen', 'localhost:0', '--detach'])
             self.assertEqual(list(json.loads((other.dir / 'up.json').read_text())['nodes'][0].values()), ['edge0', 'edge'])
             api = Api(other.kubeconfig)
             there = api('GET', MAPS)[1]
             names = {c['metadata']['name'] for c in there['items']}
             self.assertEqual(set(before) - names, set())
-            # One snapshot: of each writer, all up to some write, which came one after the other.
+            # The backup is one snapshot: it contains a prefix of each writer's sequence of writes.
             for thread in range(3):
                 numbers = sorted(int(n.rsplit('-', 1)[1]) for n in names if n.startswith('w-%d-' % thread))
                 self.assertEqual(numbers, list(range(len(numbers))))
-            # Versions are later than any that was seen, and who goes on from such a one must list.
+            # Restored versions are later than any version a client saw. A watch from an old version
+            # must list again.
             self.assertEqual(api.token, token.token)
             self.assertGreater(int(there['metadata']['resourceVersion']), last)
             self.assertGreater(min(int(c['metadata']['resourceVersion']) for c in there['items']), last)
@@ -405,7 +415,7 @@ class Backup(unittest.TestCase):
             m.wait_until('its node', lambda: any(c['type'] == 'Ready' and c['status'] == 'True'
                                                  for c in other.get('node', 'edge0')['status'].get('conditions', [])))
             other.down()
-            # Of one that does not run; restored a second time its versions are later again.
+            # This backup is of a stopped server. Its second restore again gives later versions.
             last = int(there['metadata']['resourceVersion'])
             other.varda('backup', out / 'stopped', '--data-dir', other.dir)
         with m.Machine(self.work / 'third') as third:
@@ -414,7 +424,7 @@ class Backup(unittest.TestCase):
             again = Api(third.kubeconfig)
             self.assertEqual({c['metadata']['name'] for c in again('GET', MAPS)[1]['items']} - names, set())
             self.assertGreater(int(again('GET', MAPS)[1]['metadata']['resourceVersion']), last)
-            self.assertNotEqual(again.token, api.token)  # it held no credentials
+            self.assertNotEqual(again.token, api.token)  # the backup contains no credentials
 
 
 class Tokens(unittest.TestCase):
@@ -434,7 +444,7 @@ class Tokens(unittest.TestCase):
             kubeconfig.close(), agent.close()
             self.assertEqual((kubeconfig('GET', MAPS)[0], agent('GET', own)[0]), (200, 200))
             self.assertFalse({kubeconfig.token, agent.token} & set(former))
-            # The agent that runs comes back with the new token: a watch of it has begun since.
+            # The running agent reconnects with the new token, and opens a new watch.
             seen = varda.get('edgenode', 'edge0')['status']['conditions']
             self.assertEqual({c['type']: c['status'] for c in seen}['Connected'], 'True')
             uid = varda.get('node', 'edge0')['metadata']['uid']
@@ -460,10 +470,11 @@ class FullDisk(unittest.TestCase):
         self.addCleanup(running.wait, m.seconds(180))
         self.addCleanup(running.terminate)
         self.assertIn('ready', running.stdout.readline())
-        inside = pathlib.Path('/proc/%d/root' % running.pid) / str(work)[1:]  # unshare and sh have become varda
+        # unshare and sh have become varda
+        inside = pathlib.Path('/proc/%d/root' % running.pid) / str(work)[1:]
         api = Api(inside / 'kubeconfig')
         self.assertEqual(api.make('first', {'k': 'v'})[0], 201)
-        # Somebody else nearly fills the disk, and the store the rest.
+        # A filler nearly fills the disk. The store fills the rest.
         with open(inside / 'filler', 'wb', buffering=0) as filler:
             while os.fstatvfs(filler.fileno()).f_bavail * os.fstatvfs(filler.fileno()).f_frsize > 2 << 20:
                 filler.write(bytes(1 << 16))
@@ -488,7 +499,7 @@ class FullDisk(unittest.TestCase):
         text = api.begin(metrics, 'GET', '/metrics').read().decode()
         metrics.close()
         self.assertIn('varda_store_file_bytes{part="database"}', text)
-        # By itself, when there is room.
+        # Writes resume without intervention once there is room.
         (inside / 'filler').unlink()
         m.wait_until('a write', lambda: api.make('after', {'k': 'x' * 100_000})[0] == 201)
         self.assertIsNone(running.poll())

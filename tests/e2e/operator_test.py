@@ -1,4 +1,4 @@
-"""`varda operator` as processes before `varda apiserver`: one leads, another takes over, and what both tell of themselves."""
+"""`varda operator` processes with `varda apiserver`: leadership, takeover, health and metrics."""
 import collections, json, os, pathlib, re, shutil, signal, subprocess, sys, tempfile, unittest, urllib.error
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -7,7 +7,8 @@ import prometheus  # noqa: E402
 
 CONTROLLER = {'controller'}
 QUEUE = {'controller', 'name'}
-# Families by name, and the labels of their series: what dashboards and alerts made for controller-runtime and client-go ask for.
+# Metric families and their labels, as used by dashboards and alerts for controller-runtime and
+# client-go.
 METRICS = {
     'controller_runtime_reconcile_total': {'controller', 'result'},
     'controller_runtime_reconcile_errors_total': CONTROLLER,
@@ -32,7 +33,7 @@ LONG = ['--leader-election-lease-duration', '600s', '--leader-election-renew-dea
 
 
 class Process:
-    """A daemon whose log is JSON lines in a file."""
+    """A daemon that logs JSON lines to a file."""
 
     def __init__(self, test, log, *args):
         self.log = log
@@ -54,7 +55,7 @@ class Process:
         return [line for line in self.lines() if line['message'] == message]
 
     def ask(self, path):
-        """(status, text) of the administration port, whose address the log tells."""
+        """(status, text) from the administration port. The log contains the address of the port."""
         try:
             with m.DIRECT.open('http://%s%s' % (self.said('health and metrics')[0]['address'], path), timeout=m.seconds(60)) as answer:
                 return answer.status, answer.read().decode()
@@ -84,7 +85,8 @@ class Operator(unittest.TestCase):
                        *flags)
 
     def make(self, name, namespace='default'):
-        """An edge model for a node there is not: its status then says so, which is all that these tests ask of a controller."""
+        """Creates an edge model for a node that does not exist. The status then reports that, which
+        shows a working controller."""
         model = m.inference_model(name, 'edge', [('1', 'https://files.test/1.tar.gz', '0' * 64)], '1', node='nowhere')
         model['metadata']['namespace'] = namespace
         self.cluster.kubectl('apply', '-f', '-', input=json.dumps(model))
@@ -129,7 +131,7 @@ class Operator(unittest.TestCase):
     def test_a_leader_that_cannot_reach_the_server_ends_with_an_error(self):
         leader = self.start('one', *SHORT)
         m.wait_until('it leads', leader.leads)
-        self.api.process.send_signal(signal.SIGSTOP)  # connections stay, and say nothing
+        self.api.process.send_signal(signal.SIGSTOP)  # connections stay open without answers
         self.assertNotEqual(leader.process.wait(timeout=m.seconds(180)), 0)
         self.assertIn('leadership of kube-system/varda-operator was lost', leader.log.read_text())
         self.api.process.send_signal(signal.SIGCONT)
@@ -155,7 +157,7 @@ class Operator(unittest.TestCase):
         self.assertTrue(any(line['controller'] == 'inferencemodels' and line['namespace'] == 'default' and line['name'] == 'a'
                             for line in of_runs))
         runs = collections.Counter(line['reconcileID'] for line in of_runs if line['message'] == 'reconciled')
-        self.assertEqual(set(runs.values()), {1}, 'each run has an identifier of its own')
+        self.assertEqual(set(runs.values()), {1}, 'each run has another identifier')
 
     def test_an_operator_of_some_namespaces_leaves_the_others_alone(self):
         for namespace in 'abc':
@@ -166,7 +168,7 @@ class Operator(unittest.TestCase):
             self.make('model', namespace)
         m.wait_until('both are served', lambda: self.observed('model', 'a') and self.observed('model', 'b'))
         self.make('later', 'a')
-        m.wait_until('it goes on', lambda: self.observed('later', 'a'))
+        m.wait_until('it continues', lambda: self.observed('later', 'a'))
         self.assertFalse(self.observed('model', 'c'))
 
     def test_flags_that_would_let_two_lead_are_refused(self):

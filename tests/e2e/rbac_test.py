@@ -1,4 +1,5 @@
-"""What operator and gateway ask of an API server, as its audit log has it, is what the roles of deploy/ allow: no less, and no more."""
+"""The roles of deploy/ allow exactly the API requests that operator and gateway make, according to
+the API server's audit log."""
 import base64, contextlib, json, os, pathlib, secrets, shutil, signal, subprocess, sys, tempfile, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -10,12 +11,12 @@ from manifests_test import ROOT, by_identity  # noqa: E402
 NAMESPACE = {'operator': 'varda-operator', 'gateway': 'varda-system'}
 OPERATOR, GATEWAY = ('system:serviceaccount:%s:varda-%s' % (NAMESPACE[name], name) for name in ('operator', 'gateway'))
 
-# Rights that no run makes use of for certain, and why they are there.
+# Rights that a run may leave unused, and their purpose.
 KEPT = {
     ('varda-operator', 'update', 'ai.kubeedge.io', 'inferencemodels/finalizers'): 'clusters that guard blockOwnerDeletion ask for it',
     ('varda-operator', 'update', 'sedna.io', 'jointinferenceservices/finalizers'): 'as above',
 }
-# Rights used after a conflict, a lost race or hours: their calls are made by the same code as the others'.
+# Rights used after a conflict, a lost race or hours. Their calls share the code of the other calls.
 RARE = {
     ('varda-operator', 'get', 'ai.kubeedge.io', 'inferencemodels'): 'a status is read again after a conflict',
     ('varda-operator', 'get', 'edgeai.io', 'datasets'): 'as above', ('varda-operator', 'get', 'sedna.io', 'datasets'): 'as above',
@@ -26,7 +27,7 @@ RARE = {
     **{('varda-operator', verb, 'autoscaling', 'horizontalpodautoscalers'): 'the embedded server has none to watch or write'
        for verb in ('get', 'watch', 'create', 'update', 'delete')},
     ('varda-operator', 'patch', '', 'events'): 'an event that repeats is counted, after it was written once',
-    ('varda-operator', 'update', '', 'pods'): 'labels of a pod change in its place, as after an upgrade; all else makes it anew',
+    ('varda-operator', 'update', '', 'pods'): 'labels of a pod change in its place, as after an upgrade; any other change makes a new pod',
     ('varda-operator/varda-operator', 'patch', '', 'events'): 'as above',
     ('varda-edge/varda-gateway', 'update', '', 'secrets'): 'a token of a former authority is replaced',
     ('varda-system/varda-gateway', 'delete', '', 'secrets'): 'join tokens go a day after they expired',
@@ -37,7 +38,7 @@ RARE = {
 
 
 class Rights:
-    """The roles of the rendered file, and what is bound to whom."""
+    """The roles of the rendered file, and their bindings."""
 
     def __init__(self, objects):
         self.roles = {key: one['rules'] for key, one in objects.items() if key[0] in ('Role', 'ClusterRole')}
@@ -54,12 +55,12 @@ class Rights:
         self.bound.append((user, namespace, '%s/%s' % (namespace, role) if kind == 'Role' else role, rules))
 
     def uses(self, user, verb, group, resource, namespace, name):
-        """Every (role, verb, group, resource) that allows it."""
+        """Every (role, verb, group, resource) that allows the request."""
         for who, where, role, rules in self.bound:
             if who != user or (where is not None and where != namespace):
                 continue
             for rule in rules:
-                # A create has no name to the authoriser.
+                # The authoriser sees no name in a create.
                 named = 'resourceNames' not in rule or (name in rule['resourceNames'] and verb != 'create')
                 if verb in rule['verbs'] and group in rule['apiGroups'] and resource in rule['resources'] and named:
                     yield role, verb, group, resource
@@ -76,7 +77,8 @@ class Rbac(unittest.TestCase):
         self.addCleanup(self.clean_up)
         self.data, self.audit = self.work / 'api', self.work / 'audit.jsonl'
         self.data.mkdir()
-        # The embedded server knows no roles: it lets both do all, and notes who did what.
+        # The embedded server has no roles. Both users may do everything, and the audit log names
+        # the user.
         tokens = {user: secrets.token_hex(16) for user in (OPERATOR, GATEWAY)}
         (self.data / 'tokens.json').write_text(json.dumps([{'user': user, 'token': token, 'groups': ['system:masters']}
                                                            for user, token in tokens.items()]))
@@ -123,7 +125,8 @@ class Rbac(unittest.TestCase):
         return process, log
 
     def start_deployed(self, name, kind, *more):
-        """A container of deploy/varda.yaml, with its own arguments but for the addresses."""
+        """Starts a container of deploy/varda.yaml with its own arguments, except for the
+        addresses."""
         container, = self.deploy['Deployment', NAMESPACE[kind], 'varda-' + kind]['spec']['template']['spec']['containers']
         values = {}
         for env in container.get('env', []):
@@ -138,7 +141,7 @@ class Rbac(unittest.TestCase):
         return self.start(name, m.VARDA, *arguments, '--kubeconfig', self.work / kind, *more)
 
     def line(self, log, name, text):
-        """The member of the first log line that has it."""
+        """The value of `name` in the first log line that contains `text`."""
         def found():
             for line in log.read_text(errors='replace').splitlines():
                 if text in line and line.startswith('{'):
@@ -154,12 +157,13 @@ class Rbac(unittest.TestCase):
                           '--on-stop', 'end', '--watch-seconds', '2', '--data-dir', self.work / node, *more)
 
     def bind(self, pod, node):
-        """What a scheduler does; here is none."""
+        """Binds the pod like a scheduler; the test runs none."""
         self.cluster.kubectl('create', '--raw', '/api/v1/namespaces/default/pods/%s/binding' % pod, '-f', '-', input=json.dumps(
             {'apiVersion': 'v1', 'kind': 'Binding', 'metadata': {'name': pod}, 'target': {'kind': 'Node', 'name': node}}))
 
     def join_as_daemon(self, node):
-        """As an agent of the DaemonSet, by the token that the gateway keeps for them. Its Pod is made by hand, the rest is as deployed."""
+        """Joins as an agent of the DaemonSet, with the gateway's shared token. The Pod is made by
+        hand, the rest is as deployed."""
         daemons = self.deploy['DaemonSet', 'varda-edge', 'varda-agent']
         self.apply(daemons, {'apiVersion': 'v1', 'kind': 'Node', 'metadata': {'name': node}})
         owner = self.cluster.get('daemonset', 'varda-agent', '-n', 'varda-edge')['metadata']
@@ -187,7 +191,7 @@ class Rbac(unittest.TestCase):
         return m.inference_model(name, layer, versions, target, **more)
 
     def exercise(self):
-        """What people do, each thing to its end."""
+        """Does every task of a user, each to its end."""
         served = self.work / 'served'
         served.mkdir()
         self.files = m.FileServer(served)
@@ -204,7 +208,8 @@ class Rbac(unittest.TestCase):
         for node in ('line7', 'line8', 'line9'):
             m.wait_until(node + ' connected', lambda: self.condition('edgenode', node, 'Connected') == ('True', 'AgentConnected'))
 
-        # At the edge, with a Secret; another version in the same pod, another port in another one.
+        # A model at the edge with a Secret. Another version stays in the same pod, another port
+        # makes a new pod.
         self.cluster.kubectl('label', 'namespace', 'default', 'edgeai.io/edge-secrets=allow')
         self.cluster.kubectl('create', 'secret', 'generic', 'store', '--from-literal=username=ann', '--from-literal=password=x',
                              '--from-literal=hosts=127.0.0.1')
@@ -223,13 +228,13 @@ class Rbac(unittest.TestCase):
         self.bind('digits', 'line7')
         self.cluster.ready('digits', '4')
 
-        # In the cloud layer: a Deployment and a Service, changed and gone.
+        # A model in the cloud layer: a Deployment and a Service are changed and deleted.
         self.apply(self.model('cloud', 'cloud', port=18081))
         m.wait_until('its Deployment', lambda: self.cluster.get('deployment', 'cloud') and self.cluster.get('service', 'cloud'))
         self.apply(self.model('cloud', 'cloud', target='4', port=18082, replicas=2))
         m.wait_until('the change in both', lambda: self.cluster.get('deployment', 'cloud')['spec']['replicas'] == 2
                      and self.cluster.get('service', 'cloud')['spec']['ports'][0]['port'] == 18082)
-        # To the edge: what it was in the cloud goes.
+        # The model moves to the edge. Its cloud objects are deleted.
         self.cluster.kubectl('patch', 'inferencemodel', 'cloud', '--type', 'merge', '-p',
                              '{"spec": {"deployToLayer": "edge", "nodeName": "line8", "replicas": 1}}')
         m.wait_until('the Deployment gone', lambda: not self.cluster.get('deployments')['items'] and not self.cluster.get('services', '-l', 'edgeai.io/model')['items'])
@@ -256,7 +261,8 @@ class Rbac(unittest.TestCase):
             m.wait_until('%s: the count' % group, lambda: self.cluster.get('datasets.' + group, 'train').get('status', {}).get('numberOfSamples') == 1)
             m.wait_until('%s: the Model seen' % group, lambda: self.cluster.get('models.' + group, 'ages').get('status', {}).get('conditions'))
 
-        # A service of two tiers: the InferenceModel of its cloud comes, changes and goes.
+        # A service of two tiers: the InferenceModel of the cloud tier is created, changed and
+        # deleted.
         spec = {'edgeWorker': {'model': {'name': 'small'}, 'nodeName': 'line8'}, 'cloudWorker': {'model': {'name': 'big'}}}
         self.apply(*(j.model(name, self.files.url('digits-3.tar.gz'), self.digests['3']) for name in ('small', 'big')),
                    {'apiVersion': 'sedna.io/v1alpha1', 'kind': 'JointInferenceService', 'metadata': {'name': 'joint'}, 'spec': spec})
@@ -269,27 +275,28 @@ class Rbac(unittest.TestCase):
         m.wait_until('its end', lambda: 'joint-cloud' not in [o['metadata']['name'] for o in self.cluster.get('inferencemodels')['items']])
         self.cluster.kubectl('delete', 'jointinferenceservice', 'joint')
 
-        # Its end; events told of its life.
+        # The service is deleted. Events have recorded its life.
         m.wait_until('events', lambda: [e for e in self.cluster.get('events')['items'] if e['source'].get('component') == 'varda-operator'])
         self.cluster.kubectl('delete', 'inferencemodel', 'digits')
         m.wait_until('the pod gone', lambda: not self.cluster.get('pods', '-l', 'edgeai.io/model=digits')['items'])
 
-        # The leader ends, the next one takes over and sees to what is new.
+        # The leader ends. The next leader takes over and reconciles new objects.
         _, log = self.start_deployed('operator-2', 'operator')
         first.send_signal(signal.SIGTERM)
         self.assertEqual(first.wait(60), 0)
         self.apply(self.model('later', 'cloud', port=18083))
         m.wait_until('the next leader at work', lambda: self.cluster.get('deployment', 'later'))
 
-    # ---- what was asked
+    # ---- requests
     def calls(self):
-        """{(user, verb, group, resource, namespace, name or ''): status code} of operator and gateway."""
+        """{(user, verb, group, resource, namespace, name or ''): status code} for operator and
+        gateway."""
         out = {}
         for line in self.audit.read_text().splitlines():
             event = json.loads(line)
             ref, user = event.get('objectRef'), event['user']['username']
             if user not in (OPERATOR, GATEWAY) or ref is None or event['stage'] not in ('ResponseStarted', 'ResponseComplete'):
-                continue  # what is no resource (/version, /apis) everybody may read
+                continue  # any user may read non-resource paths (/version, /apis)
             resource = ref['resource'] + ('/' + ref['subresource'] if ref.get('subresource') else '')
             out[user, event['verb'], ref.get('apiGroup', ''), resource, ref.get('namespace', ''), ref.get('name', '')] = event['responseStatus']['code']
         return out
@@ -301,13 +308,16 @@ class Rbac(unittest.TestCase):
         for process, _ in self.processes[1:]:
             process.wait(m.seconds(60))
         api, _ = self.processes[0]
-        api.send_signal(signal.SIGTERM)  # writes what waits of its audit log
+        api.send_signal(signal.SIGTERM)  # flushes the audit log
         self.assertEqual(api.wait(60), 0)
 
         rights = Rights(self.deploy)
-        rights.bind(GATEWAY, 'varda-edge-secrets', 'default')  # as the guide says for a namespace with credentials,
-        rights.bind(GATEWAY, 'varda-runner-nodes', None)       # and for machines that run pods themselves
-        rights.bind(OPERATOR, 'varda-certificates', 'default')  # and where the operator issues certificates
+        # the guide asks for this binding in a namespace with credentials
+        rights.bind(GATEWAY, 'varda-edge-secrets', 'default')
+        # and for this one on machines that run pods themselves
+        rights.bind(GATEWAY, 'varda-runner-nodes', None)
+        # and for this one where the operator issues certificates
+        rights.bind(OPERATOR, 'varda-certificates', 'default')
         calls, used, missing = self.calls(), set(), set()
         self.assertGreater(len(calls), 30)
         for user, verb, group, resource, namespace, name in calls:

@@ -1,4 +1,4 @@
-"""Machine.get(), which asks the API server itself, gives what kubectl prints."""
+"""Machine.get(), which asks the API server itself, returns the same objects as kubectl."""
 import json, pathlib, sys, threading, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -34,9 +34,10 @@ class Reads(unittest.TestCase):
                      ['inferencemodel.ai.kubeedge.io'], ['model'], ['datasets.sedna.io'], ['deploy,svc'], ['jobs'], ['ConfigMap', 'one']):
             with self.subTest(' '.join(args)):
                 self.assertEqual(self.varda.get(*args), self.printed(*args))
-        both = self.varda.get('cm', 'one', 'two')['items']  # a kubectl does this one
+        both = self.varda.get('cm', 'one', 'two')['items']  # get() with two names runs kubectl
         self.assertEqual([o['metadata']['name'] for o in both], ['one', 'two'])
-        names = {o['metadata']['name'] for kind in ('nodes', 'edgenodes') for o in self.varda.get(kind)['items']}  # their status changes all the time
+        # names only: the status changes all the time
+        names = {o['metadata']['name'] for kind in ('nodes', 'edgenodes') for o in self.varda.get(kind)['items']}
         self.assertEqual(names, {'cloud', 'edge0'})
 
     def test_it_fails_as_kubectl_does(self):
@@ -66,7 +67,7 @@ class Reads(unittest.TestCase):
             self.varda.get('cm', 'one')
         self.varda.up()
         self.assertTrue(self.varda.get('cm', 'one'))
-        # Another authority than the one of the kubeconfig is refused.
+        # A server with another authority than the kubeconfig's is refused.
         text = pathlib.Path(self.varda.kubeconfig).read_text()
         other = m.Machine(self.varda.dir / 'other', nodes=['cloud=cloud'])
         self.addCleanup(other.close)

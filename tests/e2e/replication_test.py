@@ -1,4 +1,4 @@
-"""Files of one node get to others: nodes that joined through the gateway copy from each other, as kubectl sees it."""
+"""Nodes that joined through the gateway copy files from each other; kubectl shows the result."""
 import contextlib, json, os, pathlib, shutil, signal, subprocess, sys, tempfile, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -56,7 +56,8 @@ class Replication(unittest.TestCase):
         return self.varda.get('dataset', name).get('status', {}).get('replication', {})
 
     def current(self, other_than=None):
-        """Once every node has what there is, and that is another snapshot than was there."""
+        """Waits until every node has the current snapshot, and the snapshot differs from
+        `other_than`."""
         def probe():
             status = self.replication()
             return status if status.get('snapshot') and status['snapshot'] != other_than and status['current'] == status['wanted'] == 2 else None

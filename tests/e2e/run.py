@@ -5,12 +5,15 @@
     python3 tests/e2e/run.py kill_test.py load_test.Loads      a selection: files, classes, single tests
 
 VARDA_BIN       the directory of the programs (default: build/release/bin)
-VARDA_E2E_SLOWNESS  how many times slower than release binaries they are: time limits are multiplied by it (default 1)
+VARDA_E2E_SLOWNESS  the factor by which programs are slower than release binaries (default 1).
+                    Time limits are multiplied by it.
 
-Every file is one `python3 -m unittest -v`, in a process group and a TMPDIR of its own. A file that is much longer than its share runs as several
-parts, one for each class. The longest part starts first, by durations.json (`--learn` writes it). The output of a part is printed if it failed.
+Each file runs as `python3 -m unittest -v` in its own process group and TMPDIR. A file that is much
+longer than the average share runs as several parts, one for each class. The longest part starts
+first, according to durations.json (`--learn` writes it). A failed part prints its output.
 
-A failed test, a part that hangs, a process that a part leaves behind, and a skip that tests/expected_skips.txt does not name end the run with 1.
+The run ends with 1 after a failed test, a part that hangs, a process that a part leaves behind, or
+a skip that tests/expected_skips.txt does not name.
 """
 import argparse, collections, concurrent.futures, contextlib, functools, json, os, pathlib, pwd, re, shutil, signal, subprocess, sys, tempfile, threading, time, unittest
 
@@ -19,15 +22,16 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / 'support')]
 import machine as m  # noqa: E402
 import skips  # noqa: E402
 
-DURATIONS = 'durations.json'  # beside the files: {'file.Class': seconds}, of a run on two cores
+DURATIONS = 'durations.json'  # beside the files: {'file.Class': seconds}, measured on two cores
 PARTS_MIN = 40  # seconds: a shorter file always runs whole
-END_SECONDS = 5  # grace for processes that a part has just ended
-NEED_ROOT = {'containerd_test', 'as_user_test'}  # files with tests that need root: cgroups and mounts, other users
+END_SECONDS = 5  # grace period for processes that a part has just ended
+# tests that need root: cgroups, mounts, other users
+NEED_ROOT = {'containerd_test', 'as_user_test'}
 
 
 # ---- the process of one part
 class Recorder(unittest.TextTestResult):
-    """Writes a line of JSON for every test as it ends: the results survive a part that hangs later."""
+    """Writes one line of JSON when a test ends, so that results survive a part that hangs later."""
 
     def __init__(self, stream, descriptions, verbosity, to):
         super().__init__(stream, descriptions, verbosity)
@@ -44,13 +48,15 @@ class Recorder(unittest.TextTestResult):
     def write(self, name, seconds):
         now = time.monotonic()
         outcome = 'failed' if self.failed else 'passed' if self.reason is None else 'skipped'
-        # `whole` includes the time since the test before, for example the set-up of the class.
+        # `whole` also includes the time since the previous test, for example the set-up of the
+        # class.
         self.to.write(json.dumps({'id': name, 'seconds': seconds, 'whole': now - self.mark, 'outcome': outcome, 'reason': self.reason}) + '\n')
         self.to.flush()
         self.mark, self.failed, self.reason = now, False, None
 
     def fixture(self, test):
-        """Set-up and tear-down of classes and modules are no tests: unittest reports only their failures and skips."""
+        """unittest reports set-up and tear-down of classes and modules only as failures or
+        skips."""
         found = re.fullmatch(r'(\w+) \(([\w.]+)\)', test.id()) if not isinstance(test, unittest.TestCase) else None
         if found:
             self.write('%s.%s' % (found[2], found[1]), 0)
@@ -95,7 +101,8 @@ class Test(collections.namedtuple('Test', 'id seconds whole outcome reason')):
 
 @functools.cache
 def ordinary_user():
-    """Root hides wrong permissions: as root, every part but those of NEED_ROOT runs as the user nobody. None: the parts run as the caller."""
+    """The user nobody if the caller is root, else None. Root bypasses file permissions, so only the
+    parts of NEED_ROOT run as root."""
     if os.geteuid() != 0:
         return None
     nobody = pwd.getpwnam('nobody')
@@ -108,7 +115,7 @@ def ordinary_user():
 
 
 class Part:
-    """The share of one process: a whole file, or some classes or tests of it."""
+    """The tests of one process: a whole file, or some of its classes or tests."""
 
     def __init__(self, file, names, seconds):
         self.file, self.names, self.expected = file, names, seconds
@@ -125,11 +132,11 @@ class Part:
 
     def run(self, directory, limit):
         begin = time.monotonic()
-        # Short: addresses of Unix sockets have 108 characters.
+        # The path is short because addresses of Unix sockets have at most 108 characters.
         scratch = pathlib.Path(tempfile.mkdtemp(prefix='ve'))
         tests, output = scratch / 'tests', scratch / 'output'
         command = [sys.executable, '-W', 'ignore', str(HERE / 'run.py'), '--part', str(directory), str(tests), *self.names]
-        scratch.chmod(0o711)  # as /tmp itself: some tests run programs as another user
+        scratch.chmod(0o711)  # some tests run programs as another user, which must be able to enter
         temporary = scratch / 't'
         temporary.mkdir()
         environment, account = {**os.environ, 'TMPDIR': str(temporary)}, {}
@@ -138,7 +145,8 @@ class Part:
             account = {'user': user.pw_uid, 'group': user.pw_gid, 'extra_groups': []}
             for path in (scratch, temporary):
                 os.chown(path, user.pw_uid, user.pw_gid)
-            command[0] = shutil.which('python3', path='/usr/local/bin:/usr/bin:/bin') or sys.executable  # root's may be in a closed home
+            # root's python3 may be in a closed home directory
+            command[0] = shutil.which('python3', path='/usr/local/bin:/usr/bin:/bin') or sys.executable
             environment = {name: value for name, value in environment.items() if name != 'KUBECONFIG' and not name.startswith('XDG_')}
             # git refuses the checkout of another user without this setting.
             environment.update(HOME=str(temporary), USER=user.pw_name, LOGNAME=user.pw_name, GIT_CONFIG_COUNT='1',
@@ -170,7 +178,7 @@ class Part:
                 self.problems.append('ended with %d' % code)
             if not self.tests:
                 self.problems.append('ran no test')
-        except Exception as error:  # the other parts are worth their results
+        except Exception as error:  # the other parts must still finish
             self.problems.append(repr(error))
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -178,7 +186,7 @@ class Part:
         return self
 
     def processes(self, scratch):
-        """{pid: command} of what runs in the part's group or works below its scratch directory."""
+        """{pid: command} of the processes in the part's group or below its scratch directory."""
         return {**m.processes_below(scratch), **m.processes_of_group(self.process.pid)}
 
     def kill(self):
@@ -195,7 +203,7 @@ class Part:
 
 
 def classes_of(suite):
-    """Names of the classes of a suite, in order. None: something of it could not be loaded."""
+    """Names of the classes of a suite, in order. None if a part of the suite did not load."""
     found = []
     for test in suite:
         inner = classes_of(test) if isinstance(test, unittest.TestSuite) else ['%s.%s' % (type(test).__module__, type(test).__qualname__)]
@@ -218,7 +226,8 @@ def parts_of(directory, names, jobs, known):
         if not (directory / (file + '.py')).exists():
             sys.exit('there is no %s' % (directory / (file + '.py')))
         classes = {name: seconds for name, seconds in known.items() if name.startswith(file + '.')}
-        total = sum(classes.values()) if classes else float('inf')  # not known: it may be the longest of all
+        # a part without a known duration may be the longest
+        total = sum(classes.values()) if classes else float('inf')
         if chosen != [file] or total <= share:
             parts.append(Part(file, chosen, total))
             continue
@@ -255,7 +264,7 @@ def report(parts, expected, slowest, took):
         for line in part.problems:
             print('failed: %s: %s' % (part.title, line))
     count = collections.Counter(t.outcome for t in tests)
-    # A part that hangs or dies has failed although none of its tests has said so.
+    # A part that hangs or dies counts as failed, although none of its tests failed.
     count['failed'] += sum(bool(part.problems) for part in parts)
     print('end to end: %d parts took %d s' % (len(parts), took))
     print('%d passed, %d failed, %d skipped' % (count['passed'], count['failed'], count['skipped']), flush=True)
@@ -283,7 +292,8 @@ def main(arguments):
     parts = parts_of(directory, options.names, options.jobs, known)
     begin, done = time.monotonic(), []
     def end(*_):
-        for number in (signal.SIGINT, signal.SIGTERM):  # a second signal must not leave processes behind
+        # a second signal must not leave processes behind
+        for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         sys.exit(143)
     signal.signal(signal.SIGTERM, end)

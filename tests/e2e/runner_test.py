@@ -1,4 +1,4 @@
-"""run.py, which runs the other files, over small files made here; and tests/skips.py."""
+"""run.py and tests/skips.py, tested with small generated test files."""
 import json, os, pathlib, re, shutil, subprocess, sys, tempfile, textwrap, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -28,7 +28,7 @@ class Base(unittest.TestCase):
 
 class Runner(Base):
     def run_files(self, *words, **environment):
-        """(exit code, what was printed, its last line)"""
+        """(exit code, output, last line of the output)"""
         code, said = self.python(RUN, '--directory', self.work, '--expected', self.work / 'expected', *words, **environment)
         return code, said, said.splitlines()[-1]
 
@@ -218,7 +218,7 @@ class Junit(Base):
         self.assertRegex(said, r'(?s)the 2 slowest tests:\n +2\.50 s  tree\n +1\.25 s  Tree\.IsRead\n3 skipped:\n')
         self.expect('cli_reference always x\nTree.* machine x\n')
         self.assertEqual(self.python(SKIPS, *words)[0], 0)
-        # The file of ctest alone knows them too.
+        # The results of ctest alone contain these skips too.
         self.expect('cli_reference always x\n')
         code, said = self.python(SKIPS, 'junit', self.work / 'ctest.xml', '--expected', self.work / 'expected')
         self.assertEqual(code, 1)

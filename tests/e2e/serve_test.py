@@ -1,4 +1,5 @@
-"""One model on one machine, from outside: what users do with an InferenceModel, with real processes and a real kubectl."""
+"""One model on one machine: the users' tasks with an InferenceModel, with real processes and a real
+kubectl."""
 import json, os, pathlib, shutil, signal, ssl, sys, tempfile, time, unittest, urllib.error, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -57,7 +58,7 @@ class Serving(unittest.TestCase):
             s = self.varda.model('a').get('status', {})
             return s.get('url') and s
         status = m.wait_until('a url', first_url)
-        # Not "soon": at the moment it is there.
+        # The first request succeeds at once, without a retry.
         c = m.Client(status['url'], 'a', self.images)
         c.prepare()
         self.assertTrue(c.one(), c.samples)
@@ -82,7 +83,7 @@ class Serving(unittest.TestCase):
         load = m.Load(url, 'c', self.images)
         self.varda.kubectl('patch', 'inferencemodel', 'c', '--type=merge', '-p', '{"spec":{"targetVersion":"4"}}')
         self.varda.ready('c', '4', timeout=300)
-        load.answered('4')  # connections to the old pods are answered there until they have drained
+        load.answered('4')  # connections to the old pods get answers there until those drain
         samples = load.stop()
         self.assertEqual(m.failures(samples), [])
 
@@ -99,7 +100,7 @@ class Serving(unittest.TestCase):
         m.wait_until('the condition to clear', lambda: 'DigestMismatch' not in json.dumps(self.varda.model('d')['status']['conditions']))
 
     def broken(self):
-        """A version that no server loads, as apply() takes it."""
+        """A version that no server can load, as an argument of apply()."""
         broken = self.work / 'broken'
         broken.mkdir(exist_ok=True)
         (broken / 'model.onnx').write_bytes(b'this is no model')
@@ -201,7 +202,7 @@ class Serving(unittest.TestCase):
         self.apply('at-edge', 'edge', self.entries, '3', node='edge0', port=8443, security=security)
         self.apply('in-cloud', 'cloud', self.entries, '3', port=8444, security=security)
         context = ssl.create_default_context(cafile=str(folder / 'tls.crt'))
-        context.check_hostname = False  # which 127.x.y.z it is, is known only later
+        context.check_hostname = False  # the exact 127.x.y.z address is known only later
         trusting = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
 
         def status(url, token=None):
@@ -216,7 +217,7 @@ class Serving(unittest.TestCase):
             self.assertTrue(url.startswith('https://127.'), url)
             about = url + '/v2/models/' + self.varda.model(name)['spec']['modelName']
             self.assertEqual([status(about), status(about, 'wrong'), status(about, 'let-me-in')], [401, 401, 200])
-        # The agent still sees a switch, without a token.
+        # The agent still notices a switch of versions, without a token.
         self.apply('at-edge', 'edge', self.entries, '4', node='edge0', port=8443, security=security)
         self.varda.ready('at-edge', '4')
 
@@ -239,7 +240,8 @@ class Serving(unittest.TestCase):
             return int(self.varda.reader.read('/api/v1/namespaces?limit=1')['metadata']['resourceVersion'])
 
         def objects():
-            """Every object that our programs write, without figures of a node's disk: other programs fill the disk."""
+            """Every object that our programs write, except figures of a node's disk, which other
+            programs change."""
             kinds = 'nodes,edgenodes,inferencemodels,deployments,pods,services,endpoints,events,leases'
             seen = {}
             for one in json.loads(self.varda.kubectl('get', '-A', kinds, '-o', 'json'))['items']:
@@ -249,12 +251,12 @@ class Serving(unittest.TestCase):
                     one.get('status', {}).get('summary', {}).pop('disk', None)
                 seen['%s %s/%s' % (one['kind'], one['metadata'].get('namespace', ''), one['metadata']['name'])] = (version, one)
             return seen
-        # Ready comes before the last events and reports. A pause shows that these are written; a program that keeps writing gets
-        # either no pause or a write in the count.
+        # The last events and reports follow Ready; a pause shows that they are written. A program
+        # that keeps writing gives no pause, or a write in the count.
         m.wait_until('two seconds without a write', lambda: (lambda a: time.sleep(2) or revision() == a)(revision()))
 
         def state():
-            """The objects and the revision that they are of."""
+            """The objects and their revision."""
             while True:
                 before, seen = revision(), objects()
                 if revision() == before:

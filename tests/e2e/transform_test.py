@@ -1,11 +1,13 @@
-"""Models whose model.yaml declares what stands before and after the run: pictures go to a real varda-serve, labels come back."""
+"""Models with steps before and after the run in model.yaml: a real varda-serve takes pictures and
+returns labels."""
 import base64, json, pathlib, shutil, struct, sys, tempfile, unittest, urllib.error, urllib.request, zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
 
 PNGS = [(m.DIGITS / ('png/digit-%d.png' % d)).read_bytes() for d in range(10)]
-JPEG = (m.ROOT / 'tests/fixtures/digit-3.jpg').read_bytes()  # a 3 of 64x64 pixels in colour; src/codec/testdata/make_images.py makes it
+# a 3 of 64x64 pixels in colour, made by src/codec/testdata/make_images.py
+JPEG = (m.ROOT / 'tests/fixtures/digit-3.jpg').read_bytes()
 YAML = """
 preprocess:
   image: {channels: grey, layout: NHW, resize: {width: 8, height: 8, filter: area}}
@@ -15,7 +17,7 @@ postprocess:
 
 
 def png_header_of(width, height):
-    """A PNG that claims to be so large, with next to nothing in it."""
+    """A PNG with almost no content; the header claims this size."""
     def chunk(kind, data):
         return struct.pack('>I', len(data)) + kind + data + struct.pack('>I', zlib.crc32(kind + data))
     return (b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack('>IIBBBBB', width, height, 8, 2, 0, 0, 0)) + chunk(b'IDAT', zlib.compress(bytes(1000))) +
@@ -73,7 +75,7 @@ class Transforms(unittest.TestCase):
             self.assertEqual(list(outputs), ['labels', 'scores'])
             self.assertEqual(outputs['labels']['shape'], [1, 3])
             self.assertEqual(outputs['scores']['data'], sorted(outputs['scores']['data'], reverse=True))
-            # Each file is the first held-out image of its digit; the model is wrong about one of them.
+            # Each file is the first held-out image of its digit. The model gets one of them wrong.
             at = list(truth).index(digit) * 64
             own = {'inputs': [{'name': 'images', 'shape': [1, 8, 8], 'datatype': 'FP32', 'data': list(pixels[at:at + 64])}]}
             self.assertEqual(self.infer(json.dumps(own).encode()), outputs)
@@ -123,7 +125,7 @@ class Transforms(unittest.TestCase):
 
         def failed():
             return [e for e in self.get('/v2/repository/index', b'{}')[1] if e['name'] == 'other' and e['state'] == 'UNAVAILABLE']
-        index = m.wait_until('the failure is told', failed)
+        index = m.wait_until('the failure is reported', failed)
         self.assertEqual((index[0]['version'], index[0]['code']), ('2', 'LoadFailed'))
         self.assertIn('preprocess.image.resize.width is 9, but the model\'s input "images" of shape [-1,8,8] takes 8', index[0]['reason'])
         self.assertEqual(self.get('/v2/models/other')[1]['versions'], ['1'])
@@ -131,7 +133,8 @@ class Transforms(unittest.TestCase):
     def test_a_policy_sees_what_the_labels_are_made_of_and_a_picture_goes_up_as_it_came(self):
         self.add('joint', '1', YAML)
         m.wait_until('the first tier serves', lambda: self.get('/v2/models/joint/ready')[0] == 200)
-        for threshold, tier in (('0', 'little'), ('1', 'big')):  # nothing is hard; all but certainty is
+        # threshold 0: nothing is hard; 1: everything uncertain is
+        for threshold, tier in (('0', 'little'), ('1', 'big')):
             scratch = self.models / 'joint/.cascade'
             scratch.write_text(json.dumps({'version': 1, 'service': 'default/joint', 'deadlineMs': 120000, 'inFlightMax': 8, 'tiers': [
                 {'name': 'little', 'policy': {'name': 'CrossEntropy', 'parameters': {'threshold_cross_entropy': threshold}}},

@@ -1,10 +1,11 @@
-"""What `varda up` remembers and refuses, when it says that it is ready, and models that other machines reach."""
+"""The flags that `varda up` remembers and refuses, its ready message, and models that other
+machines can reach."""
 import http.client, json, os, pathlib, shutil, socket, subprocess, sys, tempfile, unittest, urllib.parse
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import machine as m  # noqa: E402
 
-OUTSIDE = '127.77.0.9'  # stands for an address of a network: on loopback, and drawn by no node
+OUTSIDE = '127.77.0.9'  # a loopback address that no node draws, in place of a network address
 
 
 class UpFlags(unittest.TestCase):
@@ -17,7 +18,7 @@ class UpFlags(unittest.TestCase):
         shutil.rmtree(self.work, ignore_errors=True)
 
     def refused(self, *flags, env=None):
-        """What `varda up` with these flags says instead of starting."""
+        """The error output of `varda up` with these flags."""
         listen = () if '--listen' in flags else ('--listen', '127.0.0.1:0')
         done = subprocess.run([m.VARDA, 'up', *listen, *map(str, flags)], capture_output=True, text=True,
                               env=env or dict(os.environ, HOME=str(self.work)), timeout=m.seconds(60))
@@ -88,7 +89,7 @@ class UpFlags(unittest.TestCase):
             self.assertFalse(any('/srv/a' in c for c in self.agent('cloud')))
 
     def test_ready_means_that_the_nodes_are(self):
-        for _ in range(2):  # the second start finds the nodes of the first in its store
+        for _ in range(2):  # the second start finds the nodes of the first in the store
             self.varda.up()
             conditions = {(kind, o['metadata']['name'], c['status']) for kind, type in (('nodes', 'Ready'), ('edgenodes', 'Connected'))
                           for o in self.varda.get(kind)['items'] for c in o['status']['conditions'] if c['type'] == type}

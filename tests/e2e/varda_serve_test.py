@@ -1,4 +1,4 @@
-"""The model server as a process: its command line, following a repository under load, and how it ends."""
+"""The model server as a process: its command line, following a repository under load, shutdown."""
 import json, pathlib, shutil, signal, ssl, struct, subprocess, sys, tempfile, unittest, urllib.error, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -6,7 +6,8 @@ import machine as m  # noqa: E402
 
 
 class Server:
-    """A varda-serve on free ports over a directory of its own, with the digits of examples/ at version 3."""
+    """A varda-serve on free ports with its own directory, which holds version 3 of the digits of
+    examples/."""
 
     def __init__(self, *flags, url='http', ca=None):
         self.headers = {}
@@ -93,7 +94,7 @@ class ModelServer(unittest.TestCase):
         (server.model / '5').mkdir()
         (server.model / '5/model.onnx').write_text('<html>not found</html>')
         server.target('5')
-        failed = m.wait_until('the failure is told', lambda: [e for e in server.index() if e['state'] == 'UNAVAILABLE'])
+        failed = m.wait_until('the failure is reported', lambda: [e for e in server.index() if e['state'] == 'UNAVAILABLE'])
         self.assertEqual(failed[0]['version'], '5')
         self.assertTrue(failed[0]['reason'])
         self.assertEqual(json.loads(server.get(server.url + '/v2/models/digits')[1])['versions'], ['3'])
@@ -101,7 +102,8 @@ class ModelServer(unittest.TestCase):
         m.wait_until('the failure is cleared', lambda: [(e['version'], e['state']) for e in server.index()] == [('3', 'READY')])
 
     def test_sigterm_turns_readiness_off_goes_on_answering_and_ends_with_0(self):
-        server = self.serve('--drain-delay', '15')  # as long as what follows may take on a machine with much else to do
+        # longer than the next steps take on a busy machine
+        server = self.serve('--drain-delay', '15')
         load = m.Load(server.url, 'digits', images())
         server.process.send_signal(signal.SIGTERM)
         m.wait_until('not ready', lambda: server.status(server.admin + '/readyz') == 503)
@@ -112,7 +114,8 @@ class ModelServer(unittest.TestCase):
         self.assertEqual(server.process.wait(timeout=m.seconds(120)), 0)
 
     def load_echo(self, server, words):
-        """Serves a version of the engine for tests that reads or writes a file while it loads; returns the index entry."""
+        """Serves a version of the test engine that reads or writes a file during its load; returns
+        the index entry."""
         (server.model / '5').mkdir(exist_ok=True)
         (server.model / '5/model.onnx').write_text('tensor FP32 -1 1\n' + words + '\n')
         (server.model / '5/model.yaml').write_text('engine: echo\n')
@@ -126,7 +129,8 @@ class ModelServer(unittest.TestCase):
         (outside / 'secret').write_text('secret')
         engines = ('--engine-path', m.BIN.parent / 'lib/varda-testing')
         for words in ('read %s' % (outside / 'secret'), 'read /etc/passwd', 'write %s' % (outside / 'secret')):
-            # A process of its own tries the load; without that the server itself loads. Both are confined.
+            # A child process tries the load, or the server itself loads with --try-loads=false.
+            # Both are confined.
             for flags in ((), ('--try-loads=false',)):
                 server = self.serve(*engines, *flags)
                 if 'confined_files' not in json.loads(server.get(server.url + '/v2')[1])['extensions']:
@@ -212,7 +216,8 @@ class ModelServer(unittest.TestCase):
         self.assertEqual(code, 1, err)
         self.assertEqual([line.split()[0] for line in out.splitlines()[1:3]], [str(file) for file in good])
         self.assertIn('2 images, version 3', out)
-        self.assertEqual(err.count(str(torn)), 2, err)  # where it happens, and at the end
+        # the message appears at the image, and again at the end
+        self.assertEqual(err.count(str(torn)), 2, err)
         self.assertIn('1 image has no answer', err)
         code, out, err = self.predict(server, '--images', torn)
         self.assertEqual((code, out), (1, ''))

@@ -1,5 +1,7 @@
-"""Workers of a user on both sides of a JointInferenceService, run by the process driver from their templates: what they are told, what they
-are given, and what happens to them when something changes."""
+"""User workers on both sides of a JointInferenceService, run by the process driver.
+
+Their templates and the contract decide the environment, the mounts, and the reaction to changes.
+"""
 import hashlib, json, pathlib, shutil, sys, tarfile, tempfile, unittest, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -7,9 +9,10 @@ import machine as m  # noqa: E402
 
 EXAMPLES = m.ROOT / 'examples/workers/python'
 IMAGES = {'edge-worker:1': EXAMPLES / 'edge_worker.py', 'cloud-worker:1': EXAMPLES / 'cloud_worker.py'}
-BRIGHT, BETWEEN = bytes([250] * 64), bytes([130] * 64)  # the second one is hard
+BRIGHT, BETWEEN = bytes([250] * 64), bytes([130] * 64)  # the second image is hard
 
-# A second container beside the worker: says once what it was given, and stays. It has no port, and follows nothing.
+# A second container beside the worker. It writes its environment and mounts once, and stays. It has
+# no port and follows nothing.
 BESIDE = r'''
 import json, os, pathlib, time
 def writable(path):
@@ -73,7 +76,7 @@ class WorkerPods(unittest.TestCase):
 
     # ---- objects
     def model(self, name, version, middle):
-        """A Model whose archive says where dark ends."""
+        """A Model with an archive that contains the border between dark and bright."""
         archive = self.work / ('%s-%s.tar.gz' % (name, version))
         (self.work / 'model.json').write_text(json.dumps({'labels': ['dark', 'bright'], 'middle': middle}))
         with tarfile.open(archive, 'w:gz') as tar:
@@ -106,7 +109,7 @@ class WorkerPods(unittest.TestCase):
         return any(c['type'] == 'Ready' and c['status'] == 'True' for c in self.pod()['status'].get('conditions', []))
 
     def comes_up(self, but=None):
-        """The uid of the edge pod once it is Ready; `but` is that of one that is not meant."""
+        """The uid of the edge pod once it is Ready; a pod with the uid `but` does not count."""
         def probe():
             pod = self.pod()
             return pod['metadata']['uid'] != but and self.ready() and pod['metadata']['uid']
@@ -116,7 +119,7 @@ class WorkerPods(unittest.TestCase):
         m.wait_until('the worker works with %s' % expected, lambda: {k: v for k, v in self.status().items() if k in expected} == expected)
 
     def test_workers_get_what_their_template_and_the_contract_say_and_follow_changes(self):
-        # In this order nothing is there yet that a pod stands on.
+        # The service comes first: the Models that its pods need do not exist yet.
         self.port = m.free_port()
         self.apply(SERVICE.replace('SCRATCH', str(self.work / 'scratch')).replace('EDGE_PORT', str(self.port)).replace('CLOUD_PORT', str(m.free_port())))
         self.model('little', '1', 128)
@@ -151,23 +154,23 @@ class WorkerPods(unittest.TestCase):
             if said['report']['metrics'].get('hardExampleNumber', 0) < 2:
                 raise m.Failed(json.dumps(said))
             return said['key'] == 'default/bright-edge-adfa01a70198'
-        m.wait_until('the node tells what the worker counted', reported)
+        m.wait_until('the node reports the counts of the worker', reported)
 
-        # A worker that follows its assignment goes on: another version, another policy.
+        # A worker that follows its assignment continues with another version and another policy.
         self.model('little', '2', 200)
         self.follows(version='2', path='/models/little/2')
         self.patch({'edgeWorker': {'hardExampleMining': {'name': 'NeverCloud', 'parameters': None}}})
         self.follows(policy='NeverCloud')
         self.assertEqual(self.infer(BETWEEN)['tier'], 'edge')
-        self.assertEqual(self.pod()['metadata']['uid'], first, 'nobody was made anew')
+        self.assertEqual(self.pod()['metadata']['uid'], first, 'the pod was not replaced')
 
-        # Another template is another pod, with what is meant now.
+        # Another template makes another pod, with the current assignment.
         containers = self.varda.get('jis', 'bright')['spec']['edgeWorker']['workerSpec']['containers']
         containers[0]['env'].append({'name': 'CLOUD_TIMEOUT_S', 'value': '9'})
         self.patch({'edgeWorker': {'workerSpec': {'containers': containers}}})
         second = self.comes_up(but=first)
         self.follows(version='2', policy='NeverCloud')
-        # And so is one that somebody deleted.
+        # A deleted pod is replaced too.
         self.varda.kubectl('delete', 'pod', 'bright-edge-adfa01a70198')
         self.comes_up(but=second)
 

@@ -1,4 +1,5 @@
-"""Workers of jobs on a node: what they ask of its agent and tell it, through the gateway and the operator, with real processes."""
+"""Workers of jobs on a node: their requests to the agent and their reports, through the gateway and
+the operator, with real processes."""
 import concurrent.futures, contextlib, http.client, http.server, json, os, pathlib, shutil, signal, socket, socketserver, stat, subprocess, sys, tempfile, threading, unittest, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -30,9 +31,9 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class RunsExamples:
-    # self.work is where their logs go.
+    # Logs go to self.work.
     def run_example(self, name, command, **environment):
-        """(process, base URL) of a worker that listens."""
+        """(process, base URL) of a listening worker."""
         log = self.work / (name + '.log')
         begins = log.stat().st_size if log.exists() else 0
         with open(log, 'ab') as out:
@@ -94,7 +95,7 @@ class Workers(RunsExamples, unittest.TestCase):
         return self.varda.get('edgenode', 'line7')
 
     def expect(self, *workers):
-        """What a controller of jobs does."""
+        """Writes the expected workers, like a controller of jobs."""
         self.varda.kubectl('patch', 'edgenode', 'line7', '--type', 'merge', '-p', json.dumps({'spec': {'workers': workers}}))
 
     def report(self, name):
@@ -140,14 +141,14 @@ class Workers(RunsExamples, unittest.TestCase):
         self.assertEqual(stat.S_IMODE((self.data / 'workers/default/eval/token').stat().st_mode), 0o600)
         self.assertEqual(stat.S_IMODE((self.data / 'worker/worker.sock').stat().st_mode), 0o660)
         self.assertEqual(sorted(os.listdir(self.data / 'worker')), ['worker.sock', 'worker.url'], 'it is given to every worker')
-        # A mount is the directory itself, whatever comes to stand at its path.
+        # A mount holds the directory itself, even if another directory replaces it at the path.
         mount = os.open(self.data / 'worker', os.O_PATH | os.O_DIRECTORY)
         self.addCleanup(os.close, mount)
         first = self.assignment(token)
         self.assertEqual((first['worker'], first['node'], first['assignment']), ('default/eval', 'line7', {'round': 1}))
         self.assertEqual(self.ask(token, 'POST', '/v1/register', {'version': '1.0', 'capabilities': ['resume']}), (200, first))
 
-        # A change reaches who waits for it.
+        # A change wakes clients that wait for it.
         with concurrent.futures.ThreadPoolExecutor() as pool:
             waits = [pool.submit(self.ask, token, 'GET', '/v1/assignment?timeoutSeconds=60&after=' + first['revision'], port=port) for port in (False, True)]
             self.expect(worker('eval', 'j1', round=2), worker('train', 'j1'))
@@ -155,17 +156,17 @@ class Workers(RunsExamples, unittest.TestCase):
                 status, second = wait.result(120)
                 self.assertEqual((status, second['assignment']), (200, {'round': 2}))
 
-        # What it says reaches the cloud, and the operator writes it into the Model.
+        # A worker's report reaches the cloud, and the operator writes it into the Model.
         self.assertEqual(self.ask(token, 'PUT', '/v1/results/eval', accuracy(0.5))[0], 200)
         m.wait_until('the first accuracy', lambda: self.metrics() == {'accuracy': '0.5'})
         self.assertEqual(self.report('eval')['registered']['version'], '1.0')
 
-        # No link, and the agent is killed just after it said that a result is safe.
+        # The link is down. The agent is killed right after it confirmed a result as durable.
         self.link.set('down')
         for step in range(300):
             status, said = self.ask(token, 'PUT', '/v1/progress', {'step': step, 'steps': 300}, port=True)
             self.assertEqual((status, said), (202, {'item': 'progress', 'durable': False}))
-        for value in (0.7, 0.9, 0.9):  # the last one comes twice
+        for value in (0.7, 0.9, 0.9):  # the last value is sent twice
             self.assertEqual(self.ask(token, 'PUT', '/v1/results/eval', accuracy(value)), (200, {'item': 'results/eval', 'durable': True}))
         self.kill()
         self.assertTrue((self.data / 'worker/worker.sock').exists(), 'what a crash leaves behind')
@@ -179,13 +180,13 @@ class Workers(RunsExamples, unittest.TestCase):
         m.wait_until('the last accuracy', lambda: self.metrics() == {'accuracy': '0.9'})
         report = m.wait_until('the last progress', lambda: (lambda r: r if r.get('progress', {}).get('fraction') == 1 else None)(self.report('eval')))
         self.assertEqual((report['registered']['version'], sorted(report['results'])), ('1.0', ['eval']))
-        self.assertIn(report['sequence'], (2, 3))  # 0.7 may have had a number of its own
+        self.assertIn(report['sequence'], (2, 3))  # 0.7 may have had a separate sequence number
         self.assertEqual(self.report('train'), {})
 
         reporters = self.varda.get('model.edgeai.io', 'digits')['status']['reporters']
         self.assertEqual([(r['node'], r['worker'], r['uid'], r['sequence']) for r in reporters], [('line7', 'default/eval', 'j1', report['sequence'])])
 
-        # A worker that is expected no more, and one made anew under its name.
+        # One worker is no longer expected. Another one is replaced under the same name.
         self.expect(worker('eval', 'j2'))
         m.wait_until('the old token is refused', lambda: self.ask(token, 'GET', '/v1/assignment')[0] == 401)
         m.wait_until('only one worker has a token', lambda: os.listdir(self.data / 'workers/default') == ['eval'])
@@ -220,7 +221,7 @@ class Workers(RunsExamples, unittest.TestCase):
                 got, said = self.ask(token, method, path, body, port)
                 self.assertEqual(got, status, (path, said))
                 self.assertTrue((said['message'] if isinstance(said, dict) else said).startswith(message), said)
-        # What b says is b's, whoever knows its token; nothing of the above was taken.
+        # A report with b's token belongs to b, and nothing from the attempts above was stored.
         self.assertEqual(self.ask(b, 'PUT', '/v1/results/r', {'data': 'of b'})[0], 200)
         m.wait_until('the result of b', lambda: self.report('b').get('results', {}).get('r', {}).get('data') == 'of b')
         self.assertEqual(self.report('a'), {})
@@ -268,7 +269,7 @@ class Workers(RunsExamples, unittest.TestCase):
             self.assertEqual((hard['label'], hard['tier'], hard['hard'], hard['fallback']), ('bright', 'edge', True, 'the cloud has no address yet'))
         self.wait_for_counts(2, 1, 0)
 
-        # The cloud's address and another version come while they run.
+        # The cloud's address and another version arrive while the workers run.
         assign('2', {'name': 'Margin', 'parameters': [{'key': 'threshold_margin', 'value': '0.5'}]}, cloud_url)
         for name, (process, url) in running.items():
             self.wait_for_status(url, policy='Margin', version='2', cloud=cloud_url)
@@ -278,7 +279,7 @@ class Workers(RunsExamples, unittest.TestCase):
             self.assertEqual((hard['label'], hard['tier'], hard['hard'], hard['version']), ('bright', 'cloud', True, '9'))
         self.wait_for_counts(4, 2, 1)
 
-        # The agent is killed, the cloud ends, and they go on.
+        # The agent is killed and the cloud ends. The workers continue.
         self.kill()
         cloud.terminate()
         self.assertEqual(cloud.wait(60), 0)
@@ -288,7 +289,7 @@ class Workers(RunsExamples, unittest.TestCase):
         self.start()
         self.wait_for_counts(5, 3, 1)
 
-        # The last word comes through, and one that begins again begins at zero, as another run.
+        # The last report arrives. A restarted worker counts from zero, as another run.
         for name, (process, url) in running.items():
             self.http(url + '/infer', bytes([250] * 64))
             process.terminate()
@@ -305,7 +306,8 @@ GOOD = b'{"label": "day", "score": 0.75, "version": "9"}'
 
 
 class OddCloud(socketserver.ThreadingTCPServer):
-    """Answers every request with `status` and `body`; body None: with a header that never ends."""
+    """Answers every request with `status` and `body`; a body of None gives a header that never
+    ends."""
     daemon_threads, allow_reuse_address = True, True
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -334,7 +336,7 @@ class OddCloud(socketserver.ThreadingTCPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def handle_error(self, request, client_address):
-        pass  # who asked did not wait
+        pass  # the client did not wait
 
     def close(self):
         self.ended.set()

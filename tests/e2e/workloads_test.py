@@ -1,4 +1,5 @@
-"""Deployments, DaemonSets and Jobs on one machine, as kubectl sees them: every kubectl that is installed, real processes."""
+"""Deployments, DaemonSets and Jobs on one machine, with every installed kubectl and real
+processes."""
 import glob, json, os, pathlib, sys, unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -23,10 +24,10 @@ class Workloads(unittest.TestCase):
         cls.varda = m.Machine()
         cls.addClassCleanup(cls.varda.close)
         cls.varda.up('--image', 'tool=/bin/sh')
-        cls.varda.nodes_ready()  # a DaemonSet that knows no node yet is rolled out
+        cls.varda.nodes_ready()  # a DaemonSet without known nodes counts as rolled out
 
     def kubectl(self, *args, **kw):
-        """The newest there is; what it prints."""
+        """Runs the newest kubectl; returns its output."""
         return self.varda.run([newest_kubectl(), '--cache-dir', str(self.varda.dir / 'new-cache'), *args], **kw)
 
     def apply(self, api, kind, name, **spec):
@@ -111,7 +112,8 @@ class Workloads(unittest.TestCase):
                 for r in self.varda.get('controllerrevisions', '-l', 'app=' + name)['items']}
 
     def test_history_of_a_daemonset_and_the_ways_back_with_both_kubectls(self):
-        # Two templates kept besides the present one; only the present one has pods once a roll-out is done.
+        # Two former templates are kept besides the current one. After a roll-out only the current
+        # one has pods.
         self.apply('apps/v1', 'DaemonSet', 'h', selector={'matchLabels': {'app': 'h'}}, revisionHistoryLimit=2,
                    template=pods({'app': 'h'}, FOREVER))
 
@@ -128,7 +130,7 @@ class Workloads(unittest.TestCase):
             lines = [line.split(None, 1) for line in kubectl('rollout', 'history', 'ds/h').splitlines()]
             self.assertEqual([line for line in lines if line and line[0].isdigit()], [['1', '<none>'], ['2', 'to two'], ['3', 'to three']])
             self.assertRegex(kubectl('rollout', 'history', 'ds/h', '--revision=2'), r'A:\s+two')
-        # To the one before, to a number, and to one that is not kept any more.
+        # Undo goes to the previous revision, to a number, and to a revision that is no longer kept.
         self.varda.kubectl('rollout', 'undo', 'ds/h')
         rolled(self.varda.kubectl)
         self.assertEqual((self.env('h'), self.revisions('h')), ({'two'}, {1: '', 3: 'three', 4: 'two'}))

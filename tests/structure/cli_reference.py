@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""docs/reference/cli.md and man/varda.1 hold what `varda --help` prints: every subcommand, every flag, its default, its text.
+"""docs/reference/cli.md and man/varda.1 match `varda --help`: subcommands, flags, defaults, texts.
 
-    cli_reference.py PROGRAM            compares both pages with the program and prints the differences (exit 1)
+    cli_reference.py PROGRAM            compares both pages with the program (exit 1: they differ)
     cli_reference.py PROGRAM --write    writes both pages
 """
 import pathlib, re, subprocess, sys
@@ -54,7 +54,7 @@ detach = true
 
 ## Commands
 '''
-SKIP = 77  # CTest: not built here
+SKIP = 77  # CTest: the program is not built here
 
 
 def text_of(*command):
@@ -62,7 +62,8 @@ def text_of(*command):
 
 
 def entries(block):
-    """(name, explanation) pairs of an indented two-column block; a long name has its explanation on the next line."""
+    """(name, explanation) pairs of an indented two-column block; the explanation of a long name is
+    on the next line."""
     out = []
     for line in block:
         if re.match(r'  \S', line):
@@ -70,7 +71,7 @@ def entries(block):
             out.append([name.strip(), what.strip()])
         elif line.strip() and out:
             out[-1][1] = (out[-1][1] + ' ' + line.strip()).strip()
-    # "--name TEXT=x explanation": one blank only, when the name fills its column.
+    # "--name TEXT=x explanation": a single blank follows a name that fills its column.
     for entry in out:
         if not entry[1]:
             name, default, what = re.match(r'(\S+(?: [A-Z][A-Z:]*)?)(=\S+)?(.*)', entry[0]).groups()

@@ -1,26 +1,31 @@
 #!/usr/bin/env python3
-"""Arrows point down only: every #include of a room names itself, one of the rooms it declares, or the standard library.
+"""Dependencies point down: an #include of a room names that room, a declared room, or the standard
+library.
 
-Reads rooms.txt of a build directory ("room: deps | test deps") and the sources. Also: a third-party header stands in .cc files of one
-room only (libraries with several faces are listed below with a room each), internal/ headers stay inside their room, and nothing throws.
+Reads rooms.txt of a build directory ("room: deps | test deps") and the sources. The test also
+checks that a third-party header stands in .cc files of one room only, that internal/ headers stay
+inside their room, and that no code throws. Libraries with several faces are listed below with a
+room for each.
 """
 import pathlib, re, sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', re.M)
-# Third-party headers by the first part of their path; the room that may include them. OpenSSL has one room a face.
+# Third-party headers by the first part of the path, and the rooms that may include them. OpenSSL
+# has one room for each face.
 THIRD_PARTY = {
     'spdlog': {'base'}, 'fmt': {'base'}, 'simdjson.h': {'codec'}, 'yaml-cpp': {'codec'}, 'archive.h': {'codec'}, 'archive_entry.h': {'codec'},
     'zstd.h': {'codec'}, 'zlib.h': {'codec'}, 'isa-l': {'codec'}, 'boost/json': {'codec'}, 'boost/asio': {'net'}, 'boost/beast': {'net'}, 'nghttp2': {'net'},
     'openssl/evp.h': {'codec', 'net'}, 'openssl/crypto.h': {'codec', 'net'}, 'openssl': {'net'}, 'sqlite3.h': {'store'}, 're2': {'apiserver'},
     'CLI': {'apps'}, 'expat.h': {'dataset'}, 'xxhash.h': {'dataset'}, 'xxh_x86dispatch.h': {'dataset'}, 'spng.h': {'codec'}, 'turbojpeg.h': {'codec'}, 'onnxruntime_c_api.h': {'plugins'}, 'boost': {'net', 'codec'},
 }
-# Where a library's callback can be left in no other way; caught in the same file.
+# These files leave a library's callback by an exception, because there is no other way. The same
+# file catches it.
 MAY_THROW = {'src/codec/yaml.cc'}
 
 
 def picture_problems(below):
-    """The arrows of ARCHITECTURE.md, followed to their ends, are the rooms' DEPS, followed to their ends."""
+    """The transitive closure of the arrows in ARCHITECTURE.md equals that of the rooms' DEPS."""
     picture = (ROOT / 'ARCHITECTURE.md').read_text().split('```mermaid')[1].split('```')[0]
     arrows = {}
     for left, right in re.findall(r'^\s*(\w+)(?:\[.*?\])? --> (.+)$', picture, re.M):
@@ -44,7 +49,8 @@ def main(build):
         plain, _, test = deps.partition('|')
         rooms[name] = (set(re.split(r'[;\s]+', plain.strip())) - {''}, set(re.split(r'[;\s]+', test.strip())) - {''})
 
-    # A room's declared rooms, and what these stand on: CMake links them along, so a header of theirs may be needed.
+    # The rooms that a room declares, and their dependencies: CMake links those too, so their
+    # headers may be needed.
     def below(name):
         seen, todo = set(), [name]
         while todo:

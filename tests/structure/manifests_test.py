@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""deploy/: generated files are fresh, every kubectl there is renders the same objects, and these keep what the guide promises: exact verbs,
-no Secret of the whole cluster, pods that the standard `restricted` admits, flags that the programs have.
+"""deploy/: generated files are fresh, and every kubectl renders the same objects.
+
+The objects keep the promises of the guide: exact verbs, no Secret of the whole cluster, pods that
+the standard `restricted` admits, flags that the programs have.
 
     manifests_test.py
 """
@@ -11,12 +13,14 @@ sys.path.insert(0, str(ROOT / 'scripts'))
 import manifests  # noqa: E402
 
 KUSTOMIZE = ROOT / 'deploy/kustomize'
-SYSTEM = {'varda-operator': 'varda-operator', 'varda-system': 'varda-gateway'}  # namespace and what runs in it
+# namespace: its program
+SYSTEM = {'varda-operator': 'varda-operator', 'varda-system': 'varda-gateway'}
 COMPOSITIONS = ['default', 'kubeedge', 'namespaced', 'no-agent', 'registry']
 
 
 def objects_of(text):
-    """The objects of a YAML file. Any kubectl reads YAML and writes JSON without a server, when it has something to change."""
+    """The objects of a YAML file. Any kubectl converts YAML to JSON without a server if it changes
+    the object."""
     done = subprocess.run([manifests.KUBECTL, 'annotate', '--local', '-f', '-', 'read=here', '-o', 'json'], input=text, capture_output=True, text=True,
                           timeout=120, env={'PATH': os.environ.get('PATH', ''), 'HOME': '/nonexistent'})
     if done.returncode != 0:
@@ -41,7 +45,7 @@ def by_identity(text):
 
 
 def other_kubectls():
-    """Newer ones than Debian's, where this machine has any."""
+    """kubectl binaries newer than Debian's, where this machine has any."""
     found = sorted(glob.glob('/usr/lib/google-cloud-sdk/bin/kubectl.1.*'))
     return sorted(set(found[:1] + found[-1:]))
 
@@ -101,9 +105,10 @@ class Manifests(unittest.TestCase):
                     self.assertIn(('ServiceAccount', subject['namespace'], subject['name']), objects, (name, key))
 
     def test_who_makes_secrets_shares_no_namespace_with_other_rights(self):
-        """A Secret of the type service-account-token is filled for any ServiceAccount of its namespace, and so is a TokenRequest."""
+        """Any right to create Secrets covers every ServiceAccount of the namespace: a Secret of
+        type service-account-token gets a token. The same holds for a TokenRequest."""
         for name, objects in self.objects.items():
-            grants = []  # (namespace or '' for all, who, resources that are written)
+            grants = []  # (namespace or '' for all, account, written resources)
             for key, one in objects.items():
                 if key[0] in ('RoleBinding', 'ClusterRoleBinding'):
                     ref = one['roleRef']
@@ -169,7 +174,8 @@ class Manifests(unittest.TestCase):
                     self.assertEqual(set(re.findall(r'\$\((\w+)\)', ' '.join(flags))), names, key)
 
     def test_what_users_set_is_no_part_of_the_file(self):
-        """`kubectl apply` takes back what its file says otherwise, and leaves a member that no file of it ever had."""
+        """`kubectl apply` overwrites members that its file sets. It keeps a member that was never
+        in the file."""
         container, = self.all['DaemonSet', 'varda-edge', 'varda-agent']['spec']['template']['spec']['containers']
         self.assertEqual([source['configMapRef']['name'] for source in container['envFrom']], ['varda-agent-defaults', 'varda-agent'])
         self.assertNotIn('data', self.all['ConfigMap', 'varda-edge', 'varda-agent'])

@@ -1,23 +1,25 @@
-"""A containerd of one's own, with its own directories and socket, and images made here from programs of this machine. Needs root.
+"""A private containerd with its own directories and socket, and images made of programs of this
+machine. Needs root.
 
-It ends with the process that made it. What a killed one leaves (containers, mounts, directories, a bridge) is removed by the next."""
+The containerd ends with the process that created it. The next one removes the containers, mounts,
+directories and bridge that a killed process left."""
 import contextlib, ctypes, hashlib, io, json, os, pathlib, shutil, signal, subprocess, tarfile, tempfile, unittest
 
 import machine as m
 
 PAUSE = 'varda.test/pause:1'
-DEPS = m.ROOT / '.deps/containerd/usr'  # where `make deps` unpacks it
+DEPS = m.ROOT / '.deps/containerd/usr'  # `make deps` unpacks it there
 CNI = str(DEPS / 'lib/cni') if DEPS.is_dir() else '/usr/lib/cni'
 PATH = os.pathsep.join([str(DEPS / 'bin'), str(DEPS / 'sbin'), os.environ.get('PATH', os.defpath), '/usr/sbin', '/sbin'])
 ENVIRONMENT = dict(os.environ, PATH=PATH)
 PREFIX = 'varda-containerd-'
 OWNER = 'owner.json'
 PR_SET_PDEATHSIG = 1
-LIBC = ctypes.CDLL(None)  # loaded here: little is allowed between fork and exec
+LIBC = ctypes.CDLL(None)  # loaded early, because few calls are safe between fork and exec
 
 
 def missing():
-    """Why there can be no containerd here; None: there can."""
+    """The reason why containerd cannot run here, or None."""
     if os.geteuid() != 0:
         return 'containerd needs root'
     for program in 'containerd', 'runc', 'ctr':
@@ -27,13 +29,15 @@ def missing():
 
 
 def libraries(program):
-    """The shared libraries of a program, its loader among them."""
-    shown = subprocess.run(['ldd', program], capture_output=True, text=True)  # fails for what is linked statically
+    """The shared libraries of a program, with its loader."""
+    # fails for static programs
+    shown = subprocess.run(['ldd', program], capture_output=True, text=True)
     return [word for line in shown.stdout.splitlines() for word in line.split() if word.startswith('/')] if shown.returncode == 0 else []
 
 
 def oci_archive(path, name, programs, **config):
-    """An OCI archive with one layer: each program of this machine in /bin, its libraries where they are here, and a /tmp."""
+    """An OCI archive with one layer: the programs in /bin, their libraries at the paths of this
+    machine, and a /tmp."""
     layer = io.BytesIO()
     seen = set()
     with tarfile.open(fileobj=layer, mode='w') as tar:
@@ -82,7 +86,8 @@ def oci_archive(path, name, programs, **config):
 
 
 def born(pid):
-    """When a process started, in ticks since boot: with its pid it names one process. None: there is none."""
+    """The start time of a process in ticks since boot, or None. Pid and start time identify one
+    process."""
     try:
         state, *rest = pathlib.Path('/proc/%d/stat' % pid).read_text().rpartition(')')[2].split()
     except OSError:
@@ -91,7 +96,8 @@ def born(pid):
 
 
 def of(directory):
-    """Pids of what belongs to the containerd of a directory: itself, its shims by their sockets, its containers by their root."""
+    """Pids of the processes of the containerd in a directory: itself, its shims by their sockets,
+    its containers by their root."""
     for pid in map(int, filter(str.isdigit, os.listdir('/proc'))):
         with contextlib.suppress(OSError):
             words = pathlib.Path('/proc/%d/cmdline' % pid).read_text().split('\0')
@@ -102,8 +108,8 @@ def of(directory):
 
 
 def sweep(directory):
-    """Ends and removes all that a containerd left."""
-    for _ in range(10):  # shims end their containers' children, and are ended themselves
+    """Ends all processes and removes all files of a containerd."""
+    for _ in range(10):  # shims end the children of containers, and are then ended too
         found = list(of(directory))
         for pid in found:
             with contextlib.suppress(OSError):
@@ -118,7 +124,7 @@ def sweep(directory):
 
 
 def sweep_dead():
-    """What is left of those whose owner was killed."""
+    """Removes the leftovers of every containerd with a killed owner."""
     for directory in pathlib.Path('/tmp').glob(PREFIX + '*'):
         with contextlib.suppress(OSError, ValueError, KeyError):
             owner = json.loads((directory / OWNER).read_text())
@@ -133,12 +139,12 @@ def sweep_dead():
 
 
 class NoContainers(unittest.SkipTest):
-    """This machine cannot run containers, whoever asks."""
+    """This machine cannot run containers for any user."""
 
 
 class Containerd:
     def __init__(self, cni=None):
-        """`cni`: the network configuration of pods; None: there is no network for them but the host's."""
+        """`cni` is the network configuration of pods; None leaves only the host's network."""
         sweep_dead()
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix=PREFIX, dir='/tmp'))
         (self.dir / OWNER).write_text(json.dumps({'pid': os.getpid(), 'born': born(os.getpid()), 'cni': cni}))
@@ -185,7 +191,7 @@ state = "%(dir)s/state"
             raise NoContainers('containerd does not start: ' + (self.dir / 'containerd.log').read_text()[-500:])
 
     def cannot_run(self):
-        """Why no container runs here, not even one of ctr's; None: they do."""
+        """The reason why ctr cannot run a container here, or None."""
         done = self.ctr('run', '--rm', '--net-host', '--snapshotter', 'native', '--memory-limit', '67108864', '--cpu-quota', '50000', '--cpu-period', '100000',
                         PAUSE, 'probe', '/bin/sleep', '0', check=False)
         return None if done.returncode == 0 else (done.stderr.strip() or 'exit %d' % done.returncode)
@@ -205,7 +211,7 @@ state = "%(dir)s/state"
         self.ctr('images', 'import', '--snapshotter', 'native', str(archive))
 
     def tasks(self):
-        """{container id: pid} of what runs, sandboxes among it."""
+        """{container id: pid} of the running tasks, sandboxes included."""
         lines = self.ctr('tasks', 'list').stdout.splitlines()[1:]
         return {line.split()[0]: int(line.split()[1]) for line in lines if line.split()[2] == 'RUNNING'}
 
@@ -215,7 +221,7 @@ state = "%(dir)s/state"
     def labels(self, container):
         try:
             return json.loads(self.ctr('containers', 'info', container).stdout)['Labels']
-        except m.Failed as gone:  # between a list and this look
+        except m.Failed as gone:  # the container disappeared between the list and this call
             if 'not found' not in str(gone):
                 raise
             return {}
@@ -230,4 +236,4 @@ state = "%(dir)s/state"
                 self.ctr('containers', 'delete', container, check=False)
         with contextlib.suppress(Exception):
             self.stop(signal.SIGTERM)
-        sweep(self.dir)  # what could not be deleted
+        sweep(self.dir)  # files that could not be deleted before

@@ -1,4 +1,4 @@
-"""A TCP link between two programs that goes wrong in the ways real ones do, one at a time and when a test says so."""
+"""A TCP link between two programs with the faults of real links, one at a time, set by the test."""
 import random, select, socket, threading, time
 
 PAGE = b'<html><body>Please accept our terms.</body></html>'
@@ -6,15 +6,16 @@ PORTAL = b'HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\nC
 
 
 class FaultyLink:
-    """Listens on a free port of this machine and passes on what comes to `target`, a port too. Faults, by set():
+    """Listens on a free port of this machine and forwards to the port `target`. Faults, by set():
 
-    none      everything goes through
-    slow      each piece is late by 0.3 s, both ways
-    cut       a connection breaks after 6 to 30 KB, in the middle of whatever that is
-    flip      one bit in every 8 to 30 KB is another one than was sent
-    stall     nothing goes through any more, and nothing is closed: a cable that was pulled; what was open then stays dead for ever
-    portal    a login page answers whoever asks, whatever he asks, and connections that were open are closed
-    down      nobody listens, and connections that were open are closed
+    none      everything gets through
+    slow      each piece is late by 0.3 s, in both directions
+    cut       a connection breaks after 6 to 30 KB, in the middle of a message
+    flip      one bit in every 8 to 30 KB is inverted
+    stall     a pulled cable: no bytes get through, nothing is closed, and open connections stay
+              dead for ever
+    portal    a login page answers every request, and connections that were open are closed
+    down      the port refuses connections, and connections that were open are closed
     """
 
     def __init__(self, target):
@@ -121,7 +122,7 @@ class Pair:
             while not self.closed and not self.link.stopping:
                 if not select.select([source], [], [], 0.2)[0]:
                     continue
-                if self.dead:  # the bytes stay where they are, and so does the connection
+                if self.dead:  # the bytes stay unread, and the connection stays open
                     time.sleep(0.2)
                     continue
                 data = source.recv(1 << 14)

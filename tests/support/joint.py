@@ -1,6 +1,8 @@
-"""Joint inference from outside: clients that read who answered, and two model servers that a cascade.json makes one.
+"""Joint inference from outside: clients that record the tier of each answer, and two model servers
+joined by a cascade.json.
 
-The test split of examples/digits comes with what training computed for it (report.json), so that a run is compared with exact numbers.
+The test split of examples/digits comes with the results computed in training (report.json), so
+that a run is compared with exact numbers.
 """
 import collections, http.client, json, pathlib, shutil, time, urllib.parse
 
@@ -17,7 +19,7 @@ def test_split():
 
 
 def expected(policy, threshold=None):
-    """(hard, right) of the test split, as training computed them."""
+    """(hard, right) of the test split, as computed in training."""
     report = json.loads((m.DIGITS / 'report.json').read_text())
     alone = {x['version']: x['correct'] for x in report['models']}
     if policy == 'EdgeOnly':
@@ -36,7 +38,7 @@ def mining(policy, threshold=None):
 
 
 def service(name, edge_model, cloud_model, policy, threshold=None, node='edge0', **more):
-    """A JointInferenceService of two models without workers; `more` of its spec."""
+    """A JointInferenceService of two models without workers; `more` adds to its spec."""
     return {'apiVersion': 'sedna.io/v1alpha1', 'kind': 'JointInferenceService', 'metadata': {'name': name},
             'spec': dict({'edgeWorker': {'model': {'name': edge_model}, 'nodeName': node, 'hardExampleMining': mining(policy, threshold)},
                           'cloudWorker': {'model': {'name': cloud_model}}}, **more)}
@@ -47,7 +49,7 @@ def model(name, url, sha256):
 
 
 class Client(m.Client):
-    """Remembers for each request which tier answered what."""
+    """Records for each request the tier and the answer."""
 
     def read(self, answer):
         scores = next(o['data'] for o in answer['outputs'] if o['name'] == 'probabilities')
@@ -56,7 +58,7 @@ class Client(m.Client):
                       [t for t in told.get('asked', '').split(',') if t], told.get('fallback'), told.get('tier_version'))
 
     def all_once(self):
-        """Sends every image once; the samples of that. Failed if one was not answered."""
+        """Sends every image once; returns the samples. Failed if a request got no answer."""
         begin = len(self.samples)
         for _ in self.bodies:
             self.one()
@@ -71,7 +73,7 @@ def answers(samples):
 
 
 def hard_and_right(samples, labels):
-    """As expected() has them."""
+    """(hard, right) in the form of expected()."""
     given = answers(samples)
     return sum(a.hard is True for a in given), sum(a.label == labels[a.image] for a in given)
 
@@ -90,19 +92,20 @@ def get(url, path, timeout=m.seconds(60)):
 
 
 def statistics(url, name):
-    """What the server of the first tier tells of all tiers."""
+    """The statistics of all tiers, from the server of the first tier."""
     return get(url, '/v2/models/%s/cascade' % name)
 
 
 def gone_back(before, after, path=''):
-    """Names of the counters that went back from `before` to `after`, at any depth."""
+    """Names of the counters that decreased from `before` to `after`, at any depth."""
     if isinstance(before, dict):
         return [x for k, v in before.items() for x in gone_back(v, after.get(k, 0) if isinstance(after, dict) else 0, path + '/' + k)]
     return [path] if isinstance(before, (int, float)) and (not isinstance(after, (int, float)) or after < before) else []
 
 
 class Server:
-    """A varda-serve over one model of examples/digits, called `name`. Each start has a port of its own: by then the former one may be somebody's."""
+    """A varda-serve with one model of examples/digits, called `name`. Each start uses a new port,
+    because another program may have taken the former one."""
 
     def __init__(self, work, name, version, *flags):
         self.work, self.name, self.flags = pathlib.Path(work), name, flags
@@ -153,7 +156,8 @@ def cascade(cloud_url, policy, threshold=None, deadline_ms=int(m.seconds(2000)),
 
 # ---- the JointInferenceService of a Machine
 def deploy(varda, files, www, policy, threshold=None):
-    """Packs both models into what `files` serves, and applies their Models and the service `digits` over them."""
+    """Packs both models for the file server `files`, and applies their Models and the service
+    `digits`."""
     for size in ('small', 'big'):
         archive = www / ('digits-%s.tar.gz' % size)
         sha = m.pack(varda, size, archive)
@@ -181,7 +185,8 @@ def ready(varda, name):
 
 
 def knows_its_tiers(url, model):
-    """Waits until the server there asks every tier: where the others are reaches it after the status has said so."""
+    """Waits until the server reaches every tier. The addresses of the other tiers arrive there
+    after the status is Ready."""
     def probe():
         with m.DIRECT.open('%s/v2/models/%s/cascade' % (url, model), timeout=m.seconds(60)) as response:
             return 'degraded' not in json.loads(response.read())
@@ -189,6 +194,6 @@ def knows_its_tiers(url, model):
 
 
 def wait_for_tier(load, tier):
-    """Waits until a request from now on was answered by the tier."""
+    """Waits until the tier has answered a request sent from now on."""
     since = time.monotonic()
     m.wait_until('an answer of ' + tier, lambda: any(a.tier == tier for a in answers(load.samples(since=since))))

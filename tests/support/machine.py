@@ -1,6 +1,7 @@
-"""A whole Varda on this machine, driven from outside: what the demo and the end-to-end tests share.
+"""A whole Varda on this machine, driven from outside, for the demo and the end-to-end tests.
 
-Only the Python standard library, the built programs and a real kubectl. Every Machine has its own data directory and free ports.
+It needs only the Python standard library, the built programs and a real kubectl. Every Machine has
+its own data directory and free ports.
 """
 import contextlib, functools, http.client, http.server, json, os, pathlib, random, re, shutil, signal, socket, subprocess, sys, tempfile, threading, time, traceback, urllib.parse
 import urllib.request
@@ -11,22 +12,24 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get('VARDA_BIN', ROOT / 'build/release/bin'))
 VARDA = str(BIN / 'varda')
 SERVE = str(BIN / 'varda-serve')
-EDGE_WORKER = BIN.parent / 'examples/edge-worker'  # the example in C++; not every build has it
+EDGE_WORKER = BIN.parent / 'examples/edge-worker'  # the example in C++; some builds lack it
 KUBECTL = os.environ.get('VARDA_KUBECTL', str(ROOT / '.deps/kubectl/usr/bin/kubectl'))
-# For servers that run as another user: root's own Python may lie in a closed home.
+# For servers that run as another user, because root's own Python may be in a closed home directory.
 PYTHON = shutil.which('python3', path='/usr/local/bin:/usr/bin:/bin') or sys.executable
 DIGITS = ROOT / 'examples/digits'
-DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # to programs of this machine, whatever proxy the environment names
+# ignores the proxy of the environment, for programs of this machine
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 LOOPBACK = ['--allow-source', '127.0.0.0/8']  # for programs that download from a file server of this machine
-SLOWNESS = float(os.environ.get('VARDA_E2E_SLOWNESS') or 1)  # how much slower than release binaries those of VARDA_BIN are
+# the factor by which the programs of VARDA_BIN are slower than release binaries
+SLOWNESS = float(os.environ.get('VARDA_E2E_SLOWNESS') or 1)
 
 
 def seconds(limit):
-    """A time limit that only a hang reaches, for the binaries under test."""
+    """A time limit that only a hang reaches, scaled for the binaries under test."""
     return limit * SLOWNESS
 
 
-REQUEST_SECONDS = seconds(60)  # of a Client: longer takes only what hangs
+REQUEST_SECONDS = seconds(60)  # limit of a Client's request, which only a hang reaches
 
 
 class Failed(Exception):
@@ -34,9 +37,10 @@ class Failed(Exception):
 
 
 def wait_until(what, probe, timeout=180, every=0.05):
-    """The first true value of probe(); Failed names `what` and the last value or error seen. A probe may fail in any way that the state it
-    waits for would end: a field that is not there yet is no error. The timeout is for what hangs: two cores that others keep busy take
-    many times what an idle machine does. Slow binaries have more of it."""
+    """The first true value of probe(); Failed names `what` and the last value or error. A probe may
+    raise any error, for example for a missing field, until the state is reached. The timeout
+    catches hangs: busy cores are many times slower than an idle machine, and slow binaries get more
+    time."""
     timeout = seconds(timeout)
     end, last = time.monotonic() + timeout, None
     while time.monotonic() < end:
@@ -51,11 +55,13 @@ def wait_until(what, probe, timeout=180, every=0.05):
 
 
 class Ended(Exception):
-    """A program that is waited for has ended. wait_until() lets it through: waiting on would be in vain."""
+    """The awaited program has ended. wait_until() lets this error through, because more waiting is
+    useless."""
 
 
 def running(process, log):
-    """True; Ended, with the last lines of its log, if the program is no more."""
+    """True while the program runs; raises Ended with the last lines of its log if the program has
+    ended."""
     if process.poll() is not None:
         tail = pathlib.Path(log).read_text(errors='replace').splitlines()[-20:]
         raise Ended('%s: exit %d\n%s' % (' '.join(process.args), process.returncode, '\n'.join(tail)))
@@ -63,8 +69,8 @@ def running(process, log):
 
 
 def start_serve(log, *flags):
-    """A varda-serve that listens, with `log` for its words: (process, address of its models, address of its metrics). It dies with the
-    thread that started it, however that ends."""
+    """Starts a varda-serve with the log file `log`; returns (process, address of its models,
+    address of its metrics) once it listens. The process dies with the thread that started it."""
     with open(log, 'w') as out:
         process = subprocess.Popen(['setpriv', '--pdeathsig', 'KILL', SERVE, *map(str, flags)], stdin=subprocess.DEVNULL, stderr=out)
     try:
@@ -78,8 +84,10 @@ def start_serve(log, *flags):
 
 
 def processes_below(directory):
-    """{pid: command} of every running process that works for a data directory: by working directory or by its command line."""
-    within = re.compile(re.escape(str(directory)) + r'(?![^/\s:=,])').search  # /a/data is not at work in /a/datasets
+    """{pid: command} of every running process with this data directory as working directory or in
+    its command line."""
+    # /a/data does not match /a/datasets
+    within = re.compile(re.escape(str(directory)) + r'(?![^/\s:=,])').search
     found = {}
     for entry in os.listdir('/proc'):
         if not entry.isdigit() or int(entry) == os.getpid():
@@ -111,7 +119,8 @@ def processes_of_group(group):
 
 
 def kill_below(directory):
-    """SIGKILL to every process that works for a data directory, and to what those started meanwhile; returns them."""
+    """Sends SIGKILL to every process of a data directory, and to processes started meanwhile;
+    returns the processes."""
     victims = {}
 
     def gone():
@@ -126,7 +135,8 @@ def kill_below(directory):
 
 
 def free_port():
-    """A port that nobody has, and that no connection gets by chance before it is taken."""
+    """A free port outside of the range for outgoing connections, so that no connection takes it by
+    chance."""
     first, last = map(int, pathlib.Path('/proc/sys/net/ipv4/ip_local_port_range').read_text().split())
     while True:
         port = random.choice([p for p in range(10240, 61000) if not first <= p <= last] or range(first, last))
@@ -136,18 +146,20 @@ def free_port():
 
 
 def self_signed(folder):
-    """Makes tls.crt and tls.key for 127.0.0.1 in `folder`, as a user would."""
+    """Makes tls.crt and tls.key for 127.0.0.1 in `folder`, like a user."""
     subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2',
                     '-subj', '/CN=varda-test', '-addext', 'subjectAltName=IP:127.0.0.1', '-keyout', str(folder / 'tls.key'),
                     '-out', str(folder / 'tls.crt')], check=True, capture_output=True)
 
 
 class FileServer:
-    """A plain HTTP file server over a directory, which can go away and come back on the same port."""
+    """A plain HTTP file server over a directory, which can stop and restart on the same port."""
 
     def __init__(self, directory):
         self.directory, self.port, self.requests, self.server = str(directory), 0, [], None
-        self.held = {}  # path: Event; until it is set, drops follow the first half, so that nobody gives up
+        # path: Event; until it is set, the second half is sent in drops, so that no client times
+        # out
+        self.held = {}
         self.start()
 
     def start(self):
@@ -185,12 +197,12 @@ class Machine:
         self.dir = pathlib.Path(data_dir or tempfile.mkdtemp(prefix='varda-'))
         self.nodes, self.log = list(nodes), log
         self.kubeconfig = str(self.dir / 'kubeconfig')
-        self.frozen = {}  # node: agents that freeze() stopped
+        self.frozen = {}  # node: agents stopped by freeze()
         self.reader = reader.Reader(self.kubeconfig)
 
     # ---- the programs
     def up(self, *extra, timeout=180):
-        """`varda up --detach`; returns what it printed."""
+        """Runs `varda up --detach`; returns its output."""
         command = [VARDA, 'up', '--data-dir', str(self.dir), '--listen', '127.0.0.1:0', '--detach']
         for node in self.nodes:
             command += ['--node', node]
@@ -232,7 +244,7 @@ class Machine:
         return self.get('pods', *(['-l', selector] if selector else []))['items']
 
     def nodes_ready(self):
-        """Waits until every node is Ready, as they are when `varda up` says so."""
+        """Waits until every node is Ready, as after `varda up`."""
         wanted = {node.partition('=')[0] for node in self.nodes} or {'cloud', 'edge0'}
 
         def ready():
@@ -247,7 +259,8 @@ class Machine:
         return {}
 
     def ready(self, name, version=None, timeout=180):
-        """Waits until the model is Ready (and serves `version`, and has observed its spec); returns the object."""
+        """Waits until the model is Ready, has observed its spec and serves `version`; returns the
+        model."""
         def probe():
             m = self.model(name)
             s = m.get('status', {})
@@ -257,11 +270,12 @@ class Machine:
         return wait_until('InferenceModel %s Ready%s' % (name, ' with version ' + version if version else ''), probe, timeout)
 
     def kill_everything(self):
-        """SIGKILL to every process that works for this machine, at once."""
+        """Sends SIGKILL to every process of this machine, at once."""
         return kill_below(self.dir)
 
     def freeze(self, node):
-        """Takes a node away until thaw(): its agent stops in its tracks, so that nobody starts again what it ran, and its pods are killed."""
+        """Takes a node away until thaw(): its agent is stopped, so that no pod restarts, and its
+        pods are killed."""
         below = str(self.dir / 'nodes' / node)
         for pid, command in self.processes().items():
             if ' agent ' in command and node in command.split():
@@ -308,7 +322,7 @@ class Machine:
 
 
 def inference_model(name, layer, versions, target, node=None, port=8080, replicas=1, **more):
-    """The manifest of the README's shape. versions: [(version, url, sha256)]"""
+    """The manifest in the form of the README. versions: [(version, url, sha256)]"""
     spec = {'modelName': name, 'deployToLayer': layer, 'frameworkType': 'onnx', 'targetVersion': target, 'servingPort': port, 'replicas': replicas,
             'manifest': [{'version': v, 'downloadURL': u, 'sha256sum': s} for v, u, s in versions]}
     if node:
@@ -366,17 +380,17 @@ class Client:
                                                'data': [float(v) for v in image]}]}) for image in self.images]
 
     def close(self):
-        """The next request takes a new connection."""
+        """Closes the connection; the next request opens a new one."""
         if self.connection:
             self.connection.close()
         self.connection = None
 
     def read(self, answer):
-        """What is remembered of an answer."""
+        """The recorded part of an answer."""
         return answer.get('model_version')
 
     def ask(self):
-        """One request; what read() makes of its answer."""
+        """Sends one request; returns the value of read() for the answer."""
         if self.connection is None:
             self.connection = self.connect()
         self.connection.request('POST', '/v2/models/%s/infer' % self.model, body=self.bodies[self.at % len(self.bodies)],
@@ -390,7 +404,8 @@ class Client:
         return self.read(json.loads(body))
 
     def one(self):
-        """One request; True if it was answered 200 with what read() takes. Whatever else happens is a failed sample."""
+        """Sends one request; True after an answer 200 that read() accepts. Every other outcome is
+        recorded as a failed sample."""
         begin, error, version = time.monotonic(), None, None
         try:
             version = self.ask()
@@ -423,7 +438,8 @@ class Load:
             self.died.append(traceback.format_exc())
 
     def stop(self):
-        """All samples. Failed if a client ended by itself, or waits for an answer past every timeout: neither has a sample that says so."""
+        """Stops the clients; returns all samples. Failed if a client ended early or still waits
+        after every timeout, because neither leaves a failed sample."""
         self.stopping.set()
         end = time.monotonic() + 2 * REQUEST_SECONDS
         for t in self.threads:
@@ -435,7 +451,7 @@ class Load:
         return self.samples()
 
     def answered(self, version):
-        """Waits until every client has sent a request from now on that this version answered."""
+        """Waits until this version has answered a request from every client, sent from now on."""
         since = time.monotonic()
         wait_until('answers of version ' + version, lambda: all(
             any(s[0] >= since and s[3] == version for s in list(c.samples)) for c in self.clients))

@@ -1,4 +1,5 @@
-"""Prometheus' text format (0.0.4), read as strictly as its servers and `promtool check metrics` may: what is not well formed is an AssertionError."""
+"""A strict reader of Prometheus' text format (0.0.4). Malformed text is an AssertionError, as
+servers and `promtool check metrics` may refuse it."""
 import re
 
 SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\"n])*"(?:,(?=[a-zA-Z_])|(?=\})))+)\})? (\S+)')

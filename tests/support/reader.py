@@ -1,13 +1,14 @@
-"""Reads objects of a cluster as `kubectl get -o json` prints them, over one kept-alive HTTPS connection for each thread.
-
-A kubectl process costs 70-100 ms of CPU, and tests poll many times a second on two cores."""
+"""Reads objects of a cluster like `kubectl get -o json`, over one persistent HTTPS connection per
+thread. A kubectl process costs 70-100 ms of CPU, and tests poll many times a second on two
+cores."""
 import base64, http.client, json, os, pathlib, ssl, threading, urllib.parse
 
-SECONDS = 60 * float(os.environ.get('VARDA_E2E_SLOWNESS') or 1)  # limit of one answer, which only a hang reaches
+# limit of one answer, which only a hang reaches
+SECONDS = 60 * float(os.environ.get('VARDA_E2E_SLOWNESS') or 1)
 
 
 class Refused(Exception):
-    """The server answered, with an error. The text is kubectl's."""
+    """The server answered with an error. The text is that of kubectl."""
 
 
 class Unsupported(Exception):
@@ -15,7 +16,7 @@ class Unsupported(Exception):
 
 
 def query_of(args):
-    """(namespace or None for all, selector or None, the other words) of the arguments of `kubectl get`."""
+    """(namespace or None for all, selector or None, the other arguments) of `kubectl get`."""
     namespace, selector, words, rest = 'default', None, [], list(map(str, args))
     while rest:
         word = rest.pop(0)
@@ -35,7 +36,8 @@ def query_of(args):
 
 
 class Reader:
-    """Thread-safe. The kubeconfig of `varda up` or `varda apiserver` is read for each new connection: a restart may change it."""
+    """Thread-safe. Each new connection reads the kubeconfig of `varda up` or `varda apiserver`
+    again, because a restart may change it."""
 
     def __init__(self, kubeconfig):
         self.kubeconfig, self.local, self.kinds = pathlib.Path(kubeconfig), threading.local(), {}
@@ -60,7 +62,8 @@ class Reader:
             connection.close()
 
     def request(self, path):
-        """(status, answer) of a GET. A connection that was kept is replaced once when it fails, or when its token is refused."""
+        """(status, answer) of a GET. A persistent connection is replaced once after a failure or a
+        refused token."""
         kept = 'connection' in self.local.__dict__
         try:
             if not kept:
@@ -89,7 +92,8 @@ class Reader:
 
     # ---- kinds
     def discover(self):
-        """{name: (prefix of the path, resource)} by every name that kubectl takes; the first group that has a name wins."""
+        """{name: (prefix of the path, resource)} for every name that kubectl accepts; the first
+        group with a name wins."""
         versions = ['/api/v1'] + ['/apis/' + g['preferredVersion']['groupVersion'] for g in self.read('/apis')['groups']]
         found = {}
         for prefix in versions:
@@ -105,7 +109,7 @@ class Reader:
         return found
 
     def kind(self, name):
-        """Runs the discovery again for an unknown name: CRDs arrive while a cluster runs."""
+        """Repeats the discovery for an unknown name, because CRDs may arrive at any time."""
         name = name.lower()
         if name not in self.kinds:
             self.kinds = self.discover()
@@ -115,8 +119,8 @@ class Reader:
 
     # ---- kubectl get
     def get(self, *args):
-        """Returns the JSON of `kubectl get ARGS -o json`. Raises Refused, OSError or HTTPException if the request fails, Unsupported if only
-        kubectl can do it."""
+        """The JSON of `kubectl get ARGS -o json`. Raises Refused, OSError or HTTPException if the
+        request fails, Unsupported if only kubectl can do it."""
         namespace, selector, words = query_of(args)
         kinds, names = words[0].split(','), words[1:]
         if '/' in words[0]:

@@ -1,8 +1,11 @@
-"""Plays TensorFlow Serving's model server for tests: what it does with version directories, and its REST API, as its documentation has them.
+"""A stand-in for TensorFlow Serving's model server, after its documentation: REST API and version
+directories.
 
-It looks at MODEL_BASE_PATH/MODEL_NAME every --file_system_poll_wait_seconds and serves the greatest number there. A new version is loaded while
-the old one serves, which goes once the new one is AVAILABLE, and stays when that does not load; with no directory left it unloads all. A server
-whose first version does not load exits. A version "loads" if its saved_model.pb does not begin with "broken", and predicts what that file says.
+It polls MODEL_BASE_PATH/MODEL_NAME every --file_system_poll_wait_seconds and serves the greatest
+number there. The old version serves while a new one loads, and goes once the new one is AVAILABLE.
+If the new version does not load, the old one stays. Without a directory, all versions are unloaded.
+If the first version does not load, the server exits. A version "loads" unless saved_model.pb begins
+with "broken"; it predicts the contents of that file.
 """
 import http.server, json, os, pathlib, re, sys, threading, time
 
@@ -15,7 +18,7 @@ class Model:
     def __init__(self):
         self.lock = threading.Lock()
         self.states = {}  # number: [state, error]
-        self.serving = None  # (number, what it predicts)
+        self.serving = None  # (number, prediction)
 
     def set(self, number, state, error=''):
         with self.lock:
@@ -30,7 +33,7 @@ class Model:
         wanted = max(numbers, default=None)
         current = self.serving[0] if self.serving else None
         if wanted == current or (wanted is not None and self.states.get(wanted, [''])[0] == 'END' and self.states[wanted][1]):
-            return None  # one that failed is not tried again while it is the one that is wanted
+            return None  # a failed version is not retried while it is the wanted one
         if wanted is None:
             self.serving = None
             self.set(current, 'END')

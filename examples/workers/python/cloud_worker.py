@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""A cloud worker of a JointInferenceService: answers what the edge found hard, with a better model.
+"""A cloud worker of a JointInferenceService: a better model answers the edge's hard examples.
 
     POST /infer      an image as bytes, one a pixel -> {"label", "score", "version"}
     GET  /healthz    200
 
-Python's standard library only. It listens on BIG_MODEL_BIND_PORT, which is the port of the Service that the edge workers ask.
+It needs only Python's standard library and listens on BIG_MODEL_BIND_PORT, the port of the Service
+that the edge workers call.
 """
 import http.server, json, math, os, pathlib, signal, socket, sys, time
 
@@ -16,7 +17,8 @@ def log(text, **fields):
 
 
 class Model:
-    """As the edge has it, but sure of itself. MODEL_PATH/model.json may say {"labels", "middle", "spread"}; put your own here."""
+    """The edge's model with a sharper border. MODEL_PATH/model.json may contain {"labels",
+    "middle", "spread"}. Put your own model here."""
 
     def __init__(self, path, version):
         file = pathlib.Path(path or '.') / 'model.json'
@@ -32,7 +34,7 @@ class Model:
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = 'HTTP/1.1'
-    timeout = 30  # of a connection that says nothing
+    timeout = 30  # seconds without data until a connection is closed
     model = None
 
     def answer(self, status, body):
@@ -70,7 +72,7 @@ class Server(http.server.ThreadingHTTPServer):
             self.address_family = socket.AF_INET6
         super().__init__((host, port), Handler)
 
-    def server_bind(self):  # http.server would ask the resolver for a name of this machine
+    def server_bind(self):  # http.server would look up this machine's name
         super(http.server.HTTPServer, self).server_bind()
         self.server_name, self.server_port = self.server_address[:2]
 

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""An edge worker of a JointInferenceService: answers with a little model, and asks the cloud worker about hard examples.
+"""An edge worker of a JointInferenceService: a little model answers, and the cloud worker gets the
+hard examples.
 
-    POST /infer      an image as bytes, one a pixel -> {"label", "score", "tier", "hard", "version"} and, where the cloud was wanted
-                     and did not answer, "fallback"
-    GET  /status     what it works with, and its counts
+    POST /infer      an image as bytes, one a pixel -> {"label", "score", "tier", "hard", "version"}
+                     and "fallback" if the cloud was asked and did not answer
+    GET  /status     the current assignment, and the counts
     GET  /healthz    200
 
-Python's standard library only. docs/guides/workers.md says what it is told by its environment, and what it tells the node's agent.
+It needs only Python's standard library. docs/guides/workers.md describes the environment, and the
+reports to the node's agent.
 """
 import http.client, http.server, json, math, os, pathlib, queue, random, signal, socket, sys, threading, time, urllib.parse, uuid
 
 VERSION = '1.0'
 BODY_BYTES_MAX = 16 << 20
-CLOUD_TIMEOUT_S = float(os.environ.get('CLOUD_TIMEOUT_S', '2'))  # for all of it: the name, the connection, the answer
+# includes name resolution, connection and answer
+CLOUD_TIMEOUT_S = float(os.environ.get('CLOUD_TIMEOUT_S', '2'))
 REPORT_PERIOD_S = 1.0
 
 
@@ -23,7 +26,8 @@ def log(text, **fields):
 # ---- the model: how bright an image is. Put your own here.
 
 class Model:
-    """MODEL_PATH/model.json says {"labels": [dark, bright], "middle": 128, "spread": 40}; without the file these are the values."""
+    """MODEL_PATH/model.json contains {"labels": [dark, bright], "middle": 128, "spread": 40}. These
+    are also the defaults without the file."""
 
     def __init__(self, path):
         file = pathlib.Path(path or '.') / 'model.json'
@@ -37,7 +41,8 @@ class Model:
         return [1 - bright, bright]
 
 
-# ---- the policy: which answers are not good enough. It gets probabilities; those for boxes find none here, so nothing is hard.
+# ---- the policy: decides which answers are hard. It gets probabilities. Policies for boxes find no
+# boxes here, so nothing is hard.
 
 def cross_entropy(p, parameters):
     confidence = 1 + sum(x * math.log(x) for x in p if x > 0) / math.log(len(p))
@@ -58,7 +63,7 @@ POLICIES = {
 }
 
 
-# ---- what this worker works with; replaced as a whole when the assignment changes
+# ---- the current work; replaced as a whole when the assignment changes
 
 class Work:
     def __init__(self, model, hard_example_mining, cloud_url):
@@ -108,7 +113,7 @@ class Counts:
             return self.now
 
 
-# ---- the agent of the node
+# ---- the node's agent
 
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path, timeout):
@@ -122,12 +127,13 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class Agent:
-    """Tells the agent what this worker does, and follows what it is to do. Without an agent the environment alone counts."""
+    """Reports to the agent and follows the assignment. Without an agent, only the environment
+    counts."""
 
     def __init__(self, worker):
         self.worker, self.instance = worker, uuid.uuid4().hex[:16]
         self.socket, self.token_file = os.environ.get('VARDA_WORKER_SOCKET'), os.environ.get('VARDA_WORKER_TOKEN_FILE')
-        self.registered, self.told = False, None  # what was reported since
+        self.registered, self.told = False, None  # the last report
 
     def start(self):
         if not self.socket or not self.token_file:
@@ -136,7 +142,8 @@ class Agent:
             threading.Thread(target=job, daemon=True).start()
 
     def ask(self, method, path, body=None, timeout=10):
-        token = pathlib.Path(self.token_file).read_text()  # each time: it may have been made anew
+        # read each time, because the agent may replace the token
+        token = pathlib.Path(self.token_file).read_text()
         connection = UnixConnection(self.socket, timeout)
         try:
             connection.request(method, path, body=json.dumps(body) if body is not None else None, headers={'Authorization': 'Bearer ' + token})
@@ -167,8 +174,9 @@ class Agent:
                     revision = said['revision']
                 pause = 1
                 if time.monotonic() - began > 0.5:
-                    continue  # it was waited for
-            except Exception as error:  # whatever it is: what runs goes on, and it is tried again
+                    continue  # the agent held the request, so no pause is needed
+            # after any error the current work continues, and the loop tries again
+            except Exception as error:
                 log('the agent could not be followed', error=str(error), again_in_s=pause)
                 revision = None
             time.sleep(pause)
@@ -177,7 +185,7 @@ class Agent:
     def set_registered(self, registered):
         with self.worker.counts.changed:
             if registered:
-                self.told = None  # the agent may know nothing any more
+                self.told = None  # the agent may have lost the former reports
             self.registered = registered
             self.worker.counts.changed.notify_all()
 
@@ -188,7 +196,7 @@ class Agent:
                 if self.ask('PUT', '/v1/metrics', {'metrics': now})[0] < 300:
                     self.told = now
             except (OSError, ValueError, http.client.HTTPException):
-                pass  # the agent is away; all of it is in the next report
+                pass  # the agent is away; the next report has all counts
             time.sleep(REPORT_PERIOD_S)
 
     def last_report(self):
@@ -220,8 +228,9 @@ class Worker:
         try:
             answer.update(self.ask_cloud(work, image), tier='cloud', hard=True)
             self.counts.add('inferenceNumber', 'hardExampleNumber', 'uploadCloudNumber')
-        except Exception as error:  # whatever the cloud says: there is an answer
-            answer['fallback'] = str(error) or type(error).__name__  # the best answer so far
+        except Exception as error:  # a failure in the cloud must not prevent an answer
+            # the label of the little model stays
+            answer['fallback'] = str(error) or type(error).__name__
             self.counts.add('inferenceNumber', 'hardExampleNumber')
         return answer
 
@@ -235,8 +244,8 @@ class Worker:
 
 
 class CloudCall:
-    """One question, which waits no longer than CLOUD_TIMEOUT_S, however slowly a resolver or the cloud speaks. Redirections are answers like any
-    other that is not 200."""
+    """One request to the cloud, limited to CLOUD_TIMEOUT_S, even with a slow resolver or server.
+    Redirections are errors, like every status but 200."""
 
     def __init__(self, url, image):
         self.url, self.image = url, image
@@ -263,7 +272,7 @@ class CloudCall:
 
     def end(self):
         try:
-            self.socket.shutdown(socket.SHUT_RDWR)  # whoever reads from it stops
+            self.socket.shutdown(socket.SHUT_RDWR)  # the reader of the socket stops
         except OSError:
             pass
 
@@ -276,7 +285,7 @@ class CloudCall:
             with self.lock:
                 self.socket = connection.sock
                 if self.late:
-                    return None  # nobody waits any more
+                    return None  # the caller has timed out
             connection.request('POST', url.path + '/infer', body=self.image, headers={'Content-Type': 'application/octet-stream'})
             with connection.getresponse() as response:
                 if response.status != 200:
@@ -292,7 +301,7 @@ class CloudCall:
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = 'HTTP/1.1'
-    timeout = 30  # of a connection that says nothing
+    timeout = 30  # seconds without data until a connection is closed
     worker = None
 
     def answer(self, status, body):
@@ -333,7 +342,7 @@ class Server(http.server.ThreadingHTTPServer):
             self.address_family = socket.AF_INET6
         super().__init__((host, port), Handler)
 
-    def server_bind(self):  # http.server would ask the resolver for a name of this machine
+    def server_bind(self):  # http.server would look up this machine's name
         super(http.server.HTTPServer, self).server_bind()
         self.server_name, self.server_port = self.server_address[:2]
 
@@ -347,7 +356,7 @@ def main():
 
     def end(*_):
         agent.last_report()
-        os._exit(0)  # other threads wait for the agent, and nothing of theirs is worth waiting for
+        os._exit(0)  # the other threads only wait for the agent
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)

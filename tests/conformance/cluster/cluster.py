@@ -1,4 +1,4 @@
-"""The cluster under test: what is asked of it again and again, and what is done in the middle of a step."""
+"""The cluster under test: repeated requests, and the chaos in the middle of a step."""
 import json, os, subprocess, time
 
 import objects
@@ -30,7 +30,8 @@ class Cluster:
                       and not self.nodes[n].get('spec', {}).get('unschedulable'))
 
     def has_containers(self, node=None):
-        """Nodes of `varda up` run pods as processes: cluster addresses and files for termination messages are not there."""
+        """False on nodes of `varda up`: these run pods as processes, without cluster addresses or
+        files for termination messages."""
         some = [self.nodes[node]] if node else self.nodes.values()
         return not any(n.get('status', {}).get('nodeInfo', {}).get('containerRuntimeVersion', '').startswith('varda://') for n in some)
 
@@ -39,7 +40,8 @@ class Cluster:
         return wait_until(what, probe, self.timeout)
 
     def settle(self, what, probe):
-        """Waits for a state. With --chaos its command runs meanwhile, once in a step, and the state must hold when that is over."""
+        """Waits for a state. With --chaos the command runs meanwhile, once a step, and the state
+        must still hold after the command."""
         if not self.options.chaos or self.shaken == self.step:
             return self.wait(what, probe)
         self.shaken = self.step
@@ -64,7 +66,8 @@ class Cluster:
         return self.kubectl.get('inferencemodels.ai.kubeedge.io', name)
 
     def serves(self, name, version):
-        """A probe: the model is Ready with this version, and its status is of its present spec."""
+        """A probe: the model is Ready with this version, and the status describes the current
+        spec."""
         def probe():
             model = self.model(name)
             status = model.get('status', {})
@@ -81,7 +84,7 @@ class Cluster:
 
     @staticmethod
     def words(model):
-        """Why a model is not what is waited for, in one line."""
+        """One line that explains why a model is not in the expected state."""
         status = model.get('status', {})
         return '; '.join(['servingVersion %s' % status.get('servingVersion')] + [
             '%s=%s %s: %s' % (c['type'], c['status'], c.get('reason'), c.get('message')) for c in status.get('conditions', [])])
@@ -89,7 +92,7 @@ class Cluster:
     def ready_pods(self, selector):
         return [p for p in self.kubectl.items('pods', '-l', selector) if not p['metadata'].get('deletionTimestamp') and true_condition(p, 'Ready')]
 
-    # ---- runs of varda inside of the cluster
+    # ---- runs of varda inside the cluster
     def start(self, purpose, args, place, report):
         self.jobs += 1
         name = '%s-%d' % (purpose, self.jobs)
@@ -100,7 +103,7 @@ class Cluster:
         return self.kubectl.items('pods', '-l', 'app=' + job)
 
     def ended(self, job):
-        """A probe: (its report, how often it had to begin anew), once the run is over."""
+        """A probe: (the report of the run, the number of restarts), once the run has ended."""
         def probe():
             status = self.kubectl.get('jobs', job).get('status', {})
             conditions = {c['type']: c for c in status.get('conditions', []) if c['status'] == 'True'}
@@ -122,7 +125,7 @@ class Cluster:
 
     @staticmethod
     def said_by(pod):
-        """What a pod is at, and the last words of its container."""
+        """The phase of a pod, and the last output of its container."""
         out = [pod['metadata']['name'], pod['status'].get('phase', '')]
         for container in pod['status'].get('containerStatuses', []):
             for state in (container.get('state', {}), container.get('lastState', {})):
@@ -134,7 +137,7 @@ class Cluster:
         return lambda: any(p['status'].get('phase') in ('Running', 'Succeeded') for p in self.pods_of(job))
 
     def predict(self, model, url, place, report):
-        """The whole test split, sent from inside the cluster."""
+        """Sends the whole test split from inside the cluster."""
         patience = '%ds' % self.timeout
         return self.start('predict', ['predict', model, '--url', url, '--images', '/data/test-images.idx3-ubyte', '--labels',
                                       '/data/test-labels.idx1-ubyte', '--wait', patience, '-o', 'json'], place, report)
@@ -143,9 +146,9 @@ class Cluster:
         return self.start('load', ['predict', model, '--url', url, '--images', '/data/test-images.idx3-ubyte', '--wait', '%ds' % self.timeout,
                                    '--rate', str(self.options.rate), '--longest', '%ds' % self.timeout, '-o', 'json', *more], place, report)
 
-    # ---- when something is wrong
+    # ---- diagnosis
     def diagnosis(self):
-        """What a person would look at."""
+        """The objects and logs that a person would look at."""
         out = []
         for what in (('get', 'inferencemodels.ai.kubeedge.io,deployments,services,jobs,pods', '-o', 'wide'),
                      ('get', 'edgenodes.edgeai.io', '-o', 'wide'), ('get', 'events', '--sort-by=.lastTimestamp')):

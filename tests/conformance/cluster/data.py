@@ -1,4 +1,5 @@
-"""What the run brings along: two trained versions of a digit classifier as archives, and the test split of their data set."""
+"""The data of the run: two trained versions of a digit classifier as archives, and the test split
+of their data set."""
 import base64, gzip, hashlib, io, json, pathlib, struct, tarfile
 
 DIGITS = pathlib.Path(__file__).resolve().parents[3] / 'examples/digits'
@@ -6,7 +7,7 @@ IMAGES, LABELS = 'test-images.idx3-ubyte', 'test-labels.idx1-ubyte'
 
 
 def archive(directory):
-    """A .tar.gz of a folder, the same bytes every time on every machine."""
+    """A .tar.gz of a folder, with the same bytes on every machine."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode='w', format=tarfile.USTAR_FORMAT) as tar:
         for path in sorted(directory.iterdir()):
@@ -34,7 +35,7 @@ def versions():
 
 
 def samples():
-    """How many images the test split has, by its IDX header."""
+    """The number of images in the test split, from its IDX header."""
     return struct.unpack('>I', (DIGITS / IMAGES).read_bytes()[4:8])[0]
 
 

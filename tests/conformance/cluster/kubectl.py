@@ -1,13 +1,15 @@
-"""kubectl, through times in which the API server is away: whatever may pass is tried again until the deadline."""
+"""kubectl with retries until the deadline: the API server may be away for a while."""
 import json, re, subprocess, time
 
-# What no waiting mends. All else may be an API server that restarts, a leader that changes, a proxy in between.
+# Permanent errors. Every other error may come from an API server that restarts, a leader that
+# changes, or a proxy in between.
 FINAL = re.compile(r'\((NotFound|Invalid|MethodNotAllowed|NotAcceptable)\)|is invalid:|error validating|error parsing|unknown (flag|command|shorthand)|'
                    r'^error: (required|unable to read|stat |the path )|no configuration has been provided|no such file or directory', re.M)
-# Said by servers that have just started, too; believed when it is said again and again.
+# Servers that have just started send these too. They count after several repetitions.
 DOUBTFUL = re.compile(r'\((Forbidden|Unauthorized|BadRequest)\)|You must be logged in')
 DOUBTS = 6
-# An API server that has just started may not serve custom resources yet; this says nothing of an object.
+# An API server that has just started may not serve custom resources yet. The message does not mean
+# that an object is missing.
 NOT_SERVED = re.compile(r"could not find the requested resource|doesn't have a resource type|no matches for kind")
 
 
@@ -27,12 +29,12 @@ class Kubectl:
         self.retries = 0
 
     def __call__(self, *args, input=None, missing=False, timeout=None, everywhere=False):
-        """What it prints. missing=True: None instead, where there is no such object."""
+        """The output of kubectl. With missing=True, None if the object does not exist."""
         command = self.base + ([] if everywhere or not self.namespace else ['--namespace', self.namespace]) + [str(a) for a in args]
         end, pause, doubts = time.monotonic() + (timeout or self.timeout), 0.2, 0
         while True:
             try:
-                # In a session of its own: a ^C at the terminal is ours to handle, not the end of a clean-up's kubectl.
+                # A separate session: ^C at the terminal must not end the kubectl of a clean-up.
                 done = subprocess.run(command, input=input, capture_output=True, text=True, errors='replace', timeout=90, start_new_session=True)
                 code, out, wrong = done.returncode, done.stdout, done.stderr.strip()
             except subprocess.TimeoutExpired:
@@ -62,7 +64,8 @@ class Kubectl:
 
 
 def wait_until(what, probe, timeout, every=0.3):
-    """The first true value of probe(). A field that is not there yet is no error; Failed names `what` and what was seen last."""
+    """The first true value of probe(). A missing field is no error. Failed contains `what` and the
+    last error."""
     end, last = time.monotonic() + timeout, None
     while True:
         try:

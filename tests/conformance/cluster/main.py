@@ -1,4 +1,5 @@
-"""Plays Varda's main job against a cluster, with kubectl only, and tells of each step whether it held."""
+"""Plays Varda's main job against a cluster, with kubectl only, and reports the result of each
+step."""
 import argparse, pathlib, random, shutil, signal, sys, tempfile, time, traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -15,27 +16,27 @@ LAYERS = {'edge': ('edge-apply', 'edge-predict', 'edge-switch', 'edge-wrong-dige
 
 def options_of(arguments):
     p = argparse.ArgumentParser(prog='cluster.sh', description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    p.add_argument('--kubeconfig', metavar='FILE', help='the cluster; its user may do everything (default: as kubectl has it)')
-    p.add_argument('--context', metavar='NAME', help='of the kubeconfig')
+    p.add_argument('--kubeconfig', metavar='FILE', help='the cluster, with a user who may do everything (default: that of kubectl)')
+    p.add_argument('--context', metavar='NAME', help='context of the kubeconfig')
     p.add_argument('--kubectl', metavar='PATH', default='kubectl', help='any version from 1.20 on')
     p.add_argument('--node', metavar='NAME', help='the edge node (default: the first EdgeNode that is connected)')
-    p.add_argument('--timeout', metavar='SECONDS', type=int, default=600, help='how long a step waits for a state')
-    p.add_argument('--image', metavar='IMAGE', default='localhost/varda:0.1.0', help='of varda, for the file server and the clients')
-    p.add_argument('--files-url', metavar='URL', default='', help='where nodes download the archives; they are written by --write-archives')
-    p.add_argument('--files-node', metavar='NAME', default='', help='where the file server runs, otherwise (default: a node that is no edge node)')
-    p.add_argument('--files-port', metavar='PORT', type=int, default=random.randrange(20000, 24000), help='of the file server')
-    p.add_argument('--files-pod-network', action='store_true', help='the file server keeps to the network of pods; else it has its node\'s address')
-    p.add_argument('--edge-port', metavar='PORT', type=int, default=random.randrange(24000, 28000), help='of the edge model, on its node')
-    p.add_argument('--clients-node', metavar='NAME', default='', help='where requests to the edge model come from (default: its own node)')
-    p.add_argument('--rate', metavar='N', type=float, default=40, help='requests a second of a load')
-    p.add_argument('--load-seconds', metavar='SECONDS', type=int, default=5, help='of a load, after what it waits for')
-    p.add_argument('--dataset-path', metavar='PATH', default='', help='on the edge node, allowed there as a dataset root')
-    p.add_argument('--dataset-format', metavar='FORMAT', default='csv', help='of the dataset')
-    p.add_argument('--dataset-samples', metavar='N', type=int, help='that must be counted')
+    p.add_argument('--timeout', metavar='SECONDS', type=int, default=600, help='time limit of a step for each state')
+    p.add_argument('--image', metavar='IMAGE', default='localhost/varda:0.1.0', help='image of varda, for the file server and the clients')
+    p.add_argument('--files-url', metavar='URL', default='', help='file server with the archives of --write-archives')
+    p.add_argument('--files-node', metavar='NAME', default='', help='node of the file server without --files-url (default: one outside of the edge)')
+    p.add_argument('--files-port', metavar='PORT', type=int, default=random.randrange(20000, 24000), help='port of the file server')
+    p.add_argument('--files-pod-network', action='store_true', help='run the file server in the network of pods, not at its node\'s address')
+    p.add_argument('--edge-port', metavar='PORT', type=int, default=random.randrange(24000, 28000), help='port of the edge model on its node')
+    p.add_argument('--clients-node', metavar='NAME', default='', help='node of the clients of the edge model (default: the model\'s node)')
+    p.add_argument('--rate', metavar='N', type=float, default=40, help='requests of a load per second')
+    p.add_argument('--load-seconds', metavar='SECONDS', type=int, default=5, help='time of a load after the awaited event')
+    p.add_argument('--dataset-path', metavar='PATH', default='', help='path on the edge node, below an allowed dataset root')
+    p.add_argument('--dataset-format', metavar='FORMAT', default='csv', help='format of the dataset')
+    p.add_argument('--dataset-samples', metavar='N', type=int, help='expected number of samples')
     p.add_argument('--chaos', metavar='CMD', default='', help='shell command that runs in the middle of each step ($VARDA_STEP names it)')
-    p.add_argument('--skip', metavar='STEP', action='append', default=[], help='leave out a step, or "edge" or "cloud"; again: more')
-    p.add_argument('--namespace', metavar='NAME', default='', help='made and removed (default: a new name)')
-    p.add_argument('--keep', action='store_true', help='leave all as it is at the end')
+    p.add_argument('--skip', metavar='STEP', action='append', default=[], help='leave out a step, or "edge" or "cloud"; repeatable')
+    p.add_argument('--namespace', metavar='NAME', default='', help='namespace that the run makes and removes (default: a new name)')
+    p.add_argument('--keep', action='store_true', help='keep all objects at the end')
     p.add_argument('--write-archives', metavar='DIR', help='only write the model archives there')
     return p.parse_args(arguments)
 
@@ -62,7 +63,8 @@ def play(steps, report, options):
             outcome, lines = 'skip', [str(e)]
         except Failed as e:
             outcome, lines = 'fail', str(e).splitlines()
-        except (AttributeError, LookupError, TypeError, ValueError, OSError):  # an answer that is not what it should be
+        # the answer has an unexpected form
+        except (AttributeError, LookupError, TypeError, ValueError, OSError):
             outcome, lines = 'fail', traceback.format_exc().strip().splitlines()[::-1]
         report.told(name, outcome, time.monotonic() - begin, lines)
         if outcome == 'fail' and name != 'preflight' and report.count('fail') == 1:
@@ -70,7 +72,8 @@ def play(steps, report, options):
 
 
 def clean_up(kubectl, report, options):
-    """Models and datasets first, while the operator still sees to their nodes; then the namespace with all the rest."""
+    """Deletes models and datasets first, while the operator still cleans up their nodes; then the
+    namespace with the rest."""
     begin = time.monotonic()
     try:
         if kubectl.get('namespaces', kubectl.namespace, missing=True, everywhere=True) is None:
@@ -111,7 +114,7 @@ def main():
         print('stopped by %s; cleaning up' % e, file=sys.stderr, flush=True)
     finally:
         for number in STOPS:
-            signal.signal(number, signal.SIG_IGN)  # whoever is in a hurry waits for this moment
+            signal.signal(number, signal.SIG_IGN)  # a second signal waits for the clean-up
         if options.keep:
             print('namespace %s is kept' % kubectl.namespace, flush=True)
         else:

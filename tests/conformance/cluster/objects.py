@@ -1,4 +1,5 @@
-"""The objects that are applied. Pods carry no service-account token, and tolerate what happens to a node: they come back with it."""
+"""The applied objects. Pods carry no service-account token. They tolerate the taints of a failing
+node and come back with the node."""
 EDGE_LABEL = 'node-role.kubernetes.io/edge'
 MODEL_LABEL = 'edgeai.io/inference-model'
 EVERYTHING = [{'operator': 'Exists'}]
@@ -17,7 +18,7 @@ CLOUD = {'matchExpressions': [{'key': EDGE_LABEL, 'operator': 'DoesNotExist'}]}
 
 
 def pod_spec(container, volume, place, restart, host_network):
-    """One container with a ConfigMap at /data, somewhere that the node selector term `place` allows."""
+    """One container with a ConfigMap at /data, on a node that the selector term `place` allows."""
     container.setdefault('imagePullPolicy', 'IfNotPresent')
     container['volumeMounts'] = [{'name': 'data', 'mountPath': '/data', 'readOnly': True}]
     return {'containers': [container], 'volumes': [{'name': 'data', 'configMap': {'name': volume}}], 'restartPolicy': restart,
@@ -38,7 +39,8 @@ def file_server(image, port, place, host_network):
 
 
 def job(name, image, args, place, report):
-    """A run of varda. `report`: where its summary comes from the pod's own status, so that no tunnel to the node's logs is needed."""
+    """A run of varda. With `report` the summary is the pod's termination message, so that no tunnel
+    to the node's logs is needed."""
     args = list(args) + (['--report', '/dev/termination-log'] if report else [])
     container = {'name': 'varda', 'image': image, 'args': args, 'terminationMessagePolicy': 'FallbackToLogsOnError'}
     return {'apiVersion': 'batch/v1', 'kind': 'Job', 'metadata': {'name': name},

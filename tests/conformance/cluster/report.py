@@ -1,16 +1,16 @@
-"""Steps, one line each: what passed, what failed and why, what could not be done here."""
+"""One line a step: passed, failed with the reason, or skipped with the reason."""
 import sys, time
 
 BOLD, DIM, GREEN, RED, YELLOW, END = ('\033[1m', '\033[2m', '\033[32m', '\033[31m', '\033[33m', '\033[0m') if sys.stdout.isatty() else ('',) * 6
 
 
 class Skipped(Exception):
-    """A step that cannot be done on this cluster, with the reason."""
+    """A step that this cluster cannot run, with the reason."""
 
 
 class Report:
     def __init__(self):
-        self.outcomes = {}  # step: 'pass', 'fail', 'skip' or 'off' (nobody asked for it)
+        self.outcomes = {}  # step: 'pass', 'fail', 'skip' or 'off' (not requested)
 
     def held(self, *steps):
         return all(self.outcomes.get(s) == 'pass' for s in steps)

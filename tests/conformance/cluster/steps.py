@@ -1,4 +1,5 @@
-"""The steps, in the order in which they are played. Each returns the lines that tell what was seen, or raises Failed or Skipped."""
+"""The steps in the order of the run. Each returns lines about what it saw, or raises Failed or
+Skipped."""
 import json
 
 import data, objects
@@ -17,7 +18,7 @@ def check(condition, what):
 
 
 class Steps:
-    """In order: (name, the steps it builds on, what it does)."""
+    """In order: (name, the steps it depends on, the method)."""
 
     def __init__(self, cluster):
         self.c, self.kubectl, self.options = cluster, cluster.kubectl, cluster.options
@@ -33,7 +34,7 @@ class Steps:
             ('cloud-cluster-ip', ['cloud-apply'], self.cloud_cluster_ip),
             ('dataset', ['preflight'], self.dataset), ('events', ['edge-wrong-digest'], self.events), ('delete', ['files'], self.delete)]
 
-    # ---- what is there
+    # ---- preconditions
     def preflight(self):
         said = []
         version = json.loads(self.kubectl('version', '-o', 'json'))
@@ -47,7 +48,7 @@ class Steps:
         def ready_nodes():
             self.c.look_at_nodes()
             return [n for n in self.c.nodes if true_condition(self.c.nodes[n], 'Ready')]
-        # A cluster that has just been made has none for a while.
+        # A new cluster has no Ready node for a while.
         ready = wait_until('a node to be Ready', ready_nodes, self.options.timeout)
         said.append('nodes: ' + ', '.join('%s%s' % (n, '' if n in ready else ' (not Ready)') for n in sorted(self.c.nodes)))
         self.node, why = self.edge_node()
@@ -67,7 +68,8 @@ class Steps:
             check(not self.c.has_containers(), 'no Lease varda-operator: no operator has ever led here; see kubectl -n varda-operator get pods')
             return 'the operator is that of varda up'
 
-        # By a change, and not by the time in it: clocks differ. One that nobody renews may be of an installation that is gone.
+        # A renewal is a change of renewTime: comparing it with a local clock would fail where
+        # clocks differ. A Lease without renewals may belong to a removed installation.
         def renewed():
             for namespace, lease in leases().items():
                 if lease.get('holderIdentity') and lease.get('renewTime') != before.get(namespace, {}).get('renewTime'):
@@ -76,7 +78,7 @@ class Steps:
         return self.c.wait('an operator to renew its Lease varda-operator', renewed)
 
     def edge_node(self):
-        """(name, '') or ('', why there is none)."""
+        """(name, '') or ('', the reason why no edge node was found)."""
         wanted = self.options.node
         nodes = {n['metadata']['name']: n for n in self.kubectl.items('edgenodes.edgeai.io', everywhere=True)}
 
@@ -90,9 +92,9 @@ class Steps:
                 return reported(wanted)
             self.c.wait('the agent of node %s to report and be Connected (EdgeNode %s)' % (wanted, wanted), there)
             return wanted, ''
-        # A node that is an edge node by its label before one that only has an agent.
+        # Nodes with the edge label come before nodes that only have an agent.
         found = sorted((n for n in nodes if reported(n)), key=lambda n: (not self.c.is_edge(n), n))
-        return (found[0], '') if found else ('', 'no EdgeNode is Connected and has reported (%s): does the agent run?' % (', '.join(sorted(nodes)) or 'there is none'))
+        return (found[0], '') if found else ('', 'no EdgeNode is Connected and has reported (%s): does the agent run?' % (', '.join(sorted(nodes)) or 'none exists'))
 
     def files(self):
         if self.url:
@@ -136,7 +138,7 @@ class Steps:
         return ['version 3 serves on %s at %s' % (self.node, self.edge_url)]
 
     def predicted(self, model, url, version, place, report):
-        """Sends the real test split and compares with what the training said."""
+        """Sends the real test split and compares the result with the accuracy from training."""
         result, _ = self.c.settle('predictions of ' + model, self.c.ended(self.c.predict(model, url, place, report)))
         told = self.versions[version].accuracy
         check(result['version'] == version, 'version %s answered, not %s' % (result['version'], version))
@@ -162,7 +164,7 @@ class Steps:
             job = self.c.load(EDGE, self.edge_url, *self.edge_place(), '--until-version', '4', '--duration',
                               '%ds' % self.options.load_seconds, '--clients', '4')
             self.c.wait('the load to begin', self.c.running(job))
-            self.c.pause(2)  # some requests to version 3; where there were none, all is done again
+            self.c.pause(2)  # time for requests to version 3; without any, the switch is repeated
             self.target('4')
             self.c.settle('InferenceModel digits to serve version 4', self.c.serves(EDGE, '4'))
             result, begun = self.c.wait('the load to end', self.c.ended(job))
@@ -172,7 +174,7 @@ class Steps:
             check(result['requests'] > 0 and result['connections']['new'] > 0, 'no requests were sent')
             check(set(seen) <= {'3', '4'}, 'answers of versions %s' % sorted(seen))
             same = self.kubectl.get('pods', EDGE)['metadata']['uid'] == before
-            check(same or self.options.chaos, 'the pod was made anew to switch')
+            check(same or self.options.chaos, 'the switch replaced the pod')
             if '3' in seen or begun:
                 break
         else:
@@ -180,7 +182,7 @@ class Steps:
         said.append('%d requests, 0 failed, %d of them over new connections; version 3 answered %d, version 4 %d; p99 %.1f ms, longest %.1f ms' % (
             result['requests'], result['connections']['new'], seen.get('3', 0), seen['4'], result['latencyMs']['p99'], result['latencyMs']['max']))
         if begun:
-            said.append('the load was begun anew %d times: its node went away' % begun)
+            said.append('the load was restarted %d times: its node was lost' % begun)
         said.append(self.predicted(EDGE, self.edge_url, '4', *self.edge_place()))
         return said
 
@@ -199,7 +201,7 @@ class Steps:
         said = ['%s=%s %s: %s' % (condition['type'], condition['status'], condition.get('reason'), condition['message'])]
         result, _ = self.c.wait('predictions', self.c.ended(self.c.predict(EDGE, self.edge_url, *self.edge_place())))
         check(result['version'] == '4', 'version %s answers' % result['version'])
-        return said + ['version 4 goes on answering']
+        return said + ['version 4 keeps answering']
 
     def edge_back(self):
         self.needs_edge()
@@ -226,7 +228,7 @@ class Steps:
         return objects.model(CLOUD, 'cloud', self.entries('3', '4'), '4', 8080, replicas=replicas, service=service)
 
     def settled(self, replicas):
-        """All replicas are ready, and the model says so."""
+        """A probe: all replicas are ready, and the model reports it."""
         pods, serves = self.cloud_pods(replicas), self.c.serves(CLOUD, '4')
 
         def probe():
@@ -247,7 +249,8 @@ class Steps:
                 self.predicted(CLOUD, self.cloud_url, '4', *self.cloud_place())]
 
     def balance(self, url):
-        """A load over many new connections, and how many of its requests each pod answered."""
+        """Sends a load over many new connections; returns the number of requests that each pod
+        answered."""
         def probe():
             _, pods = self.settled(2)()
             return pods
@@ -308,7 +311,7 @@ class Steps:
             return said + ['no DNS in this cluster (Service kube-system/kube-dns): status.url %s is not asked' % model['status']['url']]
         return said + [self.predicted(CLOUD, model['status']['url'], '4', *self.cloud_place()) + ', at ' + model['status']['url']]
 
-    # ---- the rest
+    # ---- further steps
     def dataset(self):
         path = self.options.dataset_path
         self.needs_edge()

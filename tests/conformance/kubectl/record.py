@@ -1,10 +1,11 @@
 #!/usr/bin/python3
-"""Record what every installed kubectl asks in session.py's session, for streams.py.
+"""Record the requests of every installed kubectl in session.py's session, for streams.py.
 
   record.py BINARY
 
-BINARY is started once per kubectl as run.py does; a proxy that logs stands between them. Versions that are not installed here keep
-their recordings. A step of the session that fails ends the recording. Python 3 standard library only.
+BINARY is started once per kubectl, like in run.py, behind a proxy that logs. Versions that are not
+installed here keep their recordings. A failed step of the session ends the recording. Python 3
+standard library only.
 """
 import base64, http.client, http.server, json, os, re, signal, sys, tempfile, threading, urllib.parse
 
@@ -23,7 +24,8 @@ class Exchange:
 
 
 class Proxy(http.server.ThreadingHTTPServer):
-    """Plain HTTP in front of the server, with the administrator's token, so that kubectl speaks to it without TLS."""
+    """Plain HTTP in front of the server, with the administrator's token, so that kubectl needs no
+    TLS."""
     daemon_threads = True
 
     def __init__(self, server):
@@ -81,7 +83,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Namer:
-    """Puts variables in the place of values that another server will choose otherwise."""
+    """Replaces values that another server would choose differently by variables."""
 
     def __init__(self, variables, path):
         self.variables, self.place = variables, streams.place(path)
@@ -90,7 +92,7 @@ class Namer:
         names = [n for n, v in self.variables.values.items() if v == value and n.split(' ')[0] == word]
         if not names:
             sys.exit('%s %s is in a request, but was in no answer' % (word, value))
-        # The value of the same list or kind, when several have it; the newest of them.
+        # Several variables may have this value. The newest of the same list or kind is used.
         near = [n for n in names if n.split(' ')[1].split('/')[0] == self.place]
         return '${%s}' % (near or names)[-1]
 
@@ -107,7 +109,7 @@ class Namer:
 
 
 def as_entry(e, variables, tag):
-    """What the file keeps of an exchange."""
+    """The recorded part of an exchange."""
     namer = Namer(variables, e.path)
     entry = {'step': e.step.replace(tag, streams.TAG), 'method': e.method, 'path': namer.request(e.path.replace(tag, streams.TAG)),
              'headers': {k: namer.header(k, v).replace(tag, streams.TAG) for k, v in e.headers.items()}}
@@ -127,9 +129,10 @@ def as_entry(e, variables, tag):
 
 
 def entries(log, tag):
-    """What is kept of a log: everything that writes, and reads whose request, answer or variables are new."""
+    """The recorded part of a log: every write, and each read with a new request, answer or
+    variable."""
     variables, kept, known = streams.Variables(), [], {}
-    wanted = set()  # versions that a later request names: the reads that told them stay
+    wanted = set()  # versions that a later request names: the reads that returned them stay
     for e in reversed(log):
         e.names = set(wanted)
         wanted |= set(re.findall(r'(?:resourceVersion|continue)=([^&]+)', e.path))
@@ -170,9 +173,9 @@ def hold_session(binary, version, path):
                         sys.exit(wrong)
                     deleted = False
                     for e in proxy.log[at:]:
-                        # While a deletion goes on, the object may be there still, or not.
+                        # During a deletion the object may still exist, or not.
                         e.passing = deleted and e.method == 'GET'
-                        e.lines = tuple(e.lines)  # the proxy may hear more than kubectl stayed for
+                        e.lines = tuple(e.lines)  # the proxy may read more than kubectl waited for
                         deleted = deleted or e.method == 'DELETE' or e.path.split('?')[0].endswith('/eviction')
                 return entries(list(proxy.log), talk.tag)
             finally:

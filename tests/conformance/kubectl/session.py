@@ -1,9 +1,11 @@
-"""What people type: one session of kubectl, as data, for every version of it.
+"""A typical session of kubectl, as data, for every version of kubectl.
 
-tests/e2e/kubectl_test.py runs it against `varda up`, with every kubectl that is installed. Python 3 standard library only.
+tests/e2e/kubectl_test.py runs it against `varda up`, with every installed kubectl. Python 3
+standard library only.
 
-Every step names what it expects: the exit code, words in the output (stdout and stderr), words that must not be there. {ns} is a
-namespace of this session, {tag} a word that is in no other session (names of objects without a namespace end in it).
+Every step has its expectations: the exit code, text in the output (stdout and stderr), and text
+that must be absent. {ns} is a namespace of this session. {tag} is unique to the session; names of
+objects without a namespace end in it.
 """
 import collections, glob, json, os, shlex, subprocess
 
@@ -11,7 +13,8 @@ Step = collections.namedtuple('Step', 'command stdin code has lacks since until 
 
 
 def step(command, *has, stdin=None, code=0, lacks=(), since=(1, 0), until=(1, 99), editor=None):
-    """A step; `has` are words of the output. `since` and `until`: versions of kubectl that know the command."""
+    """A step; `has` lists texts in the output. `since` and `until`: versions of kubectl that know
+    the command."""
     return Step(command, stdin, code, has, (lacks,) if isinstance(lacks, str) else lacks, since, until, editor)
 
 
@@ -48,7 +51,7 @@ EVENT = object_of('v1', 'Event', 'settings.1', involvedObject={
     type='Warning', source={'component': 'tester'}, firstTimestamp='2024-05-01T10:00:00Z', lastTimestamp='2024-05-01T10:00:00Z', count=1)
 
 STEPS = [
-    # -- what there is
+    # -- the server
     step('version', 'v1.33.0', lacks='error'),
     step('cluster-info', 'is running at'),
     step('api-resources -o wide', 'configmaps', 'deployments', 'controllerrevisions', 'customresourcedefinitions'),
@@ -184,7 +187,8 @@ STEPS = [
     step('get node node-{tag}', 'SchedulingDisabled'),
     step('create -f -', 'created', stdin=STRAY),
     step('drain node-{tag} --force --ignore-daemonsets --timeout=120s', 'evicted', 'drained', since=(1, 22)),
-    step('drain node-{tag} --force --ignore-daemonsets --timeout=120s', 'pod/stray deleted', until=(1, 21)),  # sees no group "policy"
+    # this version sees no group "policy"
+    step('drain node-{tag} --force --ignore-daemonsets --timeout=120s', 'pod/stray deleted', until=(1, 21)),
     step('uncordon node-{tag}', 'uncordoned'),
     step('describe node node-{tag}', 'Unschedulable:      false'),
     step('delete node node-{tag}', 'deleted'),
@@ -194,7 +198,7 @@ STEPS = [
     step('get events --field-selector=involvedObject.name=settings,type=Warning', 'Noticed'),
     step('events --for configmap/settings', 'somebody looked', since=(1, 27)),
 
-    # -- kinds of users
+    # -- custom kinds
     step('apply -f -', 'created', stdin=WIDGETS),
     step('wait --for=condition=Established crd/widgets.{tag}.example.com --timeout=120s', 'condition met'),
     step('apply -f -', 'created', stdin=WIDGET),
@@ -273,9 +277,10 @@ class Session:
         return value.format(**self.words) if isinstance(value, str) else value
 
     def run(self, s):
-        """Runs a step; returns what is wrong with it, or nothing."""
+        """Runs a step; returns the problem, or nothing."""
         words = shlex.split(s.command.format(**self.words))
-        # Before the verb: some verbs are plugins to old versions, which take no flags there.
+        # Flags come after the verb: some verbs are plugins in old versions, and plugins take no
+        # flags before the verb.
         command = [self.path] + words[:1] + ['--cache-dir', os.path.join(self.home, 'cache'), '-n', self.words['ns']] + words[1:]
         environment = dict(self.environment)
         if s.editor:

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
-"""Replay what every recorded kubectl asked, and compare what it reads of the answers.
+"""Replay the recorded requests of every kubectl, and compare the parts that kubectl reads.
 
   streams.py BINARY [--only VERSION] [--times N]
 
-BINARY is started as run.py does; streams.jsonl, which record.py writes, holds the conversations of session.py. Its lines are
-exchanges (a request and what was read of its answer), then one line per kubectl with the numbers of its exchanges in order; a
-request that several versions make alike stands there once. README.md tells what is a variable and what is compared. Python 3
+BINARY is started like in run.py. streams.jsonl, which record.py writes, has the conversations of
+session.py. Its lines are exchanges: a request and the parts of the answer that kubectl reads. The
+last lines list the numbers of the exchanges of each kubectl in order. A request that several
+versions make alike stands there once. README.md describes variables and comparison. Python 3
 standard library only.
 """
 import base64, http.client, json, os, re, signal, ssl, subprocess, sys, tempfile, time, urllib.parse
@@ -15,15 +16,17 @@ sys.path.insert(0, os.path.dirname(HERE))
 import run as server_runner  # noqa: E402
 
 FILE = os.path.join(HERE, 'streams.jsonl')
-TAG = 'v0x00'  # stands for the word of the session, which is as long: it is in protobuf too, behind its length
+# stands for the tag of the session and has the same length, because protobuf stores lengths
+TAG = 'v0x00'
 UUID = re.compile(r'[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}')
 VOLATILE = [(UUID, '<uid>'), (re.compile(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)'), '<time>'),
             (re.compile(r'127\.0\.0\.1:\d+'), '<address>'), (re.compile(r'hash=\w+'), 'hash=<hash>'),
             (re.compile(r':3\d{4}/'), ':<port>/'), (re.compile(r'^10\.\d+\.\d+\.\d+$'), '<ip>'),
             (re.compile(r'^\d+[smhdy](\d+[smhd])?$'), '<age>')]
-EXACT = {'data', 'labels', 'annotations'}  # a key too many matters there; elsewhere a newer server may add members
+# an additional key counts as a difference; elsewhere a newer server may add members
+EXACT = {'data', 'labels', 'annotations'}
 DISCOVERY = {'APIGroup', 'APIGroupList', 'APIResourceList', 'APIVersions', 'APIGroupDiscoveryList'}
-PATIENCE = 20  # seconds until what a controller does in the background must have happened
+PATIENCE = 20  # seconds for a controller to act in the background
 
 
 # ---------------------------------------------------------------- variables
@@ -37,7 +40,7 @@ def place(path):
 
 
 class Variables:
-    """The newest uid, resourceVersion, continue token, ETag and hash of everything answered so far."""
+    """The newest uid, resourceVersion, continue token, ETag and hash of all answers so far."""
 
     def __init__(self):
         self.values = {}
@@ -76,7 +79,7 @@ class Variables:
 
 # ---------------------------------------------------------------- answers
 def summary(body):
-    """Of an OpenAPI document: what there is, not how it is described."""
+    """The paths, methods and schema names of an OpenAPI document, without descriptions."""
     found = {'paths': {p: sorted(m for m in v if m in ('get', 'put', 'post', 'delete', 'patch')) for p, v in body.get('paths', {}).items()}}
     found['schemas'] = {n: '' for n in body.get('components', {}).get('schemas', {})}
     return found
@@ -109,7 +112,7 @@ def parse(kind, data):
 
 
 def answer(status, headers, data, path, session_tag):
-    """What is compared of an answer."""
+    """The compared parts of an answer."""
     kind = headers.get('Content-Type', '')
     out = {'status': status, 'type': kind}
     if headers.get('Warning'):
@@ -131,7 +134,8 @@ def events(lines, session_tag):
 
 
 def differences(want, got, at='', exact=False, discovery=False):
-    """What `got` lacks of `want`; lists are compared whole, except in discovery, where others may stand between."""
+    """The differences where `got` lacks parts of `want`. Lists are compared whole, except in
+    discovery, which may contain more entries."""
     if type(want) is not type(got):
         return ['%s: %s expected, not %s' % (at, short(want), short(got))]
     if isinstance(want, dict):
@@ -238,7 +242,8 @@ class Player:
             wrong = self.judge(e, got, data)
             if not wrong or e['method'] != 'GET' or time.monotonic() > until:
                 break
-            time.sleep(0.02)  # a controller has not acted yet; the loop ends with what it does, not with a time
+            # a controller has not acted yet; the loop ends after the controller acts
+            time.sleep(0.02)
         self.variables.learn(e['path'], got.headers, self.body_of(got, data))
         return wrong
 
@@ -263,7 +268,7 @@ class Player:
 
 
 def hold(binary, exchanges, plays):
-    """Every conversation once, against a fresh server; what is wrong."""
+    """Plays every conversation once against a fresh server; returns the problems."""
     problems = []
     with tempfile.TemporaryDirectory(prefix='varda-streams-') as directory:
         with open(os.path.join(directory, 'server.log'), 'w') as log:

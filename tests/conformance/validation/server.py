@@ -1,4 +1,5 @@
-"""An API server that a kubeconfig names: JSON requests over one connection a thread. Python 3 standard library only."""
+"""An API server named by a kubeconfig: JSON requests over one connection per thread. Python 3
+standard library only."""
 import base64
 import http.client
 import json
@@ -12,7 +13,7 @@ import urllib.parse
 
 
 def flow(text):
-    """The value that {a: b, c: [d]} begins with, and what follows it."""
+    """The value of {a: b, c: [d]} at the start of the text, and the rest of the text."""
     text = text.lstrip()
     if text[:1] not in ('{', '['):
         found = re.match(r'"(\\.|[^"\\])*"|\'([^\']|\'\')*\'|(:(?! )|[^,:{}\[\]])*', text).group()
@@ -43,7 +44,7 @@ def scalar(text):
 
 
 def read_yaml(text):
-    """The YAML that kubeconfigs are written in: maps and lists, each value on one line; JSON too."""
+    """The YAML subset of kubeconfigs: maps and lists, each value on one line; JSON too."""
     if text.lstrip().startswith('{'):
         return json.loads(text)
     lines = []
@@ -143,7 +144,7 @@ class Server:
         return self.local.connection
 
     def ask(self, method, path, body=None, kind='application/json'):
-        """(status, the answer as JSON, or as text where it is none)"""
+        """(status, the answer as JSON, or as text if it is not JSON)"""
         headers = dict(self.headers)
         if body is not None:
             headers['Content-Type'] = kind
@@ -156,7 +157,7 @@ class Server:
                 answer = connection.getresponse()
                 text = answer.read().decode()
                 break
-            except (http.client.HTTPException, ConnectionError):  # it ended while nothing was asked
+            except (http.client.HTTPException, ConnectionError):  # the idle connection was closed
                 connection.close()
                 self.local.connection = None
                 if not again:

@@ -1,6 +1,6 @@
-"""The tables of validation cases: reading and writing them, the objects they stand for, and the cases that follow from a schema.
+"""The tables of validation cases: read, write, build objects, and derive cases from a schema.
 
-README.md says what is in a table. Python 3 standard library only.
+README.md describes the format. Python 3 standard library only.
 """
 import copy
 import json
@@ -15,7 +15,7 @@ def load(path):
 
 
 def save(path, table):
-    """One case a line, so that a difference can be read."""
+    """Writes one case a line, so that a diff is readable."""
     head = {key: value for key, value in table.items() if key not in ('cases', 'schema')}
     with open(path, 'w') as file:
         file.write(json.dumps(head, indent=1)[:-2])
@@ -27,7 +27,7 @@ def save(path, table):
 
 
 def value_of(given, index=None):
-    """A value as a case has it, with what is long written out."""
+    """The value of a case, with abbreviations expanded."""
     if isinstance(given, str):
         return given if index is None else given.replace('${i}', str(index))
     if isinstance(given, list):
@@ -46,7 +46,8 @@ def value_of(given, index=None):
 
 
 def steps(path):
-    """'spec.models[0].key' -> ['spec', 'models', 0, 'key']; a member whose name has a dot stands in quotes: spec.labels["a.b"]."""
+    """'spec.models[0].key' -> ['spec', 'models', 0, 'key']; quotes enclose a member with a dot in
+    its name: spec.labels["a.b"]."""
     found = []
     for name, index, quoted in re.findall(r'([^.\[\]]+)|\[(\d+)\]|\["([^"]*)"\]', path):
         found.append(int(index) if index else quoted or name)
@@ -59,7 +60,7 @@ def shape_of(path):
 
 
 def assign(target, path, given):
-    """Sets what the path names; null takes it away."""
+    """Sets the value at the path; null removes it."""
     way = steps(path)
     for step in way[:-1]:
         if isinstance(step, int):
@@ -93,7 +94,7 @@ def object_of(table, case):
 
 
 def is_status(case):
-    """Whether the case is about status, which only its own subresource writes."""
+    """True if the case changes status, which only the status subresource writes."""
     return any(path == 'status' or path.startswith(('status.', 'status[')) for path in case['set'])
 
 
@@ -120,7 +121,7 @@ class Systematic:
         for variant in table.get('variants', []):
             self.visit_variant(variant, schema)
 
-    # What the base cannot have beside what it has.
+    # Parts that the base cannot have beside its other members.
     def visit_variant(self, variant, schema):
         self.variant = variant['name']
         for path in variant['covers']:
@@ -132,7 +133,7 @@ class Systematic:
             self.base = object_of(self.table, {'of': self.variant, 'set': {}})
             self.visit_once(part, path, shape_of(path))
 
-    # An object that has every member that the schema knows.
+    # Gives an object every member of the schema.
     def complete(self, schema, value, path):
         for name, member in schema.get('properties', {}).items():
             where = path + '.' + name
@@ -179,7 +180,8 @@ class Systematic:
         return (schema.get('minLength', 0) <= len(text) <= schema.get('maxLength', 1 << 30) and
                 (not schema.get('pattern') or re.search(schema['pattern'], text)))
 
-    # Of what the schema has in several places, each limit is kept in the first one, and broken in all.
+    # Some schemas appear in several places. Each limit is kept in the first place, and broken in
+    # all.
     BREAKS = ('type', 'enum', 'pattern', 'minLength', 'maxLength', 'minimum', 'maximum', 'minItems', 'maxItems', 'maxProperties',
               'list-map keys', 'required')
 
@@ -199,7 +201,7 @@ class Systematic:
             case['of'] = self.variant
         self.cases.append(case)
 
-    # `path` leads through the base; `shape` is the same without indexes.
+    # `path` leads through the base; `shape` is the same path without indexes.
     def visit(self, schema, path, shape):
         kind = schema.get('type')
         if schema.get('x-kubernetes-int-or-string'):
@@ -290,6 +292,7 @@ class Systematic:
 
 
 def extend(table, crd):
-    """Gives the table's base every member of the schema, and makes the cases that follow from it anew, without answers."""
+    """Gives the table's base every member of the schema, and derives its cases again, without
+    answers."""
     version = crd['spec']['versions'][0]
     table['schema'] = Systematic(table, version['schema']['openAPIV3Schema']).cases
