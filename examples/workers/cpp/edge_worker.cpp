@@ -1,15 +1,16 @@
-// An edge worker of a JointInferenceService in C++: answers with a little model, and asks the cloud worker about hard examples.
+// An edge worker of a JointInferenceService in C++: a little model answers, and the cloud worker
+// gets the hard examples.
 //
 //   g++ -std=c++17 -O2 -pthread edge_worker.cpp -o edge-worker
 //
-//   POST /infer      an image as bytes, one a pixel -> {"label", "score", "tier", "hard", "version"} and, where the cloud was
-//   wanted
-//                    and did not answer, "fallback"
-//   GET  /status     what it works with, and its counts
+//   POST /infer      an image as bytes, one a pixel ->
+//                    {"label", "score", "tier", "hard", "version"}
+//                    and "fallback" if the cloud was asked and did not answer
+//   GET  /status     the current assignment, and the counts
 //   GET  /healthz    200
 //
-// The C++ and the C library only. It does what python/edge_worker.py does; docs/guides/workers.md says what it is told by its
-// environment, and what it tells the node's agent.
+// It needs only the C++ and the C library, and does the same as python/edge_worker.py.
+// docs/guides/workers.md describes the environment, and the reports to the node's agent.
 #include <atomic>
 #include <cctype>
 #include <cerrno>
@@ -51,12 +52,12 @@ constexpr std::size_t kBodyBytesMax = 16 << 20, kHeadBytesMax = 32 << 10;
 constexpr int kConnectionsMax = 256;
 constexpr milliseconds kCloudTimeout{2000}, kReportPeriod{1000};
 
-// ---- JSON: as much of it as is needed here
+// ---- JSON: the subset that this program needs
 
 struct Json {
   enum class Type { kNull, kBool, kNumber, kString, kArray, kObject };
   Type type = Type::kNull;
-  double number = 0;  // of kBool too
+  double number = 0;  // also for kBool
   std::string text;
   std::vector<Json> items;
   std::map<std::string, Json> members;
@@ -105,7 +106,7 @@ class JsonReader {
       out.number = yes ? 1 : 0;
       return true;
     }
-    std::string digits;  // strtod needs an end
+    std::string digits;  // strtod needs a terminator
     while (at_ != end_ && std::strchr("+-.eE0123456789", *at_) != nullptr && *at_ != 0 && digits.size() < 64) digits += *at_++;
     char* rest = nullptr;
     out.type = Json::Type::kNumber;
@@ -228,7 +229,7 @@ class Socket {
   int fd_;
 };
 
-/// Reads and writes until a moment; false: that moment came, or the other end went.
+/// Reads and writes until a deadline. False: the deadline passed, or the peer closed.
 class Stream {
  public:
   Stream(int fd, Clock::time_point until) : fd_(fd), until_(until) {}
@@ -248,7 +249,7 @@ class Stream {
     }
     return true;
   }
-  /// More bytes at the end of `to`. Nothing: the stream ended, or the time is over.
+  /// Appends bytes to `to`. False: the stream ended, or the time is over.
   bool read(std::string& to) {
     char piece[16 << 10];
     for (;;) {
@@ -265,11 +266,11 @@ class Stream {
 
 /// A request or an answer of HTTP/1.1 with a body of a known length.
 struct Message {
-  std::string start;  // its first line
+  std::string start;  // the first line
   std::map<std::string, std::string> headers;
   std::string body;
 
-  /// Takes one off the beginning of `bytes`, and reads what is missing. Nothing: it is none, or broken off.
+  /// Removes a message from the start of `bytes` and reads missing bytes. Empty if malformed.
   static std::optional<Message> read(Stream& stream, std::string& bytes) {
     std::size_t head = 0;
     while ((head = bytes.find("\r\n\r\n")) == std::string::npos)
@@ -301,7 +302,7 @@ struct Message {
 };
 
 struct Answer {
-  int status = 0;  // 0: there was none, and `body` says why
+  int status = 0;  // 0: no answer, with the reason in `body`
   std::string body;
 };
 
@@ -315,8 +316,8 @@ Answer ask(const Socket& socket, const std::string& head, const std::string& bod
   return {std::atoi(message->start.c_str() + 9), message->body};
 }
 
-/// The addresses of a name; none: there are none, or the moment came. getaddrinfo() takes the time that the resolver takes, so it
-/// runs on a thread of its own, which nobody waits for longer.
+/// The addresses of a name; empty after a failure or the deadline. getaddrinfo() blocks for the
+/// resolver, so it runs on a separate thread, and the caller stops waiting at the deadline.
 using Addresses = std::shared_ptr<addrinfo>;
 Addresses addresses_of(const std::string& host, const std::string& port, Clock::time_point until) {
   auto promise = std::make_shared<std::promise<Addresses>>();
@@ -329,7 +330,7 @@ Addresses addresses_of(const std::string& host, const std::string& port, Clock::
       promise->set_value(resolved ? Addresses(first, ::freeaddrinfo) : nullptr);
     }).detach();
   } catch (const std::system_error&) {
-    return nullptr;  // no thread to be had
+    return nullptr;  // the system has no thread left
   }
   return found.wait_until(until) == std::future_status::ready ? found.get() : nullptr;
 }
@@ -381,7 +382,8 @@ struct Url {
 
 // ---- the model: how bright an image is. Put your own here.
 
-/// MODEL_PATH/model.json says {"labels": [dark, bright], "middle": 128, "spread": 40}; without the file these are the values.
+/// MODEL_PATH/model.json contains {"labels": [dark, bright], "middle": 128, "spread": 40}. These
+/// are also the defaults without the file.
 struct Model {
   std::string labels[2] = {"dark", "bright"};
   double middle = 128, spread = 40;
@@ -409,7 +411,8 @@ struct Model {
   }
 };
 
-// ---- the policy: which answers are not good enough. It gets probabilities; those for boxes find none here, so nothing is hard.
+// ---- the policy: decides which answers are hard. It gets probabilities. Policies for boxes find
+// no boxes here, so nothing is hard.
 
 struct Policy {
   std::string name;
@@ -434,14 +437,14 @@ struct Policy {
   }
 };
 
-// ---- what this worker works with; replaced as a whole when the assignment changes
+// ---- the current work; replaced as a whole when the assignment changes
 
 struct Work {
   std::string model_name, version, path, cloud_url;
   Model model;
   Policy policy;
 
-  /// Nothing: the model cannot be read.
+  /// Empty if the model cannot be read.
   static std::shared_ptr<const Work> of(const Json& model, const Json& mining, const std::string& cloud_url) {
     const auto loaded = Model::load(model["path"].text);
     if (!loaded) return nullptr;
@@ -507,7 +510,7 @@ class Worker {
         answer = *better;
         uploaded = true;
       } else {
-        answer += ", \"fallback\": " + quoted(why);  // the best answer so far
+        answer += ", \"fallback\": " + quoted(why);  // with the little model's label
       }
     }
     {
@@ -520,7 +523,7 @@ class Worker {
     return answer + "}";
   }
 
-  /// Waits until the counts are others than `told`, and somebody is there to be told.
+  /// Waits until the counts differ from `told` and the agent has registered this worker (`there`).
   std::string wait_for_counts(const std::string& told, const std::atomic<bool>& there) {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [&] { return there && counts_.json() != told; });
@@ -560,9 +563,9 @@ class Worker {
   Counts counts_;
 };
 
-// ---- the agent of the node
+// ---- the node's agent
 
-/// Tells the agent what this worker does, and follows what it is to do. Without an agent the environment alone counts.
+/// Reports to the agent and follows the assignment. Without an agent only the environment counts.
 class Agent {
  public:
   explicit Agent(Worker& worker)
@@ -588,7 +591,7 @@ class Agent {
 
  private:
   Answer call(const std::string& method, const std::string& path, const std::string& body, milliseconds patience) const {
-    std::ifstream file(token_file_);  // each time: it may have been made anew
+    std::ifstream file(token_file_);  // read each time: the agent may replace it
     std::string token;
     std::getline(file, token);
     return ask(connect_to_file(socket_),
@@ -598,12 +601,12 @@ class Agent {
   void set_registered(bool registered) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      if (registered) told_.clear();  // the agent may know nothing any more
+      if (registered) told_.clear();  // the agent may have lost the former reports
       registered_ = registered;
     }
     worker_.wake();
   }
-  /// One request, and what it says is taken up. False: it could not be, `why`.
+  /// Sends one request and applies the answer. False after a failure, with the reason in `why`.
   bool follow_once(std::string& revision, std::string& why) {
     const bool anew = revision.empty();
     const Answer answer =
@@ -631,9 +634,9 @@ class Agent {
       const auto began = Clock::now();
       if (follow_once(revision, why)) {
         pause_s = 1;
-        if (Clock::now() - began > milliseconds(500)) continue;  // it was waited for
+        if (Clock::now() - began > milliseconds(500)) continue;  // the agent held the request: no pause
       } else {
-        // What runs goes on, and it is tried again.
+        // The current work continues, and the loop tries again.
         log("the agent could not be followed", "\"error\": " + quoted(why) + ", \"again_in_s\": " + std::to_string(pause_s));
         revision.clear();
       }
@@ -652,7 +655,7 @@ class Agent {
           answer.status / 100 == 2) {
         const std::lock_guard<std::mutex> lock(mutex_);
         told_ = now;
-      }  // else the agent is away; all of it is in the next report
+      }  // otherwise the agent is away; the next report has all counts
       std::this_thread::sleep_for(kReportPeriod);
     }
   }
@@ -662,10 +665,10 @@ class Agent {
   std::string instance_;
   std::atomic<bool> registered_{false};
   std::mutex mutex_;
-  std::string told_;  // what was reported since the registration
+  std::string told_;  // last report since the registration
 };
 
-// ---- the server: a thread a connection
+// ---- the server: one thread per connection
 
 class Server {
  public:
@@ -683,7 +686,7 @@ class Server {
     ::setsockopt(listener_.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     return ::bind(listener_.fd(), found->ai_addr, found->ai_addrlen) == 0 && ::listen(listener_.fd(), 128) == 0;
   }
-  /// What was bound, also where port 0 was asked for.
+  /// The bound port, also after a request for port 0.
   int port() const {
     sockaddr_storage address{};
     socklen_t size = sizeof(address);
@@ -701,7 +704,7 @@ class Server {
       Socket socket(fd);
       if (++connections_ > kConnectionsMax) {
         --connections_;
-        continue;  // and it is closed
+        continue;  // the socket closes here
       }
       std::thread([this, fd = std::make_shared<Socket>(std::move(socket))] {
         serve(*fd);
@@ -748,7 +751,7 @@ class Server {
 }  // namespace
 
 int main() {
-  // All threads leave the signals to this one, which waits for them.
+  // All other threads block the signals; this thread waits for them.
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGTERM);
