@@ -56,7 +56,8 @@ class Flood(unittest.TestCase):
 
 
     def half_done(self, address, data, tls=None):
-        """100 connections from each of three addresses, more than the 200 places of the server, and none finishes its request."""
+        """Opens 100 connections from each of three addresses, more than the 200 places of the
+        server. Each leaves a request unfinished."""
         out = []
         for source in ('127.0.0.2', '127.0.0.3', '127.0.0.4'):
             for _ in range(100):
@@ -67,9 +68,9 @@ class Flood(unittest.TestCase):
                     self.addCleanup(out[-1].close)
                     out[-1].sendall(data)
                     if b'\r\n\r\n' in data:
-                        out[-1].recv(1)  # the answer to the request before the half one
+                        out[-1].recv(1)  # the answer to the complete request
                 except OSError:
-                    continue  # it has already given way
+                    continue  # the server has closed it already
         return out
 
     def closed_without_408(self, connection):
@@ -149,7 +150,7 @@ class ModelServer(Flood):
                 try:
                     one.sendall(b' ')
                 except OSError:
-                    pass  # it has given way
+                    pass  # the server has closed it
             status, text = self.infer(inputs=[{'name': 'images', 'shape': [300, 8, 8], 'datatype': 'FP32', 'data': [0.125] * 19200}])
             self.assertEqual(status, 200, text)
 
