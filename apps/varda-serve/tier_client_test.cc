@@ -48,7 +48,7 @@ class TierClientTest : public ::testing::Test {
     return answer.ok() ? answer->body : answer.error().message();
   }
 
-  const Authority ours_;
+  const Authority ours_{};
   os::testing::MemoryFileSystem fs_;
   HandClock clock_;
   const TierFiles files_{.ca = "/ca.crt", .certificate = "/tls.crt", .key = "/tls.key", .tokens = "/token"};
