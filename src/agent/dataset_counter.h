@@ -65,7 +65,7 @@ class DatasetCounter {
   void forget(DatasetSchedule::Id id) { folders_.erase(id); }
 
  private:
-  /// A folder whose count is not finished yet.
+  /// A folder with an unfinished count.
   struct Folder {
     std::unique_ptr<os::ReadableTree> tree;
     std::unique_ptr<dataset::FolderCount> count;

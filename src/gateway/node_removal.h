@@ -10,7 +10,7 @@
 
 namespace varda::gateway {
 
-/// What a removal does without asking twice.
+/// Whether a removal may strand pods and lose the mark of a node that was shut out.
 enum class RemovalRisk {
   kNone,      // refuses a node with pods, and a node that was shut out
   kAccepted,  // removes the node anyway

@@ -42,7 +42,7 @@ auto identity(const DatasetStatus& status) {
   return std::tie(status.number_of_samples, status.bytes, status.fingerprint, status.malformed, status.further_classes);
 }
 
-// The node's clock set `told`, which is for people: accepted only if plausible by our own clock.
+// `told` comes from the node's clock. It counts only if it is plausible by the operator's clock.
 std::string update_time(const std::string& told, const DatasetStatus& before, const meta::ObjectMeta& metadata,
                         std::string_view now) {
   const auto time = meta::parse_time(told);

@@ -15,7 +15,7 @@ namespace varda::controllers {
 const std::string& edge_network(const api::InferenceModel& model, const InferenceModelOptions& options);
 /// Of its server's container; amounts in canonical form. Null: none.
 codec::Json resources_of(const api::InferenceModel& model);
-/// The part of spec.security whose change replaces the pod. Null: the port is open.
+/// The part of spec.security that replaces the pod when it changes. Null: the port is open.
 codec::Json security_asked(const api::InferenceModel& model);
 /// Further arguments of a server that asks tiers above it, which are closed in the same way.
 std::vector<std::string> upper_tier_arguments(const api::ModelSecurity& security);

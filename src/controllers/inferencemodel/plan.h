@@ -38,7 +38,7 @@ struct World {
   std::vector<std::shared_ptr<const api::EndpointSlice>> slices;   // of that service
   std::shared_ptr<const api::Deployment> deployment;               // of its name
   std::vector<PortClaim> claims;       // edge layer: ports that jobs have on the node it is placed on, its own job's too
-  std::optional<Problem> certificate;  // why there is none of ours for its server
+  std::optional<Problem> certificate;  // why the server has no issued certificate
 };
 
 struct Plan {
