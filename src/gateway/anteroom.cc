@@ -15,12 +15,13 @@ bool Anteroom::enter(std::size_t bytes, const Go& go) {
     guests_.push_back({std::chrono::steady_clock::now() + options_.patience, bytes, go});
     bytes_ += bytes;
   }
-  changed_.notify_all();  // what they wait for may have come before they did
+  changed_.notify_all();  // `ready` may hold already
   return true;
 }
 
 void Anteroom::look() {
-  // The lock: else the thread may have looked just before, and begin to wait just after.
+  // The lock prevents a lost wake-up: the thread could check `ready` just before, and wait just
+  // after.
   { MutexLock lock(mutex_); }
   changed_.notify_all();
 }

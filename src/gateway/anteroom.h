@@ -1,4 +1,4 @@
-// Anteroom: requests that came before what they ask about was read from the API server.
+// Anteroom: holds requests until the gateway has read the objects that they ask for.
 #pragma once
 
 #include <chrono>
@@ -11,15 +11,15 @@
 
 namespace varda::gateway {
 
-/// Who enters goes on once `ready` holds, after `patience`, or when it is closed: on the room's own thread, in order of arrival.
-/// Thread-safe. Destroying it closes it.
+/// Releases a request when `ready` holds, after `patience`, or at close(). The room's own thread
+/// calls `go`, in order of arrival. Thread-safe. The destructor calls close().
 class Anteroom {
  public:
   struct Options {
     std::function<bool()> ready;  // quick; once true it stays so
     std::chrono::milliseconds patience{0};
     std::size_t waiting_max = 20'000;
-    std::size_t bytes_max = 16u << 20;  // of all who wait
+    std::size_t bytes_max = 16u << 20;  // of all waiting requests
   };
   using Go = std::function<void()>;
 
@@ -28,11 +28,11 @@ class Anteroom {
   Anteroom(const Anteroom&) = delete;
   Anteroom& operator=(const Anteroom&) = delete;
 
-  /// False: full, or closed; `go` was not taken. `bytes` is what it holds.
+  /// False: full or closed; `go` is not called. `bytes`: the memory that `go` holds.
   [[nodiscard]] bool enter(std::size_t bytes, const Go& go) EXCLUDES(mutex_);
-  /// `ready` may hold now.
+  /// Checks `ready` again. Call it when `ready` may have become true.
   void look() EXCLUDES(mutex_);
-  /// Everybody goes on, nobody enters any more. Idempotent.
+  /// Releases all requests, refuses new ones, and waits for the thread. Idempotent.
   void close() EXCLUDES(mutex_);
 
  private:

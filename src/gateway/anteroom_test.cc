@@ -28,7 +28,7 @@ TEST(Anteroom, LetsEverybodyOnInOrderOnceItIsReady) {
   room.look();
   ASSERT_TRUE(eventually("all three leave the room", [&] { return gone >= 3; }));
   EXPECT_EQ(order, "abc");
-  // What was ready before somebody came is seen without a word.
+  // A room that is ready already needs no look().
   ASSERT_TRUE(room.enter(1, [&] { ++gone; }));
   ASSERT_TRUE(eventually("the fourth leaves the room", [&] { return gone > 3; }));
 }

@@ -16,7 +16,7 @@ namespace {
 
 using codec::Json;
 
-constexpr std::chrono::hours kCaLeft{24 * 3 * 365};  // it gets new dates when no more of its life is left
+constexpr std::chrono::hours kCaLeft{24 * 3 * 365};  // a CA with less time left gets new dates
 const meta::ObjectKey kCaSecret{std::string(kSystemNamespace), "varda-gateway-ca"};
 const meta::ObjectKey kPublished{std::string(kSystemNamespace), "varda-gateway"};
 
@@ -35,7 +35,7 @@ Result<Authority> from_secret(const Json& secret) {
   return Authority::of(std::move(pair)).context("Secret " + kCaSecret.str());
 }
 
-/// Of the CA in that ConfigMap. Nothing: none that a node could still rely on.
+/// Facts of the published CA. Nothing: it is missing, unreadable or has ended.
 std::optional<net::CertificateFacts> standing(const std::optional<Json>& map, WallTime now) {
   if (!map) return std::nullopt;
   auto facts = net::certificate_facts((*map)["data"]["ca.crt"].as_string());
@@ -43,12 +43,12 @@ std::optional<net::CertificateFacts> standing(const std::optional<Json>& map, Wa
   return std::move(facts).value();
 }
 
-/// The Secret with a CA whose dates are good for years, and whose key has not changed. Another gateway may be faster: then
-/// the Secret is as that one wrote it.
+/// Renews the CA in the Secret if its dates are not good for years; the key stays. If another
+/// gateway writes first, returns the Secret of that gateway.
 Result<Json> with_good_dates(const Context& ctx, const kube::Client& client, Json secret, WallTime now) {
   auto certificate = codec::unbase64(std::as_const(secret)["data"]["tls.crt"].as_string());
   auto key = codec::unbase64(std::as_const(secret)["data"]["tls.key"].as_string());
-  if (!certificate.ok() || !key.ok()) return secret;  // from_secret() says what is wrong
+  if (!certificate.ok() || !key.ok()) return secret;  // from_secret() reports the error
   const auto facts = net::certificate_facts(*certificate);
   if (!facts.ok() || !net::must_be_renewed(*facts, kCaLeft, now)) return secret;
   const auto renewed = net::renew_ca({std::move(*certificate), std::move(*key)}, net::authority_validity(now));
@@ -57,7 +57,7 @@ Result<Json> with_good_dates(const Context& ctx, const kube::Client& client, Jso
   auto written = client.update(ctx, secrets(), secret);
   if (!written.ok() && written.error().code() == Code::kConflict) return client.get(ctx, secrets(), kCaSecret);
   if (written.ok())
-    log::warn("renewed the authority of the edge, which keeps its key; earlier join tokens are void",
+    log::warn("renewed the CA of the edge with the same key; earlier join tokens are void",
               {{"secret_name", kCaSecret.str()}, {"former_end", meta::format_time(facts->not_after)}});
   return written;
 }
@@ -92,7 +92,8 @@ Result<Authority> Authority::open(const Context& ctx, const kube::Client& client
   if (!secret) {
     TRY(const std::optional<Json> published, client.find(ctx, config_maps(), kPublished));
     if (const auto other = standing(published, now)) {
-      // A gateway that began at the same time published its own only after its Secret was there.
+      // A gateway that started at the same time makes the Secret before it publishes, so look
+      // again.
       TRY(secret, client.find(ctx, secrets(), kCaSecret));
       if (!secret) return other_stands(other->sha256);
     }
@@ -105,7 +106,7 @@ Result<Authority> Authority::open(const Context& ctx, const kube::Client& client
     wanted.set("data", Json::object({{"tls.crt", codec::base64(pair.certificate_pem)}, {"tls.key", codec::base64(pair.key_pem)}}));
     auto created = client.create(ctx, secrets(), wanted);
     if (created.ok()) {
-      log::info("made the authority of the edge", {{"secret_name", kCaSecret.str()}});
+      log::info("made the CA of the edge", {{"secret_name", kCaSecret.str()}});
       secret = std::move(*created);
     } else if (created.error().code() == Code::kAlreadyExists) {
       TRY(secret, client.get(ctx, secrets(), kCaSecret));
@@ -123,7 +124,7 @@ Status Authority::publish(const Context& ctx, const kube::Client& client, WallTi
     TRY(std::optional<Json> present, client.find(ctx, config_maps(), kPublished));
     if (present && std::as_const(*present)["data"]["ca.crt"].as_string() == ca_.certificate_pem) return {};
     const auto before = standing(present, now);
-    const bool replaces = before && before->key_sha256 != key_sha256_;  // else it has got new dates
+    const bool replaces = before && before->key_sha256 != key_sha256_;  // else the CA has new dates
     if (replaces && other == Other::kStays) return other_stands(before->sha256);
     Json wanted = present ? std::move(*present) : object_of(config_maps(), kPublished);
     wanted["data"].set("ca.crt", ca_.certificate_pem);
@@ -131,7 +132,7 @@ Status Authority::publish(const Context& ctx, const kube::Client& client, WallTi
     auto written = present ? client.update(ctx, config_maps(), wanted) : client.create(ctx, config_maps(), wanted);
     if (written.ok()) {
       if (replaces)
-        log::warn("replaced the authority of the edge; nodes of the former one have to join anew", {{"former", before->sha256}});
+        log::warn("replaced the published CA of the edge; nodes of the former CA must enrol again", {{"former", before->sha256}});
       return {};
     }
     const Code code = written.error().code();

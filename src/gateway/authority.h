@@ -1,7 +1,9 @@
-// The edge's certificate authority: it says who is a node, and which gateway is ours.
+// Authority: the certificate authority (CA) of the edge, which signs certificates of nodes and
+// gateways.
 //
-// On a cluster it is the Secret varda-system/varda-gateway-ca that the first gateway makes; `varda up` gives its own pki/ca. Either
-// way its certificate, which is no secret, stands in the ConfigMap varda-system/varda-gateway, where `varda join-token` reads it.
+// On a cluster the CA is the Secret varda-system/varda-gateway-ca, which the first gateway makes.
+// `varda up` passes its own pki/ca. Both publish the certificate, which is no secret, in the
+// ConfigMap varda-system/varda-gateway. `varda join-token` reads it there.
 #pragma once
 
 #include <chrono>
@@ -17,10 +19,11 @@
 
 namespace varda::gateway {
 
-/// The name that every gateway's certificate has, besides its hosts: what nodes look for, whatever address they reach it at.
+/// Every gateway's certificate has this name besides its hosts. Nodes verify this name, under any
+/// address.
 inline constexpr std::string_view kGatewayName = "varda-gateway";
 inline constexpr std::chrono::hours kNodeCertificateValid{24 * 90};
-/// So long after its end a certificate is still good for a renewal.
+/// An ended certificate can still be renewed for this long.
 inline constexpr std::chrono::hours kRenewalGrace{24 * 30};
 
 /// Constant; thread-safe.
@@ -28,25 +31,26 @@ class Authority {
  public:
   /// kInvalid: no certificate, or a key that does not belong to it.
   static Result<Authority> of(net::KeyPair ca);
-  /// The cluster's; made if there is none, and renewed with the same key if its dates are not good for the next years. Of two
-  /// gateways that begin at once, the second takes what the first made. kConflict: it is gone, but published as of some gateway; as
-  /// publish().
+  /// Opens the CA of the cluster. Makes a missing CA. Renews a CA that is not valid for the next
+  /// three years; the key stays. If two gateways start at once, the second takes the CA of the
+  /// first. kConflict: the Secret is missing but a CA is published, see publish().
   static Result<Authority> open(const Context& ctx, const kube::Client& client, WallTime now);
 
   enum class Other { kStays, kIsReplaced };
-  /// Puts the CA's certificate where published_ca() finds it. Writes only what differs. Join tokens name the CA that is published,
-  /// so one that would replace another gateway's lets in nobody there. kConflict: another stands there that has not ended, and
-  /// stays.
+  /// Publishes the CA's certificate for published_ca(), and writes only a difference. Join tokens
+  /// name the published CA. So after a replacement new tokens fail at gateways with the former CA.
+  /// kConflict: another CA that has not ended is published, and stays.
   Status publish(const Context& ctx, const kube::Client& client, WallTime now, Other other = Other::kStays) const;
 
   const std::string& ca_pem() const { return ca_.certificate_pem; }
   const std::string& ca_sha256() const { return sha256_; }
 
-  /// A fresh certificate for a gateway, with its chain, valid under any clock until the CA ends: its key is in this process alone
-  /// and ends with it. Clients are asked for certificates of this CA; expired ones come through, marked.
+  /// Makes a certificate for a gateway, with its chain, valid under any clock until the CA ends.
+  /// The key never leaves this process. The server asks clients for certificates of this CA, and
+  /// marks expired ones instead of refusing them.
   Result<net::TlsServer> server(const std::vector<std::string>& hosts) const;
-  /// A certificate of that node for the key of the request. The subject names the layer as the organizational unit. The rest of
-  /// the request is ignored. kInvalid: the request, see net::sign_csr().
+  /// Signs the key of the request for `node`. The subject names the layer as the organizational
+  /// unit. The rest of the request is ignored. kInvalid: a bad request, see net::sign_csr().
   Result<std::string> issue(const std::string& node, Layer layer, std::string_view csr_pem, WallTime now) const;
 
  private:
@@ -58,7 +62,7 @@ class Authority {
   WallTime not_after_;
 };
 
-/// PEM. kNotFound: no gateway has begun here yet.
+/// PEM. kNotFound: no gateway has started on this cluster yet.
 Result<std::string> published_ca(const Context& ctx, const kube::Client& client);
 
 }  // namespace varda::gateway

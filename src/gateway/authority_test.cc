@@ -88,14 +88,14 @@ TEST_F(AuthorityTest, OneThatNodesRelyOnIsReplacedOnlyOnPurpose) {
     EXPECT_NE(refused.error().message().find(said), std::string::npos) << refused.error();
   }
   EXPECT_EQ(*published_ca(ctx_, client_), ups->ca_pem());
-  // One with an authority of its own does not even make that.
+  // Authority::open() fails before it makes a Secret.
   EXPECT_EQ(Authority::open(ctx_, client_, now()).error().code(), Code::kConflict);
   EXPECT_FALSE(*client_.find(ctx_, secrets(), {"varda-system", "varda-gateway-ca"}));
-  // With the same, a second gateway may run.
+  // With the same CA a second gateway may run.
   EXPECT_TRUE(Authority::of(same)->publish(ctx_, client_, now()).ok());
   ASSERT_TRUE(other->publish(ctx_, client_, now(), Authority::Other::kIsReplaced).ok());
   EXPECT_EQ(*published_ca(ctx_, client_), other->ca_pem());
-  // One that has ended lets nobody in any more.
+  // A CA that has ended may be replaced: no node relies on it.
   EXPECT_TRUE(ups->publish(ctx_, client_, now() + 25h).ok());
   EXPECT_EQ(*published_ca(ctx_, client_), ups->ca_pem());
 }

@@ -9,7 +9,7 @@ Result<Caller> caller_of(const net::Peer& peer, WallTime now) {
   if (name.empty() && peer.certificate_organizations.empty()) {
     return Error(Code::kUnauthenticated, "a client certificate is needed; a node gets it by enrolment with a join token");
   }
-  // One organisation and no other: a certificate that says more was made for something else.
+  // Exactly one organization: a certificate with more was made for another purpose.
   const bool of_nodes = peer.certificate_organizations.size() == 1 && peer.certificate_organizations[0] == kNodesOrganization;
   if (!of_nodes || name.size() > kNodeNameBytesMax || !meta::check_dns_subdomain(name).empty()) {
     return Error(Code::kForbidden, "the client certificate is not a node's");

@@ -22,7 +22,7 @@ using codec::Json;
 constexpr std::string_view kEnroll = "/gateway/v1/enroll";
 constexpr std::string_view kRenew = "/gateway/v1/renew";
 constexpr std::size_t kBodyBytesMax = 32 << 10;
-constexpr int kEnrolmentAttempts = 8;  // against other writers of a token's Secret
+constexpr int kEnrolmentAttempts = 8;  // if other writers change the token's Secret
 constexpr auto kCleaningPeriod = std::chrono::hours(1);
 
 net::Response answer(int status, const Json& body) {
@@ -44,21 +44,21 @@ net::Response failure(int code, std::string reason, std::string message) {
 
 net::Response bad_request(const std::string& message) { return failure(400, "BadRequest", message); }
 
-/// What came of a request: the outcome for the counter, why for the log, and the answer.
+/// Result of a request: the outcome for the counter, the reason for the log, and the answer.
 struct Outcome {
   std::string name;  // "ok", "expired" ...
-  std::string why;   // "" nothing to add
-  std::string node;  // "" not known
+  std::string why;   // "": nothing to add
+  std::string node;  // "": not known
   net::Response response;
 };
 
-// One answer for every reason, so that who tries tokens or certificates learns nothing of them.
+// All reasons get the same answer, so guessing tokens or certificates reveals nothing.
 Outcome refuse_token(std::string name, std::string node = "", std::string why = "") {
   return {std::move(name), std::move(why), std::move(node),
           failure(403, "Forbidden", "the join token is not accepted; the gateway's log says why")};
 }
 
-// Whoever knows the secret that the agents share may know what keeps his node out.
+// A caller that knows the shared secret may learn what keeps its node out.
 Outcome refuse_node(std::string name, const std::string& node, const std::string& why) {
   return {std::move(name), why, node, failure(403, "Forbidden", why)};
 }
@@ -78,7 +78,8 @@ bool is_name_of_node(const std::string& name) {
   return name.size() <= kNodeNameBytesMax && name != kGatewayName && meta::check_dns_subdomain(name).empty();
 }
 
-/// Of the token in a request to enrol, and the node: one token may be that of many. "" without one that can be read.
+/// The token's ID and the node of an enrolment, since nodes may share a token. "": no readable
+/// token.
 std::string tried(const net::Request& request) {
   if (request.path() != kEnroll || request.body.size() > kBodyBytesMax) return {};
   const auto body = codec::parse_json(request.body, {.depth_max = 8});
@@ -89,7 +90,7 @@ std::string tried(const net::Request& request) {
   return token->id + (is_name_of_node(node) ? " node " + node : std::string());
 }
 
-/// A member that has to be a text.
+/// A member that must be a non-empty string.
 Result<std::string> text_of(const Json& body, const char* name) {
   const Json& value = body[name];
   if (!value.is_string() || value.as_string().empty()) return Error(Code::kInvalid, std::string(name) + ": a text is needed");
@@ -115,7 +116,8 @@ struct Enrolment::Impl {
         failures({opts.failures_in_a_row, opts.failure_period, opts.remembered_max}),
         addresses({opts.address_failures_in_a_row, opts.address_failure_period, opts.remembered_max}) {}
 
-  /// Has it an EdgeNode? kForbidden: shut out. Else what the read came to.
+  /// Whether the node has an EdgeNode. kForbidden: the node was shut out. Other errors come from
+  /// the read.
   Result<bool> check_admitted(const Context& ctx, const std::string& node) const {
     TRY(const std::optional<Json> edge_node, upstream.find(ctx, api::EdgeNode::resource(), {"", node}));
     if (edge_node && is_revoked(*edge_node)) {
@@ -141,17 +143,17 @@ struct Enrolment::Impl {
     auto csr = text_of(body, "csr");
     if (!text.ok()) return {"invalid", text.error().message(), "", bad_request(text.error().message())};
     if (!csr.ok()) return {"invalid", csr.error().message(), "", bad_request(csr.error().message())};
-    // First what says nothing of the token.
+    // The CSR first: its errors reveal nothing about the token.
     const auto key = net::csr_key_sha256(*csr);
     if (!key.ok()) return {"invalid", key.error().message(), "", bad_request("csr: " + key.error().message())};
     const auto token = JoinToken::parse(*text);
     if (!token.ok()) return refuse_token("malformed");
     if (options.join_secret) {
-      // A token of the node's own first: it needs nothing of the other.
+      // A node's own token first: it works without the shared one.
       const auto own = find_join_token(ctx, upstream, token->id);
       if (own.ok() && !*own) {
         const auto shared = find_shared_join_token(ctx, upstream, *options.join_secret);
-        // What is no token there is for whoever keeps it to complain of.
+        // run_join_secret() reports a Secret without a readable token.
         if (!shared.ok() && shared.error().code() != Code::kCorrupt) {
           return upstream_failed(
               shared.error().context("Secret " + options.join_secret->str() +
@@ -165,7 +167,7 @@ struct Enrolment::Impl {
     return enroll_with_own_token(ctx, *token, *csr, *key, peer.address);
   }
 
-  /// By a token that is for one node.
+  /// Enrols by a token for one node.
   Outcome enroll_with_own_token(const Context& ctx, const JoinToken& token, const std::string& csr, const std::string& key,
                                 const std::string& address) const {
     for (int attempt = 1;; ++attempt) {
@@ -187,21 +189,24 @@ struct Enrolment::Impl {
         if (admitted.error().code() != Code::kForbidden) return upstream_failed(admitted.error(), node);
         return refuse_token("node revoked", node, admitted.error().message());
       }
-      // Used before the certificate is made: one key only, whatever breaks afterwards. The same key asks again.
+      // The token is marked used before the certificate is made: a later failure admits no second
+      // key. The same key may ask again.
       if (record.used_by.empty()) {
         const Status used = use_join_token(ctx, upstream, std::move(**stored), key);
         const bool changed = !used.ok() && (used.error().code() == Code::kConflict || used.error().code() == Code::kNotFound);
         if (changed && attempt < kEnrolmentAttempts) continue;
         if (!used.ok()) return upstream_failed(used.error(), node);
       }
-      // The administrator's word counts for more than what was remembered: so a node that lost its disk comes back.
+      // The administrator's token overrides the remembered key: a node that lost its disk can
+      // return.
       const Status set = set_node_key(ctx, upstream, node, key, record.layer);
       if (!set.ok()) return upstream_failed(set.error(), node);
       return give(node, record.layer, csr);
     }
   }
 
-  /// By the token that all agents share: what it does not prove, the cluster has to.
+  /// Enrols by the token that all agents share. The cluster must prove the identity that this token
+  /// does not.
   Outcome enroll_agent(const Context& ctx, const SharedJoinToken& shared, const JoinToken& token, const Json& body,
                        const std::string& csr, const std::string& key) const {
     if (!codec::same_secret(shared.token.secret, token.secret)) return refuse_token("wrong secret", "", "ID " + token.id);
@@ -219,8 +224,9 @@ struct Enrolment::Impl {
     const auto why = why_no_agent(ctx, upstream, options.join_secret->ns, node);
     if (!why.ok()) return upstream_failed(why.error(), node);
     if (!why->empty()) return refuse_node("no agent there", node, *why);
-    // Remembered before the certificate is made: one key only, whatever breaks afterwards. The same key asks again.
-    // A node that has an EdgeNode has been here: if it came in before keys were remembered, its name is not for whoever is next.
+    // The key is remembered before the certificate is made: a later failure admits no second key.
+    // The same key may ask again. A node with an EdgeNode enrolled before. If no key of that node
+    // is remembered, its name is not free for the first caller.
     const auto claim = claim_node_key(ctx, upstream, node, key, {.be_first = !*has_edge_node, .follow = true});
     if (!claim.ok()) return upstream_failed(claim.error(), node);
     const std::string name = "node \"" + node + "\"";
@@ -266,14 +272,15 @@ struct Enrolment::Impl {
       if (admitted.error().code() != Code::kForbidden) return upstream_failed(admitted.error(), node);
       return refuse_certificate("node revoked", node, admitted.error().message());
     }
-    // The first renewal of a node that came in before keys were remembered has its key remembered. Where one was forgotten a
-    // renewal sets none: it could be by who was meant.
+    // A node that enrolled before keys were remembered has its key remembered at the first renewal.
+    // After a forgotten key no renewal sets one: the forgotten node itself could ask.
     const auto claim = claim_node_key(ctx, upstream, node, *key, {.be_first = true, .follow = false});
     if (!claim.ok()) return upstream_failed(claim.error(), node);
     if (*claim == KeyClaim::kIsTheNodes) {
       const auto layer = layer_of_node(ctx, upstream, node);
       if (!layer.ok()) return upstream_failed(layer.error(), node);
-      // A certificate from before layers gets the layer on record. Any other layer was taken from the node.
+      // A certificate without a layer gets the layer on record. A certificate with another layer is
+      // not renewed: an administrator moved the node.
       if (caller->layer) {
         if (const Status same = check_layer(*caller, *layer); !same.ok()) {
           return refuse_node("another layer", node, same.error().message());
@@ -281,7 +288,7 @@ struct Enrolment::Impl {
       }
       return give(node, *layer, *csr);
     }
-    // It has shown the node's certificate, so it may know.
+    // The caller has shown the node's certificate, so it may learn the reason.
     const bool another = *claim == KeyClaim::kIsAnother;
     return refuse_node(
         another ? "another key" : "forgotten key", node,
@@ -306,7 +313,8 @@ struct Enrolment::Impl {
     return request.path() == kEnroll ? enroll(limited, request.peer, *body) : renew(limited, request.peer, *body);
   }
 
-  /// Of a token nobody asks for any more nothing would be heard; so whoever enrols pays for the others, once in a while.
+  /// Removes old tokens, at most once an hour. A token without users causes no requests, so
+  /// successful enrolments do this.
   void clean(const Context& ctx) EXCLUDES(mutex) {
     {
       const MutexLock lock(mutex);
@@ -332,9 +340,10 @@ std::optional<net::Response> Enrolment::handle(const Context& ctx, const net::Re
   if (!is_for(request)) return std::nullopt;
   const std::string what = request.path() == kEnroll ? "enroll" : "renew";
   const std::string& address = request.peer.address;
-  // A node that shows a certificate answers for itself, not for what else stands behind its address. Of the others each token does:
-  // one machine that goes on trying an old one does not keep a whole site out. IDs can be made up, so the address has a limit too.
-  // A certificate whose key was forgotten is a node's too: from elsewhere it does not use up the tries of who has the name now.
+  // Failures count per certificate and address, or else per token and address. So one machine that
+  // retries an old token does not lock out its site. IDs can be made up, so an address without a
+  // certificate has a limit too. A former key's certificate still has the node's name. From another
+  // address it uses up none of the node's tries.
   const std::string& name = request.peer.certificate_common_name;
   const std::string host = internal::address_of(address);
   std::string who = "node " + name + " at " + host;
@@ -360,7 +369,7 @@ std::optional<net::Response> Enrolment::handle(const Context& ctx, const net::Re
       impl_->failures.spend(who, impl_->clock.now());
       if (name.empty()) impl_->addresses.spend(host, impl_->clock.now());
     }
-    // Who has to wait is not heard again in the log: one line for each failure that was looked at.
+    // Requests that get 429 are not logged. Each examined failure has one line.
     if (refused) {
       log::warn("enrolment refused",
                 {{"request", what}, {"reason", outcome.name}, {"node", outcome.node}, {"peer", address}, {"detail", outcome.why}});

@@ -1,12 +1,14 @@
-// Enrolment: how a node gets its certificate, and the next one. Two requests of the gateway's port:
+// Enrolment: gives a node its certificate, and the next one. Two requests on the gateway's port:
 //
 //   POST /gateway/v1/enroll {"token": "varda-join.…", "csr": "-----BEGIN CERTIFICATE REQUEST-----…", "node": "line7"}
 //   POST /gateway/v1/renew  {"csr": …}     over a connection with the certificate to be renewed
 //
-// Both answer {"certificate", "ca", "node"}, or a Kubernetes Status. Why a token or a certificate was not accepted stands in the
-// log and in the counter, not in the answer. `node` counts for the token that the agents of a DaemonSet share (join_secret.h),
-// since a token of its own says itself whose it is; whoever has that secret is told why his node does not get in, unless it was
-// revoked. A certificate is renewed for the node's remembered key only (node_key.h); another one is told so.
+// Both answer {"certificate", "ca", "node"}, or a Kubernetes Status. The reason for a refused token
+// or certificate is in the log and in the counter, not in the answer. `node` counts only with the
+// token that the agents of a DaemonSet share (join_secret.h); any other token names its node. A
+// caller with the shared secret does get the reason for a refused node, unless that token is
+// revoked. Renewal is only for the node's remembered key (node_key.h); for another key the answer
+// gives the reason.
 #pragma once
 
 #include <chrono>
@@ -27,23 +29,24 @@ class Enrolment {
  public:
   struct Options {
     std::chrono::milliseconds upstream_timeout{10000};
-    int failures_in_a_row = 10;                      // of one token at one address, or of one node with a certificate; then 429 ...
-    std::chrono::milliseconds failure_period{6000};  // ... until so much time has passed for each
-    int address_failures_in_a_row = 100;             // of one address without a certificate, whatever its tokens
+    int failures_in_a_row = 10;                      // of a token or node at one address; then 429
+    std::chrono::milliseconds failure_period{6000};  // until this time passed for each failure
+    int address_failures_in_a_row = 100;             // of all tokens together, at one address
     std::chrono::milliseconds address_failure_period{600};
-    std::size_t remembered_max = 4096;           // addresses; and as many tokens and nodes
-    std::optional<meta::ObjectKey> join_secret;  // where the token stands that agents share; absent: there is none
-    const Clock* clock = nullptr;                // the machine's
+    std::size_t remembered_max = 4096;           // addresses; the same for tokens or nodes
+    std::optional<meta::ObjectKey> join_secret;  // Secret with the agents' shared token, if any
+    const Clock* clock = nullptr;                // null: the machine's
     metrics::Registry* metrics = nullptr;        // varda_gateway_enrolments_total{request, outcome}; outlives the object
   };
-  /// `upstream` may read and write Secrets of varda-system and read EdgeNodes; with a join_secret also that one, Nodes, and the
-  /// Pods of its namespace. Both outlive the object.
+  /// `upstream` needs rights to read and write Secrets of varda-system and to read EdgeNodes. A
+  /// join_secret adds the rights to read that Secret, Nodes, and Pods of its namespace. `upstream`
+  /// and `authority` outlive the object.
   Enrolment(const kube::Client& upstream, const Authority& authority, Options options);
   ~Enrolment();
 
-  /// Does handle() answer this? Cheap; for choosing the thread.
+  /// True: handle() answers this path. Cheap, for choosing the thread.
   static bool is_for(const net::Request& request);
-  /// Asks upstream, so it blocks: on a pool. Nothing: the path is none of the two.
+  /// Blocks on requests upstream, so call it on a pool. Nothing: another path.
   std::optional<net::Response> handle(const Context& ctx, const net::Request& request);
 
  private:

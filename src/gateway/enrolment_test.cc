@@ -22,7 +22,7 @@ namespace enrolment_test {
 using namespace std::chrono_literals;
 using codec::Json;
 
-/// Stands still unless it is moved.
+/// A clock that moves only by pass().
 class HandClock final : public Clock {
  public:
   SteadyTime now() const override { return SteadyTime(passed_.load()); }
@@ -44,7 +44,7 @@ class EnrolmentTest : public ::testing::Test {
     return options;
   }
   EnrolmentTest() {
-    EXPECT_TRUE(make_system_namespace(ctx_, client_).ok());  // as every gateway does at its start
+    EXPECT_TRUE(make_system_namespace(ctx_, client_).ok());  // like every gateway at its start
   }
 
   std::string token(const std::string& node, std::chrono::seconds ttl = 24h) {
@@ -224,7 +224,7 @@ TEST_F(EnrolmentTest, TokenIsForOneKeyWhichMayAskAgain) {
   const std::string text = token("line7");
   ASSERT_EQ(enroll(text, csr_).status, 200);
   clock_.pass(23h);
-  EXPECT_EQ(enroll(text, csr_).status, 200);  // its answer was lost
+  EXPECT_EQ(enroll(text, csr_).status, 200);  // the first answer was lost
   EXPECT_EQ(enroll(text, other_csr_).status, 403);
   EXPECT_EQ(count("enroll", "used by another key"), 1u);
   clock_.pass(1h);
@@ -254,7 +254,7 @@ TEST_F(EnrolmentTest, WhoIsRefusedIsNotToldWhy) {
     if (said.empty()) said = reply.text;
     EXPECT_EQ(reply.text, said) << outcome;
   }
-  EXPECT_EQ(enroll(good, csr_).status, 200);  // none of this used it up
+  EXPECT_EQ(enroll(good, csr_).status, 200);  // the failures did not use it up
 }
 
 TEST_F(EnrolmentTest, RequestsThatAreNoneAreBadWhateverTheToken) {
@@ -332,7 +332,7 @@ TEST_F(EnrolmentTest, OfManyKeysAtTwoGatewaysOneGetsIn) {
     }
     EXPECT_EQ(std::count(status.begin(), status.end(), 200), 1);
     EXPECT_EQ(std::count(status.begin(), status.end(), 403), 7);
-    // The one that got in is the one that may ask again.
+    // The key that was admitted may ask again.
     const auto winner = static_cast<std::size_t>(std::find(status.begin(), status.end(), 200) - status.begin());
     EXPECT_EQ(enroll(text, csrs[winner]).status, 200);
   }
@@ -392,7 +392,7 @@ TEST_F(EnrolmentTest, UpstreamThatIsAwayIsNoRefusal) {
   }));
   const kube::Client away(*broken, {});
   Enrolment enrolment(away, authority_, {.failures_in_a_row = 1, .clock = &clock_});
-  for (int i = 0; i < 3; ++i) {  // ... and does not count as one
+  for (int i = 0; i < 3; ++i) {  // an unreachable upstream is not a failure
     net::Request request;
     request.method = "POST";
     request.target = "/gateway/v1/enroll";
@@ -415,10 +415,10 @@ TEST_F(EnrolmentTest, FailuresOfATokenHaveALimitAndOthersDoNotPayForIt) {
   const Reply limited = enroll(used, csr_, "10.0.0.9:5");
   EXPECT_EQ(limited.status, 429);
   EXPECT_EQ(limited.retry_after, "6");
-  // Nor does whoever has the token rightly, elsewhere.
+  // The rightful owner of the token at another address does not wait.
   EXPECT_EQ(enroll(used, other_csr_, "10.0.0.8:5").status, 200);
   EXPECT_EQ(enroll(good, csr_, "10.0.0.9:5").status, 200);
-  // A node that shows its certificate answers for itself.
+  // A node with a certificate has its own limit.
   net::Peer peer = node("line7", clock_.wall() + 1h);
   peer.address = "10.0.0.9:6";
   EXPECT_EQ(renew(csr_, peer).status, 200);
@@ -437,7 +437,7 @@ TEST_F(EnrolmentTest, OneBadTokenTwiceASecondKeepsNoGoodOneFromTheSameAddressOut
       EXPECT_EQ(enroll(token("line" + std::to_string(i)), csr_).status, 200) << i;
     }
   }
-  EXPECT_NEAR(looked_at, 10 + 100, 2);  // in ten minutes
+  EXPECT_NEAR(looked_at, 10 + 100, 2);  // failures examined in ten minutes
 }
 
 TEST_F(EnrolmentTest, MadeUpTokensHaveTheLimitOfTheirAddress) {
@@ -450,7 +450,7 @@ TEST_F(EnrolmentTest, MadeUpTokensHaveTheLimitOfTheirAddress) {
   EXPECT_EQ(enroll(good, csr_, "10.0.0.8:5").status, 200);
   clock_.pass(600ms);
   EXPECT_EQ(enroll(good, csr_, "10.0.0.9:5").status, 200);
-  // What is no token at all is one thing to try, whatever it says.
+  // All texts that are no token share one limit.
   for (int i = 0; i < 10; ++i) EXPECT_EQ(enroll("x" + std::to_string(i), csr_, "10.0.0.6:5").status, 403);
   EXPECT_EQ(enroll("y", csr_, "10.0.0.6:5").status, 429);
 }

@@ -70,7 +70,7 @@ void FairPool::run() {
     } catch (const std::exception& e) {
       log::error("work for a node threw", {{"node", key}, {"what", e.what()}});
     }
-    item.work = nullptr;  // what it holds goes before its place is free
+    item.work = nullptr;  // frees what the work holds before its slot
     bool more = false;
     {
       MutexLock lock(mutex_);

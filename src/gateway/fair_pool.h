@@ -1,4 +1,4 @@
-// FairPool: blocking work for many on few threads, so that nobody who asks for much keeps the others waiting.
+// FairPool: runs blocking work of many keys on few threads. A busy key does not delay the others.
 #pragma once
 
 #include <deque>
@@ -12,8 +12,9 @@
 
 namespace varda::gateway {
 
-/// Each key has a queue of its own; the threads take from them in turn, and never more than `in_flight_per_key_max` of one at a
-/// time. Thread-safe. Destroying it waits for what runs and drops what waits.
+/// Each key has its own queue. The threads take from the queues in turn, at most
+/// `in_flight_per_key_max` of one key at a time. Thread-safe. The destructor waits for running work
+/// and drops waiting work.
 class FairPool {
  public:
   struct Options {
@@ -21,7 +22,7 @@ class FairPool {
     std::size_t in_flight_per_key_max = 4;
     std::size_t waiting_per_key_max = 32;
     std::size_t waiting_max = 20'000;
-    std::size_t bytes_max = 64u << 20;  // of all that waits
+    std::size_t bytes_max = 64u << 20;  // of all waiting work
   };
   using Work = std::function<void()>;
 
@@ -30,7 +31,7 @@ class FairPool {
   FairPool(const FairPool&) = delete;
   FairPool& operator=(const FairPool&) = delete;
 
-  /// False: full, and the work was dropped. `bytes` is what it holds.
+  /// False: full; the work was dropped. `bytes`: the memory that `work` holds.
   [[nodiscard]] bool submit(const std::string& key, std::size_t bytes, Work work) EXCLUDES(mutex_);
   std::size_t waiting() const EXCLUDES(mutex_);
 
@@ -42,7 +43,7 @@ class FairPool {
   struct Queue {
     std::deque<Item> items;
     std::size_t in_flight = 0;
-    bool in_turn = false;  // stands in turn_
+    bool in_turn = false;  // turn_ has the key
   };
   void run() EXCLUDES(mutex_);
   void line_up(const std::string& key, Queue& queue) REQUIRES(mutex_);

@@ -12,7 +12,7 @@
 namespace varda::gateway {
 namespace {
 
-/// Work that stands until it is let go, and notes in which order it began.
+/// Work that blocks until let_go(), and records the order of starts.
 class Bench {
  public:
   FairPool::Work work(const std::string& name) {
@@ -94,9 +94,9 @@ TEST(FairPool, FullIsSaidAtOnce) {
   EXPECT_TRUE(pool.submit("a", 60, bench.work("a")));
   EXPECT_FALSE(pool.submit("b", 60, bench.work("b")));
   EXPECT_TRUE(pool.submit("a", 0, bench.work("a")));
-  EXPECT_FALSE(pool.submit("a", 0, bench.work("a")));  // its own queue
+  EXPECT_FALSE(pool.submit("a", 0, bench.work("a")));  // the queue of "a" is full
   EXPECT_TRUE(pool.submit("b", 0, bench.work("b")));
-  EXPECT_FALSE(pool.submit("c", 0, bench.work("c")));  // everybody's
+  EXPECT_FALSE(pool.submit("c", 0, bench.work("c")));  // all queues together are full
   bench.let_go();
   bench.wait_began(4);
 }
@@ -114,7 +114,7 @@ TEST(FairPool, WhatWaitsAtTheEndIsDropped) {
   const auto held = std::make_shared<int>(1);
   std::atomic<bool> ended{false};
   auto pool = std::make_unique<FairPool>(FairPool::Options{.threads = 1, .in_flight_per_key_max = 1});
-  // Its queue is still full when the end begins: what runs is let go by the end only.
+  // The queue is still full when the destructor begins, since only the end lets the work return.
   for (int i = 0; i < 5; ++i) {
     EXPECT_TRUE(pool->submit(
         "a", 0, [held, &ended] { EXPECT_TRUE(eventually("the end of the pool began", [&ended] { return ended.load(); })); }));

@@ -22,13 +22,13 @@ using testing::Cloud;
 constexpr int kNodes = 200;
 const meta::Resource kEdgeNode{"edgeai.io", "v1alpha1", "EdgeNode", "edgenodes", false};
 
-/// Reports of all agents on few threads; each is tried until it is taken.
+/// Sends reports of all agents on few threads, and repeats each until it is accepted.
 class Reporters {
  public:
   Reporters() {
     for (int i = 0; i < 8; ++i) threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
   }
-  /// What waits is never tried again: whom it reports for may go.
+  /// Drops waiting reports. Their nodes may be destroyed after it returns.
   void end() {
     for (std::jthread& thread : threads_) thread.request_stop();
     threads_.clear();
@@ -65,7 +65,7 @@ class Reporters {
   std::vector<std::jthread> threads_;
 };
 
-/// What a node does: it makes its EdgeNode, watches it, and says in its status what the spec wants.
+/// A node: it makes its EdgeNode, watches it, and copies the wanted target into its status.
 class Node {
  public:
   Node(std::string name, net::ClientOptions transport, const std::string& url, Reporters& reporters)
@@ -142,7 +142,7 @@ class Fleet : public ::testing::Test {
   void start() {
     cloud_.start_gateway();
     server_ = net::Server::create(listen_, cloud_.gateway().handler()).value();
-    listen_.listen = server_->address();  // from now on always there
+    listen_.listen = server_->address();  // a restart keeps the address
   }
   void stop() {
     if (server_) server_->stop(std::chrono::milliseconds(0));
@@ -166,7 +166,7 @@ class Fleet : public ::testing::Test {
                                                  Json::object({{"spec", Json::object({{"models", Json::array({model})}})}}));
     ASSERT_EQ(answer.status, 200) << answer.text;
   }
-  /// Names of nodes whose status does not say what is wanted of them.
+  /// Names of nodes without the wanted target in their status.
   std::vector<std::string> behind(const std::string& target) {
     std::vector<std::string> out;
     const Json list = cloud_.api().get("/apis/edgeai.io/v1alpha1/edgenodes").body;
@@ -181,7 +181,7 @@ class Fleet : public ::testing::Test {
     return out;
   }
   void wait(const std::string& target) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(120);  // only a hang gets there
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(120);  // reached only by a hang
     while (!behind(target).empty() && std::chrono::steady_clock::now() < until) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }

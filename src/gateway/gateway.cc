@@ -41,9 +41,9 @@ using net::Response;
 const Resource kSecrets{"", "v1", "Secret", "secrets", true};
 const Resource kConfigMaps{"", "v1", "ConfigMap", "configmaps", true};
 const Resource kEvents{"", "v1", "Event", "events", true};
-constexpr std::chrono::minutes kLayerKnown{5};      // the life of a layer that was read; a report of a Node reads it as well
+constexpr std::chrono::minutes kLayerKnown{5};      // lifetime of a layer read; each report of a Node reads it
 constexpr std::chrono::seconds kLayerKept{10};      // the same after a failed read
-constexpr std::size_t kEventBytesAdded = 1u << 10;  // by an API server, at most: uid, version, times
+constexpr std::size_t kEventBytesAdded = 1u << 10;  // most that an API server adds: uid, version, times
 const Resource kNamespaces{"", "v1", "Namespace", "namespaces", false};
 
 Response json_response(int status, std::string body) {
@@ -56,7 +56,7 @@ Response status_response(const ApiStatus& status) {
   return response;
 }
 
-/// Of the gateway itself.
+/// An error of the gateway itself.
 Response error_response(const Error& error, const Asked* asked = nullptr) {
   ApiStatus status = ApiStatus::from_error(error);
   if (asked) {
@@ -68,10 +68,10 @@ Response error_response(const Error& error, const Asked* asked = nullptr) {
   return status_response(status);
 }
 
-/// Of the API server, to a request of the gateway in the name of a node.
+/// An error of the API server, in answer to a request that the gateway made for a node.
 Response upstream_error(const Error& error) {
   if (error.code() == Code::kUnauthenticated || error.code() == Code::kForbidden) {
-    // It is the gateway that may not: the node did nothing wrong, and should try again.
+    // The gateway lacks rights. The node did nothing wrong and should retry.
     log::warn("the API server refuses the gateway", {{"error", error}});
     return error_response(Error(Code::kUnavailable, "the API server refuses the gateway: " + error.message()));
   }
@@ -98,14 +98,14 @@ bool same_media_type(std::string_view header, std::string_view type) {
   return header == type;
 }
 
-/// One resource in memory: its informer, on a thread of its own from start() on, and the view of it.
+/// One resource in memory: its view, and its informer, which has its own thread after start().
 class Mirror {
  public:
   Mirror(const kube::Client& client, runtime::Informer::Options informer, View::Options view)
       : view_(std::move(view)), informer_(client, std::move(informer)) {
     view_.follow(informer_);
   }
-  /// Before start().
+  /// Call it before start().
   void on_change(runtime::Informer::Handler handler) { informer_.on_change(std::move(handler)); }
   void start() EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
@@ -121,7 +121,7 @@ class Mirror {
       ending = std::move(thread_);
     }
   }
-  /// Not started counts: nobody has asked for it.
+  /// True before start(): no node has asked for the resource.
   bool ready() const { return !started_.load() || view_.complete(); }
   View& view() { return view_; }
   const View& view() const { return view_; }
@@ -202,7 +202,7 @@ class TheGateway final : public Gateway, Admission {
 
  private:
   enum class Patience { kMayWait, kHasWaited };
-  /// What one request needs on its way.
+  /// The parts of a request that the pool's thread needs.
   struct Call {
     std::string node;
     Caller caller;
@@ -227,7 +227,7 @@ class TheGateway final : public Gateway, Admission {
 
   Response too_many(std::string what, std::chrono::seconds wait = std::chrono::seconds(1)) {
     ApiStatus status = ApiStatus::from_error(Error(Code::kExhausted, std::move(what)));
-    // Not all at once again.
+    // Jitter, so that clients do not all retry at once.
     status.retry_after_seconds = static_cast<int>(wait.count()) + static_cast<int>(rng_.below(4));
     return status_response(status);
   }
@@ -254,7 +254,8 @@ class TheGateway final : public Gateway, Admission {
     respond(std::move(response));
   }
 
-  /// Whose request it is. Before anything was read nobody is known to be shut out, and nothing is served either.
+  /// The node behind a request. Before the first read of EdgeNodes no node counts as shut out, but
+  /// serve() serves nothing either.
   Result<Caller> identify(const Request& request) const {
     TRY(Caller caller, node_of(request.peer, clock_.wall()));
     for (const auto& [name, value] : request.headers.all()) {
@@ -273,18 +274,20 @@ class TheGateway final : public Gateway, Admission {
     return edge_node && api::is_revoked(edge_node->metadata);
   }
 
-  /// Its watch of the EdgeNode hears the news by itself, and ends; that of its pods has none.
+  /// The change of the EdgeNode itself wakes and ends that node's EdgeNode watches. Pod watches
+  /// need this call.
   void end_if_shut_out(const std::string& node) {
     if (shut_out(node)) pods_.view().wake(node);
   }
 
-  /// Until what it is about has been read: in the first moment of a gateway, and of the first pods that it is asked for.
+  /// Holds a request until its objects have been read: just after the start, or at the first
+  /// request for pods.
   void wait(Anteroom& room, Request request, Responder respond) {
     const std::size_t bytes = request.body.size() + request.target.size() + 1024;
-    // A function can be copied, and these cannot; it runs once.
+    // std::function must be copyable, and these are not. It runs once.
     const auto held = std::make_shared<std::pair<Request, Responder>>(std::move(request), std::move(respond));
     const bool waits = room.enter(bytes, [this, held, pods = &room == &before_pods_] {
-      // Who has waited for the EdgeNodes may wait for the pods yet.
+      // A request that waited for the EdgeNodes may still wait for the pods.
       const bool further = !pods && edge_nodes_.view().complete();
       serve(std::move(held->first), std::move(held->second), further ? Patience::kMayWait : Patience::kHasWaited);
     });
@@ -329,14 +332,14 @@ class TheGateway final : public Gateway, Admission {
 
   // ---- The layer of a certificate and the one on record (node_key.h).
 
-  /// Is the layer on record known, and that of the certificate?
+  /// True: the layer on record is known, and the certificate has the same layer.
   bool is_of_known_layer(const Caller& caller) const EXCLUDES(layers_mutex_) {
     MutexLock lock(layers_mutex_);
     const auto known = layers_.find(caller.node);
     return known != layers_.end() && clock_.now() < known->second.until && check_layer(caller, known->second.layer).ok();
   }
 
-  /// The layer on record, read now. kUnauthenticated: the certificate is for another one.
+  /// Reads the layer on record. kUnauthenticated: the certificate is for another layer.
   Result<Layer> checked_layer(const Caller& caller) EXCLUDES(layers_mutex_) {
     TRY(const Layer layer, layer_of_node(upstream(), client_, caller.node));
     {
@@ -348,8 +351,8 @@ class TheGateway final : public Gateway, Admission {
     return layer;
   }
 
-  /// An API server that is away changes no layer: what was read before counts until it is back. Before the first read a node counts
-  /// as of the edge, where pods and Secrets of the cloud do not go.
+  /// While the API server is unreachable, the layer read last stays valid. Before the first read
+  /// only certificates of the edge pass: pods and Secrets of the cloud do not go there.
   Status check_layer_now(const Caller& caller) EXCLUDES(layers_mutex_) {
     const auto layer = checked_layer(caller);
     if (layer.ok() || layer.error().code() == Code::kUnauthenticated) return layer.ok() ? Status() : layer.error();
@@ -368,7 +371,7 @@ class TheGateway final : public Gateway, Admission {
     const std::size_t bytes = request.body.size() + request.target.size();
     const auto held = std::make_shared<std::pair<Request, Responder>>(std::move(request), std::move(respond));
     const bool taken = pool_.submit(caller.node, bytes, [this, held, caller, patience] {
-      // A node's first requests come together: one of them reads.
+      // A node's first requests come together; the first read serves the later ones.
       const Status same = is_of_known_layer(caller) ? Status() : check_layer_now(caller);
       if (!same.ok()) return answer(held->second, layer_error(same.error()));
       serve(std::move(held->first), std::move(held->second), patience);
@@ -386,7 +389,7 @@ class TheGateway final : public Gateway, Admission {
   }
 
   void enrol(Request request, Responder respond) {
-    // Who is not known yet has his turn among his kind, by where he comes from.
+    // Clients without a certificate share a separate pool, with a queue for each address.
     const bool stranger = request.peer.certificate_common_name.empty();
     const std::string key = stranger ? internal::address_of(request.peer.address) : request.peer.certificate_common_name;
     const std::size_t bytes = request.body.size();
@@ -436,14 +439,15 @@ class TheGateway final : public Gateway, Admission {
     answer(respond, std::move(response));
   }
 
-  // ---- On the threads that go upstream.
+  // ---- On the upstream threads.
 
   static bool writes(Route way) {
     return way == Route::kCreateSelf || way == Route::kPatchSelf || way == Route::kPatchPod || way == Route::kCreateEvent ||
            way == Route::kPatchEvent;
   }
 
-  /// A write costs its node what the API server has to keep of it: the whole object, however small the patch was.
+  /// A write is charged with the whole object that the API server must store, however small the
+  /// patch was.
   Response serve_upstream(Route way, const Call& call) EXCLUDES(written_mutex_) {
     if (!writes(way)) return go(way, call);
     std::chrono::milliseconds wait{0};
@@ -521,13 +525,14 @@ class TheGateway final : public Gateway, Admission {
   Response patch_self(const Call& call) {
     const Resource& resource = resource_of(call.asked);
     if (is_node(resource)) {
-      // Before the status: a Node that an earlier gateway let through as it was never reports itself without its taint.
+      // Before the status: a Node that an earlier gateway admitted unchanged never reports without
+      // its taint.
       if (const Status kept = keep_place(call.caller); !kept.ok()) return layer_error(kept.error());
     }
     return patch_status(call, resource, {});
   }
 
-  /// Gives the Node the labels and the taint of the node's layer, where another writer took them or none ever set them.
+  /// Corrects the Node's labels and taint if they do not match the node's layer.
   Status keep_place(const Caller& caller) {
     const ObjectKey key{"", caller.node};
     TRY(const std::optional<Json> present, client_.find(upstream(), api::Node::resource(), key));
@@ -535,13 +540,13 @@ class TheGateway final : public Gateway, Admission {
     TRY(const Layer layer, checked_layer(caller));
     const auto patch = placement_patch(*present, layer);
     if (!patch) return {};
-    log::warn("the Node of a gateway's node had not the labels and the taint of its layer",
+    log::warn("labels or taint of a Node do not match its layer; correcting them",
               {{"node", caller.node}, {"layer", to_string(layer)}});
     TRY_VOID(client_.patch(upstream(), api::Node::resource(), key, kube::PatchType::kMerge, *patch));
     return {};
   }
 
-  /// `uid`: of the object that was looked at; "" any.
+  /// `uid`: of the object that was checked; "": any.
   Response patch_status(const Call& call, const Resource& resource, const std::string& uid) {
     const auto make = [&]() -> Result<Json> {
       TRY(const Json body, patch_of(call));
@@ -556,7 +561,7 @@ class TheGateway final : public Gateway, Admission {
     auto patch = make();
     if (!patch.ok()) return error_response(patch.error(), &call.asked);
     if (resource.kind == api::EdgeNode::resource().kind) {
-      // Whether the node is there is not the node's to say.
+      // A node does not report its own connection.
       patch->make("status").erase("conditions");
       patch->make("status").erase("lastSeen");
     }
@@ -565,7 +570,7 @@ class TheGateway final : public Gateway, Admission {
 
   Response serve_pod(Route way, const Call& call) {
     const auto pod = client_.get(upstream(), api::Pod::resource(), call.key());
-    if (!pod.ok()) return upstream_error(pod.error());  // of what is not there nothing is told but that
+    if (!pod.ok()) return upstream_error(pod.error());  // a missing pod answers 404 to any node
     const Error refusal(Code::kForbidden, call.asked.forbidden(call.node));
     if (pod->at("spec/nodeName").as_string() != call.node) return error_response(refusal, &call.asked);
     if (way == Route::kReadPod) return object_response(pod);
@@ -587,7 +592,7 @@ class TheGateway final : public Gateway, Admission {
 
   Response read_referred(const Call& call) {
     const bool secret = call.asked.resource == "secrets";
-    // The pods are read when the first node asks for something that has to do with them.
+    // The first request that depends on pods starts their informer.
     pods_.start();
     const auto listing = pods_.view().list(call.node);
     bool named = false;
@@ -601,7 +606,7 @@ class TheGateway final : public Gateway, Admission {
     if (!named && !listing) return not_ready();
     if (!named) return error_response(Error(Code::kForbidden, call.asked.forbidden(call.node)), &call.asked);
     if (secret) {
-      // The namespace decides, whatever names the Secret: a pod that was lured to the node brings no other Secret along.
+      // The namespace decides, not the reference: a pod lured to the node brings no Secret along.
       const auto lets_out = lets_secrets_out(call.asked.ns);
       if (!lets_out.ok()) return upstream_error(lets_out.error());
       if (!*lets_out) {
@@ -618,7 +623,7 @@ class TheGateway final : public Gateway, Admission {
     return ns && ns->at("metadata")["labels"][meta::kEdgeSecretsLabel].as_string() == meta::kEdgeSecretsAllow;
   }
 
-  /// Is it the node itself, or a pod that runs on it?
+  /// True: `about` is the node itself, or a pod bound to it.
   Result<bool> own(const std::string& node, const Involved& about) {
     if (about.is_node(node)) return true;
     if (!about.is_pod()) return false;
@@ -642,7 +647,8 @@ class TheGateway final : public Gateway, Admission {
       const auto event = client_.get(upstream(), kEvents, call.key());
       if (!event.ok()) return upstream_error(event.error());
       about = Involved::of(*event);
-      // Nor does it grow by many small patches. What the API server adds is not the node's.
+      // Many small patches must not grow an Event either. Fields that the API server adds do not
+      // count.
       Json patched = meta::apply_merge_patch(*event, *body);
       drop_managed_fields(patched);
       if (codec::write_json(patched).size() > bytes_max + kEventBytesAdded) {
@@ -656,7 +662,7 @@ class TheGateway final : public Gateway, Admission {
     Json event = *body;
     event.make("metadata/namespace") = call.asked.ns;
     const auto created = client_.create(upstream(), kEvents, event);
-    // A namespace that is going away refuses them as forbidden: that is the node's to know.
+    // A terminating namespace refuses new Events as forbidden; the node gets that answer.
     if (!created.ok() && created.error().code() == Code::kForbidden) return error_response(created.error(), &call.asked);
     return object_response(created, 201);
   }
@@ -679,7 +685,7 @@ class TheGateway final : public Gateway, Admission {
   };
   mutable Mutex layers_mutex_;
   std::unordered_map<std::string, KnownLayer> layers_ GUARDED_BY(layers_mutex_);  // as last read, by node
-  FairPool strangers_, pool_;                                                     // late: what runs there uses the rest
+  FairPool strangers_, pool_;                                                     // destroyed first: their work uses the rest
   Anteroom before_edge_nodes_, before_pods_;
 };
 
@@ -689,14 +695,15 @@ net::Server::Options server_options(const Limits& limits) {
   net::Server::Options options;
   options.connections_max = limits.connections_max;
   options.header_bytes_max = 16u << 10;
-  // A little more, so that what is somewhat too large gets an answer in JSON.
+  // Slightly more, so that a somewhat too large body gets an answer in JSON.
   options.body_bytes_max = limits.body_bytes_max + (64u << 10);
   options.idle_timeout = std::chrono::seconds(60);
-  // An agent has one connection, and a few more while its link comes and goes. Strangers are there to enrol.
+  // An agent has one connection, and a few more while its link flaps. Clients without a certificate
+  // only enrol.
   options.connections_per_name_max = 16;
   options.nameless_connections_max = std::max<std::size_t>(limits.connections_max / 8, 1);
   options.nameless_body_bytes_max = 64u << 10;
-  // Handshakes are what costs when everybody comes back at once.
+  // TLS handshakes are the main cost when all nodes reconnect at once.
   options.io_threads = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 4);
   return options;
 }

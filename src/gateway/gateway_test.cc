@@ -43,12 +43,12 @@ net::HttpClient::Answer ask(net::HttpClient& http, std::string method, std::stri
       .value();
 }
 
-/// Sessions that remember.
+/// Sessions that record their calls.
 class Heard final : public Sessions {
  public:
   void opened(const std::string& node) override { add("+" + node); }
   void closed(const std::string& node) override { add("-" + node); }
-  /// Waits until that many were told, and gives them as "+a -a".
+  /// Waits for `count` calls, and returns all as "+a -a".
   std::string told(std::size_t count) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     MutexLock lock(mutex_);
@@ -74,7 +74,7 @@ TEST(Gateway, ServesEachNodeWhatTheTableSaysAndNothingElse) {
   Cloud cloud;
   cloud.apply(read_file("world.yaml"));
   cloud.start_gateway();
-  // The pods are read once somebody asks for them.
+  // The first request for pods starts their informer.
   auto first = cloud.transport("edge0");
   ASSERT_EQ(ask(*first, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dedge0").status, 200);
   const Json others = cloud.edge_node("edge1");
@@ -95,7 +95,7 @@ TEST(Gateway, ServesEachNodeWhatTheTableSaysAndNothingElse) {
     const auto answer = ask(*http, method, one["target"].as_string(), body, headers);
     EXPECT_EQ(answer.status, one["status"].as_integer()) << answer.body;
     if (one.contains("says")) {
-      // Messages as they read, not as JSON writes their quotes.
+      // The message itself, without JSON's escapes.
       const auto json = codec::parse_json(answer.body);
       const bool failed = json.ok() && (*json)["kind"].as_string() == "Status";
       const std::string text = failed ? (*json)["message"].as_string() : answer.body;
@@ -123,14 +123,15 @@ TEST(Gateway, ANodeCannotPromoteItselfToTheCloud) {
                R"({"apiVersion":"v1","kind":"Node","metadata":{"name":"evil","labels":)" + labels + "}}", json);
   };
   EXPECT_EQ(create(R"({"edgeai.io/layer":"cloud"})").status, 403);
-  // The label and the taint that keep pods of the cloud away are there though the node left them out.
+  // The gateway adds the label and the taint that keep cloud pods away, though the node left them
+  // out.
   ASSERT_EQ(create("{}").status, 201);
   const Json made = cloud.api().get("/api/v1/nodes/evil").body;
   EXPECT_TRUE(made.at("metadata/labels").contains("node-role.kubernetes.io/edge"));
   EXPECT_EQ(made.at("metadata/labels")["edgeai.io/layer"].as_string(), "edge");
   EXPECT_EQ(made.at("spec/taints/0/key").as_string(), "node-role.kubernetes.io/edge");
   EXPECT_EQ(made.at("spec/taints/0/effect").as_string(), "NoSchedule");
-  // A pod of a tolerant Deployment is bound there all the same: its Secret stays where it is.
+  // A pod of a tolerant Deployment still lands there, but its Secret stays where it is.
   cloud.apply(R"(
 apiVersion: v1
 kind: Pod
@@ -233,11 +234,12 @@ TEST(Gateway, ACertificateOfAnotherLayerThanTheOneOnRecordIsRefused) {
   EXPECT_EQ(status({"edge"}).status, 200);
   EXPECT_EQ(status({"moon"}).status, 403);
   const auto early = status({"cloud"});
-  EXPECT_EQ(early.status, 401) << early.body;  // the agent renews, and enrols again with a new token
+  EXPECT_EQ(early.status, 401) << early.body;  // the agent then renews, or enrols with a new token
   EXPECT_NE(early.body.find("is for the layer cloud, and the node is of the layer edge"), std::string::npos) << early.body;
   EXPECT_NE(early.body.find("varda join-token --node line7"), std::string::npos) << early.body;
 
-  // Let in to the cloud: no certificate waits for what the gateway remembers of before.
+  // Admitted to the cloud: no certificate waits until the gateway's memory of the former layer
+  // ends.
   record(Layer::kCloud);
   EXPECT_EQ(status({"cloud"}).status, 200);
   EXPECT_EQ(status({"edge"}).status, 401);
@@ -245,7 +247,7 @@ TEST(Gateway, ACertificateOfAnotherLayerThanTheOneOnRecordIsRefused) {
   EXPECT_EQ(former.status, 401) << former.body;
   EXPECT_NE(former.body.find("the certificate has to be renewed"), std::string::npos) << former.body;
 
-  // Back to the edge: the node's next report shows it, and so does each request after the report.
+  // Back to the edge: the node's next report reads the change, and later requests follow it.
   record(Layer::kEdge);
   EXPECT_EQ(status({"edge"}).status, 200);
   EXPECT_EQ(status({"cloud"}).status, 401);
@@ -278,7 +280,7 @@ TEST(Gateway, WithoutANodesCertificateOnlyHealthIsTold) {
   }
 }
 
-/// A way to the API server on which nothing is answered until it is opened.
+/// A transport to the API server that answers a path only after open().
 class Gate final : public net::HttpClient {
  public:
   explicit Gate(net::HttpClient& through) : through_(through) {}
@@ -362,7 +364,7 @@ TEST(Gateway, AHugeStatusIsRefusedBeforeAnybodyReadsIt) {
   EXPECT_EQ(codec::parse_json(answer.body).value()["reason"].as_string(), "RequestEntityTooLarge");
 }
 
-/// Stands still unless it is moved.
+/// A clock that moves only by pass().
 class HandClock final : public Clock {
  public:
   SteadyTime now() const override { return SteadyTime(passed_.load()); }
@@ -392,7 +394,7 @@ TEST(Gateway, AnEventIsSmallAndStaysSo) {
   const auto large = write_event(*http, "edge0", "edge0.large", std::string(8u << 10, 'm'));
   EXPECT_EQ(large.status, 413);
   EXPECT_NE(large.body.find("8192 bytes"), std::string::npos) << large.body;
-  // The longest message that ours write, of what JSON makes the most of.
+  // Our longest message, of bytes that JSON escapes to the longest text.
   EXPECT_EQ(write_event(*http, "edge0", "edge0.ours", std::string(1024, '\x01')).status, 201);
   const auto patch = [&](const std::string& body) {
     return ask(*http, "PATCH", "/api/v1/namespaces/default/events/edge0.ours", body,
@@ -401,7 +403,7 @@ TEST(Gateway, AnEventIsSmallAndStaysSo) {
   };
   EXPECT_EQ(patch(R"({"count": 2})"), 200);
   EXPECT_EQ(patch(R"({"message": ")" + std::string(9000, 'm') + "\"}"), 413);
-  EXPECT_EQ(patch(R"({"series": {"state": ")" + std::string(6000, 's') + "\"}}"), 413);  // of 6 KiB already
+  EXPECT_EQ(patch(R"({"series": {"state": ")" + std::string(6000, 's') + "\"}}"), 413);  // the Event has 6 KiB already
   EXPECT_EQ(patch(R"({"message": "short"})"), 200);
 }
 
@@ -430,15 +432,15 @@ TEST(Gateway, ANodeThatWritesWithoutEndWaitsAndOthersDoNot) {
                {{"Content-Type", "application/merge-patch+json"}})
         .status;
   };
-  EXPECT_EQ(patch("1"), 429);                                                    // all writes
-  EXPECT_EQ(ask(*http, "GET", std::string(kEdgeNodes) + "/edge0").status, 200);  // and no reads
+  EXPECT_EQ(patch("1"), 429);                                                    // every write
+  EXPECT_EQ(ask(*http, "GET", std::string(kEdgeNodes) + "/edge0").status, 200);  // but reads are free
   EXPECT_EQ(write_event(*other, "edge1", "f", std::string(4000, 'm')).status, 201);
   clock.pass(std::chrono::seconds(std::stoi(std::string(*after))));
-  // One that is larger than all that is left comes through, and is owed afterwards ...
+  // A write larger than the rest of the allowance passes, and is charged afterwards ...
   EXPECT_EQ(patch(std::string(200'000, '7')), 200);
   EXPECT_EQ(patch("1"), 429);
   clock.pass(std::chrono::minutes(1));
-  // ... and a small patch costs what its object has.
+  // ... and a small patch costs the size of its object.
   EXPECT_EQ(ask(*http, "PATCH", "/api/v1/nodes/edge0/status", R"({"status": {"phase": "Running"}})",
                 {{"Content-Type", "application/merge-patch+json"}})
                 .status,
@@ -581,7 +583,7 @@ TEST(Gateway, ANodeThatIsShutOutLosesItsWatchesAtOnce) {
   for (net::ClientResponse& watch : watches) {
     auto piece = watch.body->read();
     while (piece.ok() && *piece) piece = watch.body->read();
-    EXPECT_TRUE(piece.ok()) << piece.error();  // the end, and not the client's patience
+    EXPECT_TRUE(piece.ok()) << piece.error();  // the gateway ended it, not the client's timeout
   }
   EXPECT_EQ(ask(*clients[0], "GET", std::string(kEdgeNodes) + "/edge0").status, 403);
 }
@@ -624,7 +626,7 @@ TEST(Gateway, WhetherANodeIsThereIsNotItsToSay) {
   EXPECT_TRUE(status["conditions"].is_null() && status["lastSeen"].is_null()) << codec::write_json(status);
 }
 
-/// The way to an API server, on which somebody else may answer.
+/// A transport to an API server that can answer in its place.
 class Way final : public net::HttpClient {
  public:
   explicit Way(net::HttpClient& to) : to_(to) {}
@@ -646,7 +648,7 @@ class Way final : public net::HttpClient {
     out.body = std::make_unique<Once>(std::move(answer.body));
     return out;
   }
-  /// 0: the server itself; below: nobody.
+  /// 0: the server answers. Negative: no connection.
   void answers(int status, std::string body) {
     MutexLock lock(mutex_);
     status_ = status;
@@ -703,7 +705,7 @@ TEST(Gateway, WhateverHappensUpstreamIsNotTheNodesFault) {
                               {{"Content-Type", "application/merge-patch+json"}});
       EXPECT_TRUE(answer.status == 429 || answer.status / 100 == 5) << method << " " << answer.status << " " << answer.body;
     }
-    // What is in memory is served all the same.
+    // Lists from memory still work.
     EXPECT_EQ(ask(*node, "GET", std::string(kEdgeNodes) + "?fieldSelector=metadata.name%3Dedge0").status, 200);
   }
   way.answers(0, "");

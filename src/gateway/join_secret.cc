@@ -13,7 +13,7 @@ using codec::Json;
 constexpr const char* kToken = "token";
 constexpr const char* kRevoked = "revoked";
 constexpr std::chrono::seconds kLookPeriod{5};
-constexpr int kSecretAttempts = 8;  // against other writers
+constexpr int kSecretAttempts = 8;  // if other writers change the Secret
 const meta::Resource kNodes{"", "v1", "Node", "nodes", false};
 const meta::Resource kPods{"", "v1", "Pod", "pods", true};
 
@@ -71,7 +71,7 @@ Result<Kept> keep_shared_join_token(const Context& ctx, const kube::Client& clie
   for (int attempt = 1;; ++attempt) {
     TRY(std::optional<Json> present, client.find(ctx, secrets(), secret));
     if (present) {
-      // Whoever took it back did not mean: until the authority changes, or the token is taken away too.
+      // A revocation outlasts a change of the authority and the removal of the token.
       if (says_revoked(*present)) return Kept::kAsItWas;
       TRY(const std::optional<SharedJoinToken> shared, read(*present, secret));
       if (shared && shared->token.ca_sha256 == ca_sha256) return Kept::kAsItWas;
@@ -96,8 +96,7 @@ void run_join_secret(const Context& ctx, const kube::Client& client, const meta:
       said.clear();
     } else if (kept.error().message() != said) {
       said = kept.error().message();
-      log::warn("cannot keep the join token that agents share; trying on",
-                {{"secret_name", secret.str()}, {"error", kept.error()}});
+      log::warn("cannot keep the join token that agents share; retrying", {{"secret_name", secret.str()}, {"error", kept.error()}});
     }
     if (!ctx.sleep_for(kLookPeriod).ok()) return;
   }
@@ -126,7 +125,8 @@ bool is_agent_of(const Json& pod, std::string_view node) {
   const Json& labels = metadata["labels"];
   if (labels["app.kubernetes.io/name"].as_string() != "varda" || labels["app.kubernetes.io/component"].as_string() != "agent")
     return false;
-  // One that is being deleted is about to give its node up, and may have for long: a node that is gone never says that it ended.
+  // A Pod being deleted will leave its node. On a lost node that state lasts, since no kubelet
+  // reports the end.
   if (!metadata["deletionTimestamp"].is_null()) return false;
   if (node.empty() || pod["spec"]["nodeName"].as_string() != node) return false;
   const std::string& phase = pod["status"]["phase"].as_string();
@@ -145,7 +145,8 @@ Result<std::string> why_no_agent(const Context& ctx, const kube::Client& client,
   options.ns = ns;
   options.label_selector = kAgentLabels;
   options.field_selector = "spec.nodeName=" + node;
-  // From the server's cache, which knows the Pods of a node: read through, each would cost all agents' Pods, times all agents.
+  // Version 0 reads the server's cache, which indexes Pods by node. A consistent read would scan
+  // all agents' Pods for each agent.
   options.resource_version = "0";
   TRY(const kube::List pods, client.list(ctx, kPods, options));
   const bool there = std::any_of(pods.items.begin(), pods.items.end(), [&](const Json& pod) { return is_agent_of(pod, node); });

@@ -1,6 +1,7 @@
-// The join token that all agents of a DaemonSet share: key `token` of a Secret that they mount, made and kept by the gateway, in
-// the form of any join token (join_token.h) but good for every node of the cluster that runs such an agent. What it does not prove,
-// enrolment asks of the API server: see why_no_agent() and node_key.h.
+// The join token that all agents of a DaemonSet share. The gateway makes it in the key `token` of a
+// Secret, which the agents mount. It has the form of any join token (join_token.h), but admits
+// every node of the cluster that runs such an agent. Enrolment asks the API server for the proof
+// that the token lacks: see why_no_agent() and node_key.h.
 #pragma once
 
 #include <atomic>
@@ -18,7 +19,7 @@
 namespace varda::gateway {
 
 inline constexpr std::string_view kJoinSecretDefault = "varda-edge/varda-agent-join";
-/// What the agents' Pods have as labels, as the selector of deploy/kustomize/agent says.
+/// Labels of the agents' Pods, as in the selector of deploy/kustomize/agent.
 inline constexpr std::string_view kAgentLabels = "app.kubernetes.io/name=varda,app.kubernetes.io/component=agent";
 
 /// "NAMESPACE/NAME". kInvalid.
@@ -26,35 +27,38 @@ Result<meta::ObjectKey> parse_join_secret(std::string_view text);
 
 struct SharedJoinToken {
   JoinToken token;
-  bool revoked = false;  // as says_revoked(): lets nobody in, and no gateway makes another one
+  bool revoked = false;  // see says_revoked(): admits no node; no gateway replaces it
 };
-/// Nothing: there is no Secret, or no token in it. kCorrupt: what is there is no join token.
+/// Nothing: no Secret, or no token in it. kCorrupt: the content is no join token.
 Result<std::optional<SharedJoinToken>> find_shared_join_token(const Context& ctx, const kube::Client& client,
                                                               const meta::ObjectKey& secret);
 enum class Kept { kAsItWas, kMade };
-/// Sees to it that there is one for that authority: makes the Secret if it is missing, the token if the Secret has none, another
-/// one if it names another authority. Of two gateways the second takes what the first made. What is revoked stays. kCorrupt:
-/// what is there is not ours to replace. kNotFound: the namespace is missing.
+/// Makes the Secret if it is missing, and the token if it is missing or names another authority. If
+/// two gateways race, the second takes the token of the first. A revoked token stays. kCorrupt: the
+/// key holds no join token and stays as it is. kNotFound: the namespace is missing.
 Result<Kept> keep_shared_join_token(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret,
                                     const std::string& ca_sha256, Rng& rng);
-/// Keeps it until the context is done: now, and then every few seconds, as somebody may delete the Secret to have another token.
-/// What goes wrong is said once.
+/// Calls keep_shared_join_token() every few seconds until the context is done: an administrator may
+/// delete the Secret to get another token. An error is logged once until it changes.
 void run_join_secret(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret, const std::string& ca_sha256,
                      Rng& rng);
 
-// For who administers the cluster.
+// For administrators of the cluster.
 
-/// Another token, whatever was there; the former lets nobody in from now on. kNotFound: no gateway has made one yet.
+/// Makes another token in any case. The former token admits no node any more. kNotFound: no gateway
+/// has made one yet.
 Status rotate_shared_join_token(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret,
                                 const std::string& ca_sha256, Rng& rng);
-/// It lets nobody in until it is rotated, or the Secret deleted. kNotFound.
+/// The token admits no node until it is rotated, or the Secret deleted. kNotFound.
 Status revoke_shared_join_token(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret);
 
-// Who may use it.
+// Checks of a node that uses it.
 
-/// Is that Pod an agent of a DaemonSet, bound to that node, not finished and not being deleted? Pure.
+/// True: the Pod is an agent of a DaemonSet, bound to `node`, not finished and not being deleted.
+/// Pure.
 bool is_agent_of(const codec::Json& pod, std::string_view node);
-/// Why the API server does not have that node with an agent in `ns` on it; "": it has. In an answer's words.
+/// The reason why the cluster lacks the node, or an agent in `ns` on it; "": it has both. The text
+/// suits an answer.
 Result<std::string> why_no_agent(const Context& ctx, const kube::Client& client, const std::string& ns, const std::string& node);
 
 }  // namespace varda::gateway

@@ -33,7 +33,7 @@ std::string read_file(const std::string& name) {
   return text.str();
 }
 
-/// A cluster with the agents' namespace, and a gateway that keeps the token they share.
+/// A cluster with the agents' namespace, and a gateway that keeps their shared token.
 class Cluster {
  public:
   static apiserver::InMemoryApiServer::Options with_edge_nodes() {
@@ -59,7 +59,7 @@ class Cluster {
   void add_edge_node(const std::string& name) {
     create(api::EdgeNode::resource(), Json::object({{"metadata", Json::object({{"name", name}})}, {"spec", Json::object()}}));
   }
-  /// Of one that is there: the garbage collector deletes the Pods of others.
+  /// The uid of a DaemonSet that exists: the garbage collector deletes Pods of missing owners.
   std::string uid_of_daemon_set(const std::string& ns) {
     const meta::Resource daemon_sets{"apps", "v1", "DaemonSet", "daemonsets", true};
     const meta::ObjectKey key{ns, "varda-agent"};
@@ -76,7 +76,8 @@ class Cluster {
     }
     return client_.get(ctx_, daemon_sets, key)->at("metadata")["uid"].as_string();
   }
-  /// {node, and what differs from an agent of a DaemonSet that runs: namespace, label, owner, phase, deleting}
+  /// {node, and differences from a running agent of a DaemonSet: namespace, label, owner, phase,
+  /// deleting}
   void add_pod(const Json& said) {
     const meta::Resource pods{"", "v1", "Pod", "pods", true};
     const std::string ns = said["namespace"].string_or(kSecret.ns), owner = said["owner"].string_or("DaemonSet");
@@ -106,7 +107,7 @@ class Cluster {
     ASSERT_TRUE(client_.get(ctx_, pods, key)->at("metadata").contains("deletionTimestamp"));
   }
   Result<Kept> keep() { return keep_shared_join_token(ctx_, client_, kSecret, authority_.ca_sha256(), *rng_); }
-  /// What an agent reads in its volume.
+  /// The token as an agent reads it in its volume.
   std::string token() {
     const auto secret = client_.get(ctx_, secrets(), kSecret);
     return secret.ok() ? codec::unbase64(secret->at("data/token").as_string()).value() : std::string();
@@ -345,7 +346,8 @@ TEST(SharedJoinToken, IsRevokedByWhateverIsNotFalseAlsoWithoutAToken) {
     EXPECT_EQ(find_shared_join_token(cluster.ctx_, cluster.client_, kSecret).value()->revoked, revoked);
     EXPECT_EQ(ask(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"}).status, revoked ? 403 : 200);
   }
-  // Without its token, or with something else in its place, it stays revoked; without the mark there is another token.
+  // A revoked Secret stays revoked without its token, or with another text in its place. Without
+  // the mark there is another token.
   set("revoked", codec::base64("true\n"));
   for (const Json& gone : {Json(codec::base64("nonsense")), Json("")}) {
     set("token", gone);
@@ -364,7 +366,7 @@ TEST(SharedJoinToken, ThatCannotBeReadKeepsNobodyOutWhoHasATokenOfItsOwn) {
   cluster.add_node("line7");
   cluster.add_pod(Json::object({{"node", "line7"}}));
   ASSERT_TRUE(cluster.keep().ok());
-  // As where a gateway has no right to get that Secret.
+  // Simulates a gateway without the right to get that Secret.
   const auto transport = net::loopback(net::inline_handler([&](const net::Request& request) {
     if (request.path() == "/api/v1/namespaces/varda-edge/secrets/varda-agent-join") {
       net::Response response;

@@ -96,7 +96,8 @@ Json JoinTokenRecord::to_secret() const {
 Result<JoinTokenRecord> JoinTokenRecord::from_secret(const Json& secret) {
   const std::string& name = secret.at("metadata/name").as_string();
   const auto corrupt = [&](const std::string& what) { return Error(Code::kCorrupt, "Secret " + name + ": " + what); };
-  // A Secret of another type under the name was not made by us: whoever may write only that one must not make tokens with it.
+  // No gateway made a Secret of another type: a right to write only that Secret must not make
+  // tokens.
   if (secret["type"].as_string() != kType) return corrupt("its type is not " + std::string(kType));
   if (!name.starts_with(kNamePrefix)) return corrupt("its name does not begin with " + std::string(kNamePrefix));
   const auto text = [&](const char* member) -> std::string {
@@ -121,7 +122,7 @@ Result<JoinTokenRecord> JoinTokenRecord::from_secret(const Json& secret) {
       if (!block) return corrupt("data.from is no list of networks");
       record.networks.push_back(*block);
     }
-    // Nothing there must not mean anywhere.
+    // An empty list must not mean any address.
     if (record.networks.empty()) return corrupt("data.from is no list of networks");
   }
   record.secret_sha256 = text("secret-sha256");
@@ -191,7 +192,7 @@ Status make_system_namespace(const Context& ctx, const kube::Client& client) {
   static const meta::Resource namespaces{"", "v1", "Namespace", "namespaces", false};
   const Json object = Json::object(
       {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", Json::object({{"name", std::string(kSystemNamespace)}})}});
-  // An installation brings it, and whoever works in one need not be allowed to make namespaces.
+  // An installation brings the namespace, so its users need no right to make namespaces.
   TRY(const std::optional<Json> found, client.find(ctx, namespaces, {"", std::string(kSystemNamespace)}));
   if (found) return {};
   auto created = client.create(ctx, namespaces, object);
@@ -268,8 +269,8 @@ Result<std::optional<StoredJoinToken>> find_join_token(const Context& ctx, const
 }
 
 Status use_join_token(const Context& ctx, const kube::Client& client, StoredJoinToken stored, const std::string& key_sha256) {
-  // A PUT with the resourceVersion that was read: of two gateways with two keys one comes second, reads again, and sees the
-  // other's.
+  // The PUT has the resourceVersion that was read. If two gateways race with two keys, the second
+  // gets a conflict, reads again, and finds the first key.
   stored.secret["data"].set("used-by", codec::base64(key_sha256));
   TRY_VOID(client.update(ctx, secrets(), stored.secret));
   return {};

@@ -1,7 +1,8 @@
-// Join tokens: what lets one node in, once. The token itself is known to who made it and to who uses it; the cluster keeps a Secret
-// that recognises it: varda-system/join-token-ID, type edgeai.io/join-token, data {node, layer, from, secret-sha256, expires,
-// used-by, revoked}. A Secret without a layer lets the node in to the edge. `from` has the networks, with ',' between them; without
-// it the node may come from anywhere.
+// Join tokens: each admits one node, once. Only its maker and its user know the token. The cluster
+// keeps a Secret that recognises it: varda-system/join-token-ID, type edgeai.io/join-token, data
+// {node, layer, from, secret-sha256, expires, used-by, revoked}. A Secret without a layer admits
+// the node to the edge. `from` lists the allowed networks, separated by ','. Without it the node
+// may come from any address.
 #pragma once
 
 #include <chrono>
@@ -27,45 +28,45 @@ inline constexpr std::string_view kSystemNamespace = "varda-system";
 struct JoinToken {
   std::string id;         // 12 digits of lower-case hex: names the Secret
   std::string secret;     // 64: 256 random bits
-  std::string ca_sha256;  // 64: of the CA's certificate in DER, by which a node knows the true gateway
+  std::string ca_sha256;  // 64: of the CA's certificate in DER; a node knows the true gateway by it
 
-  /// kInvalid, without a word of the text. White space around it is fine.
+  /// kInvalid; the message never quotes the text. White space around the token is allowed.
   static Result<JoinToken> parse(std::string_view text);
   static JoinToken make(std::string ca_sha256, Rng& rng);
   std::string text() const;
 };
 
-/// What the Secret says.
+/// The content of the Secret.
 struct JoinTokenRecord {
   std::string id;
   std::string node;
   Layer layer = Layer::kEdge;
-  std::vector<net::IpBlock> networks;  // the node comes from one of them; empty: from anywhere
+  std::vector<net::IpBlock> networks;  // allowed addresses of the node; empty: any
   std::string secret_sha256;
   WallTime expires;
-  std::string used_by;  // SHA-256 (hex) of the public key that it let in; "" not used yet
+  std::string used_by;  // SHA-256 (hex) of the public key that used it; "": not used yet
   bool revoked = false;
 
   codec::Json to_secret() const;
-  /// kCorrupt: names what is missing or wrong.
+  /// kCorrupt: the message names the missing or wrong member.
   static Result<JoinTokenRecord> from_secret(const codec::Json& secret);
 };
 
 enum class Verdict { kGood, kWrongSecret, kRevoked, kExpired, kUsedByAnotherKey, kOtherNetwork };
-/// For the log of who runs the gateway; who asks is not told.
+/// For the gateway's log and counter; clients never get it.
 std::string_view to_string(Verdict verdict);
-/// The secret is compared in constant time, and first: who does not know it learns nothing else. `peer` is the address of the
-/// connection (net::Peer::address).
+/// Compares the secret first, in constant time: a caller without the secret learns nothing else.
+/// `peer` is the address of the connection (net::Peer::address).
 Verdict judge(const JoinTokenRecord& record, const JoinToken& token, std::string_view key_sha256, std::string_view peer,
               WallTime now);
 
-/// Is the peer in one of the networks? An IPv4 address inside IPv6 is the IPv4 address.
+/// True: the peer is in one of the networks. An IPv4 address inside IPv6 is the IPv4 address.
 bool is_from(std::string_view peer, const std::vector<net::IpBlock>& networks);
 /// "10.0.0.0/8,fd00::/8"; "" without networks.
 std::string text_of(const std::vector<net::IpBlock>& networks);
 inline constexpr std::size_t kJoinNetworksMax = 64;
 
-// For who administers the cluster, over a client that may write Secrets.
+// For administrators, with a client that may write Secrets.
 
 struct NewJoinToken {
   std::string node;
@@ -77,27 +78,29 @@ struct NewJoinToken {
 /// Makes the namespace if it is missing, and the Secret. kInvalid: the node's name, or too many networks.
 Result<JoinToken> create_join_token(const Context& ctx, const kube::Client& client, const NewJoinToken& wanted, WallTime now,
                                     Rng& rng);
-/// By id. Secrets that cannot be read are left out.
+/// Sorted by ID. Unreadable Secrets are left out.
 Result<std::vector<JoinTokenRecord>> list_join_tokens(const Context& ctx, const kube::Client& client);
-/// It lets nobody in from now on; the node that it let in already stays in. kNotFound.
+/// The token admits no node any more. A node that it admitted stays. kInvalid: no ID. kNotFound.
 Status revoke_join_token(const Context& ctx, const kube::Client& client, const std::string& id);
-/// Removes those that ended more than a day ago: until then the list and the gateway's log can say so. How many.
+/// Removes tokens that expired more than a day ago, and returns their number. Until then the list
+/// and the gateway's log can report them as expired.
 Result<int> remove_old_join_tokens(const Context& ctx, const kube::Client& client, WallTime now);
 
-/// The Secret with that id, and what is in it.
+/// The Secret of a token, and its content.
 struct StoredJoinToken {
   codec::Json secret;
   JoinTokenRecord record;
 };
-/// Does the Secret of a token take it back? Its data.revoked is written by hand too, so that all but absent, empty and "false"
-/// does, with white space around it or not.
+/// True: the Secret revokes its token. Administrators also write data.revoked by hand, so only
+/// these values do not revoke: absent, blank, and "false". White space around the value is ignored.
 bool says_revoked(const codec::Json& secret);
-/// Nothing: there is none. kCorrupt.
+/// Nothing: no such token. kCorrupt: its Secret is unreadable.
 Result<std::optional<StoredJoinToken>> find_join_token(const Context& ctx, const kube::Client& client, const std::string& id);
-/// Notes the key. kConflict: somebody wrote the Secret since it was read; look again. kNotFound.
+/// Stores the key as the token's user. kConflict: the Secret changed since it was read, so read it
+/// again. kNotFound.
 Status use_join_token(const Context& ctx, const kube::Client& client, StoredJoinToken stored, const std::string& key_sha256);
 
-/// The namespace of all that is the gateway's. Fine if it is there.
+/// Makes the gateway's namespace if it is missing.
 Status make_system_namespace(const Context& ctx, const kube::Client& client);
 
 const meta::Resource& secrets();

@@ -57,7 +57,7 @@ TEST(JoinToken, AnythingElseIsRefusedWithoutAWordOfIt) {
                                     good.substr(0, good.size() - 1)};
   for (std::size_t i = 0; i < good.size(); ++i) {
     std::string text = good;
-    text[i] = i % 2 == 0 ? 'G' : '/';  // neither hex nor a dot nor part of the word before
+    text[i] = i % 2 == 0 ? 'G' : '/';  // neither hex nor a dot nor part of the prefix
     texts.push_back(text);
     text[i] = '\0';
     texts.push_back(text);
@@ -182,7 +182,7 @@ class JoinTokens : public ::testing::Test {
 };
 
 TEST_F(JoinTokens, AreMadeListedAndRevoked) {
-  const auto first = make("line7", 24h), second = make("line8", 1h);  // the namespace is made with the first
+  const auto first = make("line7", 24h), second = make("line8", 1h);  // the first call makes the namespace
   ASSERT_TRUE(first.ok()) << first.error();
   ASSERT_TRUE(second.ok()) << second.error();
   EXPECT_EQ(ids(), (std::set<std::string>{first->id, second->id}));

@@ -65,7 +65,8 @@ std::optional<Json> placement_patch(const Json& node, Layer layer) {
   if (layer == Layer::kCloud) {
     if (role) wanted_labels.set(kEdgeRole, nullptr);
     if (said != layer) wanted_labels.set(kLayerLabel, to_string(layer));
-    // A Node that was an edge node before loses the taint of the role; one that an administrator tainted keeps it.
+    // A former edge node loses the taint of the role. Without the role the taint is an
+    // administrator's, and stays.
     for (const Json& taint : taints) {
       if (!role || !is_edge_taint(taint)) wanted_taints.push_back(taint);
     }
@@ -77,7 +78,7 @@ std::optional<Json> placement_patch(const Json& node, Layer layer) {
   }
   const bool other_taints = wanted_taints.size() != taints.size();
   if (wanted_labels.empty() && !other_taints) return std::nullopt;
-  // The list of taints goes as a whole: never over what another writer put there meanwhile.
+  // The patch replaces the whole list of taints; resourceVersion protects changes of other writers.
   Json patch = Json::object(
       {{"metadata", Json::object({{"uid", node.at("metadata/uid")}, {"resourceVersion", node.at("metadata/resourceVersion")}})}});
   if (!wanted_labels.empty()) patch["metadata"].set("labels", std::move(wanted_labels));

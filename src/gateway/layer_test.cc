@@ -62,7 +62,7 @@ TEST(Layer, APresentNodeIsPutBackToItsLayer) {
   const struct {
     const char* name;
     Layer layer;
-    std::string labels, taints, wanted;  // wanted: "" nothing
+    std::string labels, taints, wanted;  // wanted: "": no patch
   } cases[] = {
       {"as it should be", Layer::kEdge, "{edgeai.io/layer: edge, node-role.kubernetes.io/edge: ''}", "[" + taint + "]", ""},
       {"an administrator made it a device", Layer::kEdge, "{edgeai.io/layer: device, node-role.kubernetes.io/edge: ''}",

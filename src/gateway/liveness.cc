@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::minutes kWarnPeriod{10};
 
-/// "" nobody has said anything yet.
+/// Status of the condition Connected; "": no such condition yet.
 std::string connected_status(const Json& edge_node) {
   for (const Json& condition : edge_node.at("status/conditions").as_array()) {
     if (condition["type"].as_string() == "Connected") return condition["status"].as_string();
@@ -61,7 +61,8 @@ std::optional<Json> connected_patch(const Json& edge_node, bool connected, WallT
   } else if (before == "True") {
     status.set("lastSeen", meta::format_time(seen));
   }
-  // Conditions are a list, so what others wrote meanwhile must not be lost.
+  // The patch replaces the whole list of conditions; resourceVersion protects changes of other
+  // writers.
   const Json& metadata = edge_node["metadata"];
   return Json::object({{"metadata", Json::object({{"uid", metadata["uid"]}, {"resourceVersion", metadata["resourceVersion"]}})},
                        {"status", std::move(status)}});
@@ -100,7 +101,7 @@ void Liveness::changed(const runtime::Change& change) {
   if (!change.now && !nodes_.contains(name)) return;
   Node& node = nodes_[name];
   if (!node.object || !change.now || node.object->metadata.uid != change.now->metadata.uid) {
-    node.call_it_cut = true;  // of this object nobody has said anything
+    node.call_it_cut = true;  // this process has reported nothing for this object
     node.said_connected = false;
   }
   node.object = change.now;
@@ -167,7 +168,7 @@ void Liveness::run(const std::stop_token& stop) {
       node.call_it_cut = false;
       node.said_connected = node.connected;
     }
-    // Known before the watch tells it: else what is decided meanwhile is decided by what was there before.
+    // Used before the watch delivers it: a step meanwhile must not decide by the older object.
     if (written && node.object == before.object) node.object = written;
     if (node.again) {
       schedule(name, node, std::chrono::steady_clock::now());
@@ -187,8 +188,8 @@ void Liveness::warn_of_another(const std::string& node) {
     warned_ = now;
   }
   log::warn(
-      "another gateway before the same API server says that a node is cut off, and it is connected here; with more than one "
-      "gateway a node that goes from one to the other is told as cut off for a moment",
+      "another gateway reported a node as cut off that is connected here; with more than one gateway a node that changes "
+      "gateways reads as cut off for a moment",
       {{"node", node}});
 }
 
@@ -198,7 +199,7 @@ Liveness::Outcome Liveness::step(const Context& ctx, const std::string& name, co
   if (!node.seen && now < started_ + options_.start_grace) return {.again = started_ + options_.start_grace};
   const Json object = node.object->json();
   const std::string status = connected_status(object);
-  // Another gateway has it: it will say so when that ends.
+  // Another gateway has the node, and will report when the node leaves it.
   if (!node.connected && !node.call_it_cut && status == "True") return {};
   if (node.connected && node.said_connected && !status.empty() && status != "True") warn_of_another(name);
   const SteadyTime since = node.seen ? node.since : started_;
@@ -209,10 +210,10 @@ Liveness::Outcome Liveness::step(const Context& ctx, const std::string& name, co
   const auto written = client_.patch(ctx, api::EdgeNode::resource(), {"", name}, kube::PatchType::kMerge, *patch, "status");
   if (written.ok()) return {.said = true, .written = stored(*written)};
   if (ctx.done()) return {};
-  // What was written meanwhile comes by itself, and this is then tried again at once.
+  // After a conflict the watch delivers the newer object, which schedules the next step at once.
   const Code code = written.error().code();
   if (code != Code::kConflict && code != Code::kNotFound) {
-    log::warn("cannot write whether a node is connected; trying on", {{"node", name}, {"error", written.error()}});
+    log::warn("cannot write the condition Connected of a node; retrying", {{"node", name}, {"error", written.error()}});
   }
   return {.again = now + options_.retry};
 }

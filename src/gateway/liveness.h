@@ -1,5 +1,6 @@
-// Who is connected, as the cluster reads it: the condition Connected of EdgeNodes, and since when one was not seen. For a gateway
-// that is a process of its own; beside an API server of ours a controller writes it (controllers/builtin).
+// Liveness: writes to EdgeNodes whether the node is connected: the condition Connected and
+// status.lastSeen. For a gateway with its own process; beside our own API server a controller
+// writes them (controllers/builtin).
 #pragma once
 
 #include <chrono>
@@ -19,23 +20,27 @@
 
 namespace varda::gateway {
 
-/// The merge patch by which the EdgeNode says that; nothing if it says so already. `seen`: since when it is as it is. Pure.
+/// The merge patch that sets the condition Connected and lastSeen. Nothing: the EdgeNode has them
+/// already. `seen`: end of the last connection, for lastSeen. Pure.
 std::optional<codec::Json> connected_patch(const codec::Json& edge_node, bool connected, WallTime seen, WallTime now);
 
 /// Writes transitions only. Thread-safe.
 ///
-/// Of several gateways before one API server, whoever has a watch of a node says so whenever the object does not; that a node is
-/// cut off each says but once: when the node's last watch here ended, and after its own start. So they do not go on contradicting
-/// each other, a node that somebody has is connected in the end, and one that left its last gateway is not. What none can know is
-/// whom the others have: a node that goes from one to another, or a gateway's start, may be told as a cut of a moment.
+/// Several gateways may serve one API server. A gateway with a watch of a node writes
+/// Connected=True whenever the object lacks it. A gateway writes a cut only once: after the node's
+/// last watch there ended, and after its own start. So gateways stop contradicting each other. A
+/// node with a watch at any gateway ends as connected, and a node without any watch as cut off.
+/// Gateways do not share sessions. So a node that changes gateways, or a gateway's start, may
+/// briefly read as a cut.
 class Liveness final : public Sessions {
  public:
   struct Options {
     std::size_t threads = 4;
-    /// After the start nodes come back one by one; until then nobody is called cut off who was not seen by this process.
+    /// Nodes reconnect one by one after the start. Until this time has passed, nodes that this
+    /// process has not seen are not reported as cut off.
     std::chrono::milliseconds start_grace{30'000};
     std::chrono::milliseconds retry{1000};
-    const Clock* clock = nullptr;  // of what is written; null: the machine's
+    const Clock* clock = nullptr;  // for written times; null: the machine's
   };
   /// `client` outlives it.
   Liveness(const kube::Client& client, Options options);
@@ -45,32 +50,32 @@ class Liveness final : public Sessions {
 
   void opened(const std::string& node) override;
   void closed(const std::string& node) override;
-  /// EdgeNodes as they change: Gateway::Options.edge_node_changed.
+  /// Takes changes of EdgeNodes; for Gateway::Options.edge_node_changed.
   void changed(const runtime::Change& change) EXCLUDES(mutex_);
-  /// Nothing is left to do now; for tests.
+  /// True: no step is scheduled or running; for tests.
   bool idle() const EXCLUDES(mutex_);
 
  private:
   struct Node {
-    bool seen = false;  // by this process, so that what follows is the truth
+    bool seen = false;  // this process had a watch of the node: `connected` is the truth
     bool connected = false;
-    SteadyTime since;             // of that
-    bool call_it_cut = true;      // that nobody is there was not said since it became so
-    bool said_connected = false;  // the object said so since the watch opened
-    runtime::StoredPtr object;    // the newest known; null: there is none
+    SteadyTime since;             // last change of `connected`
+    bool call_it_cut = true;      // this process has not reported the cut yet
+    bool said_connected = false;  // the object was Connected since the watch opened
+    runtime::StoredPtr object;    // newest known; null: no object
     std::optional<SteadyTime> due;
     bool working = false;
-    bool again = false;  // something happened meanwhile
+    bool again = false;  // a change came during the step
   };
   void set(const std::string& node, bool connected) EXCLUDES(mutex_);
   void schedule(const std::string& name, Node& node, SteadyTime when) REQUIRES(mutex_);
   void run(const std::stop_token& stop) EXCLUDES(mutex_);
   struct Outcome {
-    std::optional<SteadyTime> again = {};  // when to look again, if at all
-    bool said = false;                     // the object says what is so
-    runtime::StoredPtr written = nullptr;  // the object as it is after that; null: nothing was written
+    std::optional<SteadyTime> again = {};  // time of the next step; nothing: none is needed
+    bool said = false;                     // the object has the right condition
+    runtime::StoredPtr written = nullptr;  // the object after the write; null: nothing was written
   };
-  /// Looks at a node as it was a moment ago.
+  /// Compares a snapshot of the node with its object, and writes the difference.
   Outcome step(const Context& ctx, const std::string& name, const Node& node) EXCLUDES(mutex_);
   void warn_of_another(const std::string& node) EXCLUDES(mutex_);
 

@@ -24,7 +24,7 @@ TEST(ConnectedPatch, SaysTransitionsAndNothingElse) {
     const char* name;
     const char* status;
     bool connected;
-    const char* patch;  // of status; "" none
+    const char* patch;  // of status; "": none
   };
   const Case cases[] = {
       {"new", "{}", true,
@@ -64,7 +64,7 @@ TEST(ConnectedPatch, SaysTransitionsAndNothingElse) {
   }
 }
 
-/// A gateway that is a process of its own, over a cloud.
+/// A gateway with its own process, over a cloud.
 class LivenessTest : public ::testing::Test {
  protected:
   void start(std::chrono::milliseconds start_grace) {
@@ -105,7 +105,7 @@ TEST_F(LivenessTest, AnEdgeNodeSaysWhetherItsAgentHasAWatchOpen) {
   auto http = cloud_.transport("edge0");
   {
     const auto open = watch(*http, "edge0");
-    make("edge0");  // the object comes after its node
+    make("edge0");  // the object appears after its node
     wait("edge0", "True");
     EXPECT_TRUE(cloud_.edge_node("edge0").at("status/lastSeen").is_null());
   }
@@ -159,7 +159,8 @@ class TwoGateways {
   }
   void opened(std::size_t gateway) { gateways_[gateway]->opened("edge0"); }
   void closed(std::size_t gateway) { gateways_[gateway]->closed("edge0"); }
-  /// Shows both what is there, and again what they made of it, until they make nothing any more; how often that was.
+  /// Shows the object to both gateways, again after each of their writes, until they write no more.
+  /// Returns the number of rounds.
   int settle() {
     int shown = 0;
     EXPECT_TRUE(eventually("both gateways are idle", [&] {
@@ -184,7 +185,7 @@ class TwoGateways {
     }
     return "";
   }
-  /// Somebody writes something else.
+  /// Another writer changes another field.
   void touch() {
     cloud_.api().merge_patch("/apis/edgeai.io/v1alpha1/edgenodes/edge0",
                              Json::object({{"metadata", Json::object({{"annotations", Json::object({{"touched", shown_}})}})}}));

@@ -21,7 +21,7 @@ constexpr const char* kKey = "key-sha256";
 constexpr const char* kRefused = "refused-sha256";
 constexpr const char* kLayer = "layer";
 constexpr std::size_t kNodeKeyDigits = 64;
-constexpr int kNodeKeyAttempts = 8;  // against other writers
+constexpr int kNodeKeyAttempts = 8;  // if other writers change the Secret
 
 meta::ObjectKey node_key_of(const std::string& node) { return {std::string(kSystemNamespace), "node-key-" + node}; }
 
@@ -32,14 +32,14 @@ bool is_digest(std::string_view text) {
 
 struct Remembered {
   Json secret;
-  std::string key_sha256;            // "" forgotten
+  std::string key_sha256;            // "": forgotten
   std::vector<std::string> refused;  // newest first
   Layer layer = Layer::kEdge;
 
   bool refuses(std::string_view key) const {
     return std::any_of(refused.begin(), refused.end(), [&](const auto& one) { return codec::same_secret(one, key); });
   }
-  /// `key` is the node's now, "" none; what was it before is refused.
+  /// The Secret with `key` as the node's key ("": none). The key before it is refused.
   Json with(const std::string& key) && {
     if (!key_sha256.empty()) refused.insert(refused.begin(), key_sha256);
     refused.erase(std::remove(refused.begin(), refused.end(), key), refused.end());
@@ -80,7 +80,7 @@ Result<std::optional<Remembered>> find(const Context& ctx, const kube::Client& c
   TRY(std::optional<Json> secret, client.find(ctx, secrets(), node_key_of(node)));
   if (!secret) return std::optional<Remembered>();
   const auto corrupt = [&](const char* what) { return Error(Code::kCorrupt, "Secret " + node_key_of(node).str() + ": " + what); };
-  // The type of a Secret never changes: what somebody else put there stays somebody else's.
+  // A Secret's type never changes: another type means another writer, and stays untouched.
   if (std::as_const(*secret)["type"].as_string() != kNodeKeyType) return corrupt("its type is not edgeai.io/node-key");
   const Json& data = std::as_const(*secret)["data"];
   Remembered known;
@@ -111,7 +111,7 @@ bool key_changed_meanwhile(const Error& error) {
   return error.code() == Code::kAlreadyExists || error.code() == Code::kConflict || error.code() == Code::kNotFound;
 }
 
-/// kAlreadyExists, kConflict, kNotFound: somebody else wrote it since.
+/// kAlreadyExists, kConflict, kNotFound: another writer changed the Secret.
 Status write(const Context& ctx, const kube::Client& client, const std::string& node, std::optional<Remembered> known,
              const std::string& key_sha256, Layer layer) {
   const bool there = known.has_value();
@@ -167,7 +167,7 @@ Status forget_node_key(const Context& ctx, const kube::Client& client, const std
   for (int attempt = 1;; ++attempt) {
     TRY(std::optional<Remembered> known, find(ctx, client, node));
     if (!known) {
-      // One that came in before keys were remembered has an EdgeNode.
+      // A node that enrolled before keys were remembered has an EdgeNode.
       TRY(const std::optional<Json> edge_node, client.find(ctx, api::EdgeNode::resource(), {"", node}));
       if (!edge_node) return Error(Code::kNotFound, "no key of node \"" + node + "\" is remembered");
     } else if (known->key_sha256.empty()) {

@@ -17,7 +17,7 @@ using codec::Json;
 constexpr std::size_t kPodsNamedMax = 3;
 const meta::Resource kLeases{"coordination.k8s.io", "v1", "Lease", "leases", true};
 
-/// Whether there was such an object.
+/// True: the object was there.
 Result<bool> remove_if_present(const Context& ctx, const kube::Client& client, const meta::Resource& resource,
                                const meta::ObjectKey& key) {
   const auto removed = client.remove(ctx, resource, key);
@@ -75,10 +75,10 @@ Result<RemovedNode> remove_node(const Context& ctx, const kube::Client& client, 
                                       "); without its EdgeNode its certificate is good again until it ends");
   }
   out.connected = edge_node && is_connected(*edge_node);
-  // The key first: from then on no renewal lets the node in again.
+  // The key first: after that no renewal admits the node again.
   if (out.key) TRY_VOID(forget_node_key(ctx, client, node));
   TRY(out.edge_node, remove_if_present(ctx, client, api::EdgeNode::resource(), {"", node}));
-  // The Lease before the Node, which owns the Lease and takes it along.
+  // The Lease before the Node: the Node owns the Lease, so its deletion removes the Lease too.
   TRY(out.lease, remove_if_present(ctx, client, kLeases, {"kube-node-lease", node}));
   TRY(out.node, remove_if_present(ctx, client, api::Node::resource(), {"", node}));
   return out;

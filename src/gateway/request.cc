@@ -14,11 +14,10 @@ namespace varda::gateway {
 namespace {
 
 constexpr std::size_t kTargetBytesMax = 4096;
-constexpr std::size_t kSegmentsMax =
-    9;  // apis/GROUP/VERSION/namespaces/NS/RESOURCE/NAME/SUBRESOURCE and one to see that it is too many
+constexpr std::size_t kSegmentsMax = 9;  // apis/GROUP/VERSION/namespaces/NS/RESOURCE/NAME/SUBRESOURCE, plus one to detect excess
 constexpr int kTimeoutSecondsMax = 3600;
 
-// Those that say nothing about what is asked, and those that Asked has.
+// Parameters that Asked has, and parameters that do not change what is asked.
 constexpr std::array<std::string_view, 12> kParameters{
     "watch",           "allowWatchBookmarks",  "fieldSelector",   "labelSelector",
     "resourceVersion", "resourceVersionMatch", "timeoutSeconds",  "limit",
@@ -34,7 +33,7 @@ Result<std::vector<std::string>> segments_of(std::string_view path) {
     const std::size_t slash = path.find('/');
     auto segment = net::percent_decode(path.substr(0, slash));
     if (!segment.ok()) return invalid("the path has a bad escape");
-    // Names of Kubernetes need no escapes at all, so nothing is lost by refusing those that would mean something to somebody.
+    // Kubernetes' names need no escapes. So refusing special characters costs nothing.
     const bool plain = std::all_of(segment->begin(), segment->end(), [](unsigned char c) {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' ||
              c == ':';

@@ -1,8 +1,8 @@
-// What a request to the gateway asks for, in the words of Kubernetes' authorization. Pure: bytes in, words out.
+// Parses a request to the gateway into the nouns of Kubernetes' authorization. Pure.
 //
-// Nothing here guesses. A path that could be read in two ways (encoded slashes, dots, empty or doubly encoded segments), a
-// parameter that stands twice or that the gateway does not know: such a request is refused, since whoever is behind the gateway
-// might read it in another way.
+// The parser never guesses. It refuses a path that could be read in two ways: encoded slashes,
+// dots, empty or doubly encoded segments. It also refuses a repeated or unknown parameter. The
+// server behind the gateway might read such a request in another way.
 #pragma once
 
 #include <optional>
@@ -21,13 +21,13 @@ struct Asked {
   std::optional<int> timeout_seconds;
   bool bookmarks = false;
 
-  /// `pods "web" is forbidden: node "edge0" cannot get resource "pods" in API group "" in the namespace "default"`: as
-  /// kube-apiserver puts it.
+  /// `pods "web" is forbidden: User "system:node:edge0" cannot get resource "pods" in API group ""
+  /// in the namespace "default"`: the wording of kube-apiserver.
   std::string forbidden(const std::string& node) const;
 };
 
-/// kInvalid: malformed, or ambiguous. kForbidden: a path of the API server that names no resource (discovery and the like).
-/// kUnsupported: a method that is none of REST's.
+/// kInvalid: malformed, or ambiguous. kForbidden: a path of the API server that names no resource
+/// (discovery and the like). kUnsupported: a method outside REST.
 Result<Asked> parse_request(const net::Request& request);
 
 }  // namespace varda::gateway

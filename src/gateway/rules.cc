@@ -36,7 +36,8 @@ constexpr std::array kRules{
     Rule{"", "v1", "events", "", "patch", false, Route::kPatchEvent},
 };
 
-/// The selector is `field=node` and nothing else: a second term could only narrow it, and how others read two is not our concern.
+/// True: the selector is exactly `field=node`. A second term could only narrow it, and servers may
+/// read two terms differently.
 bool selects_own(const Asked& asked, std::string_view field, const std::string& node) {
   if (!asked.label_selector.empty()) return false;
   const auto selector = meta::FieldSelector::parse(asked.field_selector);
@@ -59,11 +60,11 @@ Result<Route> route(const std::string& node, const Asked& asked) {
   if (found->own_name && asked.name != node) return refusal;
   if (found->route == Route::kListOwn) {
     const bool pods = asked.resource == "pods";
-    // Without a namespace: all that the node has is one list.
+    // No namespace: all objects of the node are one list.
     if (!asked.ns.empty() || !selects_own(asked, pods ? "spec.nodeName" : "metadata.name", node)) return refusal;
     return found->route;
   }
-  // Of an object a selector says nothing, and what says nothing here may say something elsewhere.
+  // A selector does nothing for a single object here, but might do something at another server.
   if (!asked.field_selector.empty() || !asked.label_selector.empty()) return refusal;
   if (cluster_scoped(asked.resource) != asked.ns.empty()) return refusal;
   if (asked.verb == "create" && !asked.name.empty()) return refusal;

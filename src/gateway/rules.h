@@ -1,4 +1,5 @@
-// What a node may ask of the gateway, and what it may write: docs/design/014, "What an identity sees". Pure.
+// Rules: the requests a node may send to the gateway, and the objects it may write. Source:
+// docs/design/014, "What an identity sees". Pure.
 #pragma once
 
 #include <string>
@@ -14,7 +15,7 @@ namespace varda::gateway {
 
 using codec::Json;
 
-/// How a request that is not forbidden outright is served.
+/// The way to serve a request that the rules allow.
 enum class Route {
   kListOwn,        // list or watch of the node's own objects, from memory
   kReadSelf,       // get of the EdgeNode or Node with the node's name
@@ -29,7 +30,7 @@ enum class Route {
   kPatchEvent,     // of an event about one of the node's objects
 };
 
-/// kForbidden, with the message of Kubernetes: everything that 014 does not list.
+/// kForbidden, with Kubernetes' message: a request that 014 does not list.
 Result<Route> route(const std::string& node, const Asked& asked);
 
 // The API server applies the same rules to writes of a node.
@@ -39,7 +40,8 @@ using meta::own_event;
 using meta::own_object;
 using meta::own_status;
 
-/// kForbidden: the status of a Pod, Node or EdgeNode names an address that its node may not report (meta/node_address.h).
+/// kForbidden: the status of a Pod, Node or EdgeNode names an address that its node may not report
+/// (meta/node_address.h).
 Status check_addresses(std::string_view kind, const Json& status, meta::Reporter reporter);
 
 }  // namespace varda::gateway

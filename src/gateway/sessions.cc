@@ -22,7 +22,7 @@ std::unique_ptr<OpenWatches::Handle> OpenWatches::open(const std::string& node) 
   if (at->second.open >= options_.watches_per_node_max) return nullptr;
   ++at->second.open;
   ++total_;
-  // Under the lock, so that what is told is in order.
+  // Under the lock, so that notifications stay in order.
   if (fresh && options_.sessions) options_.sessions->opened(node);
   return std::make_unique<Handle>(*this, node);
 }

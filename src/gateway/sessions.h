@@ -1,4 +1,4 @@
-// Who is connected: nodes with a watch open.
+// Sessions: the connected nodes, which are nodes with an open watch.
 #pragma once
 
 #include <deque>
@@ -12,8 +12,8 @@
 
 namespace varda::gateway {
 
-/// Told when a node's first watch opens and when its last one has been closed for a while. One call at a time, in order; must not
-/// block and must not call the gateway.
+/// Notified when a node's first watch opens, and some time after its last one closed. One call at a
+/// time, in order; must not block and must not call the gateway.
 class Sessions {
  public:
   virtual ~Sessions() = default;
@@ -21,12 +21,12 @@ class Sessions {
   virtual void closed(const std::string& node) = 0;
 };
 
-/// Counts open watches. Watches end and come again all the time, so an end is told only after `linger` without another one.
-/// Thread-safe; outlives its handles.
+/// Counts open watches. Watches end and reopen all the time, so an end is reported only after
+/// `linger` without a watch. Thread-safe; outlives its handles.
 class OpenWatches {
  public:
   struct Options {
-    Sessions* sessions = nullptr;  // null: nobody is told; outlives this
+    Sessions* sessions = nullptr;  // null: no notifications; outlives this
     Duration linger{};
     std::size_t watches_max = 0, watches_per_node_max = 0;
   };
@@ -35,7 +35,7 @@ class OpenWatches {
   OpenWatches(const OpenWatches&) = delete;
   OpenWatches& operator=(const OpenWatches&) = delete;
 
-  /// One open watch; its end closes it.
+  /// One open watch; the destructor closes it.
   class Handle {
    public:
     Handle(OpenWatches& watches, std::string node) : watches_(watches), node_(std::move(node)) {}
@@ -47,7 +47,7 @@ class OpenWatches {
     OpenWatches& watches_;
     const std::string node_;
   };
-  /// Null: there are too many.
+  /// Null: too many watches are open.
   std::unique_ptr<Handle> open(const std::string& node) EXCLUDES(mutex_);
   std::size_t watches() const EXCLUDES(mutex_);
   std::size_t nodes() const EXCLUDES(mutex_);
@@ -71,8 +71,8 @@ class OpenWatches {
   bool stopping_ GUARDED_BY(mutex_) = false;
   std::size_t total_ GUARDED_BY(mutex_) = 0;
   std::uint64_t ends_ GUARDED_BY(mutex_) = 0;
-  std::unordered_map<std::string, Node> nodes_ GUARDED_BY(mutex_);  // those that were told opened
-  std::deque<End> ended_ GUARDED_BY(mutex_);                        // the next one to be told first
+  std::unordered_map<std::string, Node> nodes_ GUARDED_BY(mutex_);  // nodes reported as opened
+  std::deque<End> ended_ GUARDED_BY(mutex_);                        // the next one to report first
   std::thread thread_;
 };
 

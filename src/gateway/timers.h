@@ -1,4 +1,4 @@
-// Deadlines of many streams on one thread.
+// Timers: deadlines of many streams on one thread.
 #pragma once
 
 #include <map>
@@ -10,10 +10,11 @@
 
 namespace varda::gateway {
 
-/// Thread-safe. Late by up to a twentieth of a second, so that what ends at nearly the same time wakes the thread once.
+/// Thread-safe. Up to 50 ms late, so that deadlines close together wake the thread once.
 class Timers {
  public:
-  /// Called on the timers' thread with their lock held, once or (after all()) more often: it only posts.
+  /// Called with the timers' lock held, on their thread or by all(), once or more often. Must only
+  /// post.
   class Timed {
    public:
     virtual void due() = 0;
@@ -28,9 +29,9 @@ class Timers {
   Timers& operator=(const Timers&) = delete;
 
   void add(SteadyTime when, Timed& timed) EXCLUDES(mutex_);
-  /// After it nobody calls `timed`.
+  /// After it returns, due() of `timed` is never called.
   void remove(Timed& timed) EXCLUDES(mutex_);
-  /// Tells everybody now.
+  /// Calls due() of every `timed` now.
   void all() EXCLUDES(mutex_);
 
  private:
@@ -40,8 +41,8 @@ class Timers {
   Mutex mutex_;
   CondVar changed_;
   bool stopping_ GUARDED_BY(mutex_) = false;
-  Order order_ GUARDED_BY(mutex_);                                         // not told yet
-  std::unordered_map<Timed*, Order::iterator> places_ GUARDED_BY(mutex_);  // everybody; order_.end(): told
+  Order order_ GUARDED_BY(mutex_);                                         // not called yet
+  std::unordered_map<Timed*, Order::iterator> places_ GUARDED_BY(mutex_);  // all; order_.end(): called
   std::thread thread_;
 };
 

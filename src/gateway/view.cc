@@ -14,7 +14,7 @@ using runtime::Informer;
 using runtime::Stored;
 using runtime::StoredPtr;
 
-/// API servers count their versions; since Kubernetes 1.35 that is their promise.
+/// Versions of API servers are growing numbers; Kubernetes guarantees it since 1.35.
 std::optional<std::uint64_t> number(std::string_view version) {
   std::uint64_t out = 0;
   const auto [end, error] = std::from_chars(version.data(), version.data() + version.size(), out);
@@ -29,7 +29,7 @@ std::string line(std::string_view type, std::string_view object) {
   return out;
 }
 
-/// What is known of an object that is gone: which one it was, and when.
+/// The DELETED event of an object: its identity, and the version of the deletion.
 std::string deletion(const Stored& object, const std::string& node, std::uint64_t version) {
   const auto whole = codec::parse_json(object.text);
   Json metadata = Json::object({{"name", object.metadata.name}, {"uid", object.metadata.uid}});
@@ -76,11 +76,12 @@ std::set<std::string> View::advance(const std::string& resource_version, Informe
     if (!one.change.now) one.version = version.value_or(0);
   }
   std::stable_sort(staged.begin(), staged.end(), [](const Staged& a, const Staged& b) { return a.version < b.version; });
-  if (!version) log::error("the API server's versions are no numbers; watches cannot be served", {{"version", resource_version}});
+  if (!version) log::error("the API server's versions are not numbers; watches cannot be served", {{"version", resource_version}});
   MutexLock lock(mutex_);
   const bool listed = how == Informer::Progress::kListed;
   if (listed) {
-    // What came and went unseen may be known to those who saw it elsewhere.
+    // Objects that came and went between the lists are unknown here. A client may know them from
+    // another server.
     floor_version_ = version.value_or(0);
     complete_ = version.has_value();
   }
@@ -100,7 +101,7 @@ void View::apply(const Staged& staged) {
   const std::string before = old ? options_.node_of(*old) : std::string();
   const std::string after = now ? options_.node_of(*now) : std::string();
   if (!before.empty() && before != after) bury(before, *old, staged.version);
-  // Made anew under its name: for a view of state that is a change, and the uid tells.
+  // A recreated object is sent as a change; the uid shows the difference.
   if (!after.empty()) put(after, now, staged.version);
 }
 
@@ -209,7 +210,8 @@ Result<std::string> View::read(Cursor& cursor) const {
 }
 
 Result<std::string> View::news(const Node& node, const Cursor& cursor) const {
-  // The first time versions say what is new to whoever asks, and from then on our own count: it has no gaps and no ties.
+  // The first read compares versions. Later reads compare the view's own count, which has no gaps
+  // and no ties.
   if (!cursor.first && cursor.sequence < floor_sequence_) return Error(Code::kGone, "the watch has waited for too long");
   struct Piece {
     std::uint64_t sequence;
@@ -222,7 +224,7 @@ Result<std::string> View::news(const Node& node, const Cursor& cursor) const {
     pieces.push_back({cursor.first ? item.version : item.sequence, line(entered ? "ADDED" : "MODIFIED", item.object->text)});
   }
   for (const Tombstone& tombstone : node.tombstones) {
-    const bool all = cursor.first && cursor.version == 0;  // begins with what there is: nothing was ever there
+    const bool all = cursor.first && cursor.version == 0;  // a watch of present objects needs no deletions
     if (all || (cursor.first ? tombstone.version <= cursor.version : tombstone.sequence <= cursor.sequence)) continue;
     pieces.push_back({cursor.first ? tombstone.version : tombstone.sequence, tombstone.line});
   }

@@ -1,9 +1,10 @@
-// View: of one resource, what each node may see of it, kept from an informer's changes, and what watches of it have still to be
-// told.
+// View: the objects of one resource that each node may see, and the changes that open watches still
+// need. An informer feeds it.
 //
-// A view is state, not history: a watch that begins at a version gets each object that is newer, as it is now, and what was deleted
-// since, as far back as the window of tombstones goes. Everything comes in the order of versions and only once the copy is complete
-// up to them, so that whoever resumes at the last version he saw has missed nothing.
+// A view is state, not history. A watch that begins at a version gets each newer object in its
+// present state. It also gets the deletions since, as far back as tombstones go. All come in the
+// order of versions, and only once the copy is complete up to these versions. So a client that
+// resumes at the last version it saw has missed nothing.
 #pragma once
 
 #include <cstdint>
@@ -26,21 +27,23 @@ namespace varda::gateway {
 /// Thread-safe.
 class View {
  public:
-  /// Whose an object is; "" nobody's.
+  /// The node of an object; "": none.
   using NodeOf = std::function<std::string(const runtime::Stored&)>;
   struct Options {
     NodeOf node_of;
     std::size_t tombstones_max = 10'000;  // of all nodes together
-    /// Each node has one object, with its name. What became of it is then known whenever it is there, however old the version.
+    /// Each node has one object, with the node's name. While the object exists, watches may begin
+    /// at any older version.
     bool one_each = false;
-    /// Told which nodes have news, after their watches were; on the informer's thread, with no lock held.
+    /// Receives the nodes with changes, after their watches; on the informer's thread, without a
+    /// lock.
     std::function<void(const std::string& node)> on_news;
-    /// After each list: what was incomplete is complete. The same thread, no lock held.
+    /// Called after each list, once the copy is complete; on the same thread, without a lock.
     std::function<void()> on_listed;
   };
   explicit View(Options options) : options_(std::move(options)) {}
 
-  /// Before informer.run(): keeps the view as the informer's changes have it.
+  /// Keeps the view up to date by the informer's changes. Call it before informer.run().
   void follow(runtime::Informer& informer);
 
   struct Listing {
@@ -54,20 +57,22 @@ class View {
   std::uint64_t version() const EXCLUDES(mutex_);
   std::size_t nodes() const EXCLUDES(mutex_);
 
-  /// Where a watch stands.
+  /// Position of a watch.
   struct Cursor {
     std::string node;
-    std::uint64_t sequence = 0;  // of this view's own changes; what is later is news
-    std::uint64_t version = 0;   // the version it has been told up to; before the first read: that it begins at
+    std::uint64_t sequence = 0;  // last change read, by this view's own count
+    std::uint64_t version = 0;   // last version read; before the first read: the start
     bool first = true;
   };
-  /// "" and "0" begin with everything there is. kGone: the window does not go back so far (or the version is from another life of
-  /// the server). kInvalid: no version. kUnavailable: not complete yet.
+  /// "" and "0" begin with all present objects. kGone: tombstones do not go back so far, or the
+  /// version is from another life of the server. kInvalid: no version. kUnavailable: not complete
+  /// yet.
   Result<Cursor> begin(const std::string& node, std::string_view resource_version) const EXCLUDES(mutex_);
-  /// News as lines of a watch; "" none. kGone: it waited for so long that some of them are forgotten.
+  /// New changes as lines of a watch; "": none. kGone: the last read is so old that deletions since
+  /// are forgotten.
   Result<std::string> read(Cursor& cursor) const EXCLUDES(mutex_);
 
-  /// Called after there is news for the node; with the view's lock held: it only posts.
+  /// Called when the node has changes, with the view's lock held. Must only post.
   class Watcher {
    public:
     virtual void news() = 0;
@@ -76,19 +81,19 @@ class View {
     ~Watcher() = default;
   };
   void add(const std::string& node, Watcher& watcher) EXCLUDES(mutex_);
-  /// After it nobody calls the watcher.
+  /// After it returns, the watcher is never called.
   void remove(const std::string& node, Watcher& watcher) EXCLUDES(mutex_);
-  /// Calls the node's watchers though there is no news here.
+  /// Calls the node's watchers though this view has no change.
   void wake(const std::string& node) EXCLUDES(mutex_);
 
  private:
   struct Item {
     runtime::StoredPtr object;
     std::uint64_t version = 0, sequence = 0;                  // of its last change
-    std::uint64_t entered_version = 0, entered_sequence = 0;  // when it became the node's
+    std::uint64_t entered_version = 0, entered_sequence = 0;  // when the node got the object
   };
   struct Tombstone {
-    std::string line;  // the event
+    std::string line;  // the DELETED event
     std::uint64_t version = 0, sequence = 0;
   };
   struct Node {
@@ -99,12 +104,12 @@ class View {
   };
   struct Staged {
     runtime::Change change;
-    std::uint64_t version = 0;  // of a deletion: that which the copy is then complete up to
+    std::uint64_t version = 0;  // of a deletion: the copy's version with it
   };
 
   void changed(const runtime::Change& change);
   void progressed(const std::string& resource_version, runtime::Informer::Progress how) EXCLUDES(mutex_);
-  /// Applies what was staged; whom it touched.
+  /// Applies the staged changes, and returns the nodes that they touched.
   std::set<std::string> advance(const std::string& resource_version, runtime::Informer::Progress how) EXCLUDES(mutex_);
   void apply(const Staged& staged) REQUIRES(mutex_);
   void put(const std::string& node, const runtime::StoredPtr& object, std::uint64_t version) REQUIRES(mutex_);
@@ -112,7 +117,7 @@ class View {
   Result<std::string> news(const Node& node, const Cursor& cursor) const REQUIRES(mutex_);
 
   const Options options_;
-  std::vector<Staged> staged_;  // of the informer's thread
+  std::vector<Staged> staged_;  // for the informer's thread only
   mutable Mutex mutex_;
   bool complete_ GUARDED_BY(mutex_) = false;
   std::uint64_t version_ GUARDED_BY(mutex_) = 0;   // the copy is complete up to it
@@ -120,8 +125,8 @@ class View {
   // Deletions up to these are not known.
   std::uint64_t floor_version_ GUARDED_BY(mutex_) = 0, floor_sequence_ GUARDED_BY(mutex_) = 0;
   std::unordered_map<std::string, Node> nodes_ GUARDED_BY(mutex_);
-  std::deque<std::string> graves_ GUARDED_BY(mutex_);  // whose tombstones, the oldest first
-  std::set<std::string> touched_ GUARDED_BY(mutex_);   // of one progress
+  std::deque<std::string> graves_ GUARDED_BY(mutex_);  // the node of each tombstone, oldest first
+  std::set<std::string> touched_ GUARDED_BY(mutex_);   // by one progress
 };
 
 /// A bookmark line of a watch.

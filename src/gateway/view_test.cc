@@ -23,7 +23,7 @@ Json pod(const char* name, int version, const char* node) {
   return out;
 }
 
-/// A view of an informer whose server says what the test wants.
+/// A view of an informer with a scripted server.
 class ViewTest : public ::testing::Test {
  protected:
   void start(Json list, View::Options options = {}) {
@@ -153,7 +153,7 @@ TEST_F(ViewTest, OfOneObjectThatIsThereNoVersionIsTooOld) {
   EXPECT_EQ(from("n", "2"), "+a3");
   EXPECT_EQ(from("n", "3"), "");
   EXPECT_EQ(from("n", "9"), "");
-  EXPECT_EQ(from("m", "9"), "gone");  // it may have been there
+  EXPECT_EQ(from("m", "9"), "gone");  // it may have existed
 }
 
 TEST_F(ViewTest, TheWindowOfDeletionsIsBounded) {
@@ -170,20 +170,20 @@ TEST_F(ViewTest, TheWindowOfDeletionsIsBounded) {
   send("DELETED", pod("d", 14, "m"));
   EXPECT_EQ(from("m", "12"), "-c13 -d14");
   EXPECT_EQ(from("n", "12"), "");
-  EXPECT_LE(view_->nodes(), 1u);  // nothing is kept of a node that has nothing
+  EXPECT_LE(view_->nodes(), 1u);  // a node without objects, tombstones or watches costs nothing
 }
 
 TEST_F(ViewTest, AListAfterAGapTellsOpenWatchesInTheOrderOfVersions) {
   start(pod_list(10, {pod("a", 3, "n"), pod("b", 4, "n"), pod("z", 5, "n")}));
   auto cursor = view_->begin("n", "10").value();
   EXPECT_EQ(read(cursor), "");
-  // What its watch does not know any more is listed again: "a" went, "b" came later than "c".
+  // The expired watch forces a relist: "a" is gone, and "b" is newer than "c".
   api_.answer(200, pod_list(20, {pod("b", 18, "n"), pod("c", 17, "n"), pod("z", 5, "n")}));
   api_.refuse_watch(410, Json::object({{"kind", "Status"}, {"code", 410}, {"reason", "Expired"}}));
   api_.end_watch();
   wait(20);
   EXPECT_EQ(read(cursor), "+c17 ~b18 -a20");
-  // Whoever was told by another server may have seen what this one never did.
+  // A client of another server may have seen objects that this view never had.
   EXPECT_EQ(from("n", "15"), "gone");
   EXPECT_EQ(from("n", "20"), "");
 }

@@ -26,7 +26,8 @@ std::optional<std::string> WatchStream::read() {
   if (!news->empty()) return std::move(news).value();
   if (std::chrono::steady_clock::now() < options_.end) return std::string();
   ended_ = true;
-  // The last word says up to where nothing was missed, so that the next watch of a quiet node is not too old one day.
+  // The final bookmark names the last complete version. So the next watch of a quiet node does not
+  // begin too far back.
   if (options_.bookmarks) return bookmark_line(*options_.resource, options_.cursor.version);
   return std::nullopt;
 }

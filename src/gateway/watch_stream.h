@@ -1,4 +1,4 @@
-// One open watch: the news of a view as a response body, until its time is over.
+// WatchStream: one open watch, which streams a view's changes as a response body until its end.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,10 @@
 
 namespace varda::gateway {
 
-/// Who may go on.
+/// Decides whether a node's watches may continue.
 class Admission {
  public:
-  /// The node was shut out since its watch began. Quick, thread-safe.
+  /// True: the node is shut out. Quick, thread-safe.
   virtual bool shut_out(const std::string& node) const = 0;
 
  protected:

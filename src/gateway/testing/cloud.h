@@ -1,4 +1,5 @@
-// A cloud in memory: the real API server with our kinds, and a gateway in front of it, reached as any node.
+// Cloud: the real API server in memory with our kinds, behind a gateway that tests reach like
+// nodes.
 #pragma once
 
 #include <memory>
@@ -13,7 +14,7 @@
 
 namespace varda::gateway::testing {
 
-/// What a connection with a good certificate of that node looks like.
+/// The peer of a connection with a good certificate of `node`.
 net::Peer peer_of(const std::string& node);
 
 class Cloud {
@@ -26,11 +27,11 @@ class Cloud {
 
   apiserver::InMemoryApiServer& api() { return api_; }
   const kube::Client& client() { return client_; }
-  /// A transport through the gateway of today.
+  /// A transport through the present gateway.
   std::unique_ptr<net::HttpClient> transport(const std::string& node);
   std::unique_ptr<net::HttpClient> transport(net::Peer peer);
 
-  /// POSTs a YAML stream of objects, and their status where they have one.
+  /// POSTs a YAML stream of objects, and patches the status of objects that have one.
   void apply(const std::string& yaml);
   codec::Json edge_node(const std::string& name) { return api_.get("/apis/edgeai.io/v1alpha1/edgenodes/" + name).body; }
 
