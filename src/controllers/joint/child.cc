@@ -15,7 +15,7 @@ using api::InferenceModel;
 using api::JointInferenceService;
 using codec::Json;
 
-// Longer names of Models are none of models.
+// A Model's name may be longer than the limit for a model name.
 constexpr std::size_t kModelNameMax = 63;
 
 struct Place {
@@ -24,7 +24,7 @@ struct Place {
   std::map<std::string, std::string> selector;
 };
 
-// The one node of a layer; the one it is on already stays, whoever joins.
+// The only node of a layer. A child stays on its present node when further nodes join.
 std::string one_of_layer(const std::string& layer, const InferenceModel* existing, const NodeList& nodes, ChildPlan& out) {
   std::vector<std::string> names;
   for (const auto& node : nodes) {
@@ -89,7 +89,7 @@ Json entry_of(const api::ManifestEntry& from) {
   return entry_of(archive);
 }
 
-// The version that is meant, and before it the one that serves, or else the last one, for a way back.
+// The wanted version. Before it the serving version, or else the last one, for a rollback.
 Json manifest_of(const api::EdgeModelVersion& archive, const InferenceModel* existing) {
   const api::ManifestEntry* before = nullptr;
   if (existing != nullptr) {
@@ -104,7 +104,7 @@ Json manifest_of(const api::EdgeModelVersion& archive, const InferenceModel* exi
   return manifest;
 }
 
-// Of an answer that our server understands.
+// True: our server understands the server's answers.
 bool speaks_open_inference(const ServerEntry& server) { return server.reading == api::EdgeStatusReading{}; }
 
 std::optional<Problem> model_problem(const Tier& tier, const ResolvedModel& model, const InferenceModelOptions& options) {
@@ -126,7 +126,7 @@ std::optional<Problem> model_problem(const Tier& tier, const ResolvedModel& mode
   return {};
 }
 
-// For life: under another name the server would not know, for a while, what nodes still ask it for.
+// The name never changes: nodes may still ask for the former name, which the server would not know.
 std::string model_name_of(const JointInferenceService& service, const Tier& tier, const ResolvedModel& model,
                           const InferenceModel* existing) {
   if (existing != nullptr && !existing->spec.model_name.empty()) return existing->spec.model_name;
@@ -194,7 +194,7 @@ ChildPlan plan_child(const JointInferenceService& service, const Tier& tier, con
                     .held = same && !existing->status.url.empty()};
     std::vector<PortClaim> others = world.claims;
     for (PortClaim sibling : siblings) {
-      sibling.uid += "/";  // of one service, and another pod, which has chosen before
+      sibling.uid += "/";  // the same service, but another pod, which chose first
       sibling.held = true;
       sibling.since.clear();
       others.push_back(std::move(sibling));

@@ -15,25 +15,27 @@ namespace varda::controllers {
 
 /// "NAME-TIER"
 std::string child_name(const api::JointInferenceService& service, const Tier& tier);
-/// It is controlled by this very service.
+/// True: this very service controls the model.
 bool is_child(const api::InferenceModel& model, const api::JointInferenceService& service);
-/// It is of an earlier service of the name, and on its way out.
+/// True: the model belongs to an earlier service of the same name, and will be deleted.
 bool is_left_over(const api::InferenceModel& model, const api::JointInferenceService& service);
 
-/// What `child` was last wished to be, and of that very object; nothing: that is not known.
+/// The child as it was last applied, with the uid of the present object. Nothing: unknown.
 std::optional<Json> wish_of(const api::InferenceModel& child);
 
 struct ChildPlan {
-  std::optional<Json> object;      // absent: it cannot be said; what is there stays
+  std::optional<Json> object;      // absent: see `problem`; an existing child stays
   std::optional<Problem> problem;  // DigestMissing, ModelUnsupported, NodeNotFound, NoNodeMatches, SeveralNodesMatch, PortInUse
-  std::optional<PortClaim> claim;  // in the edge layer
+  std::optional<PortClaim> claim;  // for a child in the edge layer
 };
 
-/// Why a first tier of ours could not ask `model`: its server does not speak the Open Inference Protocol, as far as is known.
+/// Set if our server in the first tier cannot ask `model`. The model's server is then known not to
+/// speak the Open Inference Protocol.
 std::optional<Problem> server_problem(const api::InferenceModel& model, const InferenceModelOptions& options);
 
-/// The InferenceModel of a tier whose model is a Model. `existing` null: there is none yet. A version that it serves now stays in
-/// its manifest until the next one does, so that no request fails. `siblings`: what the tiers before it want of nodes.
+/// Plans the InferenceModel of a tier that refers to a Model. `existing`: the present child, or
+/// null. A version that serves now stays in the manifest until the next one serves, so that no
+/// request fails. `siblings`: node ports that earlier tiers want.
 ChildPlan plan_child(const api::JointInferenceService& service, const Tier& tier, const ResolvedModel& model,
                      const api::InferenceModel* existing, const JointWorld& world, const std::vector<PortClaim>& siblings,
                      const InferenceModelOptions& options);

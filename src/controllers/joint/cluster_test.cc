@@ -1,5 +1,5 @@
-// JointInferenceServices over the real API server, in memory. Agents and runners are played by the test, which writes what they
-// would report.
+// JointInferenceServices over the real API server, in memory. The test plays agents and runners: it
+// writes their reports.
 
 #include "controllers/testing/control_plane.h"
 
@@ -45,7 +45,7 @@ spec:
     }
     return "";
   }
-  // What the node is told of the first tier, or null.
+  // The first tier in the node's work list, or null.
   Json work() {
     const Json models = get(kEdgeNodes + "/edge0").at("spec/models");
     for (const Json& model : models.as_array()) {
@@ -62,7 +62,7 @@ spec:
     return false;
   }
 
-  // The scheduler and the runner.
+  // Plays the scheduler and the runner.
   void run_pod(const std::string& name, const std::string& node = "edge0") {
     const auto bound = api_.post(kPods + "/" + name + "/binding", yaml("{apiVersion: v1, kind: Binding, metadata: {name: " + name +
                                                                        "}, target: {kind: Node, name: " + node + "}}"));
@@ -70,7 +70,8 @@ spec:
     patch_status(kPods + "/" + name, "{phase: Running, podIP: 127.9.1.1, conditions: [{type: Ready, status: 'True'}]}");
   }
   void end_pod(const std::string& name) { api_.remove(kPods + "/" + name + "?gracePeriodSeconds=0"); }
-  // The agent's report: the version the node was told serves, with these counts, and with this state of the tier above.
+  // Plays the agent's report: the target version serves, with these counts and this state of the
+  // tier above.
   void report(std::string_view counts = "epoch: e1, counters: {inferences: 0}", const std::string& cloud = "Ready") {
     const std::string target = work()["target"].as_string();
     patch_status(kEdgeNodes + "/edge0", "{models: [{key: default/digits.edge, exposed: '" + target + "', versions: [{version: '" +
@@ -94,7 +95,7 @@ spec:
     ASSERT_TRUE(eventually([&] { return condition("EdgeReady") == "True Serving"; })) << codec::write_json(status());
     EXPECT_EQ(status()["url"].as_string(), "http://127.9.1.1:18080");
   }
-  // A pod of its Deployment is Ready behind its Service, as the cluster would report.
+  // Makes a Ready pod of the Deployment behind its Service, like a cluster.
   void answer(const std::string& name) {
     ASSERT_TRUE(eventually([&] { return exists(kDeployments + "/" + name); }));
     const Json made = get(kDeployments + "/" + name).at("spec/template/metadata");
@@ -106,7 +107,7 @@ spec:
     patch_status(kPods + "/" + name + "-1", "{phase: Running, podIP: 127.9.1.9, conditions: [{type: Ready, status: 'True'}]}");
     add_slice(name, "127.9.1.9", 8080);
   }
-  // The cloud's model answers, and so the service is Ready for the first time.
+  // Makes the cloud's model answer, so that the service is Ready for the first time.
   void serve_all() {
     serve();
     answer("digits-cloud");
@@ -196,14 +197,14 @@ spec: {modelName: other, deployToLayer: cloud, image: other}
   EXPECT_EQ(get(kPods + "/digits-edge-adfa01a70198"), pod);
   api_.remove(kInferenceModels + "/digits-cloud");
   end_pod("digits-edge-adfa01a70198");
-  // The model's end is heard of, and so is what comes with the next look of the pod.
+  // The ends of the model and of the pod both cause a reconcile.
   ASSERT_TRUE(eventually([&] { return get(kInferenceModels + "/digits-cloud").at("spec/modelName").as_string() == "big"; }));
   ASSERT_TRUE(eventually([&] { return pod_uid() != pod.at("metadata/uid").as_string() && !pod_uid().empty(); }));
 }
 
 class MovedService : public JointCluster {
  protected:
-  // Of edge0, to edge1, where nothing is yet.
+  // Moves the service from edge0 to edge1, where nothing runs yet.
   void move() {
     add_world();
     add_service();

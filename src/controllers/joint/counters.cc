@@ -26,7 +26,8 @@ std::int64_t counter_sum(std::int64_t a, std::int64_t b) {
 }
 std::int64_t greater(std::int64_t a, std::int64_t b) { return std::max(a, b); }
 
-// Members of both; where they meet, `join` decides. What is no count is left out, and so is a new name beyond `members_max`.
+// Merges counts of `from`; `join` combines counts in both. Other values are ignored, and so are new
+// names beyond `members_max`.
 void merge(Json& into, const Json& from, Join join, std::size_t members_max = SIZE_MAX, int depth = 0) {
   for (const auto& [name, value] : from.as_object()) {
     if (into.size() >= members_max && !into.contains(name)) continue;
@@ -42,7 +43,7 @@ void merge(Json& into, const Json& from, Join join, std::size_t members_max = SI
   }
 }
 
-// A count of `now` that is smaller than it was.
+// True: some count of `now` is smaller than before.
 bool went_back(const Json& before, const Json& now) {
   const auto& members = before.as_object();
   return std::any_of(members.begin(), members.end(), [&](const auto& member) {
@@ -52,7 +53,7 @@ bool went_back(const Json& before, const Json& now) {
   });
 }
 
-// The nameless record: it is the first.
+// The nameless record, which is the first.
 JointCounters& past(std::vector<JointCounters>& kept) {
   if (kept.empty() || !kept.front().node.empty()) {
     JointCounters none;
@@ -77,7 +78,7 @@ std::vector<JointCounters> gather(std::vector<JointCounters> kept, const std::ve
     speaking.insert(count.node);
   }
   const auto is_told = [&](const JointCounters& record) { return current.contains({record.node, record.epoch}); };
-  // The record that is needed least becomes part of the past; false: all that are left are told now.
+  // Folds the least needed record into the nameless one. False: all others are reported now.
   const auto make_room = [&] {
     const auto silent = [&](const JointCounters& record) { return !record.node.empty() && !is_told(record); };
     auto found = std::find_if(kept.begin(), kept.end(),
@@ -94,7 +95,7 @@ std::vector<JointCounters> gather(std::vector<JointCounters> kept, const std::ve
     const auto found = std::find_if(kept.begin(), kept.end(),
                                     [&](const JointCounters& one) { return one.node == count.node && one.epoch == count.epoch; });
     if (found == kept.end()) {
-      // Who does not fit is not counted: without its record, what it tells again would be counted again.
+      // A source without room is not counted: without a record its next report would count again.
       bool room = true;
       while (room && kept.size() >= kRecordsMax - 1) room = make_room();
       if (!room) continue;
@@ -115,7 +116,7 @@ std::vector<JointCounters> gather(std::vector<JointCounters> kept, const std::ve
   while (kept.size() > kRecordsMax && make_room()) {
   }
   std::stable_partition(kept.begin(), kept.end(), [&](const JointCounters& record) { return !is_told(record); });
-  // Of a node that is silent altogether, nobody knows which epochs are old.
+  // Old epochs are unknown for a silent node, so only reporting nodes are trimmed.
   const std::size_t most = std::max(kOldEpochsMax, 2 * who.side_by_side);
   std::map<std::string, std::size_t> old;
   std::vector<JointCounters> dropped;

@@ -82,7 +82,7 @@ TEST(JointCounters, OfManyWorkersOnANodeThatIsSilentForAWhileAreNotCountedTwice)
   const auto silent = gather(once, {}, who);
   EXPECT_EQ(inferences(silent), 10 * kReplicas);
   EXPECT_EQ(gather(silent, told, who), once);
-  // They come back one by one.
+  // The workers return one by one.
   auto kept = silent;
   for (std::size_t some = 1; some <= told.size(); ++some) {
     kept = gather(kept, {told.begin(), told.begin() + static_cast<std::ptrdiff_t>(some)}, who);
@@ -91,7 +91,7 @@ TEST(JointCounters, OfManyWorkersOnANodeThatIsSilentForAWhileAreNotCountedTwice)
 }
 
 TEST(JointCounters, OfANodeThatIsSilentStayApartHoweverManyThereAre) {
-  const Counting one{.side_by_side = 1, .nodes = {"a", "b"}};  // scaled down while nobody hears of the node
+  const Counting one{.side_by_side = 1, .nodes = {"a", "b"}};  // scaled down while the node is silent
   std::vector<Count> told;
   for (int worker = 0; worker < 30; ++worker) told.push_back(count("a", std::to_string(worker), "{inferences: 1}"));
   const auto kept = gather(gather({}, told, {.side_by_side = 30, .nodes = {"a", "b"}}), {count("b", "1", "{inferences: 1}")}, one);
@@ -100,7 +100,7 @@ TEST(JointCounters, OfANodeThatIsSilentStayApartHoweverManyThereAre) {
 }
 
 TEST(JointCounters, TheEpochThatWasToldLastIsFoldedLast) {
-  // The first worker outlives many others beside it, and then nobody hears of it for a moment.
+  // The first worker outlives many others beside it, and then is silent for a moment.
   const Count first = count("a", "first", "{inferences: 100}");
   std::vector<JointCounters> kept;
   for (int other = 0; other < 20; ++other)
@@ -120,7 +120,7 @@ TEST(JointCounters, RecordsAreBounded) {
 }
 
 TEST(JointCounters, NodesThatLeaveMakeRoomForThoseThatCome) {
-  // One node that nobody hears of but that is there, and far more that come and go.
+  // One node is present but silent, while far more nodes come and go.
   const Count silent = count("silent", "1", "{inferences: 7}");
   std::vector<JointCounters> kept = gather({}, {silent});
   constexpr int kNodes = kRecordsMax + 100;

@@ -1,4 +1,4 @@
-// What a service has counted: reports of nodes and workers, added up.
+// Counts of a service: the sum of reports of nodes and workers.
 
 #include <algorithm>
 #include <cstdio>
@@ -28,8 +28,8 @@ std::string epoch_of(std::string start) {
   return start.size() <= kEpochMax ? start : codec::Sha256::of(start).hex().substr(0, kEpochMax);
 }
 
-// Limits of the status. A node chooses the rest of its report, and no choice may make the status one that the server
-// refuses.
+// Applies the limits of the status. A node chooses its report, and must not be able to make a
+// status that the server refuses.
 Json known_counters(const Json& report, const std::vector<Tier>& tiers) {
   Json out = Json::object();
   for (const char* name : {"inferences", "hard", "invalid", "samples", "bytesUp", "up"})
@@ -66,7 +66,8 @@ std::vector<Count> told_counts(const View& view, const FirstTier& first) {
   std::vector<Count> out;
   for (const PodFinding& pod : first.pods) {
     if (pod.report == nullptr || !pod.report->cascade["counters"].is_object()) continue;
-    // While its agent is away, the EdgeNode shows the counts of a deleted service with the same name.
+    // While its agent is away, the EdgeNode shows the counts of a deleted service with the same
+    // name.
     if (pod.report->cascade["uid"].string_or(view.service.metadata.uid) != view.service.metadata.uid) continue;
     out.push_back({.node = pod.endpoint.node,
                    .epoch = epoch_of(pod.report->cascade["epoch"].as_string()),
@@ -74,7 +75,7 @@ std::vector<Count> told_counts(const View& view, const FirstTier& first) {
   }
   if (view.plan.ours_first()) return out;
   std::string node;
-  for (const PodFinding& pod : first.pods) {  // by node
+  for (const PodFinding& pod : first.pods) {  // sorted by node
     if (pod.agent == nullptr || pod.endpoint.node == node) continue;
     node = pod.endpoint.node;
     for (const api::EdgeWorkerReport& worker : pod.agent->status.workers) {
@@ -102,7 +103,7 @@ std::string decimal(double value) {
   return out;
 }
 
-// The slowest node's: it is what its clients see.
+// The latency at the slowest node, which its clients see.
 std::string latency(const FirstTier& first, const std::string& tier, const char* member) {
   std::int64_t most = 0;
   for (const PodFinding& pod : first.pods) {
@@ -131,8 +132,8 @@ void add_counts(const View& view, const FirstTier& first, JointInferenceServiceS
   status.inference_number = all["inferences"].as_integer();
   status.hard_example_number = all["hard"].as_integer();
   status.bytes_sent_up = all["bytesUp"].as_integer();
-  // Requests that were answered and had left the first tier, once each however many tiers they asked. Workers of users do not tell;
-  // they have one to ask.
+  // Answered requests that left the first tier, each once, however many tiers it asked. Users'
+  // workers do not report this number; they have only one tier to ask.
   const bool tells_up = all.contains("up");
   std::int64_t up = all["up"].as_integer();
   for (std::size_t i = 0; i < status.tiers.size(); ++i) {

@@ -1,5 +1,6 @@
-// What is found out about a service before it becomes its status: of the first tier by what nodes report, of further ones by what
-// stands for them in the cluster, and what all of them have counted. Pure; between the files that make up observe().
+// Findings about a service, from which observe() makes the status. The first tier's come from
+// reports of nodes, further tiers' from their objects in the cluster. Counts come from all. Pure;
+// shared by the files of observe().
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@ namespace varda::controllers::joint {
 
 inline constexpr std::string_view kTrue = "True", kFalse = "False", kUnknown = "Unknown";
 
-/// What a condition says.
+/// A condition without its type.
 struct Verdict {
   std::string_view status = kFalse;
   std::string reason;
@@ -28,7 +29,7 @@ struct Verdict {
 inline Verdict no(Problem problem) { return {kFalse, std::move(problem.reason), std::move(problem.message)}; }
 inline Verdict no(std::string reason, std::string message) { return {kFalse, std::move(reason), std::move(message)}; }
 inline Verdict yes(std::string message) { return {kTrue, "Serving", std::move(message)}; }
-/// The reason that a node gives in its report, where that can be a condition's.
+/// The reason in a node's report; `otherwise` if it cannot be a condition's reason.
 inline std::string reason_of(const codec::Json& report, std::string_view otherwise) {
   constexpr std::size_t kReasonMax = 128;  // as in EdgeNode.status
   const std::string& reason = report["reason"].as_string();
@@ -37,7 +38,7 @@ inline std::string reason_of(const codec::Json& report, std::string_view otherwi
 /// "2 of 3"
 inline std::string counted(std::size_t some, std::size_t all) { return std::to_string(some) + " of " + std::to_string(all); }
 
-/// Borrows all of it.
+/// Borrows all members.
 struct View {
   const api::JointInferenceService& service;
   const JointPlan& plan;
@@ -45,15 +46,15 @@ struct View {
   const InferenceModelOptions& options;
 
   Machines machines() const { return options.node_port_host.empty() ? Machines::kMany : Machines::kOne; }
-  /// Of the first tier in EdgeNode.spec.models.
+  /// The first tier's key in EdgeNode.spec.models.
   std::string model_key() const { return service.metadata.key().str() + "." + plan.tiers.front().name; }
 };
 
-/// One pod of the first tier, or the place of one.
+/// One pod of the first tier, or the place for one.
 struct PodFinding {
   api::JointEndpoint endpoint;
   Verdict answers;
-  std::optional<Verdict> flaw;  // it answers, but not as the spec has it
+  std::optional<Verdict> flaw;  // the pod answers, but not as the spec wants
   bool leaving = false;
   EdgeNodePtr agent;
   const api::EdgeModelReport* report = nullptr;  // of our server's model
@@ -74,12 +75,12 @@ struct FurtherTier {
   Verdict verdict;
 };
 std::vector<FurtherTier> find_further(const View& view);
-/// Of CloudReady.
+/// The verdict of CloudReady.
 Verdict cloud_verdict(const std::vector<FurtherTier>& tiers);
 
-/// Sums of the status, with what nodes and workers tell now.
+/// Adds the present reports of nodes and workers to the sums of the status.
 void add_counts(const View& view, const FirstTier& first, api::JointInferenceServiceStatus& status);
-/// Takes away what changes with every request.
+/// Clears the members that change with every request.
 void clear_counts(api::JointInferenceServiceStatus& status);
 
 }  // namespace varda::controllers::joint

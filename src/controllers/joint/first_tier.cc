@@ -1,5 +1,6 @@
-// What is found out about the first tier. Readiness is what the endpoint answers, as the node's agent read it from the server; for
-// the user's workers it is what their pods say. Nothing here is terminal: whatever comes back is Ready again.
+// Findings about the first tier. Our server is ready if its endpoint answers, as the node's agent
+// reports. A user's worker is ready if its pod is. No finding is terminal: a pod that returns is
+// Ready again.
 
 #include <algorithm>
 
@@ -23,7 +24,8 @@ const api::Container* server_of(const api::Pod& pod) {
   return nullptr;
 }
 
-/// Where the user's worker is asked, if it declares a port that its node or this machine lets through; else 0.
+/// The port of the user's worker, if it declares one that is reachable on its node or this machine;
+/// else 0.
 std::int64_t declared_port(const api::Pod& pod, Machines machines) {
   for (const api::Container& container : pod.spec.containers) {
     for (const api::ContainerPort& port : container.ports) {
@@ -51,7 +53,7 @@ std::string url_of(const View& view, const WorkerPod& pod, const api::EdgeNode* 
   return port == 0 || host.empty() ? "" : with_scheme(http_url(host, port), https);
 }
 
-// How far the node is with the version that it shall serve, or why it does not get there.
+// The reason why the node fails to serve its target version, or to apply its tiers.
 std::optional<Verdict> model_failure(const PodFinding& found, const std::string& key) {
   const api::EdgeModel* told = found.agent == nullptr ? nullptr : found.agent->spec.find_model(key);
   if (told == nullptr || found.report == nullptr) return {};
@@ -66,7 +68,7 @@ std::optional<Verdict> model_failure(const PodFinding& found, const std::string&
   if (problem.is_object())
     return no(reason_of(problem, "CascadeRefused"),
               "the tiers of before are in force: " + problem["message"].string_or("the server does not say why"));
-  for (const Json& tier : found.report->cascade["tiers"].as_array()) {  // of a tier above, as its answers show
+  for (const Json& tier : found.report->cascade["tiers"].as_array()) {  // of a tier above, seen in its answers
     const Json& misfit = tier["problem"];
     if (!misfit.is_object()) continue;
     return no(reason_of(misfit, "PolicyMismatch"),
@@ -118,7 +120,8 @@ Verdict answers(const View& view, const WorkerPod& pod, const PodFinding& found)
     return no("PodPending", "the pod is being made");
   }
   if (!pod.pod->ready()) {
-    // What somebody has to do about it comes before what the pod says: it may wait for that very thing.
+    // A problem that needs an action comes before the pod's status: the pod may wait for that
+    // action.
     if (pod.problem && (pod.pod->ended() || !is_progress(pod.problem->reason))) return no(*pod.problem);
     if (auto problem = pod_problem(*pod.pod)) return no(*problem);
     if (ours && found.report != nullptr && found.report->serving &&
@@ -148,7 +151,7 @@ PodFinding find_pod(const View& view, const WorkerPod& pod) {
   found.answers = answers(view, pod, found);
   const JointEndpoint* before = endpoint_before(view, pod.node);
   if (found.answers.status == kUnknown && before != nullptr && (pod.pod != nullptr || before->ready)) {
-    found.endpoint = *before;  // nobody knows; the node may well go on serving
+    found.endpoint = *before;  // unknown: the node may still serve
     return found;
   }
   found.endpoint.node = pod.node;
@@ -158,7 +161,8 @@ PodFinding find_pod(const View& view, const WorkerPod& pod) {
   if (found.answers.status == kTrue && view.plan.ours_first()) found.flaw = model_failure(found, view.model_key());
   if (found.answers.status == kTrue && !found.flaw && pod.problem && !is_progress(pod.problem->reason)) {
     found.flaw = no(*pod.problem);
-    // It answers, and whether it is as the spec has it nobody can see to now.
+    // The pod answers. While its node is out of reach, the flaw can be neither confirmed nor
+    // repaired.
     if (out_of_reach(pod.node, find_node(view.world.nodes, pod.node), found.agent.get())) found.flaw->status = kUnknown;
   }
   return found;
@@ -175,7 +179,7 @@ FirstTier find_first(const View& view) {
     if (pod.answers.status == kTrue) {
       if (first.ready++ == 0 || first.url.empty()) first.url = pod.endpoint.url;
     }
-    if (pod.leaving) {  // it answers for others meanwhile, and nobody waits for it
+    if (pod.leaving) {  // it answers until its successors do, and is not awaited
       if (pod.answers.status == kTrue && until == nullptr) until = &pod;
       continue;
     }
@@ -185,7 +189,7 @@ FirstTier find_first(const View& view) {
     } else if (pod.answers.status == kUnknown) {
       if (lost == nullptr) lost = &pod;
     } else if (idle == nullptr || (is_progress(idle->answers.reason) && !is_progress(pod.answers.reason))) {
-      idle = &pod;  // what somebody has to do comes before what takes a moment
+      idle = &pod;  // a problem that needs an action comes before a short wait
     }
   }
   const bool one_version = !first.pods.empty() && std::all_of(first.pods.begin(), first.pods.end(), [&](const PodFinding& pod) {
@@ -197,7 +201,7 @@ FirstTier find_first(const View& view) {
       std::count_if(first.pods.begin(), first.pods.end(), [](const PodFinding& pod) { return !pod.leaving; }));
   const std::string some = wanted > 1 ? counted(in_place, wanted) + " pods answer; " : "";
   const std::optional<Problem>& problem = view.plan.first_problem;
-  const bool spec_wrong = problem && !is_progress(problem->reason);  // what its pods lack follows from that
+  const bool spec_wrong = problem && !is_progress(problem->reason);  // its pods' problems follow from it
   if (lost != nullptr && first.ready == 0) {
     first.answers = lost->answers;
     if (first.url.empty()) first.url = view.service.status.url;

@@ -1,4 +1,4 @@
-// What is found out about the tiers above the first: InferenceModels, or the user's own worker in the cloud.
+// Findings about the tiers above the first: InferenceModels, or the user's own worker in the cloud.
 
 #include <algorithm>
 
@@ -30,7 +30,8 @@ void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier
   const api::InferenceModel* model = found == view.world.inference_models.end() ? nullptr : found->second.get();
   if (model != nullptr && plan.owned && !is_child(*model, view.service)) model = nullptr;
   if (model == nullptr) {
-    // Just made, about to be, or not heard of yet; who answered so far goes on until then.
+    // The InferenceModel will be made, or the cache does not have it yet. The former address holds
+    // until then.
     if (before != nullptr) {
       tier.status.url = before->url;
       tier.status.model = before->model;
@@ -44,18 +45,19 @@ void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier
   tier.status.url = model->status.url;
   const bool own_service = view.world.service != nullptr && view.world.service->metadata.name == model->metadata.name;
   if (tier.status.url.empty() && plan.owned && !model->spec.on_edge() && own_service && !view.plan.ours_first()) {
-    // The address is part of the environment of the user's pods: one that came later would make them anew. Our server reads
-    // it from a file, and would open its breaker on an address that nothing forwards yet.
+    // The address is in the environment of the user's pods: a later address would replace the pods.
+    // Our server reads the address from a file instead. It would open its breaker on an address
+    // that nothing forwards yet.
     tier.status.url = address_of_service(view, before == nullptr ? "" : before->url, ServiceState::kAllocated).url;
   }
-  if (tier.status.url.empty() && before != nullptr && !before->url.empty()) {  // it comes back there, or tells where
+  if (tier.status.url.empty() && before != nullptr && !before->url.empty()) {  // it returns there, or reports a new address
     tier.status.url = before->url;
     tier.status.model = before->model;
   }
   const meta::Condition* ready = meta::find_condition(model->status.conditions, "Ready");
   tier.status.ready = ready != nullptr && ready->status == kTrue && !model->status.url.empty();
   const std::string name = "InferenceModel " + model->metadata.name;
-  if (tier.status.ready) {  // whatever it is that keeps it from being what the spec has now
+  if (tier.status.ready) {  // even if it cannot follow the present spec
     tier.verdict = yes(name + " answers at " + model->status.url);
     if (plan.problem) tier.verdict.message += ", as it was: " + plan.problem->reason + ": " + plan.problem->message;
   } else if (plan.problem) {
@@ -73,7 +75,7 @@ void observe_cloud_worker(const View& view, const TierPlan& plan, FurtherTier& t
   const std::string told = before == nullptr ? "" : before->url;
   const ServiceAddress known = address_of_service(view, told, ServiceState::kAllocated);
   const ServiceAddress answering = address_of_service(view, told, ServiceState::kAnswering);
-  const std::string& url = view.plan.ours_first() ? answering.url : known.url;  // see above
+  const std::string& url = view.plan.ours_first() ? answering.url : known.url;  // see observe_inference_model()
   tier.status.url = url.empty() ? told : url;
   std::optional<Problem> problem = plan.problem;
   std::size_t ready = 0, all = 0;

@@ -54,20 +54,20 @@ std::vector<PortClaim> told_claims(const api::JointInferenceService& service) {
   return claims;
 }
 
-// Of what is reported of workers on a node, which services: keys are NAMESPACE/NAME.WORKER.
+// The service of a model's key in EdgeNode, which is NAMESPACE/NAME.WORKER.
 meta::ObjectKey service_of_model(const std::string& key) {
   const std::size_t slash = key.find('/'), dot = key.find('.');
   if (slash == std::string::npos || dot == std::string::npos || dot < slash) return {};
   return {key.substr(0, slash), key.substr(slash + 1, dot - slash - 1)};
 }
 
-// What of a node concerns whoever has something there.
+// Hash of the node's facts that affect every service there.
 std::uint64_t facts_of(const api::EdgeNode& node) {
   std::string text = node.status.model_root + "\n" + node.status.worker_root + "\n" + node.status.worker_socket_directory + "\n" +
                      node.status.address + "\n" + node.metadata.deletion_timestamp.value_or("") + node.metadata.uid;
   if (const meta::Condition* connected = meta::find_condition(node.status.conditions, "Connected"))
     text += "\n" + connected->status + connected->reason + connected->message;
-  // Whoever is left out of a list hears nothing of it but this.
+  // A service that a full list left out gets no other notice.
   if (node.spec.models.size() >= kModelsPerNode) text += "\nmodels full";
   if (node.spec.workers.size() >= kWorkersPerNode) text += "\nworkers full";
   return hash(text);
@@ -100,7 +100,7 @@ void JointIndex::forget(const meta::ObjectKey& key) {
 void JointIndex::set(const meta::ObjectKey& key, const api::JointInferenceService* service) {
   const MutexLock lock(mutex_);
   if (const auto known = services_.find(key); known != services_.end() && service != nullptr) {
-    // Most changes are of what it reports.
+    // Most changes touch only the status.
     const auto& endpoints = service->status.endpoints;
     const bool same = service->metadata.generation != 0 && known->second.uid == service->metadata.uid &&
                       known->second.generation == service->metadata.generation &&
@@ -128,7 +128,7 @@ void JointIndex::set(const meta::ObjectKey& key, const api::JointInferenceServic
     entry.first_node = tiers.front().node;
     entry.first_anywhere = entry.first_node.empty();
   }
-  // A service may have been moved: where its pods still are concerns it too.
+  // The nodes of former pods still affect a service that was moved.
   for (const api::JointEndpoint& endpoint : service->status.endpoints) {
     entry.nodes.insert(endpoint.node);
     entry.endpoints.push_back(endpoint.node);
@@ -151,7 +151,7 @@ Keys JointIndex::set(const meta::ObjectKey& key, const api::InferenceModel* mode
   std::vector<PortClaim> claims;
   if (model != nullptr && model->spec.on_edge() && model->spec.replicas > 0) {
     const std::string& node = model->spec.node_name.empty() ? model->status.node : model->spec.node_name;
-    // A child's port is its service's.
+    // A child's port belongs to its service.
     const meta::OwnerReference* parent = model->metadata.controller();
     const auto url = net::Url::parse(model->status.url);
     if (!node.empty()) {
@@ -314,13 +314,13 @@ Keys JointIndex::news_of(const std::string& name, const api::EdgeNode* node) {
   NodeWords words;
   if (node != nullptr) {
     words.facts = facts_of(*node);
-    // The whole object is looked at as JSON: a member that is added to a report is news as well.
+    // The hash covers the whole JSON, so a member added to reports later counts too.
     const codec::Json status = node->status.to_json();
     for (const codec::Json& report : status["models"].as_array()) {
       const std::string& key = report["key"].as_string();
       if (key.find('.') != std::string::npos) words.reports[key] = hash(codec::write_json(report));
     }
-    // What the node was told decides what its reports mean.
+    // The node's work list decides the meaning of its reports.
     const codec::Json spec = node->spec.to_json();
     for (const codec::Json& model : spec["models"].as_array()) {
       const std::string& key = model["key"].as_string();

@@ -1,5 +1,5 @@
-// Which JointInferenceServices a node, a model or a port concerns: what is looked up for every change of those, of thousands of
-// services. Kept from what watches bring, so that it is complete before anything is reconciled. Thread-safe.
+// Index of JointInferenceServices by node, model and port: one change must not scan thousands of
+// services. Watches fill it, so it is complete before the first reconcile. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -23,36 +23,38 @@ class JointIndex {
  public:
   using Keys = std::vector<meta::ObjectKey>;
 
-  /// The service as it is now; null: it is gone.
+  /// Stores the present service; null: it is gone.
   void set(const meta::ObjectKey& key, const api::JointInferenceService* service);
-  /// An InferenceModel as it is now; null: it is gone. Returns woken().
+  /// Stores the present InferenceModel; null: it is gone. Returns woken().
   Keys set(const meta::ObjectKey& key, const api::InferenceModel* model);
 
-  /// Whose tiers refer to a Model or an InferenceModel of that name, or call a child so.
+  /// Services with a tier that refers to a Model or an InferenceModel of this name, or with a child
+  /// of this name.
   Keys of_model(const meta::ObjectKey& model) const;
-  /// Whose tiers name the node, and those that any node concerns.
+  /// Services with a tier that names the node, and services that every node affects.
   Keys of_node(const std::string& node) const;
-  /// A pod of `service` as it is now, on `node`; "": it is gone, or nowhere.
+  /// Stores the node of a pod of `service`; "": the pod is gone, or not bound.
   void set_pod(const meta::ObjectKey& pod, const meta::ObjectKey& service, const std::string& node);
-  /// Whose first tier may be on the node, or has a pod there.
+  /// Services with a first tier that may be on the node, or has a pod there.
   Keys first_on(const std::string& node) const;
-  /// The first tier of some service may be on any node.
+  /// True: some service's first tier may be on any node.
   bool any_node_is_first() const;
-  /// Where the first tier may be: false, on any node.
+  /// {true, node}: the first tier is on that node ("": unknown service). {false, ""}: on any node.
   std::pair<bool, std::string> first_node(const meta::ObjectKey& service) const;
 
-  /// What a service's pods and children want of nodes, as it was planned just now.
+  /// Stores the node ports that a service's pods and children want by the latest plan.
   void set_claims(const meta::ObjectKey& service, std::vector<PortClaim> claims);
-  /// Whom claims that began or ended since the last call concern: services that want the same port of the same node, and those that
-  /// wait for one that is free now. Once each.
+  /// Services affected by claims that began or ended since the last call. They want the same port
+  /// of the same node, or wait for a port that is free now. Returns each once.
   Keys woken();
-  /// It waits for a port of these nodes that another one has; none: no longer.
+  /// The service waits for a port that another owner has on one of these nodes. Empty: it waits no
+  /// more.
   void set_waiting(const meta::ObjectKey& service, std::vector<std::string> nodes);
-  /// Of all others on these nodes.
+  /// Claims of all other owners on these nodes.
   std::vector<PortClaim> claims_on(const std::vector<std::string>& nodes, const std::string& but_uid) const;
 
-  /// The services of which `node` tells something else than when it was asked about last; all that it concerns where the node
-  /// itself is another one. Null: it is gone.
+  /// Services affected by the changes of `node` since the last call. A change of the node itself
+  /// affects all services of the node. Null: the node is gone.
   Keys news_of(const std::string& name, const api::EdgeNode* node);
   Keys news_of(const std::string& name, const api::Node* node);
 
@@ -70,7 +72,7 @@ class JointIndex {
   };
   struct NodeWords {
     std::uint64_t facts = 0;
-    std::map<std::string, std::uint64_t> reports;  // by key of a model, or of a worker
+    std::map<std::string, std::uint64_t> reports;  // by key of a model, or uid of a service
   };
   void forget(const meta::ObjectKey& key) REQUIRES(mutex_);
   void claim(const std::string& owner, std::vector<PortClaim> claims) REQUIRES(mutex_);

@@ -13,7 +13,7 @@ using api::JointInferenceService;
 using api::JointTierStatus;
 using Family = metrics::Samples::Family;
 
-/// All there are, so that a scrape looks each up once.
+/// All families, so that a scrape looks each up once.
 struct Families {
   explicit Families(metrics::Samples& out)
       : ready(out.gauge("varda_joint_service_ready", "1 if the condition Ready is True, else 0.")),
@@ -41,8 +41,8 @@ double is_true(const JointInferenceService& service, std::string_view type) {
   return condition != nullptr && condition->status == "True" ? 1 : 0;
 }
 
-/// Of the text of a status, in milliseconds; nothing was measured where there is none. "0.09" is 9e-05: a division would be that
-/// but for the last digit.
+/// Converts a status's text in milliseconds; nothing: it was not measured. "0.09" is 9e-05; a
+/// division could differ in the last digit.
 std::optional<double> seconds(const std::string& milliseconds) {
   const std::string text = milliseconds + "e-3";
   double value = 0;

@@ -1,4 +1,4 @@
-// What the status of JointInferenceServices says, as metrics: docs/reference/metrics.md has the list.
+// Metrics from the status of JointInferenceServices; docs/reference/metrics.md lists them.
 #pragma once
 
 #include <functional>
@@ -8,12 +8,13 @@
 
 namespace varda::controllers {
 
-/// Told from the cache, so that a service that is gone is gone from the metrics too. The counts are those of the status: sums over
-/// all nodes that survive restarts, and are behind the servers' own by the seconds that a status may be.
+/// Reads the cache, so the metrics of a deleted service disappear. The counts are those of the
+/// status: sums over all nodes, which survive restarts. They lag behind the servers' own counts by
+/// seconds, like the status.
 class JointMetrics final : public metrics::Collector {
  public:
-  /// While `told` is false there is nothing to collect: of several operators one tells, else sums would count twice. `caches` and
-  /// what `told` refers to outlive calls of collect().
+  /// Collects nothing while `told` is false: if several operators reported, sums would count twice.
+  /// `caches` and what `told` refers to outlive calls of collect().
   JointMetrics(const runtime::Caches& caches, std::function<bool()> told) : caches_(caches), told_(std::move(told)) {}
 
   void collect(metrics::Samples& out) const override;

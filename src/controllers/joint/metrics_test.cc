@@ -1,4 +1,5 @@
-// Metrics of JointInferenceServices over the real API server, in memory; the statuses are written by the test.
+// Metrics of JointInferenceServices over the real API server, in memory. The test writes the
+// statuses.
 #include "controllers/joint/metrics.h"
 
 #include <chrono>
@@ -90,7 +91,7 @@ std::string path(const std::string& ns, const std::string& name = "") {
   return "/apis/sedna.io/v1alpha1/namespaces/" + ns + "/jointinferenceservices" + (name.empty() ? "" : "/" + name);
 }
 
-/// One operator's: what its manager runs is up to the test.
+/// One operator. The test decides what the manager runs.
 class Operator {
  public:
   explicit Operator(const kube::Client& client, runtime::Manager::Options options = {}) : manager_(client, std::move(options)) {}
@@ -150,7 +151,7 @@ TEST_F(JointMetricsOfServices, SayWhatTheStatusSaysUntilTheServiceIsGone) {
   EXPECT_TRUE(eventually([&] { return text().empty(); })) << text();
 }
 
-// What is no number is no measurement: a sample that says 0 would be a lie.
+// A text that is no number is no measurement; a sample of 0 would be wrong.
 TEST_F(JointMetricsOfServices, ALatencyThatIsNoNumberIsNotThere) {
   Operator one(client_);
   one.manager().watch<api::JointInferenceService>();
@@ -169,13 +170,13 @@ TEST_F(JointMetricsOfServices, ALatencyThatIsNoNumberIsNotThere) {
   EXPECT_THAT(text, Not(HasSubstr("p99_seconds{namespace=\"default\",name=\"digits\",tier=\"edge\"")));
 }
 
-// Of an operator and its stand-by the sum is that of one.
+// An operator and its stand-by report the sums once.
 TEST_F(JointMetricsOfServices, OfSeveralOperatorsTheOneThatLeadsTells) {
   const auto elects = [](const char* identity) {
     runtime::Manager::Options options;
     options.election.emplace();
     options.election->lease = {.identity = identity,
-                               .lease_duration = std::chrono::seconds(600),  // a machine that stands still loses nothing
+                               .lease_duration = std::chrono::seconds(600),  // a stalled machine keeps the lease
                                .renew_deadline = std::chrono::seconds(500),
                                .retry_period = std::chrono::milliseconds(20)};
     return options;

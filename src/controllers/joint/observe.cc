@@ -1,4 +1,4 @@
-// What a JointInferenceService's status says of what was found out.
+// Makes the status of a JointInferenceService from the findings.
 
 #include <algorithm>
 #include <tuple>
@@ -31,7 +31,8 @@ using joint::View;
 
 constexpr std::size_t kMessageMax = 8192;  // a node's report has room for more
 
-// What the server of the pod reports of a further tier; null: nothing, or only of a former service of the name.
+// The report of the pod's server about a further tier. Null: none, or only of a former service of
+// the name.
 const Json& report_of(const View& view, const PodFinding& pod, const std::string& tier) {
   static const Json none;
   if (pod.report == nullptr) return none;
@@ -43,7 +44,7 @@ const Json& report_of(const View& view, const PodFinding& pod, const std::string
   return none;
 }
 
-// A further tier that never answered the server of the pod.
+// A further tier that never answered the pod's server; null: all did.
 const FurtherTier* unreached(const View& view, const PodFinding& pod, const std::vector<FurtherTier>& further) {
   for (const FurtherTier& tier : further) {
     if (report_of(view, pod, tier.status.name)["state"].as_string() != "Ready") return &tier;
@@ -58,8 +59,9 @@ Verdict not_reached(const View& view, const PodFinding& pod, const FurtherTier& 
               (error.empty() ? "" : ": " + error)};
 }
 
-// Why a service whose first tier answers is not Ready for the first time: a further tier cannot be asked yet. Nothing, if all
-// can, or if the service was Ready before: then the first tier alone is enough.
+// The first tier answers, but a further tier cannot be asked yet: the reason against the first
+// Ready. Nothing if all can be asked, or if the service was Ready before. Then the first tier alone
+// is enough.
 std::optional<Verdict> first_wait(const View& view, const FirstTier& first, const std::vector<FurtherTier>& further) {
   if (!view.service.status.start_time.empty()) return {};
   if (view.plan.first_problem && !is_progress(view.plan.first_problem->reason)) return no(*view.plan.first_problem);
@@ -101,7 +103,7 @@ Verdict degraded(const View& view, const FirstTier& first, const std::vector<Fur
   }
   for (const FurtherTier& tier : further) {
     if (tier.status.ready) continue;
-    // Unknown is the control plane's view of the tier: a server of ours has its own.
+    // Unknown is the control plane's view of the tier; our server has its own view.
     if (tier.verdict.status == kFalse || (tier.verdict.status == kUnknown && !view.plan.ours_first()))
       return {kTrue, tier.verdict.reason, "the edge answers without tier " + tier.status.name + ": " + tier.verdict.message};
   }
@@ -111,7 +113,7 @@ Verdict degraded(const View& view, const FirstTier& first, const std::vector<Fur
   }
   for (const PodFinding& pod : first.pods) {
     if (!view.plan.ours_first() || pod.answers.status != kTrue || pod.leaving) continue;
-    // A server that has just started again asks within a second.
+    // A restarted server asks the tier within a second.
     const bool before = !view.service.status.start_time.empty();
     if (const FurtherTier* tier = unreached(view, pod, further)) return not_reached(view, pod, *tier, before ? kUnknown : kTrue);
   }
@@ -123,7 +125,7 @@ void count_workers(const View& view, const FirstTier& first, JointInferenceServi
   for (std::size_t i = 0; i < view.plan.first.pods.size(); ++i) {
     const api::Pod* pod = view.plan.first.pods[i].pod.get();
     if (pod == nullptr || pod->metadata.deleting()) continue;
-    // Also one that an agent vouches for: it works, whatever its node says of it in this moment.
+    // A pod that an agent vouches for counts too: it works, even if it is not Ready at this moment.
     if (pod->ready() || first.pods[i].answers.status == kTrue) ++status.active;
     if (pod->ended() || (!pod->ready() && pod_problem(*pod))) ++status.failed;
   }
@@ -149,9 +151,9 @@ bool same(const JointInferenceServiceStatus& a, const JointInferenceServiceStatu
   return parts(a) == parts(b);
 }
 
-// One a node: of several workers there, one that answers.
+// One endpoint for each node: of several workers, one that answers.
 void add_endpoint(const JointEndpoint& endpoint, std::vector<JointEndpoint>& endpoints) {
-  if (!endpoints.empty() && endpoints.back().node == endpoint.node) {  // by node
+  if (!endpoints.empty() && endpoints.back().node == endpoint.node) {  // sorted by node
     if (!endpoints.back().ready && endpoint.ready) endpoints.back() = endpoint;
   } else if (endpoints.size() < JointInferenceServiceStatus::kEndpointsMax) {
     endpoints.push_back(endpoint);
@@ -216,7 +218,7 @@ JointObservation observe(const JointInferenceService& service, const JointPlan& 
   if (same(state, state_before)) {
     const auto last = meta::parse_time(service.status.update_time);
     const auto age = last.ok() ? now - *last : WallTime::duration::max();
-    // A clock that was set back makes nobody wait for it to catch up.
+    // If the clock was set back, the status does not wait until it catches up.
     if (age >= WallTime::duration::zero() && age < kCountsPeriod) {
       out.status = service.status;
       out.look_again = std::chrono::duration_cast<Duration>(kCountsPeriod - age);

@@ -28,7 +28,7 @@ std::shared_ptr<const T> named(const std::map<std::string, std::shared_ptr<const
   return found == objects.end() ? nullptr : found->second;
 }
 
-// Children are no answer to a reference: a service cannot stand on what it makes.
+// A reference never resolves to a child: a service cannot depend on an object that it makes.
 ModelWorld models_of(const std::string& name, const JointInferenceService& service, const JointWorld& world) {
   ModelWorld out{named(world.models, name), named(world.inference_models, name)};
   if (out.inference_model != nullptr && is_child(*out.inference_model, service)) out.inference_model = nullptr;
@@ -37,9 +37,9 @@ ModelWorld models_of(const std::string& name, const JointInferenceService& servi
   return out;
 }
 
-// What an API server without our rules let through (old clusters have no CEL).
+// Problems that an API server without our rules accepts (old clusters have no CEL).
 std::optional<Problem> spec_problem(const JointInferenceService& service, const std::vector<Tier>& tiers) {
-  JointInferenceService asked;  // without the status, which is much of it and nothing of this
+  JointInferenceService asked;  // without the status, which is large and not checked
   asked.metadata.name = service.metadata.name;
   asked.metadata.ns = service.metadata.ns;
   asked.spec = service.spec;
@@ -56,7 +56,7 @@ std::optional<Problem> spec_problem(const JointInferenceService& service, const 
   return {};
 }
 
-// What of the status is known of the tier above the first one, for workers that ask it themselves.
+// The status's URL of a tier, for workers that ask the tier themselves.
 std::string told_url(const JointInferenceService& service, const Tier& tier) {
   for (const api::JointTierStatus& one : service.status.tiers) {
     if (one.name == tier.name) return one.url;
@@ -66,8 +66,9 @@ std::string told_url(const JointInferenceService& service, const Tier& tier) {
 
 // ---- the first tier
 
-/// Where it may be. A layer means the nodes of it that run an agent: other nodes of users are none of them. One that has a pod
-/// of it stays in: an agent whose EdgeNode was deleted makes it anew, and nothing that serves is to end for that.
+/// Nodes where the first tier may be. A layer means its nodes with an agent; other nodes do not
+/// count. A node with a pod of the service stays in. If its EdgeNode was deleted, the agent makes
+/// it again, and serving must not end for that.
 NodeList first_nodes(const Tier& tier, const JointWorld& world) {
   if (!tier.node.empty() || tier.selector != nullptr) return world.nodes;
   NodeList nodes;
@@ -80,7 +81,7 @@ NodeList first_nodes(const Tier& tier, const JointWorld& world) {
   return nodes;
 }
 
-/// Where the server of the pods that are there listens, or of those that were there last; 0: nowhere.
+/// The port of the server in present pods, or else in the last ones; 0: unknown.
 std::int64_t current_port(const JointInferenceService& service, const Worker& worker, const JointWorld& world) {
   for (const PodPtr& pod : world.pods) {
     if (!is_worker_pod(job_of(service), worker, *pod) || pod->metadata.deleting()) continue;
@@ -95,8 +96,8 @@ std::int64_t current_port(const JointInferenceService& service, const Worker& wo
   return 0;
 }
 
-/// One port for all nodes: the one there is, unless somebody who comes first has it on one of them, else the first that nobody else
-/// wants on any of them; 0: none is free.
+/// One port for all nodes. The present port stays unless an owner with precedence has it on one of
+/// them. Otherwise it is the first port that no other owner wants on any of them; 0: none is free.
 std::int64_t port_of(const JointInferenceService& service, const Worker& worker, const NodeList& list, const JointWorld& world) {
   if (service.spec.serving_port != 0) return service.spec.serving_port;
   const std::int64_t current = current_port(service, worker, world);
@@ -122,7 +123,8 @@ std::int64_t port_of(const JointInferenceService& service, const Worker& worker,
   return 0;
 }
 
-/// An InferenceModel as it would be for our server alone: what its pod is like is said in one place.
+/// The InferenceModel that our server alone would have. So both kinds share one definition of the
+/// pod.
 api::InferenceModel as_served(const JointInferenceService& service, std::int64_t port) {
   api::InferenceModel model;
   model.metadata.name = service.metadata.name;
@@ -171,7 +173,8 @@ Worker first_worker(const JointInferenceService& service, const std::vector<Tier
   ModelResolution model = resolve_model(*tier.model, models_of(tier.model->name, service, world),
                                         tier.has_template() ? ModelUse::kUsersWorker : ModelUse::kServer);
   worker.model = std::move(model.model);
-  // Clients know one model, whoever answers: that is what its directory, and what the agent asks for, is called.
+  // Clients know one model name, whichever tier answers. The directory and the agent's requests use
+  // it.
   if (worker.model && !tier.has_template()) worker.model->model_name = service.model_name();
   problem = std::move(model.problem);
   return worker;
@@ -243,7 +246,7 @@ void plan_inference_model(const JointInferenceService& service, const Tier& tier
   const ModelWorld around = models_of(tier.model->name, service, world);
   const bool another =
       tier.model->kind == api::ModelReference::kInferenceModel || (tier.model->kind.empty() && around.model == nullptr);
-  if (another && around.inference_model != nullptr) {  // whatever it is served from
+  if (another && around.inference_model != nullptr) {  // its source does not matter
     out.inference_model = tier.model->name;
     out.problem = server_problem(*around.inference_model, options);
     return;
@@ -251,7 +254,7 @@ void plan_inference_model(const JointInferenceService& service, const Tier& tier
   ModelResolution found = resolve_model(*tier.model, around, ModelUse::kUsersWorker);
   const auto there = named(world.inference_models, child_name(service, tier));
   const api::InferenceModel* existing = there != nullptr && is_child(*there, service) ? there.get() : nullptr;
-  // A reference that does not say of what kind, and a child: it was made of a Model, which is away.
+  // The reference names no kind, and there is a child: it was made of a Model that is missing now.
   const bool away = another && tier.model->kind.empty() && existing != nullptr && !existing->metadata.deleting();
   if (another && !away) {
     out.problem = std::move(found.problem);
@@ -277,7 +280,7 @@ void plan_inference_model(const JointInferenceService& service, const Tier& tier
   if (child.object) {
     plan.objects.push_back(std::move(*child.object));
   } else if (existing != nullptr) {
-    // What serves goes on.
+    // The present child stays.
     if (auto wish = wish_of(*existing)) plan.objects.push_back(std::move(*wish));
   }
 }
@@ -288,7 +291,7 @@ bool answers(const JointInferenceService& service, const TierPlan& tier, const J
   return model != nullptr && !model->status.url.empty() && (!tier.owned || is_child(*model, service));
 }
 
-// Some node is still told to ask such a tier, as cascade.json has it.
+// True: the work list of some node (cascade.json) still has such a tier to ask.
 template <typename Which>
 bool is_asked(const JointInferenceService& service, const JointPlan& plan, const JointWorld& world, Which which) {
   const std::string key = service.metadata.key().str() + "." + plan.tiers.front().name;
@@ -302,9 +305,9 @@ bool is_asked(const JointInferenceService& service, const JointPlan& plan, const
   });
 }
 
-// A child that nobody wants any more goes on until every tier answers without it, and nobody is told to ask it.
+// Keeps an unwanted child until every tier answers without it, and no work list asks it.
 void keep_replaced(const JointInferenceService& service, const JointWorld& world, JointPlan& plan) {
-  // The user's Deployment has the name of what such a child made, and has to wait for its end.
+  // The user's Deployment has the same name as such a child's, so the child must end first.
   if (plan.cloud) return;
   const bool all_answer =
       std::all_of(plan.further.begin(), plan.further.end(), [&](const TierPlan& tier) { return answers(service, tier, world); });
@@ -314,7 +317,8 @@ void keep_replaced(const JointInferenceService& service, const JointWorld& world
     if (wanted || child->metadata.deleting()) continue;
     const std::string& url = child->status.url;
     if (url.empty()) {
-      // It has never answered, or it restarts just now: then nodes are told where it was, which is where nobody else is.
+      // The child never answered, or restarts now. If it restarts, work lists have its former URL,
+      // which no other model has.
       const auto label = child->metadata.labels.find(std::string(kWorkerLabel));
       const std::string tier = label == child->metadata.labels.end() ? "" : label->second;
       const auto where_it_was = [&](const Json& one) {
@@ -354,7 +358,7 @@ bool concerns_every_node(const std::vector<Tier>& tiers) {
 JointPlan plan(const JointInferenceService& service, const JointWorld& world, const InferenceModelOptions& options) {
   JointPlan plan;
   plan.tiers = tiers_of(service);
-  if (service.metadata.deleting()) {  // The garbage collector takes the children.
+  if (service.metadata.deleting()) {  // the garbage collector deletes the children
     plan.children = JointPlan::Children::kLeave;
     return plan;
   }
@@ -400,7 +404,7 @@ std::optional<NodeWork> work_for(const JointInferenceService& service, const api
   work.since = service.metadata.creation_timestamp;
   const std::vector<Tier> tiers = tiers_of(service);
   if (spec_problem(service, tiers)) {
-    // As with children: what serves goes on.
+    // As with children, the present work stays.
     const std::string models = service.metadata.key().str() + ".";
     for (const api::EdgeModel& model : node.spec.models) {
       if (model.key.starts_with(models)) work.models.push_back(model);

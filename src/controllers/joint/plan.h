@@ -1,8 +1,9 @@
-// What a JointInferenceService needs (plan), what its nodes are told (work_for), and what its status says (observe). Pure functions
-// over a snapshot of the caches. docs/design/017 is the contract.
+// Plans a JointInferenceService: its objects (plan), the work of nodes (work_for), and its status
+// (observe). Pure functions over a snapshot of the caches. docs/design/017 is the contract.
 //
-// One machine for all ways of writing a service: the first tier are pods at the edge, with our server or with the user's worker;
-// every further tier is an InferenceModel, ours or one that is there already, or the user's own Deployment and Service.
+// All forms of the spec share this code. The first tier is pods at the edge, with our server or the
+// user's worker. Each further tier is an InferenceModel, made by the service or present before, or
+// the user's own Deployment and Service.
 #pragma once
 
 #include <functional>
@@ -27,34 +28,34 @@
 
 namespace varda::controllers {
 
-/// What is around one service.
+/// The surroundings of one service, as cached.
 struct JointWorld {
-  NodeList nodes;  // those its tiers name; where it selects nodes, or a Service's node port has to be told, all there are
+  NodeList nodes;  // nodes that tiers name; all nodes if concerns_every_node()
   std::function<EdgeNodePtr(const std::string& node)> edge_node;
-  /// In its namespace, by name: what its tiers refer to, and what its children are called.
+  /// Objects in its namespace, by name: those that tiers refer to, or with the name of a child.
   std::map<std::string, std::shared_ptr<const api::SednaModel>> models;
   std::map<std::string, std::shared_ptr<const api::InferenceModel>> inference_models;
-  /// InferenceModels that it controls, whatever they are called.
+  /// InferenceModels that the service controls, under any name.
   std::vector<std::shared_ptr<const api::InferenceModel>> children;
-  std::vector<PodPtr> pods;                                       // of its job
-  std::shared_ptr<const api::Deployment> deployment;              // of the cloud worker's name
-  std::shared_ptr<const api::Service> service;                    // as above
+  std::vector<PodPtr> pods;                                       // of the service
+  std::shared_ptr<const api::Deployment> deployment;              // with the cloud worker's name
+  std::shared_ptr<const api::Service> service;                    // with the same name
   std::vector<std::shared_ptr<const api::EndpointSlice>> slices;  // of that service
   std::vector<PortClaim> claims;                                  // of others on its nodes
   bool autoscalers_served = false;                                // the API server has autoscaling/v2
 };
 
-/// What becomes of one further tier.
+/// The plan of one further tier.
 struct TierPlan {
-  std::optional<Problem> problem;  // why there is nothing that could be asked
-  std::string inference_model;     // who serves it; "": the user's own worker, or nobody
-  bool owned = false;              // that is a child
+  std::optional<Problem> problem;  // the reason why the tier cannot be as the spec wants
+  std::string inference_model;     // serves the tier; "": the user's own worker, or nothing
+  bool owned = false;              // it is a present child
 };
 
 struct JointPlan {
   enum class Children {
     kConverge,  // to exactly `objects`
-    kLeave,     // the spec cannot be followed: what serves goes on
+    kLeave,     // the spec cannot be followed: present objects stay
   };
   Children children = Children::kConverge;
   std::optional<Problem> problem;  // of the spec as a whole
@@ -62,45 +63,46 @@ struct JointPlan {
   std::vector<Tier> tiers;  // borrows from the service
   WorkerPlan first;         // pods of the first tier
   std::optional<Problem> first_problem;
-  std::int64_t port = 0;               // of our server there; 0: none is known, or it is the user's
+  std::int64_t port = 0;               // of our server; 0: unknown, or the user's worker
   std::vector<TierPlan> further;       // one for each tier but the first
   std::optional<WorkerPlan> cloud;     // of the user's cloud worker
-  std::vector<PortClaim> claims;       // what its pods, and children at the edge, want of nodes
+  std::vector<PortClaim> claims;       // node ports that its pods and edge children want
   bool autoscaled = false;             // the spec has an `hpa`
-  std::optional<Problem> autoscaling;  // why it is not followed
-  /// Why the API server did not take `objects`, once it was asked.
+  std::optional<Problem> autoscaling;  // the reason why `hpa` has no effect
+  /// The API server's refusal of `objects`, after the write.
   std::optional<Problem> refused;
 
   bool ours_first() const { return !tiers.empty() && !tiers.front().has_template(); }
 };
 
-/// What should exist, and what is wrong with the spec. Cannot fail.
+/// Plans the objects that should exist, and finds problems of the spec. Cannot fail.
 JointPlan plan(const api::JointInferenceService& service, const JointWorld& world, const InferenceModelOptions& options);
 
-/// The hosts of a certificate of ours: addresses of the first tier.
+/// Hosts of the service's certificate: addresses of the first tier, and of loopback.
 std::vector<std::string> certificate_hosts(const JointPlan& plan, const JointWorld& world, const InferenceModelOptions& options);
 
-/// What the agent of `node` has to do; nothing: no pod of the service belongs there. Of the world only what concerns the first tier
-/// counts, and of its nodes this one and those that joined before it (joined_before()).
+/// The work of the agent of `node`; nothing: no pod of the service belongs there. Only the parts of
+/// `world` for the first tier matter. `world.nodes` needs this node and those that joined before it
+/// (joined_before()).
 std::optional<NodeWork> work_for(const api::JointInferenceService& service, const api::EdgeNode& node, const JointWorld& world,
                                  const InferenceModelOptions& options);
 
-/// What to report. `now` is for times (RFC 3339). Counts, which change with every request, are taken up kCountsPeriod after the
-/// last change of the status at the earliest.
+/// The status to report. `now` is for times (RFC 3339). Counts change with every request. They are
+/// added kCountsPeriod after the last change of the status at the earliest.
 struct JointObservation {
   api::JointInferenceServiceStatus status;
-  std::optional<Duration> look_again;  // after so long there are counts to take up
+  std::optional<Duration> look_again;  // time until counts can be added
 };
 inline constexpr std::chrono::seconds kCountsPeriod{10};
 JointObservation observe(const api::JointInferenceService& service, const JointPlan& plan, const JointWorld& world,
                          const InferenceModelOptions& options, WallTime now);
 
-/// Nodes that concern a service: those its tiers name.
+/// The nodes that tiers name, sorted.
 std::vector<std::string> named_nodes(const std::vector<Tier>& tiers);
-/// Any node may concern it: it selects some, or tells an address of one.
+/// True: any node may affect the service, since it selects nodes or publishes a node's address.
 bool concerns_every_node(const std::vector<Tier>& tiers);
 
-/// Ports of nodes that a service chooses itself.
+/// Range of node ports that a service chooses itself.
 inline constexpr std::int64_t kJointPortMin = 18080, kJointPortMax = 18999;
 
 }  // namespace varda::controllers

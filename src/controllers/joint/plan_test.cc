@@ -1,7 +1,9 @@
-// Golden cases: testdata/joint/CASE holds a service and the world around it, and what is to come of them: objects.yaml (the plan)
-// with what every EdgeNode is told, and status.yaml. UPDATE_GOLDEN=1 writes the latter two.
+// Golden cases: testdata/joint/CASE holds a service, its world and the expected results.
+// objects.yaml has the plan and the work of every EdgeNode; status.yaml has the status.
+// UPDATE_GOLDEN=1 writes both.
 //
-// A document may be {include: FILE, change: PATCH}: a file of testdata/joint/common, changed by a merge patch.
+// A document may be {include: FILE, change: PATCH}: a file of testdata/joint/common, changed by a
+// merge patch.
 
 #include "controllers/joint/plan.h"
 
@@ -104,13 +106,13 @@ TEST_P(JointGolden, PlanWorkAndStatusAreAsWritten) {
   const JointPlan wanted = plan(test->service, test->world, test->options);
   const JointObservation seen = observe(test->service, wanted, test->world, test->options, kNow);
   check_golden(folder / "status.yaml", seen.status.to_json());
-  // What nodes are told depends on the addresses in the status.
+  // The work of nodes depends on the addresses in the status.
   api::JointInferenceService after = test->service;
   after.status = seen.status;
   const JointPlan second = plan(after, test->world, test->options);
   check_golden(folder / "objects.yaml", to_json(second, *test, after));
 
-  // What is written must be valid, and looking again must find nothing new.
+  // Written objects must be valid, and a second look must find nothing new.
   const api::Property* schema = api::JointInferenceService::kind().schema->find("status");
   ASSERT_NE(schema, nullptr);
   for (const auto& cause : api::validate(schema->schema, seen.status.to_json(), "status"))
@@ -129,7 +131,7 @@ TEST_P(JointGolden, PlanWorkAndStatusAreAsWritten) {
 
 INSTANTIATE_TEST_SUITE_P(Case, JointGolden, ::testing::ValuesIn(golden_cases(kRoot)), [](const auto& test) { return test.param; });
 
-// Of one that serves: what its node reports is changed, and the time goes on.
+// A service that serves, while its node's report changes and time passes.
 class JointCounts : public ::testing::Test {
  protected:
   JointCounts() : test_(load(kRoot / "two_models_serving")) { take(at(std::chrono::seconds(0))); }

@@ -20,13 +20,14 @@ using meta::ObjectKey;
 using Keys = std::vector<ObjectKey>;
 using Autoscaler = runtime::Raw<autoscaler_resource>;
 
-// What a cluster's policy refuses today it may take tomorrow, and nothing of ours changes when it does.
+// A cluster's policy may later accept the refused objects, and no watch reports that.
 constexpr Duration kServiceRefusedAgain = std::chrono::minutes(2);
 
-// Who leaves a port may be another service, or a pod that takes its time to end.
+// A port may be released by another service or by a terminating pod, so poll.
 constexpr Duration kServicePortAgain = std::chrono::seconds(10);
 
-// Pods of a Deployment carry the service's name in a label; their owner is the ReplicaSet or the Deployment.
+// Pods of a Deployment carry the service's name in a label; their owner is the ReplicaSet or the
+// Deployment.
 Keys of_worker_pod(const api::Pod& pod) {
   const auto& labels = pod.metadata.labels;
   const auto kind = labels.find(std::string(kJobKindLabel)), job = labels.find(std::string(kJobLabel));
@@ -34,7 +35,8 @@ Keys of_worker_pod(const api::Pod& pod) {
   return {{pod.metadata.ns, job->second}};
 }
 
-// Whose child would have the name of an object that is gone: "digits" for digits-cloud and digits-edge-adfa01a70198.
+// Services with a child that has the name of a gone object: "digits" for digits-cloud and
+// digits-edge-adfa01a70198.
 template <runtime::Object T>
 Keys of_free_name(const T& object, const runtime::Caches& caches) {
   const ObjectKey key = object.metadata.key();
@@ -47,11 +49,11 @@ Keys of_free_name(const T& object, const runtime::Caches& caches) {
   return keys;
 }
 
-// Transitions people want to read about. Nothing happens here at rest: statuses differ only when something did.
+// Writes Events for transitions that matter to people. A status that stays the same causes none.
 void tell(const JointInferenceService& service, const api::JointInferenceServiceStatus& now, PassingProblems& passing,
           SteadyTime time, runtime::Writer& writer) {
   const auto before = [&](std::string_view type) { return meta::find_condition(service.status.conditions, type); };
-  std::vector<std::string> told;  // several conditions for one cause
+  std::vector<std::string> told;  // reasons: several conditions may share a cause
   for (const char* type : {"Ready", "EdgeReady", "CloudReady", "Autoscaling"}) {
     const meta::Condition* condition = meta::find_condition(now.conditions, type);
     if (condition == nullptr || condition->status == "True" || is_progress(condition->reason)) {
@@ -101,7 +103,7 @@ void JointInferenceReconciler::watches(runtime::Watches<JointInferenceService>& 
   w.owns<api::Pod>(runtime::Update::kRecreate).owns<api::Deployment>().owns<api::Service>().owns<api::InferenceModel>();
   w.owns_if_served<Autoscaler>();
   JointIndex* const index = &index_;
-  // Called with old versions too: what counts is what is there now.
+  // Handlers get old versions too, so they read the present object from the cache.
   w.maps<JointInferenceService>([index](const JointInferenceService& service, const runtime::Caches& caches) {
     const ObjectKey key = service.metadata.key();
     index->set(key, caches.of<JointInferenceService>().get(key).get());
@@ -124,7 +126,7 @@ void JointInferenceReconciler::watches(runtime::Watches<JointInferenceService>& 
   w.maps<api::Pod>(of_free_name<api::Pod>);
   w.maps<api::Service>(of_free_name<api::Service>);
   w.maps<api::Deployment>(of_free_name<api::Deployment>);
-  // "digits-cloud" is what digits' clients ask; a name that is cut so by chance is no service.
+  // Clients of "digits" ask "digits-cloud". If the cut name is no service, the slice affects none.
   w.maps<api::EndpointSlice>([](const api::EndpointSlice& slice, const runtime::Caches& caches) {
     const std::string name = slice.service_name();
     const ObjectKey key{slice.metadata.ns, name.substr(0, std::min(name.rfind('-'), name.size()))};
@@ -171,7 +173,7 @@ JointWorld JointInferenceReconciler::look(const JointInferenceService& service, 
     }
   }
   std::vector<std::string> nodes = concerns_every_node(tiers) ? names_of(world.nodes) : named_nodes(tiers);
-  for (const PodPtr& pod : world.pods) {  // where they still are
+  for (const PodPtr& pod : world.pods) {  // nodes of present pods too
     const std::string& name = pod->spec.node_name;
     if (name.empty() || find_node(world.nodes, name) != nullptr) continue;
     if (auto node = caches_.of<api::Node>().get({"", name})) world.nodes.push_back(std::move(node));
@@ -202,7 +204,7 @@ Result<std::optional<Duration>> JointInferenceReconciler::replace_ended(const Co
     if (left > Duration{}) {
       next = next ? std::min(*next, left) : left;
     } else {
-      TRY_VOID(writer.remove(ctx, runtime::ObjectRef::of(*pod)));  // its end brings the next look, and that the next pod
+      TRY_VOID(writer.remove(ctx, runtime::ObjectRef::of(*pod)));  // its end causes a reconcile, which makes the next pod
     }
   }
   return next;
@@ -239,7 +241,7 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx, 
   } else if (!converged.ok() && (converged.error().code() == Code::kInvalid || converged.error().code() == Code::kForbidden)) {
     wanted.refused = Problem{"Refused", converged.error().message()};
   }
-  // What could not be written is no reason to be silent about the rest.
+  // A failed write must not hide the rest of the status.
   const JointObservation seen = observe(service, wanted, world, options_, clock_.wall());
   std::optional<Duration> report_in;
   {
@@ -261,7 +263,7 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx, 
   return next ? runtime::Action::after(*next) : runtime::Action::await_change();
 }
 
-// ---- what nodes are told
+// ---- work of nodes
 
 Keys JointWork::nodes_of(const ObjectKey& service, const runtime::Caches& caches) const {
   const auto [named, node] = index_.first_node(service);
@@ -274,10 +276,10 @@ Keys JointWork::nodes_of(const ObjectKey& service, const runtime::Caches& caches
   return keys;
 }
 
-// A node that comes, goes or is labelled otherwise: where a worker may not have all nodes, it gives way to those after it, or takes
-// the place of one.
+// A node joined, left or changed its labels. If a worker cannot have all nodes, this may give or
+// take a place of nodes that joined later.
 Keys JointWork::nodes_after(const api::Node& node, const runtime::Caches& caches) const {
-  if (!caches.synced()) return {};  // at the start every node is looked at in any case
+  if (!caches.synced()) return {};  // the start reconciles every node in any case
   if (caches.of<api::Node>().size() < kNodesPerWorkerMax || !index_.any_node_is_first()) return {};
   Keys keys;
   for (const auto& edge_node : caches.of<api::EdgeNode>().list()) {
@@ -292,7 +294,7 @@ void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
                     [](const api::Node& before, const api::Node& now) {
                       return before.metadata.uid == now.metadata.uid && before.metadata.labels == now.metadata.labels;
                     });
-  // Of a layer only nodes with agents count.
+  // Only nodes with agents count for a layer.
   w.maps<api::EdgeNode>(
       [this](const api::EdgeNode& node, const runtime::Caches& caches) {
         const auto at = caches.of<api::Node>().get(node.metadata.key());
@@ -301,10 +303,10 @@ void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
       [](const api::EdgeNode& before, const api::EdgeNode& now) { return before.metadata.uid == now.metadata.uid; });
   const auto of_service = [this](const JointInferenceService& service, const runtime::Caches& caches) {
     const ObjectKey key = service.metadata.key();
-    Keys keys = nodes_of(key, caches);  // as it was, where the other controller has not heard of it yet
+    Keys keys = nodes_of(key, caches);  // old nodes, if the index is not updated yet
     index_.set(key, caches.of<JointInferenceService>().get(key).get());
     for (ObjectKey& node : nodes_of(key, caches)) keys.push_back(std::move(node));
-    // Where it was before: both versions are told.
+    // The former node: this is called for the old and the new version.
     const std::vector<Tier> tiers = tiers_of(service);
     if (!tiers.empty() && !tiers.front().node.empty() && caches.of<api::EdgeNode>().get({"", tiers.front().node}) != nullptr)
       keys.push_back({"", tiers.front().node});
@@ -315,7 +317,7 @@ void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
     keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
     return keys;
   };
-  // Of its status only the addresses of tiers are the node's business.
+  // In the status only the tiers' addresses, and whether endpoints exist, affect a node's work.
   const auto same = [](const JointInferenceService& before, const JointInferenceService& now) {
     if (before.metadata.uid != now.metadata.uid || before.metadata.generation != now.metadata.generation ||
         before.metadata.deleting() != now.metadata.deleting() || before.status.tiers.size() != now.status.tiers.size())
@@ -357,7 +359,7 @@ void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
         if (node.name.empty() || caches.of<api::EdgeNode>().get(node) == nullptr) return Keys{};
         return Keys{node};
       },
-      // Where it answers is all that the node is told of it.
+      // Only these fields of a pod affect a node's work.
       [](const api::Pod& before, const api::Pod& now) {
         return before.metadata.uid == now.metadata.uid && before.metadata.deleting() == now.metadata.deleting() &&
                before.metadata.labels == now.metadata.labels && before.metadata.annotations == now.metadata.annotations &&
@@ -369,7 +371,8 @@ void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
 std::vector<NodeWork> JointWork::work_for(const api::EdgeNode& node, const runtime::Caches& caches) const {
   std::vector<NodeWork> out;
   const auto here = caches.of<api::Node>().get({"", node.metadata.name});
-  // Of a worker that may not have all nodes, whether it has this one is known from those that joined before it.
+  // If a worker cannot have all nodes, the nodes that joined earlier decide whether it has this
+  // one.
   NodeList before;
   if (here != nullptr && caches.of<api::Node>().size() > kNodesPerWorkerMax) {
     before = caches.of<api::Node>().list();

@@ -1,4 +1,5 @@
-// The controller of JointInferenceServices: caches in, plan() and observe(), writes out; and what it gives nodes to do.
+// Controller of JointInferenceServices: caches in, plan() and observe(), writes out. Also the work
+// that services give to nodes.
 #pragma once
 
 #include "base/mutex.h"
@@ -11,7 +12,8 @@
 
 namespace varda::controllers {
 
-/// Keeps the pods and models of every service, and its status. The index is shared with JointWork: both only read and feed it.
+/// Keeps the pods, models and status of every service. Shares the index with JointWork; both read
+/// and fill it.
 class JointInferenceReconciler {
  public:
   /// `caches` and `index` outlive it.
@@ -23,7 +25,7 @@ class JointInferenceReconciler {
 
  private:
   JointWorld look(const api::JointInferenceService& service, const std::vector<Tier>& tiers) const;
-  /// Takes ended pods away whose pause is over; when to look again for the others.
+  /// Removes ended pods after their pause. Returns the time until the next pause ends.
   Result<std::optional<Duration>> replace_ended(const Context& ctx, const JointPlan& plan, runtime::Writer& writer);
 
   const runtime::Caches& caches_;
@@ -35,7 +37,7 @@ class JointInferenceReconciler {
   PassingProblems passing_ GUARDED_BY(mutex_);
 };
 
-/// What services give nodes to do: models with their tiers, and workers.
+/// The work that services give to nodes: models with their tiers, and workers.
 class JointWork final : public JobWork {
  public:
   /// `index` outlives it.

@@ -10,7 +10,7 @@ namespace {
 
 using codec::Json;
 
-// Requests that the first tier may have on their way up at once: beyond that its own answer is the better one.
+// Requests that the first tier may send up at once. Beyond this its own answer is better.
 constexpr std::int64_t kInFlightMax = 64;
 
 Tier tier_of(const char* name, const api::Worker& worker) {

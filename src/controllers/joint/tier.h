@@ -1,4 +1,4 @@
-// The tiers of a JointInferenceService, whichever way its spec has them. Pure.
+// Tiers of a JointInferenceService, from either form of its spec. Pure.
 #pragma once
 
 #include <string>
@@ -11,24 +11,25 @@ namespace varda::controllers {
 
 /// Borrows from the service.
 struct Tier {
-  std::string name;   // edge, cloud, or the tier's: the worker of names and labels
-  std::string layer;  // device, edge, cloud where the spec says it; "": its node does
+  std::string name;   // edge, cloud, or the tier's name: WORKER in names and labels
+  std::string layer;  // device, edge or cloud, if the spec has it; "": its node decides
   const api::ModelReference* model = nullptr;
   const api::HardExampleMining* policy = nullptr;  // null: none
   std::string node;                                // "": none is named
   const api::NodeSelection* selector = nullptr;    // null: none
   std::string deadline;                            // "": the service's
-  const api::Worker* worker = nullptr;             // null: of spec.tiers
+  const api::Worker* worker = nullptr;             // null: a tier of spec.tiers
 
-  /// The user's own pods; else our server.
+  /// True: the user's own pods. False: our server.
   bool has_template() const { return worker != nullptr && worker->has_template(); }
 };
 
-/// From the device to the cloud, the first one first. Fewer than two: the spec is not valid.
+/// In order from the device to the cloud. Fewer than two: the spec is invalid.
 std::vector<Tier> tiers_of(const api::JointInferenceService& service);
 
-/// What the node of the first tier is told of all of them: the file cascade.json (docs/design/017). The addresses are those of the
-/// service's status; a tier that has none there has none. The uid is for the agent: a service made anew counts from nothing.
+/// The file cascade.json for the node of the first tier, with all tiers (docs/design/017).
+/// Addresses come from the service's status; a tier without one there has none. The uid is for the
+/// agent: a recreated service counts from zero.
 codec::Json cascade_of(const api::JointInferenceService& service, const std::vector<Tier>& tiers);
 
 }  // namespace varda::controllers
