@@ -1,8 +1,8 @@
-// A real API server gives back more than it was given. What it adds must be no difference to what we want, or it is written for
-// ever.
+// A real API server returns more than it was given. Its additions must not count as differences, or
+// they are written forever.
 //
-// The defaults below are what kube-apiserver 1.36 put into objects of this operator (its answers to them, compared with the
-// requests).
+// The defaults below are those that kube-apiserver 1.36 put into objects of this operator (its
+// answers, compared with the requests).
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ void default_container(Json& container, bool host_network) {
   put(container, "terminationMessagePolicy", "File");
   put(container, "imagePullPolicy", "IfNotPresent");
   put(container, "resources", Json::object());
-  // Limits stand for requests that are not given.
+  // Limits are the defaults of missing requests.
   const Json limits = std::as_const(container)["resources"]["limits"];
   for (const auto& [name, amount] : limits.as_object()) put(container["resources"]["requests"], name, amount);
   if (Json* probe = container.find("readinessProbe")) put(*probe, "successThreshold", 1);
@@ -74,7 +74,7 @@ Json as_kept(Json object) {
     spec.set("allocateLoadBalancerNodePorts", true);
   } else {
     default_pod(spec);
-    // What admission and the scheduler add.
+    // Additions of admission and the scheduler.
     spec.set("nodeName", "edge0");
     spec.set("serviceAccountName", "default");
     spec.set("serviceAccount", "default");
@@ -97,7 +97,7 @@ TEST_P(ApiServerDefaults, AreNoDifferenceToWhatIsWanted) {
   const auto documents = testing::read_documents(kRoot, kRoot / GetParam() / "objects.yaml");
   ASSERT_EQ(documents.size(), 1u);
   for (Json wanted : documents.front()["objects"].as_array()) {
-    wanted["metadata"].erase("uid");  // says which object is meant, and is not written
+    wanted["metadata"].erase("uid");  // identifies the object, and is not written
     const Json live = as_kept(wanted);
     const Json merged = meta::three_way_merge(wanted, wanted, live, meta::core_list_keys);
     EXPECT_EQ(merged, live) << codec::write_yaml(meta::make_merge_patch(live, merged));

@@ -1,4 +1,4 @@
-// How far a node's download is, in words of a condition's message.
+// Progress of a node's download, as text for a condition's message.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace varda::controllers {
 
-/// "120 MiB of 1.0 GiB from files.example:8080"; "120 MiB from files.example" if the source does not tell the size; "" while the
-/// node has no figures. Of `url` only the host is told.
+/// "120 MiB of 1.0 GiB from files.example:8080"; "120 MiB from files.example" if the source gives
+/// no size; "" before the first figures. Shows only the host of `url`.
 std::string download_text(const api::EdgeVersionReport& report, std::string_view url);
-/// What follows "node N downloads version V": ": 28 MiB of 57 MiB from files.example; the attempt before failed: connection
-/// refused".
+/// The text after "node N downloads version V": ": 28 MiB of 57 MiB from files.example; the attempt
+/// before failed: connection refused".
 std::string progress_text(const api::EdgeVersionReport& report, std::string_view url);
 
 }  // namespace varda::controllers

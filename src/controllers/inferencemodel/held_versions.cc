@@ -7,7 +7,7 @@ namespace varda::controllers {
 
 namespace {
 
-// A version of whatever model has no room on the node's disk, or by its limit.
+// True: a version of some model has no room on the node's disk, or within its limit.
 bool lacks_room(const api::EdgeNode& node) {
   return std::any_of(node.status.models.begin(), node.status.models.end(), [](const api::EdgeModelReport& model) {
     return std::any_of(model.versions.begin(), model.versions.end(), [](const api::EdgeVersionReport& version) {

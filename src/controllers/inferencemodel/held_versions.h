@@ -1,4 +1,5 @@
-// Which versions of a model a node holds on its disk. Pure; shared by the kinds that put models on nodes.
+// Versions of a model that a node holds on its disk. Pure; shared by the kinds that put models on
+// nodes.
 #pragma once
 
 #include <string>
@@ -10,13 +11,14 @@
 
 namespace varda::controllers {
 
-/// All of a manifest, as a node is told of them.
+/// All versions of a manifest, in the form of a work list.
 std::vector<api::EdgeModelVersion> archives_of(const api::InferenceModel& model);
 
-/// Of `archives`, in their order, what `node` holds of the model `key` (as in EdgeNode.spec.models): the target, what is exposed or
-/// serves now, and one more that is there already, for a way back without the network: the last one among them. What a node holds
-/// it does not evict, so the way back is let go of while something else has no room: the node then removes it if that helps, and
-/// keeps it if it does not.
+/// Selects from `archives`, in their order, the versions that `node` holds of model `key` (as in
+/// EdgeNode.spec.models). These are the target, the exposed version and the serving version. One
+/// more version that is present, the last of them, allows a rollback without the network. A node
+/// never evicts a held version. So the version for a rollback is left out while another version has
+/// no room. The node then removes it if that helps, and keeps it otherwise.
 std::vector<api::EdgeModelVersion> versions_to_hold(std::string_view key, const std::vector<api::EdgeModelVersion>& archives,
                                                     const std::string& target, const api::EdgeNode& node);
 

@@ -14,7 +14,8 @@ using codec::Json;
 
 constexpr std::string_view kNumberedSuffix = "/.numbered";  // artifact/numbered_view.h
 
-// Only what the user has set, so that a member which a later build knows as well changes no pod of before.
+// Only members that the user has set: a member that a later build adds must not change earlier
+// pods.
 Json asked_of(const InferenceModel& model, const std::string& node) {
   const api::InferenceModelSpec& spec = model.spec;
   Json asked = Json::object({{"node", node}, {"port", spec.port()}});
@@ -30,7 +31,7 @@ Json asked_of(const InferenceModel& model, const std::string& node) {
   return asked;
 }
 
-// Null: the pod has no such annotation, or one that cannot be read.
+// Null: the pod has no such annotation, or an unreadable one.
 Json annotation(const api::Pod& pod, std::string_view name) {
   const auto found = pod.metadata.annotations.find(std::string(name));
   if (found == pod.metadata.annotations.end()) return {};
@@ -50,14 +51,15 @@ const Json& first(const Json& list) {
   return list.empty() ? none : list.as_array().front();
 }
 
-// Of the model on the node; "" the image way. Which way it is shown to the server there is the server's business.
+// The model's directory on the node; "": the model names an image. The server decides how the
+// directory appears in the container.
 std::string files_of(const Json& spec) {
   std::string path = first(spec["volumes"]).at("hostPath/path").as_string();
   if (path.ends_with(kNumberedSuffix)) path.resize(path.size() - kNumberedSuffix.size());
   return path;
 }
 
-// A pod of a build that did not note what was asked.
+// Compares a pod of an early build, which has no kAskedAnnotation.
 bool fits(const InferenceModel& model, const Json& is, const Json& shall) {
   const Json &server = first(is["containers"]), &wanted = first(shall["containers"]);
   const std::string &image = server["image"].as_string(), &wanted_image = wanted["image"].as_string();
@@ -88,7 +90,7 @@ api::EdgeModel traits_of(const ServerEntry* server) {
   return traits;
 }
 
-// What was noted on a pod.
+// The traits in the pod's annotation.
 std::optional<api::EdgeModel> noted_traits(const api::Pod& pod) {
   Json object = annotation(pod, kServerAnnotation);
   if (object.is_null()) return {};
@@ -113,7 +115,7 @@ std::optional<KeptPod> keep_pod(const InferenceModel& model, const std::string& 
   if (wish.is_null() || pod.metadata.deleting() || pod.ended()) return {};
   if (!pod.spec.node_name.empty() && pod.spec.node_name != node) return {};
   if (without_metadata(wish) == without_metadata(wanted)) return KeptPod{wanted, false};
-  // Nothing has started in it, so it serves nobody, and what is made now may be what it lacks.
+  // No container has started, so the pod serves no client. A pod made now may fix the cause.
   const bool waits = pod.status.phase.empty() || pod.status.phase == "Pending";
   if (pod.spec.node_name.empty() || (waits && node_answers)) return {};
   if (files_of(wish["spec"]) != files_of(wanted["spec"])) return {};
@@ -121,7 +123,7 @@ std::optional<KeptPod> keep_pod(const InferenceModel& model, const std::string& 
   if (asked.is_null() ? !fits(model, wish["spec"], wanted["spec"]) : asked != asked_of(model, node)) return {};
   Json object = wish;
   object.set("metadata", wanted["metadata"]);
-  object.make("metadata").set("uid", pod.metadata.uid);  // gone by now, it is not to come back as it was
+  object.make("metadata").set("uid", pod.metadata.uid);  // a gone pod must not be made again like this
   if (server != nullptr) {
     object.make("metadata/annotations").set(kServerAnnotation, codec::write_json(to_json(server_traits(&pod, server))));
   }
@@ -130,10 +132,10 @@ std::optional<KeptPod> keep_pod(const InferenceModel& model, const std::string& 
 
 api::EdgeModel server_traits(const api::Pod* pod, const ServerEntry* server) {
   api::EdgeModel traits = traits_of(server);
-  // A pod without volumes is of the image way, and on its way out.
+  // A pod without volumes was made for an image, and is being replaced.
   if (pod == nullptr || pod->spec.volumes.empty()) return traits;
   if (auto noted = noted_traits(*pod)) return std::move(*noted);
-  // Its mount tells the layout; what the table says of a server of another layout is not about this one.
+  // The mount shows the layout. A table entry with another layout is not about this server.
   bool numbered = false;
   for (const Json& volume : pod->spec.volumes) numbered |= volume.at("hostPath/path").as_string().ends_with(kNumberedSuffix);
   const std::string_view layout = numbered ? api::EdgeModel::kNumbered : api::EdgeModel::kTarget;

@@ -1,5 +1,6 @@
-// Whether the pod that an edge model has stays. It does as long as the user asks the same of it: an operator that was upgraded, or
-// got another table of servers, makes other pods and yet replaces none that works, least of all those of a whole site at once.
+// Decides whether the present pod of an edge model stays. It stays while the user's request is the
+// same. An upgraded operator, or one with another table of servers, would make other pods. It must
+// not replace working pods, least of all those of a whole site at once.
 #pragma once
 
 #include <optional>
@@ -13,24 +14,27 @@
 
 namespace varda::controllers {
 
-/// On an edge pod: what its model asked of it, as JSON, and how its server is told and tells versions.
+/// Annotations of an edge pod, as JSON: the model's request, and how its server reads and reports
+/// versions.
 inline constexpr std::string_view kAskedAnnotation = "edgeai.io/asked";
 inline constexpr std::string_view kServerAnnotation = "edgeai.io/server";
 
-/// `wanted`, a pod as it would be made now for `model` on `node`, with both annotations. `server` null: the image way.
+/// Adds both annotations to `wanted`, the pod as it would be made now for `model` on `node`.
+/// `server` null: the model names an image.
 void annotate(const api::InferenceModel& model, const std::string& node, const ServerEntry* server, codec::Json& wanted);
 
-/// The pod stays: `object` is its wish of then, with the metadata of now. Absent: it goes, or there is none to keep.
-/// `wanted` is annotated. `node_answers`: what the pod's status says is of now.
+/// The pod that stays: `object` is its last applied state, with the metadata wanted now. Nothing:
+/// the pod must go, or cannot be kept. `wanted` has the annotations. `node_answers`: the pod's
+/// status is current.
 struct KeptPod {
   codec::Json object;
-  bool outdated = false;  // it differs from what would be made now
+  bool outdated = false;  // a pod made now would differ
 };
 std::optional<KeptPod> keep_pod(const api::InferenceModel& model, const std::string& node, const api::Pod& pod,
                                 const ServerEntry* server, const codec::Json& wanted, bool node_answers);
 
-/// The layout, the files beside it and the reading (in `serving`, without a URL) of the server that runs in `pod`: those it was
-/// made with, else the table's. `pod` null: there is none.
+/// The layout, the files beside it and the reading (in `serving`, without a URL) of the server in
+/// `pod`. They are those the pod was made with, else the table's. `pod` null: there is no pod.
 api::EdgeModel server_traits(const api::Pod* pod, const ServerEntry* server);
 
 }  // namespace varda::controllers

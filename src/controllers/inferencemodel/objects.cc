@@ -60,7 +60,7 @@ Json to_json(const std::map<std::string, std::string>& labels) {
   return out;
 }
 
-// Ready when the model answers; where the server has no such path, when it accepts connections.
+// Ready when the model answers, or without a ready path when the server accepts connections.
 Json readiness_probe(const InferenceModel& model, const ServerEntry* server) {
   const Json port(model.spec.port());
   Json probe = Json::object({{"periodSeconds", 1}, {"timeoutSeconds", 1}, {"failureThreshold", 3}});
@@ -74,8 +74,8 @@ Json readiness_probe(const InferenceModel& model, const ServerEntry* server) {
   return probe;
 }
 
-// A container of an image that is ours, or of the table: not pulled anew where it is already, and its last words are kept, so that
-// a condition can tell why it ended.
+// Settings of a container with our image or an image of the table. A present image is not pulled
+// again. The end of the log is kept, so that a condition can give the reason of an exit.
 void settle(api::Container& container, const Json& security_context) {
   container.image_pull_policy = "IfNotPresent";
   container.security_context = security_context;
@@ -88,7 +88,8 @@ Json to_json(const api::Quantities& amounts) {
   return out;
 }
 
-// Below 1024 only root may listen, unless the pod's own network is told otherwise. The network of the node cannot be told.
+// Only root may listen on a port below 1024. A sysctl changes that in a pod's own network, but not
+// in the node's.
 constexpr std::int64_t kPrivilegedPorts = 1024;
 
 bool needs_privileged_port(const InferenceModel& model, const api::Container& container) {
@@ -139,7 +140,8 @@ api::VolumeMount mount(std::string path, bool read_only) {
   return out;
 }
 
-// "/models/digits" -> "/models": the volume of the cloud layer holds the model's directory, which `fetch` makes.
+// "/models/digits" -> "/models": the volume of the cloud layer holds the model's directory, which
+// `fetch` makes.
 std::string parent(const std::string& directory) {
   const std::size_t slash = directory.rfind('/');
   return slash == 0 || slash == std::string::npos ? directory : directory.substr(0, slash);
@@ -209,14 +211,14 @@ const std::string& edge_network(const InferenceModel& model, const InferenceMode
 api::PodSpec edge_server(const InferenceModel& model, const ServerEntry* server, const std::string& network,
                          const std::string& directory) {
   api::PodSpec spec;
-  // A pod with a token does not come back on a node that restarts without its cloud; one with the variables of services waits for
-  // them.
+  // On a node that restarts without its cloud, a pod with a token does not come back. A pod with
+  // the variables of services waits for them.
   spec.automount_service_account_token = false;
   spec.unknown.set("enableServiceLinks", false);
   api::Container container = server_container(model, server);
   if (network == "host") {
     spec.host_network = true;
-    // Else names of the cluster would not be resolved.
+    // Otherwise the pod could not resolve names of the cluster.
     spec.unknown.set("dnsPolicy", "ClusterFirstWithHostNet");
     allow_port_of_the_node(model, container);
   } else {
@@ -239,16 +241,17 @@ Json make_edge_pod(const InferenceModel& model, const std::string& node, const S
   api::Pod pod;
   pod.metadata.name = model.metadata.name;
   pod.metadata.labels = pod_labels(model);
-  // KubeEdge's admission (CHANGELOG-1.6) then leaves the pod on a node that is cut off, whatever others put into its tolerations.
+  // With this label KubeEdge's admission (CHANGELOG-1.6) leaves the pod on a disconnected node,
+  // even if other writers change its tolerations.
   pod.metadata.labels["app-offline.kubeedge.io"] = "autonomy";
   pod.spec =
       edge_server(model, server, edge_network(model, options), model_root + "/" + model.metadata.ns + "/" + model.metadata.name);
-  // As DaemonSets place their pods: the scheduler still decides, and can say why not.
+  // Like a DaemonSet's pod: the scheduler still decides, and can report why it cannot.
   pod.spec.affinity = node_affinity(Json::object({{"matchFields", named_node(node)}}));
   for (const char* taint : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {
     pod.spec.tolerations.push_back({.key = taint, .op = "Exists", .effect = "NoExecute"});
   }
-  // With which users keep everything else off their edge nodes, by either effect.
+  // Users put this taint on edge nodes to keep other pods away, with either effect.
   pod.spec.tolerations.push_back({.key = "node-role.kubernetes.io/edge", .op = "Exists"});
   return pod.to_json();
 }
@@ -271,7 +274,7 @@ Json make_deployment(const InferenceModel& model, const ServerEntry* server, con
   pods.spec.affinity = node_affinity(std::move(term));
   pods.spec.automount_service_account_token = false;
   pods.spec.unknown.set("enableServiceLinks", false);
-  // On different nodes where there are several: one that dies takes one replica.
+  // Replicas spread over several nodes, so that a lost node costs one replica.
   pods.spec.unknown.set(
       "topologySpreadConstraints",
       Json::array({Json::object({{"maxSkew", 1},
@@ -307,8 +310,9 @@ Json make_deployment(const InferenceModel& model, const ServerEntry* server, con
     const std::string volume = parent(directory);
     fetch.volume_mounts.push_back(mount(volume, false));
     if (entry->credentials) {
-      // Optional, so that a pod without its Secret starts, and says so. Files and no environment: that one is read by whoever may
-      // look at the pod's processes. The server's container never sees them.
+      // Optional, so that a pod without its Secret starts and reports the problem. Files, since an
+      // environment is readable to all that may inspect the pod's processes. The server's container
+      // never sees the files.
       fetch.args.insert(fetch.args.end(), {"--credentials-dir", kCredentialsPath});
       api::VolumeMount secret = mount(kCredentialsPath, true);
       secret.name = kCredentialsVolume;
@@ -319,7 +323,8 @@ Json make_deployment(const InferenceModel& model, const ServerEntry* server, con
     }
     pods.spec.init_containers.push_back(std::move(fetch));
     container.volume_mounts.push_back(mount(volume, true));
-    // Another version is another pod: one whose version does not load says why by ending.
+    // Each version has its own pods. A pod that cannot load its version exits, and so reports the
+    // reason.
     if (server->image == options.serve_image) container.env.push_back({.name = "VARDA_SERVE_END_ON_LOAD_FAILURE", .value = "1"});
     pods.spec.volumes.push_back(Json::object({{"name", kVolume}, {"emptyDir", Json::object()}}));
     close_port(model, container, pods.spec);
@@ -334,7 +339,8 @@ Json make_service(const InferenceModel& model) {
   service.metadata.labels = labels_of(model);
   service.spec.type = model.spec.service.type;
   service.spec.selector = pod_selector(model);
-  // By name: while pods of two ports answer during a roll-out, each is reached at its own.
+  // The target port is a name. While pods with two ports answer during a roll-out, each pod gets
+  // requests at its own port.
   service.spec.ports.push_back({.name = "http", .protocol = "TCP", .port = model.spec.port(), .target_port = "http"});
   return service.to_json();
 }

@@ -1,4 +1,4 @@
-// The objects made for an InferenceModel.
+// The objects of an InferenceModel: Pod, Deployment and Service.
 #pragma once
 
 #include <string>
@@ -11,22 +11,23 @@
 
 namespace varda::controllers {
 
-/// host or hostport, as the model or else the operator has it.
+/// host or hostport: the model's choice, else the operator's.
 const std::string& edge_network(const api::InferenceModel& model, const InferenceModelOptions& options);
-/// Of its server's container; amounts in canonical form. Null: none.
+/// Resources of the server's container, with canonical amounts. Null: none.
 codec::Json resources_of(const api::InferenceModel& model);
 /// The part of spec.security that replaces the pod when it changes. Null: the port is open.
 codec::Json security_asked(const api::InferenceModel& model);
-/// Further arguments of a server that asks tiers above it, which are closed in the same way.
+/// Further arguments of a server that asks upper tiers, which have the same security.
 std::vector<std::string> upper_tier_arguments(const api::ModelSecurity& security);
-/// What is in an edge pod, but not where it runs: the server's container, its network (host, hostport) and, with a server of ours,
-/// the model's directory on the node. `server` null: the image way.
+/// The content of an edge pod without its placement: the server's container, its network (host,
+/// hostport), and the model's directory on the node. `server` null: the model names an image, and
+/// has no directory.
 api::PodSpec edge_server(const api::InferenceModel& model, const ServerEntry* server, const std::string& network,
                          const std::string& directory);
-/// The edge pod. `server` null: the image way. `model_root` is the node's.
+/// The edge pod. `server` null: the model names an image. `model_root` is the node's.
 codec::Json make_edge_pod(const api::InferenceModel& model, const std::string& node, const ServerEntry* server,
                           const std::string& model_root, const InferenceModelOptions& options);
-/// `server` null: the image way.
+/// `server` null: the model names an image.
 codec::Json make_deployment(const api::InferenceModel& model, const ServerEntry* server, const InferenceModelOptions& options);
 codec::Json make_service(const api::InferenceModel& model);
 

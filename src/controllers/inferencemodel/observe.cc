@@ -1,5 +1,5 @@
-// What an InferenceModel's status says. The URL, the serving version and Ready are true when they appear: they come from what
-// answered, never from what was asked for.
+// Makes the status of an InferenceModel. The URL, the serving version and Ready are true when they
+// appear: they come from answers of servers, never from the spec.
 
 #include <algorithm>
 #include <set>
@@ -32,17 +32,17 @@ struct Failure {
   std::string version, reason, message;
 };
 
-// What observation finds, before it becomes a status.
+// Findings, before they become a status.
 struct Finding {
   Verdict ready;
-  std::optional<Verdict> target;  // absent: the image way has no versions
+  std::optional<Verdict> target;  // absent: a model with an image has no versions
   std::optional<Failure> failure;
   std::string url, serving_version, node;
   std::int64_t replicas = 0, ready_replicas = 0;
   std::vector<std::string> cached_versions;
 };
 
-// Of the edge layer, where it is on us to make another one.
+// The problem of an ended pod in the edge layer, where the operator replaces the pod.
 Problem ended_problem(const api::Pod& pod) {
   Problem problem = pod_problem(pod).value_or(Problem{"PodFailed", "the pod has ended"});
   while (!problem.message.empty() && (problem.message.back() == '.' || problem.message.back() == ' ')) problem.message.pop_back();
@@ -76,8 +76,7 @@ const api::Container* server_of(const api::Pod& pod) {
   return nullptr;
 }
 
-// Whether the pod is one that will go, because the spec asks for another: on another node, of another image, at another port or in
-// another network.
+// True: the pod will be replaced, because the spec wants another node, image, port or network.
 bool outdated(const api::Pod& pod, const Plan& plan) {
   if (plan.keeps_pod) return false;
   if (!pod.spec.node_name.empty() && pod.spec.node_name != plan.placement.node) return true;
@@ -97,11 +96,11 @@ struct EdgeView {
   const Plan& plan;
   const World& world;
   const api::Pod* pod;
-  const api::EdgeModelReport* report;  // null: none, or the image way
-  bool vouched = false;                // it answered before, and its agent says that it does
+  const api::EdgeModelReport* report;  // null: none, or a model with an image
+  bool vouched = false;                // it answered before, and its agent reports that it does
 };
 
-// What the node reports of the target, if it speaks of the archive that the manifest names now.
+// The node's report of the target version, if it is about the archive that the manifest names now.
 const api::EdgeVersionReport* target_report(const EdgeView& view) {
   const std::string& target = view.model.spec.target_version;
   const api::ManifestEntry* entry = view.model.spec.find_version(target);
@@ -124,7 +123,7 @@ std::optional<Failure> target_failure(const EdgeView& view) {
   return {};
 }
 
-// Where the target version is on its way to serving.
+// The progress of the target version towards serving.
 Verdict target_progress(const EdgeView& view) {
   const std::string& node = view.plan.placement.node;
   const std::string& target = view.model.spec.target_version;
@@ -149,14 +148,15 @@ Verdict target_progress(const EdgeView& view) {
   return no("Loading", "the server loads version " + target);
 }
 
-// Whether the version that serves under the target's name is the one the manifest names now.
+// True: the target serves, from the archive that the manifest names now.
 bool serves_target(const EdgeView& view, const Finding& found) {
   if (found.ready.status != kTrue || found.serving_version != view.model.spec.target_version) return false;
   const api::EdgeVersionReport* version = target_report(view);
   return version != nullptr && version->state == api::EdgeVersionReport::kReady && !target_failure(view);
 }
 
-// Whether the model answers, by its pod and (with files of ours) by what the agent reads from the server.
+// Whether the model answers, by its pod and (with managed files) by the agent's report of the
+// server.
 Verdict edge_answers(const EdgeView& view) {
   const api::Pod* pod = view.pod;
   const bool manifest_way = !view.model.spec.from_image();
@@ -212,7 +212,7 @@ Finding observe_edge(const InferenceModel& model, const Plan& plan, const World&
   const bool on_node = !found.node.empty();
   const auto lost = on_node && !vouched ? unreachable(plan, world, manifest_way) : std::nullopt;
   if (lost && model.spec.replicas > 0 && !plan.problem) {
-    // Nobody knows; the node may well go on serving. Its last words stay.
+    // The node's state is unknown, and it may still serve. Its last report stays.
     found.ready = *lost;
     const bool same_place = model.status.node == found.node && model.status.url.ends_with(":" + std::to_string(model.spec.port()));
     if (same_place) found.url = model.status.url;
@@ -251,7 +251,7 @@ Finding observe_edge(const InferenceModel& model, const Plan& plan, const World&
     } else if (plan.problem) {
       found.target = no(*plan.problem);
     } else if (found.ready.status == kFalse && !found.failure && found.ready.reason != "Serving") {
-      found.target = found.ready;  // nothing serves: one story, told once
+      found.target = found.ready;  // nothing serves: both conditions have one cause
     } else {
       found.target = target_progress(view);
     }
@@ -266,7 +266,7 @@ std::string version_of(const api::Pod& pod) {
   return found == pod.metadata.annotations.end() ? "" : found->second;
 }
 
-// Pods that the ReplicaSet may not make: pod security, quotas.
+// The reason why the ReplicaSet cannot make pods: pod security, quotas.
 std::optional<Problem> deployment_problem(const World& world) {
   if (world.deployment == nullptr) return {};
   const api::CoreCondition* failure = find_condition(world.deployment->status.conditions, "ReplicaFailure");
@@ -274,7 +274,7 @@ std::optional<Problem> deployment_problem(const World& world) {
   return Problem{failure->reason.empty() ? "FailedCreate" : failure->reason, failure->message};
 }
 
-// The pod knows its Secret as a directory.
+// Names the Secret in the problem: the pod knows only a directory.
 std::optional<Problem> cloud_pod_problem(const InferenceModel& model, const std::string& version, const api::Pod& pod) {
   std::optional<Problem> problem = pod_problem(pod);
   const api::ManifestEntry* entry = model.spec.find_version(version);
@@ -295,7 +295,7 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
     if (pod->metadata.deleting() || pod->status.phase == "Succeeded") continue;
     if (layer == pod->metadata.labels.end() || layer->second != "cloud") continue;
     const std::string version = version_of(*pod);
-    if (pod->ended()) {  // its ReplicaSet has made another one; it stays to be looked at
+    if (pod->ended()) {  // its ReplicaSet has made another one; this one stays for inspection
       if (!of_ended && version == target) of_ended = pod_problem(*pod);
       continue;
     }
@@ -311,14 +311,14 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
     }
   }
 
-  // Where no pod speaks for itself: the API server, the ReplicaSet, and pods that are no more. What the last ReplicaSet may not
-  // make are pods of the target.
+  // If no pod reports a problem, causes come from the API server, the ReplicaSet and ended pods.
+  // Pods that the last ReplicaSet cannot make are pods of the target.
   for (const auto& [cause, of_target] :
        {std::pair(plan.refused, true), std::pair(deployment_problem(world), true), std::pair(of_ended, found.replicas == 0)}) {
     if (!any_problem) any_problem = cause;
     if (!target_problem && of_target) target_problem = cause;
   }
-  // The Service's address without its scheme: the one that was published last may have the other.
+  // The Service's address without its scheme: the last published URL may have another one.
   std::string last_url = model.status.url;
   if (last_url.starts_with("https:")) last_url.erase(4, 1);
   auto [url, url_problem] =
@@ -327,7 +327,8 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
   const bool answers = !url.empty() && found.ready_replicas > 0;
   if (answers) found.url = url;
   if (answers && manifest_way) {
-    // While pods of two versions answer, the one that served last is told until it is gone.
+    // While pods of two versions answer, the status keeps the version that served last until it is
+    // gone.
     const std::string& last = model.status.serving_version;
     found.serving_version = serving.contains(last) ? last : serving.contains(target) ? target : *serving.begin();
   }

@@ -27,7 +27,7 @@ bool is_pointer(const std::string& text) { return text.empty() || text.front() =
 Result<api::EdgeStatusReading> read_reading(const Json& value, const std::string& where) {
   if (!value.is_object()) return invalid(where, "must be an object");
   api::EdgeStatusReading reading;
-  // Another path is another protocol: what is not told does not stand in its answers.
+  // Another path is another protocol: members that the entry leaves out are not in its answers.
   if (value.contains("path")) {
     reading.method = "GET";
     reading.name = reading.state = reading.code = reading.message = "";
@@ -73,8 +73,8 @@ std::string with_the_longest_names(std::string text) {
   return text;
 }
 
-// What of the entry goes to the agents, in the work list of a node, must be what an EdgeNode takes: one entry beyond it would keep
-// the list of every model of that node from being written.
+// Parts of the entry go to agents in work lists, so they must fit the limits of EdgeNode. One entry
+// beyond the limits would block the list of every model on its node.
 Status check_limits(const std::string& name, const ServerEntry& entry) {
   api::EdgeModel model;
   model.key = "namespace/name";
@@ -152,7 +152,7 @@ Result<ServerEntry> read_entry(const std::string& name, const Json& value) {
   return entry;
 }
 
-// As somebody who is not root, where the image can bear it.
+// A user that is not root, for images that work without root.
 Json unprivileged(std::int64_t user) {
   return Json::object({{"runAsNonRoot", true},
                        {"runAsUser", user},
@@ -162,10 +162,11 @@ Json unprivileged(std::int64_t user) {
                        {"seccompProfile", Json::object({{"type", "RuntimeDefault"}})}});
 }
 
-// tensorflow.org/tfx/serving (docker, serving_config, api_rest): the entry point of the image puts MODEL_NAME and MODEL_BASE_PATH
-// into flags, and what is in args after them, where the last one counts. gRPC is off, so that servers that share a node's network
-// do not meet at its port. It loads the greatest number below the base path, looks every second, and unloads the one before only
-// then. A version that does not load is not tried for minutes before anybody hears of it.
+// tensorflow.org/tfx/serving (docker, serving_config, api_rest). The image's entry point puts
+// MODEL_NAME and MODEL_BASE_PATH into flags. Then it adds args, and the last flag counts. gRPC is
+// off: servers in one node's network would meet at its port. The server looks every second for the
+// greatest number below the base path. It unloads the former version only after it has loaded the
+// new one. A failed load is reported at once, without retries for minutes.
 ServerEntry tensorflow_serving() {
   ServerEntry entry;
   entry.image = "tensorflow/serving:2.16.1";
@@ -189,11 +190,13 @@ ServerEntry tensorflow_serving() {
   return entry;
 }
 
-// docs.nvidia.com/deeplearning/triton-inference-server (model_repository, model_management): NAME/NUMBER/model.*,
-// NAME/config.pbtxt. It polls: what it shall serve is what its directory shows, also after a restart with nobody there to tell it,
-// which an explicit load by the agent would need. A version is a whole directory that appears at once, so the poll that meets a
-// half-made change, for which its guide warns, does not happen. The older version goes once the newer one is loaded, and stays when
-// it does not load. gRPC and metrics are off for the same reason as above. The index is the Open Inference Protocol's.
+// docs.nvidia.com/deeplearning/triton-inference-server (model_repository, model_management):
+// NAME/NUMBER/model.*, NAME/config.pbtxt. Triton polls its directory, so it serves the right
+// version after a restart too. With explicit loads a restart would need the agent. A version is a
+// whole directory that appears at once. So no poll meets a half-made change, of which the guide
+// warns. The older version goes once the newer one is loaded, and stays if the newer one does not
+// load. gRPC and metrics are off, like gRPC above. The index is that of the Open Inference
+// Protocol.
 ServerEntry triton() {
   ServerEntry entry;
   entry.image = "nvcr.io/nvidia/tritonserver:24.08-py3";

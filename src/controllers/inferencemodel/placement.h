@@ -1,5 +1,5 @@
-// On which node an edge model belongs. Pure; shared by the model's controller and by the one that writes EdgeNode.spec, so that
-// both always agree.
+// Placement of edge models on nodes. Pure; shared by the model's controller and the writer of
+// EdgeNode.spec, so that both always agree.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace varda::controllers {
 
 using NodeList = std::vector<std::shared_ptr<const api::Node>>;
 
-/// Why nothing, or nothing new, can be done. `reason` is a condition's.
+/// The reason why nothing, or nothing new, can be done. `reason` is a condition's.
 struct Problem {
   std::string reason;
   std::string message;
@@ -22,18 +22,18 @@ struct Problem {
 };
 
 struct Placement {
-  /// Where the model belongs; empty: nowhere. With a problem it is the node the model is on already and may stay on: a node object
-  /// that vanished, or a second one that matches, stops nothing that serves.
+  /// The model's node; empty: none. With a problem it is the present node, where the model may
+  /// stay. A vanished Node, or a second match, must not stop a serving model.
   std::string node;
   std::optional<Problem> problem;  // NodeNotFound, NodeNameSelectorMismatch, NoNodeMatches, SeveralNodesMatch
 };
 
-/// Of a model in the edge layer. What it is on now is status.node.
+/// Places a model of the edge layer. Its present node is status.node.
 Placement place(const api::InferenceModel& model, const NodeList& nodes);
 
 const api::Node* find_node(const NodeList& nodes, std::string_view name);
 
-/// device, edge or cloud: by its label kLayerLabel, and without one by its role (KubeEdge's nodes have
+/// device, edge or cloud: the label kLayerLabel, or without it the role (KubeEdge's nodes have
 /// node-role.kubernetes.io/edge).
 std::string layer_of(const api::Node& node);
 

@@ -23,7 +23,7 @@ bool is_own(const InferenceModel& model, const api::Pod& pod) {
 }
 
 std::optional<Problem> spec_problem(const InferenceModel& model, const InferenceModelOptions& options) {
-  // What an API server without our rules let through (old clusters have no CEL).
+  // Problems that an API server without our rules accepts (old clusters have no CEL).
   if (const auto causes = api::validate_rules(*InferenceModel::kind().schema, model.to_json()); !causes.empty()) {
     return Problem{"InvalidSpec", causes.front().field + ": " + causes.front().message};
   }
@@ -43,8 +43,8 @@ std::optional<Problem> spec_problem(const InferenceModel& model, const Inference
   return {};
 }
 
-// An older model with a server on the same node and port, or nothing. Older by creation time, then by name: every operator and
-// every restart picks the same one.
+// The oldest model with a server on the same node and port, if it is older than `model`; else null.
+// Age is the creation time, then the name: every operator and every restart picks the same one.
 const InferenceModel* port_holder(const InferenceModel& model, const std::string& node, const World& world,
                                   const InferenceModelOptions& options) {
   const auto age = [](const InferenceModel& m) { return std::tie(m.metadata.creation_timestamp, m.metadata.ns, m.metadata.name); };
@@ -59,7 +59,7 @@ const InferenceModel* port_holder(const InferenceModel& model, const std::string
   return oldest;
 }
 
-// The same of jobs. What a job makes is no rival of the job.
+// The same for jobs. A job does not compete with its own child.
 const PortClaim* job_with_port(const InferenceModel& model, const std::string& node, const World& world) {
   const meta::OwnerReference* job = model.metadata.controller();
   const api::Pod* pod = edge_pod(model, world.pods);
@@ -75,7 +75,8 @@ const PortClaim* job_with_port(const InferenceModel& model, const std::string& n
                      world.claims);
 }
 
-// The agent exposes a version before the pod is made, because the pod mounts its directory. Once there, the pod stays.
+// The agent exposes a version before the pod is made, because the pod mounts its directory. Once
+// made, the pod stays.
 bool model_is_exposed(const InferenceModel& model, const World& world, const api::Pod* pod) {
   const api::EdgeModelReport* report = world.edge_node->status.find_model(model.metadata.key().str());
   if (report != nullptr && !report->exposed.empty()) return true;
@@ -107,8 +108,9 @@ void plan_edge(const InferenceModel& model, const World& world, const InferenceM
   const std::string& node = plan.placement.node;
   if (plan.placement.problem) {
     plan.problem = plan.placement.problem;
-    // Still named: the pod may stay where it is. Otherwise it has to leave, and so has one that no node has taken: it serves
-    // nobody, and would wait for ever if the node was taken away the moment the pod was made.
+    // A named node: the pod may stay there. Otherwise it must leave. A pod without a node must
+    // leave too: it serves no client, and would wait forever if the node went just after its
+    // creation.
     const api::Pod* pod = edge_pod(model, world.pods);
     if (!node.empty() && (pod == nullptr || !pod->spec.node_name.empty())) plan.children = Plan::Children::kLeave;
     return;
@@ -135,7 +137,7 @@ void plan_edge(const InferenceModel& model, const World& world, const InferenceM
   const api::Pod* pod = edge_pod(model, world.pods);
   if (world.edge_node == nullptr || world.edge_node->status.model_root.empty()) {
     plan.problem = Problem{"AgentMissing", "no agent has reported from node " + node + " yet: start `varda agent` there"};
-    // An EdgeNode that was deleted is made again by its agent; until then nothing that serves is stopped.
+    // An agent makes its deleted EdgeNode again; until then a serving pod stays.
     if (pod != nullptr && (pod->spec.node_name.empty() || pod->spec.node_name == node)) plan.children = Plan::Children::kLeave;
     return;
   }
@@ -154,7 +156,7 @@ const api::Pod* edge_pod(const InferenceModel& model, const std::vector<std::sha
 
 Plan plan(const InferenceModel& model, const World& world, const InferenceModelOptions& options) {
   Plan plan;
-  if (model.metadata.deleting()) {  // The garbage collector takes the children.
+  if (model.metadata.deleting()) {  // the garbage collector deletes the children
     plan.children = Plan::Children::kLeave;
     return plan;
   }
@@ -190,7 +192,7 @@ std::vector<std::string> certificate_hosts(const InferenceModel& model, const Wo
   std::string last_url = model.status.url;
   if (last_url.starts_with("https:")) last_url.erase(4, 1);
   const ServiceWorld around{world.service, world.slices, world.nodes, options.node_port_host, last_url};
-  // The certificate is there before the Service.
+  // The certificate exists before the Service.
   if (world.service == nullptr && model.spec.service.type == "NodePort") hosts.push_back(address_of_node_ports(world.nodes));
   if (const auto url = net::Url::parse(service_address(around, ServiceState::kAllocated).url); url.ok()) hosts.push_back(url->host);
   return hosts;
@@ -206,14 +208,14 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
   work.framework = spec.framework_type;
   work.versions = versions_to_hold(work.key, archives_of(model), spec.target_version, node);
   work.target = spec.target_version;
-  // A pod that stays goes on being served as it was made for.
+  // A pod that stays keeps the layout that it was made for.
   const bool here = pod != nullptr && !pod->metadata.deleting() && pod->spec.node_name == node.metadata.name;
   const api::EdgeModel traits = server_traits(here ? pod : nullptr, server);
   if (traits.layout == api::EdgeModel::kNumbered) {
     work.layout = traits.layout;
     work.beside = traits.beside;
   }
-  // A pod without volumes is of the image way and on its way out.
+  // A pod without volumes was made for an image, and is being replaced.
   const bool answers = here && !pod->status.pod_ip.empty() && !pod->spec.volumes.empty();
   if (answers && spec.replicas > 0) {
     // The port the pod was made with: a changed servingPort makes another pod.

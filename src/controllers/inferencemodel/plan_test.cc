@@ -1,7 +1,9 @@
-// Golden cases: testdata/inferencemodel/CASE holds a model and the world around it, and what is to come of them:
-// objects.yaml (the plan) with the work list of every EdgeNode, and status.yaml. UPDATE_GOLDEN=1 writes the latter two.
+// Golden cases: testdata/inferencemodel/CASE holds a model, its world and the expected results.
+// objects.yaml has the plan and the work list of every EdgeNode; status.yaml has the status.
+// UPDATE_GOLDEN=1 writes both.
 //
-// A document may be {include: FILE, change: PATCH}: a file of testdata/inferencemodel/common, changed by a merge patch.
+// A document may be {include: FILE, change: PATCH}: a file of testdata/inferencemodel/common,
+// changed by a merge patch.
 
 #include "controllers/inferencemodel/plan.h"
 
@@ -94,7 +96,7 @@ TEST_P(InferenceModelGolden, PlanWorkAndStatusAreAsWritten) {
   const api::InferenceModelStatus status = observe(test.model, wanted, test.world, test.options, kNow);
   check_golden(folder / "status.yaml", status.to_json());
 
-  // What is written must be valid, and looking again must find nothing new.
+  // Written objects must be valid, and a second look must find nothing new.
   api::InferenceModel after = test.model;
   after.status = status;
   const api::Property* schema = api::InferenceModel::kind().schema->find("status");
@@ -132,7 +134,7 @@ TEST(ServerTable, EntriesOfTheOperatorReplaceTheBuiltInOnes) {
   ASSERT_TRUE(table.ok()) << table.error().message();
   EXPECT_EQ(table->at("tensorflow").image, "tf");
   EXPECT_EQ(table->at("onnx").image, "other");
-  EXPECT_EQ(table->at("tensorflow").layout, "target");  // nothing of the built-in one is left
+  EXPECT_EQ(table->at("tensorflow").layout, "target");  // the built-in entry is replaced as a whole
   EXPECT_TRUE(table->at("tensorflow").security_context.is_null());
   EXPECT_TRUE(table->at("onnx").args.empty());
 }
@@ -162,7 +164,7 @@ TEST(ServerTable, ErrorsNameTheEntryAndTheField) {
   EXPECT_EQ(message("[1]"), "servers: must be an object");
 }
 
-// An EdgeNode has limits, and one that is refused keeps all models of its node from changing.
+// An EdgeNode has limits. A refused EdgeNode blocks changes of all models on its node.
 TEST(ServerTable, EntriesBeyondWhatAnEdgeNodeTakesAreRefusedWhenTheTableIsRead) {
   const auto word = [](std::size_t length) { return std::string(length, 'w'); };
   const auto pointer = [](std::size_t length) { return "/" + std::string(length - 1, 'p'); };
@@ -176,7 +178,8 @@ TEST(ServerTable, EntriesBeyondWhatAnEdgeNodeTakesAreRefusedWhenTheTableIsRead) 
     Json just, beyond;
   };
   std::vector<Limit> limits = {{"status.path", pointer(1024), pointer(1025)},
-                               // The longest names are 63 characters: filled in, 961 are 1024 and 962 are too many.
+                               // With the longest name of 63 characters, 961 become 1024, and 962
+                               // are too many.
                                {"status.path", pointer(961) + "{modelName}", pointer(962) + "{modelName}"},
                                {"status.ready", list(16), list(17)},
                                {"status.loading", list(16), list(17)},

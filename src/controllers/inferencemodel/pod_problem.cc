@@ -8,15 +8,16 @@ namespace {
 
 using codec::Json;
 
-// Reasons that an agent or `varda fetch` gives for a version. In the cloud layer they come as the text of a container's end.
+// Reasons that an agent or `varda fetch` gives for a version. In the cloud layer they are in the
+// message of an ended container.
 constexpr std::string_view kFetchReasons[] = {"DigestMismatch",  "DownloadFailed",     "UnsafeArchive",
                                               "BadLayout",       "CredentialsMissing", "DiskFull",
                                               "SourceForbidden", "CredentialsInvalid", "CredentialsForbidden"};
 
-// Those that varda-serve ends with where no version loads (VARDA_SERVE_END_ON_LOAD_FAILURE).
+// Reasons with which varda-serve ends if no version loads (VARDA_SERVE_END_ON_LOAD_FAILURE).
 constexpr std::string_view kLoadReasons[] = {"LoadFailed", "LoadCrashed", "LoadTimedOut"};
 
-// The line of a failure among the last ones of a log, without what differs from one attempt to the next.
+// The line of a failure in the end of a log, without the parts that differ between attempts.
 template <std::size_t kCount>
 std::optional<Problem> known_reason(const std::string& text, const std::string_view (&reasons)[kCount]) {
   for (const std::string_view known : reasons) {
@@ -46,10 +47,10 @@ std::optional<Problem> container_problem(const api::ContainerStatus& container, 
   if (ended.is_object()) {
     state = &ended;
   } else if (fetch || known_reason(container.last_state.at("terminated/message").as_string(), kLoadReasons)) {
-    state = &container.last_state["terminated"];  // While it is tried again, the last failure still stands.
+    state = &container.last_state["terminated"];  // the last failure counts during a retry
   }
   if (state == nullptr || (*state)["exitCode"].as_integer() == 0) return {};
-  // Its end came while the agent restarted, so the exit code is made up. The container runs again.
+  // The container ended while the agent restarted, so the exit code is made up. It runs again.
   if ((*state)["reason"].as_string() == "ContainerStatusUnknown") return {};
   const std::string& text = (*state)["message"].as_string();
   if (auto known = fetch ? known_reason(text, kFetchReasons) : known_reason(text, kLoadReasons)) return known;
@@ -62,7 +63,8 @@ std::optional<Problem> container_problem(const api::ContainerStatus& container, 
 }  // namespace
 
 std::optional<Problem> pod_problem(const api::Pod& pod) {
-  // Evicted, OutOfcpu, NodeAffinity ...: what the node says of the pod as a whole; its containers only tell that they ended.
+  // Evicted, OutOfcpu, NodeAffinity ...: the node's reason for the pod as a whole. The containers
+  // report only that they ended.
   if (pod.ended() && !pod.status.reason.empty()) return Problem{pod.status.reason, pod.status.message};
   if (const auto* scheduled = find_condition(pod.status.conditions, "PodScheduled");
       scheduled != nullptr && scheduled->status == "False") {

@@ -1,5 +1,6 @@
-// The rules are those of resource.Quantity (k8s.io/apimachinery/pkg/api/resource): the largest suffix that leaves a whole number,
-// powers of 1024 where the writer used them and the amount is at least 1024, thousandths rounded up, at most 2^63 - 1.
+// The rules are those of resource.Quantity (k8s.io/apimachinery/pkg/api/resource). The suffix is
+// the largest that leaves a whole number. It is a power of 1024 if the writer used one and the
+// amount is at least 1024. Thousandths are rounded up. The maximum is 2^63 - 1.
 #include "controllers/inferencemodel/quantity.h"
 
 #include <limits>
@@ -12,7 +13,7 @@ using Wide = __int128;
 
 struct Suffix {
   std::string_view text;
-  Wide milli;  // thousandths in one of it
+  Wide milli;  // thousandths in one unit
   bool binary = false;
 };
 

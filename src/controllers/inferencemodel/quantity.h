@@ -1,4 +1,4 @@
-// Amounts of resources as the Kubernetes API writes them.
+// Resource amounts in the Kubernetes API's canonical form.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace varda::controllers {
 
-/// `text` as an API server gives it back: "1000m" is "1", "1024Mi" is "1Gi", "0.5" is "500m". What a server would change on its way
-/// in would differ from what we want at every look, and be written again for ever. A text that is no such amount comes back as it
-/// is.
+/// `text` as an API server returns it: "1000m" is "1", "1024Mi" is "1Gi", "0.5" is "500m".
+/// Otherwise the server's object would differ from the wanted one at every reconcile, and be
+/// written forever. A text that is no such amount is returned unchanged.
 std::string canonical_quantity(std::string_view text);
 
 }  // namespace varda::controllers

@@ -5,7 +5,7 @@
 namespace varda::controllers {
 namespace {
 
-// Left what people write, right what kube-apiserver gives back.
+// Left: the text that people write. Right: the text that kube-apiserver returns.
 TEST(Quantity, IsWrittenAsTheApiServerWritesIt) {
   constexpr std::pair<std::string_view, std::string_view> kCases[] = {
       {"1", "1"},

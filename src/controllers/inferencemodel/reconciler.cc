@@ -17,12 +17,12 @@ using api::InferenceModel;
 using meta::ObjectKey;
 using Keys = std::vector<ObjectKey>;
 
-// What a cluster's policy refuses today it may take tomorrow, and nothing of ours changes when it does.
+// A cluster's policy may later accept the refused objects, and no watch reports that.
 constexpr Duration kRefusedAgain = std::chrono::minutes(2);
-// A port of a job may be free some time later.
+// A job may release its port later.
 constexpr Duration kPortAgain = std::chrono::seconds(10);
 
-// Models in the edge layer that name the node or are on it, and all that select one.
+// Models of the edge layer that name the node or are on it, and all with a nodeSelector.
 Keys models_near(const std::string& node, const runtime::Caches& caches) {
   const auto models = caches.of<InferenceModel>();
   Keys keys;
@@ -32,7 +32,8 @@ Keys models_near(const std::string& node, const runtime::Caches& caches) {
   return keys;
 }
 
-// A node port is told with the address of a Ready node: of this one so far, or of none.
+// status.url of a NodePort model uses a Ready node's address. Models with this node's address, and
+// models without an address, are requeued.
 Keys of_node(const api::Node& node, const runtime::Caches& caches) {
   Keys keys = models_near(node.metadata.name, caches);
   std::set<std::string> addresses{""};
@@ -45,12 +46,12 @@ Keys of_node(const api::Node& node, const runtime::Caches& caches) {
 
 Keys of_edge_node(const api::EdgeNode& node, const runtime::Caches& caches) { return models_near(node.metadata.name, caches); }
 
-// Two models that want one port of one node: when the first moves away, the second has to hear of it.
+// Two models may want one port of one node: when the first moves away, the second is requeued.
 Keys rivals(const InferenceModel& changed, const runtime::Caches& caches) {
   if (!changed.spec.on_edge()) return {};
   const std::int64_t port = changed.spec.port();
   const std::string& here = changed.spec.node_name;
-  // Who selects a node may be on any; of those that name theirs, the ones on the same.
+  // A model with a nodeSelector may be on any node. Models that name a node compete on that node.
   const std::vector<std::string> places =
       here.empty() ? std::vector<std::string>{at_port(port)} : std::vector<std::string>{at_port(port, here), at_port(port, "")};
   Keys keys;
@@ -62,14 +63,15 @@ Keys rivals(const InferenceModel& changed, const runtime::Caches& caches) {
   return keys;
 }
 
-// What a model says of itself at work (versions, conditions) is no rival's business: else, of thousands on one port, each report of
-// one would be a look at all.
+// Versions and conditions in a status do not affect rivals. Otherwise one report would requeue all
+// of thousands of models on one port.
 bool same_to_rivals(const InferenceModel& before, const InferenceModel& now) {
   return before.metadata.uid == now.metadata.uid && before.metadata.generation == now.metadata.generation &&
          before.metadata.deleting() == now.metadata.deleting() && before.status.node == now.status.node;
 }
 
-// Pods of a Deployment of ours carry the model's name in a label; their owner is the ReplicaSet or the Deployment.
+// Pods of our Deployments carry the model's name in a label; their owner is the ReplicaSet or the
+// Deployment.
 Keys of_pod(const api::Pod& pod) {
   const auto label = pod.metadata.labels.find(std::string(kModelLabel));
   if (label == pod.metadata.labels.end()) return {};
@@ -82,7 +84,7 @@ Keys of_slice(const api::EndpointSlice& slice, const runtime::Caches& caches) {
   return {key};
 }
 
-// Transitions people want to read about. Nothing happens here at rest: statuses differ only when something did.
+// Writes Events for transitions that matter to people. A status that stays the same causes none.
 void tell(const InferenceModel& model, const api::InferenceModelStatus& now, PassingProblems& passing, SteadyTime time,
           runtime::Writer& writer) {
   const api::InferenceModelStatus& before = model.status;
@@ -94,7 +96,7 @@ void tell(const InferenceModel& model, const api::InferenceModelStatus& now, Pas
     }
     if (!passing.due(model.metadata.key(), meta::find_condition(before.conditions, condition.type), condition, time)) continue;
     const std::string event = condition.reason + condition.message;
-    if (event == told) continue;  // both conditions for one cause
+    if (event == told) continue;  // both conditions have one cause
     told = event;
     writer.event(model, runtime::EventType::kWarning, condition.reason, condition.message);
   }
@@ -139,7 +141,7 @@ World InferenceModelReconciler::look(const InferenceModel& model) const {
         }
       }
       if (claims_) world.claims = claims_(placement.node);
-      // Of models more is known than what they claim.
+      // Claims of models are left out: world.models has the models themselves.
       std::erase_if(world.claims, [](const PortClaim& claim) { return claim.owner.starts_with("InferenceModel "); });
     }
   } else {
@@ -171,7 +173,7 @@ Result<runtime::Action> InferenceModelReconciler::replace_ended_pod(const Contex
   }
   if (left > Duration{}) return runtime::Action::after(left);
   TRY_VOID(writer.remove(ctx, runtime::ObjectRef::of(*pod)));
-  return runtime::Action::await_change();  // its end brings the next look, and that the next pod
+  return runtime::Action::await_change();  // its end causes a reconcile, which makes the next pod
 }
 
 Result<runtime::Action> InferenceModelReconciler::reconcile(const Context& ctx, const InferenceModel& model,
@@ -192,7 +194,7 @@ Result<runtime::Action> InferenceModelReconciler::reconcile(const Context& ctx, 
   if (wanted.children == Plan::Children::kConverge) converged = writer.converge(ctx, model, wanted.objects);
   if (!converged.ok() && (converged.error().code() == Code::kInvalid || converged.error().code() == Code::kForbidden))
     wanted.refused = Problem{"Refused", converged.error().message()};
-  // What could not be written is no reason to be silent about the rest.
+  // A failed write must not hide the rest of the status.
   const api::InferenceModelStatus status = observe(model, wanted, world, options_, meta::format_time(clock_.wall()));
   std::optional<Duration> report_in;
   {

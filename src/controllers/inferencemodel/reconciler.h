@@ -1,4 +1,4 @@
-// The controller of InferenceModels: caches in, plan() and observe(), writes out.
+// Controller of InferenceModels: caches in, plan() and observe(), writes out.
 #pragma once
 
 #include <functional>
@@ -13,10 +13,11 @@
 
 namespace varda::controllers {
 
-/// Keeps every InferenceModel served: Deployment and Service in the cloud layer, one Pod at the edge.
+/// Keeps every InferenceModel served: Deployment and Service in the cloud layer, one Pod at the
+/// edge.
 class InferenceModelReconciler {
  public:
-  /// The ports of a node that somebody wants; those of InferenceModels may be among them.
+  /// Claimed ports of a node; those of InferenceModels may be among them.
   using Claims = std::function<std::vector<PortClaim>(const std::string& node)>;
 
   /// `caches` outlive it. `claims` may be called from several threads; absent: there are no jobs.
@@ -28,7 +29,7 @@ class InferenceModelReconciler {
 
  private:
   World look(const api::InferenceModel& model) const;
-  /// Takes an ended pod away once its pause is over; until then, when to look again.
+  /// Removes an ended pod after its pause; until then requeues the model.
   Result<runtime::Action> replace_ended_pod(const Context& ctx, const api::InferenceModel& model, const World& world,
                                             runtime::Writer& writer);
 

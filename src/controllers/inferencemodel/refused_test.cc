@@ -1,4 +1,5 @@
-// What a policy of the cluster refuses is asked for again: nobody tells when the policy changes.
+// Objects that a policy of the cluster refused are written again later: no watch reports a changed
+// policy.
 
 #include <deque>
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@ namespace {
 
 using codec::Json;
 
-/// Answers converge() as told, and keeps the last status.
+/// Answers converge() by a script, and keeps the last status.
 class ScriptedWriter final : public runtime::Writer {
  public:
   std::deque<Status> answers;
@@ -56,7 +57,7 @@ TEST(RefusedObjects, AreAskedForAgainUntilTheyAreTaken) {
   model.spec.image = "registry.example/server:1";
 
   ScriptedWriter writer;
-  // 422 and 400 of an admission policy are terminal for the client, which knows of no policies.
+  // 422 and 400 of an admission policy are terminal for the client, which knows no policies.
   writer.answers.push_back(Error(Code::kInvalid, "policy: image is not signed").as_terminal());
   const auto reason = [&] { return std::as_const(writer.status)["conditions"].as_array().front()["reason"].as_string(); };
   auto action = reconciler.reconcile(Context(), model, writer);
@@ -66,12 +67,12 @@ TEST(RefusedObjects, AreAskedForAgainUntilTheyAreTaken) {
   EXPECT_LE(*action->delay(), std::chrono::minutes(5));
   EXPECT_EQ(reason(), "Refused");
 
-  action = reconciler.reconcile(Context(), model, writer);  // the policy has gone
+  action = reconciler.reconcile(Context(), model, writer);  // the policy is gone
   ASSERT_TRUE(action.ok()) << action.error().message();
   EXPECT_FALSE(action->delay().has_value());
   EXPECT_NE(reason(), "Refused");
 
-  // What is no refusal backs off as every error does.
+  // Other errors back off as usual.
   writer.answers.push_back(Error(Code::kUnavailable, "no connection"));
   EXPECT_FALSE(reconciler.reconcile(Context(), model, writer).ok());
 }

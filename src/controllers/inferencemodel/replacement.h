@@ -1,4 +1,5 @@
-// When a pod that has ended for good is replaced: at once helps nobody where the node is short of something.
+// Pauses before ended pods are replaced: an immediate replacement does not help a node that lacks a
+// resource.
 #pragma once
 
 #include <chrono>
@@ -10,12 +11,13 @@
 
 namespace varda::controllers {
 
-/// The pauses double from 5 s to 5 min, and begin anew for a pod that lived longer than 10 min, as containers' do. Kept in memory:
-/// an operator that takes over begins with the shortest. Not thread-safe.
+/// Pauses double from 5 s to 5 min. They start again at 5 s after a pod that lived longer than 10
+/// min, like those of containers. They are in memory: a new leader starts with the shortest. Not
+/// thread-safe.
 class ReplacementPauses {
  public:
-  /// How long to wait from `now` on, zero or less: no longer, before the pod `uid` of `model` is taken away. Asked again for the
-  /// same pod, its end stays where it is. `lived`: since the pod was made.
+  /// Time from `now` until the pod `uid` of `model` is removed; zero or less: now. Further calls
+  /// for the same pod do not move the end. `lived`: time since the pod was made.
   Duration left(const meta::ObjectKey& model, const std::string& uid, Duration lived, SteadyTime now);
   void forget(const meta::ObjectKey& model) { pauses_.erase(model); }
 
