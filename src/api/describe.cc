@@ -34,14 +34,14 @@ Schema condition_schema() {
   status.one_of = {"True", "False", "Unknown"};
   status.description = "Whether the condition holds.";
   Schema generation = plain(Schema::Type::kInteger, "int64");
-  generation.description = "metadata.generation that the condition speaks of.";
+  generation.description = "metadata.generation for which the condition was set.";
   Schema time = plain(Schema::Type::kString, "date-time");
-  time.description = "When status last changed.";
+  time.description = "Time of the last change of status.";
   schema.properties = {
       {"type", text(316, "Name of the condition."), true},
       {"status", status, true},
-      {"reason", text(1024, "Why, as one CamelCase word."), false},
-      {"message", text(32768, "Why, for people."), false},
+      {"reason", text(1024, "Reason as one CamelCase word."), false},
+      {"message", text(32768, "Human-readable explanation."), false},
       {"observedGeneration", generation, false},
       {"lastTransitionTime", time, false},
   };

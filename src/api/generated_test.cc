@@ -19,7 +19,8 @@ std::map<fs::path, std::string> generated() {
   const fs::path root(VARDA_SOURCE_DIR);
   std::map<fs::path, std::string> files;
   std::string index =
-      "# Reference\n\n<!-- Generated from src/api by `UPDATE_GOLDEN=1 api_test`. Do not edit. -->\n\n| kind | apiVersion | what "
+      "# Reference\n\n<!-- Generated from src/api by `UPDATE_GOLDEN=1 api_test`. Do not edit. -->\n\n| kind | apiVersion | "
+      "description "
       "|\n|---|---|---|\n";
   for (const Kind* kind : kinds()) {
     const meta::Resource& resource = kind->resource;

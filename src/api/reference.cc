@@ -83,10 +83,10 @@ void write_section(const Section& section, std::string& out, std::deque<Section>
   out += "## " + (section.path.empty() ? std::string("The object") : section.path) + "\n\n";
   if (!section.schema->description.empty() && !section.path.empty()) out += section.schema->description + "\n\n";
   if (const std::string where = shown_before(section, shown); !where.empty()) {
-    out += "Its members are those of " + code(where) + ".\n\n";
+    out += "The members are those of " + code(where) + ".\n\n";
     return;
   }
-  out += "| field | type | constraints | what |\n|---|---|---|---|\n";
+  out += "| field | type | constraints | description |\n|---|---|---|---|\n";
   std::deque<Section> nested;
   for (const Property& property : section.schema->properties) {
     const Schema& schema = property.schema;
@@ -98,11 +98,11 @@ void write_section(const Section& section, std::string& out, std::deque<Section>
   }
   out += "\n";
   if (!section.schema->rules.empty()) {
-    out += "Rules:\n\n";
+    out += "Rules:\n\n| field | rule |\n|---|---|\n";
     std::set<std::string> said;  // what holds for several values of a member is a rule for each
     for (const Rule& rule : section.schema->rules) {
-      const std::string line = "- " + (rule.field_path.empty() ? std::string("`metadata.name`") : code(rule.field_path.substr(1))) +
-                               ": " + rule.message + "\n";
+      const std::string line = "| " + (rule.field_path.empty() ? std::string("`metadata.name`") : code(rule.field_path.substr(1))) +
+                               " | " + rule.message + " |\n";
       if (said.insert(line).second) out += line;
     }
     out += "\n";

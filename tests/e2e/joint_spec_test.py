@@ -160,7 +160,7 @@ class Specs(unittest.TestCase):
                 continue
             with self.subTest(kubectl='%d.%d' % (major, minor)):
                 for field, said in {'jis.spec.edgeWorker.hardExampleMining.name': 'CrossEntropy: hard if 1 +',
-                                    'jis.spec.edgeWorker.workerSpec.containers.env': 'numbers need quotes',
+                                    'jis.spec.edgeWorker.workerSpec.containers.env': 'Put numbers in quotes',
                                     'jis.spec.tiers': 'from the device to the cloud'}.items():
                     told = self.varda.run([path, '--cache-dir', str(self.work / ('cache-%d' % minor)), 'explain', field])
                     self.assertIn(said, ' '.join(told.split()))

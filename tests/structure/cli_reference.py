@@ -13,23 +13,23 @@ HEAD = '''# varda on the command line
 
 <!-- Generated from `varda --help` by tests/structure/cli_reference.py. Do not edit. -->
 
-A command that talks to a server finds it by `--kubeconfig`, else by `$KUBECONFIG`, else in the data
-directory of `varda up`. `--kubeconfig` names one file. `$KUBECONFIG` may name several, with `:`
-between them, which are merged as kubectl merges them: of clusters, users and contexts with one name
-the first counts, and so does the first `current-context`. Missing files of the list are skipped; it
-is an error if all of them are missing.
+A command that talks to an API server looks for a kubeconfig in this order: the file `--kubeconfig`,
+the files of `$KUBECONFIG`, the data directory of `varda up`, the service account of the pod.
+`$KUBECONFIG` is a list of files with `:` between them. Varda merges them as kubectl does. For
+clusters, users and contexts with the same name, and for `current-context`, the first entry wins.
+Missing files of the list are skipped. If all of them are missing, the command fails.
 
 Every command has `--help`, and `varda help COMMAND` prints the same. Commands that run until they
-are stopped log to standard error, read flags from a file (`--config`), and show all their flags with
+are stopped log to standard error, read flags from a file (`--config`), and show all flags with
 `--help-all`. `varda --version` prints the version.
 
-Exit codes: 0 done · 1 it failed, and standard error says why and what to do · 2 the command line was
-wrong · 130 stopped by a signal.
+Exit codes: 0 done · 1 failed, and standard error has the reason and the remedy · 2 wrong command
+line · 130 stopped by a signal.
 
 ## Flags in a file
 
-`--config FILE` of `varda up`, `apiserver`, `operator`, `gateway`, `agent`, `artifacts serve`, and of
-[`varda-serve`](varda-serve.md) reads further flags of that command:
+`--config FILE` reads more flags of the command from a file. These commands have it: `varda up`,
+`apiserver`, `operator`, `gateway`, `agent`, `artifacts serve`, and [`varda-serve`](varda-serve.md).
 
 ```ini
 # /etc/varda/up.conf, for `varda up --config /etc/varda/up.conf`
@@ -40,12 +40,12 @@ node = edge0=edge
 detach = true
 ```
 
-- A line is `NAME = VALUE`. NAME is a long flag without its dashes; VALUE is the rest of the line, taken as it stands.
-- A flag that may be repeated has one line for each value. A flag without a value takes `true` or `false`.
+- A line is `NAME = VALUE`. NAME is a long flag without dashes. VALUE is the rest of the line.
+- A repeatable flag has one line per value. A flag without a value takes `true` or `false`.
 - Double quotes around a value are removed: `http-proxy = ""` is an empty value.
 - A comment is a line that begins with `#`. There are no sections.
-- The command line wins: a flag given there replaces all its lines.
-- A missing file, an unknown name and a wrong value are errors (exit code 2) that name the file and the line.
+- The command line wins: a flag there replaces all lines of the flag in the file.
+- A missing file, an unknown name or a wrong value is an error (exit code 2) with file and line.
 
 ## Completion and manual page
 
@@ -170,7 +170,7 @@ def manual(version, commands):
         elif line:
             out += [roff(plain(line))]
     out += ['.SH ENVIRONMENT']
-    for name, text in (('KUBECONFIG', 'Kubeconfig files, separated by colons; the first existing one is read.'),
+    for name, text in (('KUBECONFIG', 'Kubeconfig files, separated by colons. Varda merges them as kubectl does.'),
                        ('XDG_DATA_HOME', 'The data directory of varda up is its subdirectory varda; default: ~/.local/share.'),
                        ('http_proxy, https_proxy, no_proxy', 'Proxies for downloads of archives and for API servers.'),
                        ('NODE_NAME, VARDA_GATEWAY', 'Defaults of --node and --gateway of varda agent.')):

@@ -85,10 +85,10 @@ const ManifestEntry* InferenceModelSpec::find_version(std::string_view version) 
 }
 
 void ModelCredentials::describe(Type<ModelCredentials>& t) {
-  t.doc("Extension: what the sources of the archive ask for.");
+  t.doc("Extension: credentials for the servers of the archive.");
   t.field("secretName", &ModelCredentials::secret_name,
-          "A Secret in the model's namespace with hosts and username and password, token, or AWS_ACCESS_KEY_ID and "
-          "AWS_SECRET_ACCESS_KEY; docs/guides/artifacts.md lists all keys.")
+          "Secret in the model's namespace. Its keys are hosts, and username with password, token, or AWS_ACCESS_KEY_ID with "
+          "AWS_SECRET_ACCESS_KEY. docs/guides/artifacts.md lists all keys.")
       .required()
       .length(1, 253)
       .pattern(kSubdomain);
@@ -98,25 +98,26 @@ void ModelCredentials::describe(Type<ModelCredentials>& t) {
 void ManifestEntry::describe(Type<ManifestEntry>& t) {
   t.doc("One version of the model.");
   t.field("version", &ManifestEntry::version,
-          "Name of the version: 1 to 63 letters, digits, '.', '_' or '-', unique in the manifest, not beginning with '.', and "
-          "not \"target\".")
+          "Unique name of the version: 1 to 63 letters, digits, '.', '_' or '-'. The name must not begin with '.', and must not be "
+          "\"target\".")
       .always()
       .length(0, 253);
   t.field("downloadURL", &ManifestEntry::download_url,
-          "Where the archive (.tar.gz, .tar.zst, .tar or .zip) is: an http, https, s3 or file URL. file needs a root that the "
-          "node's administrator allowed.")
+          "URL of the archive (.tar.gz, .tar.zst, .tar or .zip): http, https, s3 or file. A file URL must be below a directory "
+          "that the node's administrator allows.")
       .always()
       .length(0, 2048);
   t.field("sha256sum", &ManifestEntry::sha256sum,
-          "SHA-256 of the archive as downloaded: 64 lower case hexadecimal digits, in quotes where all are 0 to 9.")
+          "SHA-256 of the downloaded archive: 64 lower case hexadecimal digits. Put the value in quotes: YAML may read it as a "
+          "number.")
       .always()
       .length(0, 128);
   t.field("mirrors", &ManifestEntry::mirrors,
-          "Extension: further URLs of the same archive, tried in this order when downloadURL does not give it.")
+          "Extension: more URLs of the same archive. They are tried in this order if downloadURL fails.")
       .items_max(8)
       .each_length(1, 2048)
       .each_pattern(kUrlPattern);
-  t.field("credentials", &ManifestEntry::credentials, "Extension: what downloadURL and mirrors ask for.");
+  t.field("credentials", &ManifestEntry::credentials, "Extension: credentials for downloadURL and mirrors.");
   t.keep_unknown(&ManifestEntry::unknown);
 }
 
@@ -129,25 +130,24 @@ void InferenceModelService::describe(Type<InferenceModelService>& t) {
 }
 
 void ModelResources::describe(Type<ModelResources>& t) {
-  t.doc("Amounts by the name of a resource: cpu, memory, nvidia.com/gpu ...");
-  t.field("requests", &ModelResources::requests, "What must be free on the node: {cpu: 500m, memory: 1Gi}.").items_max(16);
-  t.field("limits", &ModelResources::limits, "What the server may use at most.").items_max(16);
+  t.doc("Amounts by resource name: cpu, memory, nvidia.com/gpu ...");
+  t.field("requests", &ModelResources::requests, "Amounts that must be free on the node: {cpu: 500m, memory: 1Gi}.").items_max(16);
+  t.field("limits", &ModelResources::limits, "Maximum amounts that the server may use.").items_max(16);
 }
 
 void ModelSecurity::describe(Type<ModelSecurity>& t) {
-  t.doc("Who may ask the server: without it everybody who reaches its port, over plain HTTP.");
-  t.field("tls", &ModelSecurity::tls,
-          "The server answers HTTPS only. Varda issues and renews the certificate: tls.crt, tls.key and ca.crt of the Secret "
-          "NAME-tls.");
+  t.doc("Clients that the server accepts. Without it, the server accepts every client over plain HTTP.");
+  t.field(
+      "tls", &ModelSecurity::tls,
+      "The server answers HTTPS only. Varda issues and renews the certificate in the Secret NAME-tls (tls.crt, tls.key, ca.crt).");
   t.field("tlsSecretName", &ModelSecurity::tls_secret_name,
-          "Instead of tls, a Secret of yours in the same namespace with tls.crt and tls.key: the server answers HTTPS only.")
+          "Alternative to tls: your own Secret in the same namespace, with tls.crt and tls.key. The server answers HTTPS only.")
       .length(0, 253)
       .pattern(kSubdomainOrEmpty);
   t.field("clientCertificates", &ModelSecurity::client_certificates,
-          "Clients need a certificate of the authority in ca.crt of the Secret that tlsSecretName names.");
+          "Clients need a certificate from the authority in ca.crt of the Secret that tlsSecretName names.");
   t.field("tokenSecretName", &ModelSecurity::token_secret_name,
-          "A Secret in the same namespace. Each line of its key token is a token that clients may send as "
-          "\"Authorization: Bearer TOKEN\".")
+          "Secret in the same namespace. Each line of the key token is one token. Clients send \"Authorization: Bearer TOKEN\".")
       .length(0, 253)
       .pattern(kSubdomainOrEmpty);
   t.keep_unknown(&ModelSecurity::unknown);
@@ -183,45 +183,44 @@ Json ModelSecurity::to_json() const {
 void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
   using rules::Shape;
   using S = InferenceModelSpec;
-  t.doc("What shall be served, from what, and where.");
-  t.field("modelName", &S::model_name, "Name of the model as clients of the server call it.")
+  t.doc("The model to serve, the source of its files, and its place.");
+  t.field("modelName", &S::model_name, "Name of the model in requests of clients.")
       .required()
       .length(1, 63)
       .pattern("^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$");
   t.field(
        "deployToLayer", &S::deploy_to_layer,
-       "cloud: a Deployment with a Service, away from edge nodes. edge: one Pod on the node that nodeName or nodeSelector names.")
+       "cloud: a Deployment with a Service, outside edge nodes. edge: one Pod on the node that nodeName or nodeSelector selects.")
       .required()
       .one_of({"cloud", "edge"});
   t.field("frameworkType", &S::framework_type,
-          "What the model is made with; the operator's table says which server runs it. Required without an image.")
+          "Framework of the model. The operator has a server for each framework that it supports. Required without an image.")
       .one_of(known_frameworks());
   t.field("nodeSelector", &S::node_selector, "Labels of the node. In the edge layer exactly one node must match.")
       .items_max(32)
       .each_length(0, 63)
       .each_pattern(kLabelValue);
-  t.field("nodeName", &S::node_name, "Name of the node. With a nodeSelector the node must match it too.")
+  t.field("nodeName", &S::node_name, "Name of the node. If nodeSelector is set, the node must match it too.")
       .length(0, 253)
       .pattern(kSubdomainOrEmpty);
-  t.field("image", &S::image, "Image of a server that brings its model. If given, manifest and targetVersion are ignored.")
+  t.field("image", &S::image, "Image of a server that contains its model. If set, manifest and targetVersion are ignored.")
       .length(0, 1024)
       .pattern("^[^ ]*$");
   t.field("manifest", &S::manifest, "The versions of the model. Required without an image.").items_max(64);
-  t.field("targetVersion", &S::target_version, "The version that shall serve, one of the manifest. Required without an image.")
+  t.field("targetVersion", &S::target_version, "The version to serve, an entry of the manifest. Required without an image.")
       .length(0, 253);
   t.field("servingPort", &S::serving_port, "Port of the server; 0 means 8080.").defaulted().format("int32").range(0, 65535);
-  t.field("replicas", &S::replicas, "Number of servers. In the edge layer 0 or 1; 0 stops serving and keeps the files.")
+  t.field("replicas", &S::replicas, "Number of servers. At most 1 in the edge layer. 0 stops the servers and keeps the files.")
       .defaulted()
       .format("int32")
       .range(0, 2147483647);
   t.field("service", &S::service, "Extension: how the Service of the cloud layer is exposed.");
-  t.field("resources", &S::resources, "Extension: what the server asks the node for, and may have at most.");
-  t.field(
-       "edgeNetwork", &S::edge_network,
-       "Extension: how the pod of the edge layer is reached. host: it uses the network of the node. hostport: it has an address of "
-       "its own, and the node's servingPort leads there. Without it, as the operator was told (host, if it was not).")
+  t.field("resources", &S::resources, "Extension: resources that the server requests, and their limits.");
+  t.field("edgeNetwork", &S::edge_network,
+          "Extension: network of the pod in the edge layer. host: the pod uses the node's network. hostport: the pod has its own "
+          "address, and the node forwards servingPort. Default: the operator's flag --edge-network.")
       .one_of({"host", "hostport"});
-  t.field("security", &S::security, "Extension: who may ask the server.");
+  t.field("security", &S::security, "Extension: clients that the server accepts.");
   t.keep_unknown(&S::unknown);
 
   const auto without_image = [&t](Rule rule) { t.rule(rules::unless_set("image", std::move(rule))); };
@@ -240,37 +239,37 @@ void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
 }
 
 void ModelFailure::describe(Type<ModelFailure>& t) {
-  t.doc("The last version that did not get to serve, and why.");
+  t.doc("The last version that failed before it served, and the reason.");
   t.field("version", &ModelFailure::version, "The version that failed.").length(0, 63);
-  t.field("reason", &ModelFailure::reason, "Why, as one word: DownloadFailed, DigestMismatch, LoadFailed ...").length(0, 128);
-  t.field("message", &ModelFailure::message, "Why, for people.").length(0, 4096);
-  t.field("time", &ModelFailure::time, "When this failure was first seen.").format("date-time");
+  t.field("reason", &ModelFailure::reason, "Reason as one word: DownloadFailed, DigestMismatch, LoadFailed ...").length(0, 128);
+  t.field("message", &ModelFailure::message, "Human-readable explanation.").length(0, 4096);
+  t.field("time", &ModelFailure::time, "Time when this failure was first seen.").format("date-time");
 }
 
 void ModelStatus::describe(Type<ModelStatus>& t) {
-  t.doc("Versions: the one that serves and the one that shall.");
+  t.doc("The serving version and the target version.");
   t.field("active", &ModelStatus::active, "The version that serves.").length(0, 63);
-  t.field("target", &ModelStatus::target, "The version that shall serve.").length(0, 63);
-  t.field("lastFailure", &ModelStatus::last_failure, "The last version that did not get to serve; gone when the target serves.");
+  t.field("target", &ModelStatus::target, "The version to serve.").length(0, 63);
+  t.field("lastFailure", &ModelStatus::last_failure,
+          "The last version that failed before it served. Absent once the target serves.");
 }
 
 void InferenceModelStatus::describe(Type<InferenceModelStatus>& t) {
   using S = InferenceModelStatus;
-  t.doc("What is served now.");
-  t.field("url", &S::url, "Where the model answers. Absent while it does not.").length(0, 2048);
+  t.doc("The observed state.");
+  t.field("url", &S::url, "URL of the model. Absent while the model does not answer.").length(0, 2048);
   t.field("servingVersion", &S::serving_version,
-          "The version that answers. While the node is out of reach, the last one it reported.")
+          "The version that answers. While the node is unreachable, the version that the node last reported.")
       .length(0, 63);
-  t.field(
-       "conditions", &S::conditions,
-       "Ready: the model answers. TargetVersionReady: the target version is the one that serves. Reasons are listed in the guide.")
+  t.field("conditions", &S::conditions,
+          "Ready: the model answers. TargetVersionReady: the target version serves. The guide lists the reasons.")
       .items_max(16)
       .list_map({"type"});
-  t.field("observedGeneration", &S::observed_generation, "metadata.generation that this status speaks of.").format("int64");
-  t.field("modelStatus", &S::model_status, "Versions: the one that serves and the one that shall.");
+  t.field("observedGeneration", &S::observed_generation, "metadata.generation that this status describes.").format("int64");
+  t.field("modelStatus", &S::model_status, "The serving version and the target version.");
   t.field("node", &S::node, "The edge node of the model.").length(0, 253);
-  t.field("replicas", &S::replicas, "Servers that exist.").always().format("int32").range(0, 2147483647);
-  t.field("readyReplicas", &S::ready_replicas, "Servers that answer.").always().format("int32").range(0, 2147483647);
+  t.field("replicas", &S::replicas, "Number of existing servers.").always().format("int32").range(0, 2147483647);
+  t.field("readyReplicas", &S::ready_replicas, "Number of servers that answer.").always().format("int32").range(0, 2147483647);
   t.field("selector", &S::selector, "Label selector of the server pods, for the scale subresource.").length(0, 1024);
   t.field("cachedVersions", &S::cached_versions, "Versions that are complete on the edge node's disk.")
       .items_max(64)
@@ -279,12 +278,10 @@ void InferenceModelStatus::describe(Type<InferenceModelStatus>& t) {
 }
 
 void InferenceModel::describe(Type<InferenceModel>& t) {
-  t.doc(
-      "One serving service for one model, in the cloud or on one edge node, from an image or from a manifest of versioned "
-      "archives.");
+  t.doc("Serves one model in the cloud or on one edge node, from an image or from versioned archives.");
   t.field("metadata", &InferenceModel::metadata, "Standard object metadata.");
-  t.field("spec", &InferenceModel::spec, "What shall be served, from what, and where.").required();
-  t.field("status", &InferenceModel::status, "What is served now. Written by the operator.");
+  t.field("spec", &InferenceModel::spec, "The model to serve, the source of its files, and its place.").required();
+  t.field("status", &InferenceModel::status, "The observed state. Only the operator writes it.");
   t.keep_unknown(&InferenceModel::unknown);
   t.rule(rules::name_is_service_name());
 }
@@ -300,29 +297,27 @@ const Kind& InferenceModel::kind() {
               {"Layer", "string", ".spec.deployToLayer", "cloud or edge"},
               {"Node", "string", ".status.node", "The edge node"},
               {"Version", "string", ".status.servingVersion", "The version that answers"},
-              {"Target", "string", ".spec.targetVersion", "The version that shall serve", 1},
+              {"Target", "string", ".spec.targetVersion", "The version to serve", 1},
               {"Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status", "Whether the model answers"},
-              {"Reason", "string", ".status.conditions[?(@.type==\"Ready\")].reason", "Why it does or does not", 1},
+              {"Reason", "string", ".status.conditions[?(@.type==\"Ready\")].reason", "Reason of the condition Ready", 1},
               {"Rollout", "string", ".status.conditions[?(@.type==\"TargetVersionReady\")].reason",
-               "Serving: the target version answers. Else why it does not"},
+               "Serving: the target version answers. Else the reason"},
               {"Progress", "string", ".status.conditions[?(@.type==\"TargetVersionReady\")].message",
-               "How far the target version is", 1},
-              {"URL", "string", ".status.url", "Where it answers"},
+               "Progress of the target version", 1},
+              {"URL", "string", ".status.url", "URL of the model"},
               {"Age", "date", ".metadata.creationTimestamp", ""},
           },
       .scale = Scale{".spec.replicas", ".status.replicas", ".status.selector"},
       .notes =
           {
-              "`manifest[].sha256sum` is required without an image; the drafts this kind goes back to left it out. Without a "
-              "digest a node could "
-              "not tell a complete archive from a broken one.",
+              "`manifest[].sha256sum` is required without an image, although early drafts of this kind lack it.\n  Without a "
+              "digest, a node cannot recognise a broken archive.",
               "`spec.resources` and `spec.edgeNetwork` are extensions.",
-              "`spec.service.type` is an extension: how the Service of the cloud layer is exposed.",
-              "`manifest[].mirrors` and `manifest[].credentials` are extensions: docs/guides/artifacts.md.",
+              "`spec.service.type` is an extension, for the Service of the cloud layer.",
+              "`manifest[].mirrors` and `manifest[].credentials` are extensions (docs/guides/artifacts.md).",
               "`servingPort` 0 means 8080.",
-              "With an `image`, `manifest`, `targetVersion` and `frameworkType` may be left out; the first two are neither used "
-              "nor checked, apart from their "
-              "JSON types.",
+              "With an `image`, `manifest`, `targetVersion` and `frameworkType` are optional. The server ignores\n  `manifest` and "
+              "`targetVersion` then, and checks only their JSON types.",
               "`metadata.name` must be a name that a Service can have.",
           },
       .schema = &type_info<InferenceModel>().schema,

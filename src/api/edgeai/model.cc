@@ -18,83 +18,78 @@ constexpr const char* kModelUrl = G == Group::kEdgeai ? "modelUrl" : "url";
 void ModelTensor::describe(Type<ModelTensor>& t) {
   t.doc("One input or output of the model.");
   t.field("name", &ModelTensor::name, "Name of the tensor.").required().length(1, 256);
-  t.field("datatype", &ModelTensor::datatype,
-          "Type of its elements, as the Open Inference Protocol calls it: FP32, UINT8, BYTES ...")
+  t.field("datatype", &ModelTensor::datatype, "Type of the elements, as in the Open Inference Protocol: FP32, UINT8, BYTES ...")
       .length(0, 32);
-  t.field("shape", &ModelTensor::shape, "Its shape; -1 stands for any number.").items_max(16);
-  t.field("description", &ModelTensor::description, "What it holds, for people.").length(0, 1024);
+  t.field("shape", &ModelTensor::shape, "Shape of the tensor. -1: any size.").items_max(16);
+  t.field("description", &ModelTensor::description, "Human-readable description of the content.").length(0, 1024);
   t.keep_unknown(&ModelTensor::unknown);
 }
 
 template <Group G>
 void ModelSpecOf<G>::describe(Type<ModelSpecOf>& t) {
   using S = ModelSpec;
-  t.doc("What the model is.");
-  t.template field<std::string>(
-       kModelUrl<G>, &S::url,
-       "Where the model is: a path, or a URL. Nothing is fetched from it before something serves the model, such as a "
-       "JointInferenceService.")
+  t.doc("Description of the model.");
+  t.template field<std::string>(kModelUrl<G>, &S::url,
+                                "Location of the model: a path or a URL. The model is downloaded only for an object that serves "
+                                "it, such as a JointInferenceService.")
       .required()
       .length(1, 4096);
-  t.template field<std::string>("format", &S::format, "What kind of file that is: onnx, pb, pt, tflite, tar.gz ...")
+  t.template field<std::string>("format", &S::format, "Format of the file: onnx, pb, pt, tflite, tar.gz ...")
       .required()
       .length(1, 63);
   if constexpr (G == Group::kSedna) {
-    t.template field<std::string>("credentialName", &S::credential_name, "Name of the Secret that its URL asks for.")
+    t.template field<std::string>("credentialName", &S::credential_name, "Name of the Secret with the credentials for url.")
         .length(0, 253);
   }
-  t.template field<std::string>("task", &S::task,
-                                "Extension: what the model does, such as image-classification or object-detection.")
+  t.template field<std::string>("task", &S::task, "Extension: task of the model, such as image-classification or object-detection.")
       .length(0, 63);
-  t.template field<std::vector<std::string>>("labels", &S::labels, "Extension: the classes that it tells apart, in their order.")
+  t.template field<std::vector<std::string>>("labels", &S::labels, "Extension: names of the model's classes, in order.")
       .items_max(2048)
       .each_length(1, 256);
-  t.template field<std::vector<ModelTensor>>("inputs", &S::inputs, "Extension: what it takes.").items_max(64);
-  t.template field<std::vector<ModelTensor>>("outputs", &S::outputs, "Extension: what it gives.").items_max(64);
+  t.template field<std::vector<ModelTensor>>("inputs", &S::inputs, "Extension: inputs of the model.").items_max(64);
+  t.template field<std::vector<ModelTensor>>("outputs", &S::outputs, "Extension: outputs of the model.").items_max(64);
   t.template field<std::int64_t>("size", &S::size, "Extension: size of the model in bytes.").format("int64").range(0, kSizeMax);
   t.template field<std::string>(
        "sha256", &S::sha256,
-       "Extension: SHA-256 of the archive at its URL, 64 lower case hexadecimal digits. What serves the model "
-       "needs it.")
+       "Extension: SHA-256 of the archive at the URL, 64 lower case hexadecimal digits. Required to serve the model.")
       .length(0, 64)
       .pattern("^[0-9a-f]{64}$");
-  t.template field<std::string>("version", &S::version,
-                                "Extension: its version, which names a directory on nodes. Where none is named, the first 12 "
-                                "digits of sha256.")
+  t.template field<std::string>(
+       "version", &S::version,
+       "Extension: version of the model, and name of a directory on nodes. Default: the first 12 digits of sha256.")
       .length(0, 63);
-  t.template field<std::string>("sourceJob", &S::source_job, "Extension: KIND/NAME of the job that made it.").length(0, 317);
-  t.template field<std::vector<std::string>>("parents", &S::parents, "Extension: names of the Models that it was made from.")
+  t.template field<std::string>("sourceJob", &S::source_job, "Extension: KIND/NAME of the job that made the model.").length(0, 317);
+  t.template field<std::vector<std::string>>("parents", &S::parents, "Extension: names of the Models from which this one was made.")
       .items_max(16)
       .each_length(1, 253);
-  t.template field<std::string>("nodeName", &S::node_name, "Extension: the node that has it, where the URL is a path.")
+  t.template field<std::string>("nodeName", &S::node_name, "Extension: the node that has the model, if the location is a path.")
       .length(0, 253);
   t.template field<std::optional<Replication>>(
-      "replication", &S::replication,
-      "Extension: nodes that shall have a copy of what is at the path on nodeName. Absent: it stays where it is.");
+      "replication", &S::replication, "Extension: nodes that get a copy of the files at the path on nodeName. Default: no copies.");
   t.template field<std::string>("preprocessing", &S::preprocessing,
-                                "Extension: what makes its inputs of what devices send: a reference, such as a path in the model's "
-                                "archive, a URL or configmap/NAME.")
+                                "Extension: reference to the steps that make inputs from device data, such as a path in the "
+                                "model's archive, a URL or configmap/NAME.")
       .length(0, 2048);
   t.template field<std::string>("postprocessing", &S::postprocessing,
-                                "Extension: what makes answers of its outputs: a reference, as with preprocessing.")
+                                "Extension: reference to the steps that make answers from outputs, in the form of preprocessing.")
       .length(0, 2048);
   t.keep_unknown(&S::unknown);
   t.rule(rules::matches_when_set("version", kVersionPattern, kVersionForbidden, kVersionExpected));
 }
 
 void ModelMetric::describe(Type<ModelMetric>& t) {
-  t.doc("One figure of the model.");
-  t.field("key", &ModelMetric::key, "Its name: accuracy, mAP, f1 ...").required().length(1, 253);
-  t.field("value", &ModelMetric::value, "Its value, as text.").required().length(0, 1024);
+  t.doc("One metric of the model.");
+  t.field("key", &ModelMetric::key, "Name of the metric: accuracy, mAP, f1 ...").required().length(1, 253);
+  t.field("value", &ModelMetric::value, "Value of the metric, as text.").required().length(0, 1024);
   t.keep_unknown(&ModelMetric::unknown);
 }
 
 void ModelReporter::describe(Type<ModelReporter>& t) {
-  t.doc("How far the reports of one worker have been taken over.");
+  t.doc("The last applied report of one worker.");
   t.field("node", &ModelReporter::node, "The worker's node.").required().length(1, 253);
   t.field("uid", &ModelReporter::uid, "metadata.uid of the worker's job.").required().length(1, 64);
   t.field("worker", &ModelReporter::worker, "NAMESPACE/NAME of the worker.").required().length(1, 317);
-  t.field("sequence", &ModelReporter::sequence, "Number of its last report that was taken over.").required().format("int64");
+  t.field("sequence", &ModelReporter::sequence, "Number of the last applied report.").required().format("int64");
 }
 
 const ModelMetric* ModelMetricsStatus::find_metric(std::string_view key) const {
@@ -106,28 +101,28 @@ const ModelMetric* ModelMetricsStatus::find_metric(std::string_view key) const {
 
 void ModelMetricsStatus::describe(Type<ModelMetricsStatus>& t) {
   using S = ModelMetricsStatus;
-  t.doc("What was found out about the model.");
-  t.field("updateTime", &S::update_time, "When a metric last changed.").format("date-time");
-  t.field("metrics", &S::metrics, "How good it was found to be, by the jobs that trained or evaluated it.").items_max(256);
-  t.field("reporters", &S::reporters, "How far the reports of each worker have been taken over.")
+  t.doc("Metrics and state of the model.");
+  t.field("updateTime", &S::update_time, "Time of the last change of a metric.").format("date-time");
+  t.field("metrics", &S::metrics, "Metrics from jobs that trained or evaluated the model.").items_max(256);
+  t.field("reporters", &S::reporters, "The last applied report of each worker.")
       .items_max(S::kReportersMax)
       .list_map({"node", "uid", "worker"});
-  t.field("replication", &S::replication, "How far the copies of other nodes are.");
-  t.field(
-       "conditions", &S::conditions,
-       "Ready: the model is known. ReportAccepted: False while a worker reports what cannot be. Reasons are listed in the guide.")
+  t.field("replication", &S::replication, "State of the copies on other nodes.");
+  t.field("conditions", &S::conditions,
+          "Ready: the model is registered. ReportAccepted: False while parts of a worker's report are omitted or invalid. The "
+          "guide lists the reasons.")
       .items_max(16)
       .list_map({"type"});
-  t.field("observedGeneration", &S::observed_generation, "metadata.generation that this status speaks of.").format("int64");
+  t.field("observedGeneration", &S::observed_generation, "metadata.generation that this status describes.").format("int64");
   t.keep_unknown(&S::unknown);
 }
 
 template <Group G>
 void ModelOf<G>::describe(Type<ModelOf>& t) {
-  t.doc("What is known of a model, for choosing one. It serves nothing: an InferenceModel does.");
+  t.doc("Facts about a model, to select models by. A Model does not serve; an InferenceModel does.");
   t.field("metadata", &ModelOf::metadata, "Standard object metadata.");
-  t.field("spec", &ModelOf::spec, "What the model is.").required();
-  t.field("status", &ModelOf::status, "What was found out about the model. Metrics are written by jobs.");
+  t.field("spec", &ModelOf::spec, "Description of the model.").required();
+  t.field("status", &ModelOf::status, "Metrics and state of the model. The metrics come from jobs.");
   t.keep_unknown(&ModelOf::unknown);
 }
 
@@ -145,8 +140,8 @@ const Kind& ModelOf<G>::kind() {
               {"metrics", "string", ".status.metrics", "The metrics"},
           },
       .scale = {},
-      .notes = {sedna ? "The same as the Model of edgeai.io, with the names of Sedna: manifests written for Sedna apply unchanged."
-                      : "`sedna.io/v1alpha1` has the same kind under the names of Sedna.",
+      .notes = {sedna ? "The same as the Model of edgeai.io, with the names of Sedna. Manifests for Sedna apply unchanged."
+                      : "`sedna.io/v1alpha1` has the same kind, with the names of Sedna.",
                 "`varda models ls` lists, filters and sorts the Models of both groups."},
       .schema = &type_info<ModelOf>().schema,
   };

@@ -365,30 +365,30 @@ Json HardExampleMining::parameters_to_json() const {
 
 void MiningParameter::describe(Type<MiningParameter>& t) {
   t.doc("One parameter of the policy.");
-  t.field("key", &MiningParameter::key, "Its name.").required().length(1, cascade::kParameterKeyBytesMax);
-  t.field("value", &MiningParameter::value, "Its value, as text: numbers need quotes.").required().length(0, kValueCharactersMax);
+  t.field("key", &MiningParameter::key, "Name of the parameter.").required().length(1, cascade::kParameterKeyBytesMax);
+  t.field("value", &MiningParameter::value, "Value as text. Put numbers in quotes.").required().length(0, kValueCharactersMax);
   t.keep_unknown(&MiningParameter::unknown);
 }
 
 void HardExampleMining::describe(Type<HardExampleMining>& t) {
-  t.doc("Which answers are hard, so that the next tier is asked.");
+  t.doc("Policy that decides which answers are hard, so that the next tier is asked.");
   t.field("name", &HardExampleMining::name,
-          "Name of the policy. A worker with a workerSpec or template may have policies of its own. " + formulas() + ".")
+          "Name of the policy. A worker with a workerSpec or template may use its own policies. " + formulas() + ".")
       .required()
       .length(1, cascade::kPolicyNameBytesMax);
-  t.field("parameters", &HardExampleMining::parameters, "Its parameters; those that are not given have their defaults.")
+  t.field("parameters", &HardExampleMining::parameters, "Parameters of the policy. Missing parameters have their defaults.")
       .items_max(cascade::kPolicyParametersMax)
       .list_map({"key"});
   t.keep_unknown(&HardExampleMining::unknown);
 }
 
 void TierPolicy::describe(Type<TierPolicy>& t) {
-  t.doc("Which answers are hard, so that the next tier is asked.");
+  t.doc("Policy that decides which answers are hard, so that the next tier is asked.");
   t.field<std::string>("name", &HardExampleMining::name, "Name of the policy. " + formulas() + ".")
       .required()
       .one_of(known_names());
   t.field<std::vector<MiningParameter>>("parameters", &HardExampleMining::parameters,
-                                        "Its parameters; those that are not given have their defaults.")
+                                        "Parameters of the policy. Missing parameters have their defaults.")
       .items_max(cascade::kPolicyParametersMax)
       .list_map({"key"});
   t.keep_unknown(&HardExampleMining::unknown);

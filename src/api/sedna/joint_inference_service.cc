@@ -153,10 +153,10 @@ milliseconds JointInferenceServiceSpec::total_deadline() const {
 }
 
 void JointEdgeWorker::describe(Type<JointEdgeWorker>& t) {
-  t.doc("The little model, at the edge: the user's pods, or without workerSpec and template our server.");
+  t.doc("The small model, at the edge: pods of the user, or Varda's server without workerSpec and template.");
   describe_worker(t, kEdgeReplicasMax);
   t.field("hardExampleMining", &JointEdgeWorker::hard_example_mining,
-          "Which answers of the little model are hard, so that the big one is asked. Without it none is.");
+          "Decides which answers of the small model are hard, so that the big model is asked. Default: none.");
   t.keep_unknown(&JointEdgeWorker::unknown);
   for (Rule& rule : detail::edge_worker_rules()) t.rule(std::move(rule));
   for (Rule& rule : detail::edge_policy_rules()) t.rule(std::move(rule));
@@ -164,14 +164,14 @@ void JointEdgeWorker::describe(Type<JointEdgeWorker>& t) {
 
 void JointCloudWorker::describe(Type<JointCloudWorker>& t) {
   using W = JointCloudWorker;
-  t.doc("The big model, in the cloud layer: the user's Deployment, or without workerSpec and template our server.");
+  t.doc("The big model, in the cloud layer: a Deployment of the user, or Varda's server without workerSpec and template.");
   describe_worker(t, 2147483647);
-  t.field("port", &W::port, "Port of its Service. Default the first containerPort that the pod declares, else 5000.")
+  t.field("port", &W::port, "Port of the worker's Service. Default: the first containerPort of the pod, else 5000.")
       .format("int32")
       .range(1, 65535);
-  t.field("service", &W::service, "How it is reached from the edge.");
+  t.field("service", &W::service, "Service for requests from the edge.");
   t.field("deadline", &W::deadline,
-          "How long one call of it may take: a whole number followed by ms, s or m. Default what is left of the request's.")
+          "Time limit of one call: a whole number followed by ms, s or m. Default: the time left for the request.")
       .length(0, 16)
       .rule(deadline_rule());
   t.keep_unknown(&W::unknown);
@@ -180,21 +180,21 @@ void JointCloudWorker::describe(Type<JointCloudWorker>& t) {
 
 void JointTier::describe(Type<JointTier>& t) {
   using T = JointTier;
-  t.doc("One tier: a model, where it is, and which of its answers are hard.");
-  t.field("name", &T::name, "Its name, one of its own among the tiers: in statistics, and in names of what is made for it.")
+  t.doc("One tier: a model, its place, and its policy for hard answers.");
+  t.field("name", &T::name,
+          "Unique name of the tier. The name appears in statistics, and in names of objects that belong to the tier.")
       .required()
       .length(1, 14)
       .pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$");
   t.field("model", &T::model, "The model that answers.").required();
-  t.field("nodeName", &T::node_name, "Name of the node it is on.").length(0, 253).pattern(kNodeNameOrEmpty);
-  t.field(
-       "layer", &T::layer,
-       "Where it is, instead of nodeName: on every node with this edgeai.io/layer (the first tier), on the one node of that layer, "
-       "or in the cloud.")
+  t.field("nodeName", &T::node_name, "Name of the tier's node.").length(0, 253).pattern(kNodeNameOrEmpty);
+  t.field("layer", &T::layer,
+          "Place of the tier, instead of nodeName. First tier: every node with this edgeai.io/layer. Other tiers: the only node of "
+          "that layer, or the cloud.")
       .one_of({kLayers.begin(), kLayers.end()});
-  t.field("policy", &T::policy, "Which of its answers are hard, so that the next tier is asked. Without it none is.");
+  t.field("policy", &T::policy, "Decides which answers are hard, so that the next tier is asked. Default: none.");
   t.field("deadline", &T::deadline,
-          "How long one call of it may take: a whole number followed by ms, s or m. Default what is left of the request's.")
+          "Time limit of one call: a whole number followed by ms, s or m. Default: the time left for the request.")
       .length(0, 16)
       .rule(deadline_rule());
   t.keep_unknown(&T::unknown);
@@ -205,29 +205,29 @@ void JointTier::describe(Type<JointTier>& t) {
 
 void JointInferenceServiceSpec::describe(Type<JointInferenceServiceSpec>& t) {
   using S = JointInferenceServiceSpec;
-  t.doc("Which models answer, where they are, and when the next one is asked: edgeWorker and cloudWorker, or tiers.");
-  t.field("modelName", &S::model_name, "Name of the one model as clients call it. Default the name of the service.")
+  t.doc("The models, their places, and their policies for hard answers: edgeWorker and cloudWorker, or tiers.");
+  t.field("modelName", &S::model_name, "Name of the model in requests of clients. Default: the name of the service.")
       .length(0, 63)
       .pattern("^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$");
   t.field("servingPort", &S::serving_port,
-          "Port of the endpoint on its node, where our server is the first tier. 0 or absent: a free one, which is then kept.")
+          "Port of the endpoint on its node, if Varda's server is the first tier. 0 or absent: a free port, which then stays the "
+          "same.")
       .format("int32")
       .range(0, 65535);
   t.field("deadline", &S::deadline,
-          "How long a request may take over all tiers: a whole number followed by ms, s or m, from 1ms to 10m. When it passes, the "
-          "best answer so far is given. Default 2s, or the longest deadline of a tier where that is longer.")
+          "Time limit of a request over all tiers: a whole number followed by ms, s or m, from 1ms to 10m. After it, the client "
+          "gets the best answer so far. Default: 2s, or the longest deadline of a tier if that is longer.")
       .length(0, 16)
       .rule(deadline_rule());
-  t.field("edgeWorker", &S::edge_worker, "The little model, at the edge.");
+  t.field("edgeWorker", &S::edge_worker, "The small model, at the edge.");
   t.field("cloudWorker", &S::cloud_worker, "The big model, in the cloud layer.");
   t.field("tiers", &S::tiers,
-          "Instead of edgeWorker and cloudWorker: the tiers from the device to the cloud. The first one has the endpoint, and asks "
-          "all "
-          "others itself.")
+          "The tiers from the device to the cloud, instead of edgeWorker and cloudWorker. The first tier has the endpoint, and "
+          "calls all other tiers itself.")
       .items_min(2)
       .items_max(S::kTiersMax)
       .list_map({"name"});
-  t.field("security", &S::security, "Extension: who may ask the tiers, which then ask each other in the same way.");
+  t.field("security", &S::security, "Extension: clients that the tiers accept. Tiers call each other in the same way.");
   t.keep_unknown(&S::unknown);
   t.rule(rules::any_required({kEdgeWorker, kTiers}, "edgeWorker and cloudWorker, or tiers, are required"));
   t.rule(rules::unless_any_set(
@@ -241,9 +241,9 @@ void JointInferenceServiceSpec::describe(Type<JointInferenceServiceSpec>& t) {
 
 void JointEndpoint::describe(Type<JointEndpoint>& t) {
   t.doc("The endpoint on one node.");
-  t.field("node", &JointEndpoint::node, "The node.").required().length(1, 253);
-  t.field("url", &JointEndpoint::url, "Where it answers the Open Inference Protocol.").length(0, 2048);
-  t.field("ready", &JointEndpoint::ready, "Whether it answers.").always();
+  t.field("node", &JointEndpoint::node, "Name of the node.").required().length(1, 253);
+  t.field("url", &JointEndpoint::url, "URL of the endpoint (Open Inference Protocol).").length(0, 2048);
+  t.field("ready", &JointEndpoint::ready, "Whether the endpoint answers.").always();
   t.field("version", &JointEndpoint::version, "The version of the first tier's model that answers.").length(0, 63);
   t.keep_unknown(&JointEndpoint::unknown);
 }
@@ -251,55 +251,54 @@ void JointEndpoint::describe(Type<JointEndpoint>& t) {
 void JointTierStatus::describe(Type<JointTierStatus>& t) {
   using T = JointTierStatus;
   t.doc("One tier, over all nodes.");
-  t.field("name", &T::name, "Its name: edge, cloud, or as in spec.tiers.").required().length(1, 63);
-  t.field("layer", &T::layer, "Where it is: device, edge or cloud.").length(0, 63);
-  t.field("node", &T::node, "The node it is on, where that is one.").length(0, 253);
-  t.field("model", &T::model, "The model that answers, as its server calls it.").length(0, 253);
+  t.field("name", &T::name, "Name of the tier: edge, cloud, or as in spec.tiers.").required().length(1, 63);
+  t.field("layer", &T::layer, "Layer of the tier: device, edge or cloud.").length(0, 63);
+  t.field("node", &T::node, "Node of the tier, if there is only one.").length(0, 253);
+  t.field("model", &T::model, "Name of the model at its server.").length(0, 253);
   t.field("version", &T::version, "The version that answers.").length(0, 63);
-  t.field("url", &T::url, "Where it answers.").length(0, 2048);
-  t.field("ready", &T::ready, "Whether it answers.").always();
-  t.field("answered", &T::answered, "How many requests it gave the answer to.").format("int64").always();
-  t.field("asked", &T::asked, "How often it was asked.").format("int64").always();
-  t.field("errors", &T::errors, "How often it failed, by reason: Timeout, Unreachable, Overloaded ...").items_max(32);
-  t.field("p50Ms", &T::p50_ms, "Half of its calls took at most so many milliseconds.").length(0, 32);
-  t.field("p99Ms", &T::p99_ms, "99 of 100 of its calls took at most so many milliseconds.").length(0, 32);
+  t.field("url", &T::url, "URL of the tier.").length(0, 2048);
+  t.field("ready", &T::ready, "Whether the tier answers.").always();
+  t.field("answered", &T::answered, "Number of requests that the tier answered.").format("int64").always();
+  t.field("asked", &T::asked, "Number of requests that were sent to the tier.").format("int64").always();
+  t.field("errors", &T::errors, "Number of failures by reason: Timeout, Unreachable, Overloaded ...").items_max(32);
+  t.field("p50Ms", &T::p50_ms, "Median duration of calls in milliseconds.").length(0, 32);
+  t.field("p99Ms", &T::p99_ms, "99th percentile of the duration of calls in milliseconds.").length(0, 32);
   t.keep_unknown(&T::unknown);
 }
 
 void JointCounters::describe(Type<JointCounters>& t) {
-  t.doc("What is in the sums of one record on one node.");
-  t.field("node", &JointCounters::node, "The node; empty for records that are gone, added up.").required().length(0, 253);
-  t.field("epoch", &JointCounters::epoch, "Which record of the node it is.").required().length(0, 63);
+  t.doc("The part of the sums that comes from one record on one node.");
+  t.field("node", &JointCounters::node, "Name of the node. Empty: the sum of all removed records.").required().length(0, 253);
+  t.field("epoch", &JointCounters::epoch, "Identifier of the record on the node.").required().length(0, 63);
   Schema open;
   open.type = Schema::Type::kObject;
   open.preserve_unknown = true;
-  t.field("counters", &JointCounters::counters, "Its counters, as the node reports them.").shaped(std::move(open));
+  t.field("counters", &JointCounters::counters, "Counters of the record, as the node reports them.").shaped(std::move(open));
   t.keep_unknown(&JointCounters::unknown);
 }
 
 void JointInferenceServiceStatus::describe(Type<JointInferenceServiceStatus>& t) {
   using S = JointInferenceServiceStatus;
-  t.doc("What answers, and how it went so far.");
-  t.field(
-       "conditions", &S::conditions,
-       "Ready: every tier has answered, and the endpoint answers. EdgeReady, CloudReady: so does that side. Degraded: answers are "
-       "given without a tier that should be asked. Autoscaling: hpa is followed. Reasons are listed in the guide.")
+  t.doc("Endpoints, conditions and statistics.");
+  t.field("conditions", &S::conditions,
+          "Ready: every tier has answered, and the endpoint answers. EdgeReady, CloudReady: the same for one side. Degraded: "
+          "answers lack a tier that should be asked. Autoscaling: hpa is applied. The guide lists the reasons.")
       .items_max(16)
       .list_map({"type"});
-  t.field("observedGeneration", &S::observed_generation, "metadata.generation that this status speaks of.").format("int64");
-  t.field("url", &S::url, "Where the one model answers the Open Inference Protocol. Absent while it does not.").length(0, 2048);
-  t.field("endpoints", &S::endpoints, "The endpoints, one a node.").items_max(S::kEndpointsMax).list_map({"node"});
-  t.field("active", &S::active, "Workers that run.").always().format("int32").range(0, 2147483647);
-  t.field("failed", &S::failed, "Workers that failed.").always().format("int32").range(0, 2147483647);
-  t.field("inferenceNumber", &S::inference_number, "Requests that were answered.").format("int64").always();
-  t.field("hardExampleNumber", &S::hard_example_number, "Of these, how many were hard.").format("int64").always();
-  t.field("uploadCloudRatio", &S::upload_cloud_ratio, "The share of requests that left the first tier, as text: 0.27.")
+  t.field("observedGeneration", &S::observed_generation, "metadata.generation that this status describes.").format("int64");
+  t.field("url", &S::url, "URL of the model (Open Inference Protocol). Absent while the model does not answer.").length(0, 2048);
+  t.field("endpoints", &S::endpoints, "The endpoints, one per node.").items_max(S::kEndpointsMax).list_map({"node"});
+  t.field("active", &S::active, "Number of running workers.").always().format("int32").range(0, 2147483647);
+  t.field("failed", &S::failed, "Number of failed workers.").always().format("int32").range(0, 2147483647);
+  t.field("inferenceNumber", &S::inference_number, "Number of answered requests.").format("int64").always();
+  t.field("hardExampleNumber", &S::hard_example_number, "Number of answered requests that were hard.").format("int64").always();
+  t.field("uploadCloudRatio", &S::upload_cloud_ratio, "Share of requests that were sent beyond the first tier, as text: 0.27.")
       .length(0, 32);
-  t.field("bytesSentUp", &S::bytes_sent_up, "Bytes of requests that went to further tiers.").format("int64").always();
-  t.field("tiers", &S::tiers, "The tiers, in their order.").items_max(JointInferenceServiceSpec::kTiersMax).list_map({"name"});
-  t.field("startTime", &S::start_time, "When the service was first ready.").format("date-time");
-  t.field("updateTime", &S::update_time, "When this status last changed.").format("date-time");
-  t.field("counters", &S::counters, "What of each node is in the sums, so that they survive pods, agents and nodes.")
+  t.field("bytesSentUp", &S::bytes_sent_up, "Bytes of requests that were sent beyond the first tier.").format("int64").always();
+  t.field("tiers", &S::tiers, "The tiers, in order.").items_max(JointInferenceServiceSpec::kTiersMax).list_map({"name"});
+  t.field("startTime", &S::start_time, "Time when the service was first ready.").format("date-time");
+  t.field("updateTime", &S::update_time, "Time of the last change of this status.").format("date-time");
+  t.field("counters", &S::counters, "Parts of the sums by node, so that the sums survive pods, agents and nodes.")
       .items_max(S::kCountersMax)
       .list_map({"node", "epoch"});
   t.keep_unknown(&S::unknown);
@@ -307,13 +306,10 @@ void JointInferenceServiceStatus::describe(Type<JointInferenceServiceStatus>& t)
 
 void JointInferenceService::describe(Type<JointInferenceService>& t) {
   using J = JointInferenceService;
-  t.doc(
-      "One model for its clients, over two tiers or more from the device to the cloud: a little model answers what it is sure of, "
-      "and "
-      "the rest goes up.");
+  t.doc("One model over two or more tiers: small models answer easy requests, bigger ones the hard ones.");
   t.field("metadata", &J::metadata, "Standard object metadata.");
-  t.field("spec", &J::spec, "Which models answer, where they are, and when the next one is asked.").required();
-  t.field("status", &J::status, "What answers, and how it went so far. Written by the operator.");
+  t.field("spec", &J::spec, "The models, their places, and their policies for hard answers.").required();
+  t.field("status", &J::status, "Endpoints, conditions and statistics. Only the operator writes them.");
   t.keep_unknown(&J::unknown);
   t.rule(rules::name_is_label(kNameMax, "because what is made for the service has longer names"));
 }
@@ -328,28 +324,27 @@ const Kind& JointInferenceService::kind() {
           {
               {"Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status", "Whether the endpoint answers"},
               {"Degraded", "string", ".status.conditions[?(@.type==\"Degraded\")].status",
-               "Whether answers are given without a tier that should be asked"},
-              {"URL", "string", ".status.url", "Where the one model answers"},
-              {"Inferences", "integer", ".status.inferenceNumber", "Requests that were answered"},
-              {"Hard", "integer", ".status.hardExampleNumber", "Of these, how many were hard"},
-              {"Cloud", "string", ".status.uploadCloudRatio", "The share that left the first tier"},
-              {"Reason", "string", ".status.conditions[?(@.type==\"Ready\")].reason", "Why it is ready or not", 1},
-              {"Message", "string", ".status.conditions[?(@.type==\"Ready\")].message", "The same, for people", 1},
-              {"Active", "integer", ".status.active", "Workers that run", 1},
-              {"Failed", "integer", ".status.failed", "Workers that failed", 1},
+               "Whether answers lack a tier that should be asked"},
+              {"URL", "string", ".status.url", "URL of the model"},
+              {"Inferences", "integer", ".status.inferenceNumber", "Number of answered requests"},
+              {"Hard", "integer", ".status.hardExampleNumber", "Number of answered requests that were hard"},
+              {"Cloud", "string", ".status.uploadCloudRatio", "Share of requests that were sent beyond the first tier"},
+              {"Reason", "string", ".status.conditions[?(@.type==\"Ready\")].reason", "Reason of the condition Ready", 1},
+              {"Message", "string", ".status.conditions[?(@.type==\"Ready\")].message", "Human-readable explanation", 1},
+              {"Active", "integer", ".status.active", "Number of running workers", 1},
+              {"Failed", "integer", ".status.failed", "Number of failed workers", 1},
               {"Age", "date", ".metadata.creationTimestamp", ""},
           },
       .scale = {},
       .notes =
           {
-              "Manifests written for Sedna apply: `template` is its spelling of a worker's pod, and the node may stand in "
+              "Manifests for Sedna apply. Sedna has a worker's pod in `template`, and may have the node in\n  "
               "`template.spec.nodeName`.",
-              "`workerSpec` is the same pod with `nodeName` or `selector` beside it. A container needs no name.",
-              "`tiers`, `modelName`, `servingPort`, `deadline`, `selector`, `replicas`, `security` and `cloudWorker.port`, "
-              "`service` "
-              "are extensions, and so is a worker without a pod: our server.",
-              "Parameters of policies are text. With our server they are checked when they are written; a worker with a pod of its "
-              "own gets any policy as `HEM_NAME` and `HEM_PARAMETERS`.",
+              "`workerSpec` is the same pod, with `nodeName` or `selector` beside it. A container needs no name.",
+              "`tiers`, `modelName`, `servingPort`, `deadline`, `selector`, `replicas`, `security`,\n  `cloudWorker.port` and "
+              "`cloudWorker.service` are extensions. A worker without a pod, which is\n  Varda's server, is an extension too.",
+              "Parameters of policies are text. For Varda's server, the API server checks them. A worker with its\n  own pod gets "
+              "any policy in `HEM_NAME` and `HEM_PARAMETERS`.",
           },
       .schema = &type_info<JointInferenceService>().schema,
   };

@@ -72,58 +72,59 @@ Schema map_of_texts(std::string_view description) {
 Schema texts(std::string_view description) { return list(text(65536, ""), 512, description); }
 
 Schema env() {
-  return list(
-      open("One variable.", {{"name",
-                              [] {
-                                Schema name = text(1024, "Its name.");
-                                name.length_min = 1;
-                                return name;
-                              }(),
-                              true},
-                             {"value", text(65536, "Its value, as text: numbers need quotes.")},
-                             {"valueFrom", open("Where its value comes from: a Secret, a ConfigMap, a field of the pod.")}}),
-      512, "Its environment. What Varda adds (docs/guides/joint-inference.md) never replaces a variable that stands here.");
+  return list(open("One variable.", {{"name",
+                                      [] {
+                                        Schema name = text(1024, "Name of the variable.");
+                                        name.length_min = 1;
+                                        return name;
+                                      }(),
+                                      true},
+                                     {"value", text(65536, "Value as text. Put numbers in quotes.")},
+                                     {"valueFrom", open("Source of the value: a Secret, a ConfigMap or a field of the pod.")}}),
+              512, "Environment variables. Varda adds more (docs/guides/joint-inference.md), but never replaces one of these.");
 }
 
 Schema ports() {
-  return list(open("One port.", {{"containerPort", number(1, 65535, "The port it listens on."), true},
-                                 {"hostPort", number(0, 65535, "The port of the node that leads there.")},
-                                 {"name", text(15, "Its name.")},
-                                 {"protocol", word({"TCP", "UDP", "SCTP"}, "Default TCP.")}}),
-              64, "The ports it listens on. The first one of the cloud's worker is what edges call, unless port says another.");
+  return list(open("One port.", {{"containerPort", number(1, 65535, "The port on which the container listens."), true},
+                                 {"hostPort", number(0, 65535, "The port of the node that leads to containerPort.")},
+                                 {"name", text(15, "Name of the port.")},
+                                 {"protocol", word({"TCP", "UDP", "SCTP"}, "Protocol of the port. Default: TCP.")}}),
+              64,
+              "Ports on which the container listens. Edge workers call the first port of the cloud worker, unless cloudWorker.port "
+              "is set.");
 }
 
 Schema volume_mounts() {
-  Schema name = text(63, "Name of a volume of the pod."), path = text(4096, "Where the container finds it.");
+  Schema name = text(63, "Name of a volume of the pod."), path = text(4096, "Path of the volume in the container.");
   name.length_min = path.length_min = 1;
-  return list(
-      open("One volume, as the container sees it.", {{"name", std::move(name), true},
-                                                     {"mountPath", std::move(path), true},
-                                                     {"readOnly", flag("Whether it may only be read.")},
-                                                     {"subPath", text(4096, "What of the volume is mounted; default all.")}}),
-      64, "The pod's volumes in this container. The model is mounted read-only besides, at MODEL_PATH.");
+  return list(open("One mounted volume.", {{"name", std::move(name), true},
+                                           {"mountPath", std::move(path), true},
+                                           {"readOnly", flag("Whether the volume is read-only.")},
+                                           {"subPath", text(4096, "Path in the volume to mount. Default: the whole volume.")}}),
+              64, "Mounted volumes of the pod. The model is mounted as well, read-only at MODEL_PATH.");
 }
 
 Schema container(std::string_view description) {
   Schema image = text(1024, "Image of the container.", "^[^ ]*$");
   image.length_min = 1;
   return open(description,
-              {{"name", text(63, "Its name, one of its own in the pod. Default worker, worker-1 ...", kLabelOrEmpty)},
+              {{"name", text(63, "Unique name of the container in the pod. Default: worker, worker-1 ...", kLabelOrEmpty)},
                {"image", std::move(image), true},
-               {"imagePullPolicy", word({"Always", "IfNotPresent", "Never"}, "When the image is fetched.")},
-               {"command", texts("What is run, instead of the image's entry point.")},
-               {"args", texts("Its arguments.")},
-               {"workingDir", text(4096, "Where it runs.")},
+               {"imagePullPolicy", word({"Always", "IfNotPresent", "Never"}, "When the image is pulled.")},
+               {"command", texts("Command that replaces the image's entry point.")},
+               {"args", texts("Arguments of the command.")},
+               {"workingDir", text(4096, "Working directory of the command.")},
                {"env", env()},
                {"ports", ports()},
-               {"resources", open("What it asks the node for (requests), and may have at most (limits).",
+               {"resources", open("Requested resources (requests) and maximum resources (limits).",
                                   {{"requests", open("Amounts by name: {memory: 64Mi, cpu: 100m}.")},
                                    {"limits", open("Amounts by name: {memory: 512Mi}.")}})},
                {"volumeMounts", volume_mounts()},
-               {"readinessProbe", open("How the kubelet asks whether it is ready. A worker without one is ready while it runs.")},
-               {"livenessProbe", open("How the kubelet asks whether it has to be restarted.")},
-               {"startupProbe", open("How the kubelet asks whether it has started.")},
-               {"securityContext", open("What it may do on the node.")}});
+               {"readinessProbe",
+                open("How the kubelet checks that the container is ready. Without it, the container is ready while it runs.")},
+               {"livenessProbe", open("How the kubelet checks that the container is alive. If not, the kubelet restarts it.")},
+               {"startupProbe", open("How the kubelet checks that the container has started.")},
+               {"securityContext", open("Rights of the container on the node.")}});
 }
 
 /// What containers mount is a volume of the pod.
@@ -159,40 +160,40 @@ Rule mounts_are_volumes(const std::string& containers) {
 
 Schema pod_spec_shape() {
   Schema containers = list(container("One container."), kContainersMax,
-                           "What runs in the pod. The environment of the worker contract and the model go into each.");
+                           "Containers of the pod. Each gets the model, and the environment of the worker contract.");
   containers.items_min = 1;
-  Schema volume_name = text(63, "Its name.");
+  Schema volume_name = text(63, "Name of the volume.");
   volume_name.length_min = 1;
   Schema selector = map_of_texts("Labels of the node, for the scheduler.");
   Schema spec = open(
-      "What runs. Members of a PodSpec (core/v1) that are not described here pass through as well.",
+      "A PodSpec (core/v1). Members that are not described here pass through unchanged.",
       {{"containers", std::move(containers), true},
        {"initContainers", list(container("One container that runs before the others."), kContainersMax,
-                               "What runs, one after the other, before the containers start.")},
+                               "Containers that run one after the other, before the others start.")},
        {"volumes", list(open("One volume, of any type: {name: video, emptyDir: {}}.", {{"name", std::move(volume_name), true}}), 64,
-                        "What containers can mount.")},
+                        "Volumes that containers can mount.")},
        {"nodeName",
-        text(253, "The node, as Sedna has it. The same as nodeName of the worker.", "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$")},
+        text(253, "Name of the node, as in Sedna. Same as nodeName of the worker.", "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$")},
        {"nodeSelector", std::move(selector)},
-       {"hostNetwork", flag("Whether it uses the network of the node.")},
-       {"restartPolicy", word({"Always", "OnFailure", "Never"}, "Whether containers that ended are started again.")},
-       {"serviceAccountName", text(253,
-                                   "The account it acts as in the cluster. At the edge no token is mounted unless "
-                                   "automountServiceAccountToken says true.")},
-       {"imagePullSecrets", list(open("One Secret.", {{"name", text(253, "Its name.")}}), 16, "Secrets that its images ask for.")},
-       {"tolerations", list(open("One taint that does not keep the pod away."), 64,
-                            "Taints of nodes that do not keep the pod away. At the edge Varda adds those that let it run while "
-                            "the node is offline.")},
-       {"affinity", open("Further wishes about the node, for the scheduler.")},
-       {"securityContext", open("What all containers may do on the node.")},
-       {"terminationGracePeriodSeconds", number(0, 86400, "How long it may take to end after it was asked to.")}});
+       {"hostNetwork", flag("Whether the pod uses the node's network.")},
+       {"restartPolicy", word({"Always", "OnFailure", "Never"}, "Whether ended containers are restarted.")},
+       {"serviceAccountName",
+        text(253, "Service account of the pod. At the edge, its token is mounted only if automountServiceAccountToken is true.")},
+       {"imagePullSecrets",
+        list(open("One Secret.", {{"name", text(253, "Name of the Secret.")}}), 16, "Secrets for the registries of the images.")},
+       {"tolerations",
+        list(open("One tolerated taint."), 64,
+             "Tolerated taints of nodes. At the edge, Varda adds those that let the pod run while the node is offline.")},
+       {"affinity", open("More rules for the choice of the node, for the scheduler.")},
+       {"securityContext", open("Rights of all containers on the node.")},
+       {"terminationGracePeriodSeconds", number(0, 86400, "Seconds that the pod may take to end after a stop request.")}});
   spec.rules.push_back(rules::each_unique("containers", "name"));
   for (const char* list : {"containers", "initContainers"}) spec.rules.push_back(mounts_are_volumes(list));
   return spec;
 }
 
 Schema pod_template_shape() {
-  return open("", {{"metadata", open("Labels and annotations of the pod, besides those that Varda adds.",
+  return open("", {{"metadata", open("Labels and annotations of the pod. Varda adds more.",
                                      {{"labels", map_of_texts("Labels.")}, {"annotations", map_of_texts("Annotations.")}})},
                    {"spec", pod_spec_shape(), true}});
 }

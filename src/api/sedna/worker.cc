@@ -50,21 +50,21 @@ std::int64_t Worker::declared_port() const {
 
 void ModelReference::describe(Type<ModelReference>& t) {
   t.doc("A model of the same namespace.");
-  t.field("name", &ModelReference::name, "Its name.").required().length(1, 253).pattern(kModelNamePattern);
-  t.field(
-       "kind", &ModelReference::kind,
-       "Model (sedna.io): an archive, by its url and sha256. InferenceModel: a model that is served already; in the place of the "
-       "first tier, its archives. Without it, the Model of the name, or where there is none the InferenceModel.")
+  t.field("name", &ModelReference::name, "Name of the model.").required().length(1, 253).pattern(kModelNamePattern);
+  t.field("kind", &ModelReference::kind,
+          "Model (sedna.io): an archive, by url and sha256. InferenceModel: a model that already serves; a first tier serves its "
+          "archives. Default: the Model with this name, else the InferenceModel.")
       .one_of({std::string(kModel), std::string(kInferenceModel)});
   t.keep_unknown(&ModelReference::unknown);
 }
 
 void SelectorRequirement::describe(Type<SelectorRequirement>& t) {
   using rules::Shape;
-  t.doc("One requirement to a label.");
+  t.doc("One requirement for a label.");
   t.field("key", &SelectorRequirement::key, "Name of the label.").required().length(1, 317).pattern(kLabelKey);
   t.field("operator", &SelectorRequirement::op,
-          "In, NotIn: the label's value is, or is not, one of values. Exists, DoesNotExist: the label is there, or is not.")
+          "In, NotIn: the label's value is, or is not, one of values. Exists, DoesNotExist: the node has, or does not have, the "
+          "label.")
       .required()
       .one_of({"In", "NotIn", "Exists", "DoesNotExist"});
   t.field("values", &SelectorRequirement::values, "Values for In and NotIn.")
@@ -83,28 +83,27 @@ void SelectorRequirement::describe(Type<SelectorRequirement>& t) {
 }
 
 void NodeSelection::describe(Type<NodeSelection>& t) {
-  t.doc("Nodes by their labels: all requirements hold. An empty one ({}) means every node.");
-  t.field("matchLabels", &NodeSelection::match_labels, "Labels that the node has with these values.")
+  t.doc("Nodes by labels. All requirements must hold. {} selects every node.");
+  t.field("matchLabels", &NodeSelection::match_labels, "Labels of the node, with their values.")
       .items_max(32)
       .each_length(0, 63)
       .each_pattern(kWorkerLabelValue);
-  t.field("matchExpressions", &NodeSelection::match_expressions, "Further requirements to the node's labels.").items_max(32);
+  t.field("matchExpressions", &NodeSelection::match_expressions, "More requirements for the node's labels.").items_max(32);
   t.keep_unknown(&NodeSelection::unknown);
 }
 
 void WorkerAutoscaling::describe(Type<WorkerAutoscaling>& t) {
   using A = WorkerAutoscaling;
-  t.doc("When there are more or fewer replicas: the spec of a HorizontalPodAutoscaler (autoscaling/v2), but for what it scales.");
-  t.field("minReplicas", &A::min_replicas, "The least replicas. Default 1.").format("int32").range(1, 2147483647);
-  t.field("maxReplicas", &A::max_replicas, "The most replicas.").required().format("int32").range(1, 2147483647);
+  t.doc("The spec of a HorizontalPodAutoscaler (autoscaling/v2), without the target.");
+  t.field("minReplicas", &A::min_replicas, "Minimum number of replicas. Default: 1.").format("int32").range(1, 2147483647);
+  t.field("maxReplicas", &A::max_replicas, "Maximum number of replicas.").required().format("int32").range(1, 2147483647);
   Schema metrics;
   metrics.type = Schema::Type::kArray;
   metrics.items_max = 16;
   metrics.items = std::make_shared<Schema>(anything(Schema::Type::kObject));
-  t.field("metrics", &A::metrics, "What is measured, as autoscaling/v2 has it. Default the cluster's: 80 % of the requested CPU.")
+  t.field("metrics", &A::metrics, "Metrics, as in autoscaling/v2. Default: 80 % of the requested CPU, the cluster's default.")
       .shaped(std::move(metrics));
-  t.field("behavior", &A::behavior, "How fast it scales up and down, as autoscaling/v2 has it.")
-      .shaped(anything(Schema::Type::kObject));
+  t.field("behavior", &A::behavior, "Speed of scaling up and down, as in autoscaling/v2.").shaped(anything(Schema::Type::kObject));
   t.keep_unknown(&A::unknown);
 }
 
