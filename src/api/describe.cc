@@ -8,7 +8,7 @@ namespace {
 
 ReadError must_be(std::string_view what) { return {"", "must be " + std::string(what)}; }
 
-// What can be done with a scalar or another type that has no members of its own.
+// Operations of scalars, and of other types without described members.
 template <typename T>
 const T& as(const void* value) {
   return *static_cast<const T*>(value);
@@ -208,7 +208,8 @@ ReadOutcome read_struct(const TypeInfo& info, void* object, const Json& json) {
   for (const Slot& slot : info.slots) {
     const Json* member = json.find(slot.name);
     if (member == nullptr || member->is_null()) continue;
-    // The object is ours to write; locate() is const so that one function serves reading and writing.
+    // The caller's object is mutable. locate() is const, so that one function serves reads and
+    // writes.
     if (auto failed = slot.ops->read(const_cast<void*>(slot.locate(object)), *member)) {
       failed->path = "." + slot.name + failed->path;
       return failed;

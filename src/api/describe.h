@@ -1,4 +1,4 @@
-// How a kind says, once and beside its C++ type, what its members are called and what they may be.
+// Descriptions of kinds: names and constraints of members, once, beside the C++ type.
 //
 //   struct ManifestEntry {
 //     std::string version;
@@ -10,12 +10,12 @@
 //   void ManifestEntry::describe(Type<ManifestEntry>& t) {            // in the .cc, which alone includes this file
 //     t.doc("One version of the model.");
 //     t.field("version", &ManifestEntry::version, "Name of the version.").required().length(1, 63);
-//     t.field("downloadURL", &ManifestEntry::download_url, "Where the archive is.");
+//     t.field("downloadURL", &ManifestEntry::download_url, "URL of the archive.");
 //     t.keep_unknown(&ManifestEntry::unknown);
 //   }
 //
-// From that come reading and writing JSON, the schema, validation and documentation. Templates only bind a member to type-erased
-// operations; everything else is in describe.cc.
+// A description gives JSON reading and writing, the schema, validation and documentation. Templates
+// only bind a member to type-erased operations. All other code is in describe.cc.
 #pragma once
 
 #include <functional>
@@ -35,19 +35,20 @@ namespace varda::api {
 template <typename T>
 class Type;
 
-/// Where and why a value could not be read: path ".ports[0].name", what "must be a string".
+/// Place and reason of a failed read: path ".ports[0].name", what "must be a string".
 struct ReadError {
   std::string path;
   std::string what;
 };
 using ReadOutcome = std::optional<ReadError>;
 
-/// What can be done with a value of one C++ type, behind a pointer to it.
+/// Operations on a value of one C++ type, through a pointer.
 struct ValueOps {
   Schema (*schema)();
   ReadOutcome (*read)(void* value, const Json& json);
   Json (*write)(const void* value);
-  bool (*zero)(const void* value);  // left out when written, unless required or defaulted
+  // True: the writer omits the member, unless it is required or defaulted.
+  bool (*zero)(const void* value);
 };
 
 /// One described member, type-erased.
@@ -61,19 +62,19 @@ struct Slot {
 /// One described struct, type-erased.
 struct TypeInfo {
   Schema schema;
-  std::vector<Slot> slots;                                 // as schema.properties
-  std::function<const Json&(const void* object)> unknown;  // empty: members without a name are dropped
+  std::vector<Slot> slots;                                 // same order as schema.properties
+  std::function<const Json&(const void* object)> unknown;  // empty: undescribed members are dropped
 };
 
 ReadOutcome read_struct(const TypeInfo& info, void* object, const Json& json);
 Json write_struct(const TypeInfo& info, const void* object);
 
-/// Constraints of a member, in a chain.
+/// Sets constraints of a member, chained.
 class FieldBuilder {
  public:
   FieldBuilder(TypeInfo& info, std::size_t index, Json initial) : info_(info), index_(index), initial_(std::move(initial)) {}
   FieldBuilder& required();
-  FieldBuilder& defaulted();  // the default is what a new C++ object holds
+  FieldBuilder& defaulted();  // the default is the value in a new C++ object
   FieldBuilder& always();     // written also when zero
   FieldBuilder& one_of(std::vector<std::string> values);
   FieldBuilder& pattern(std::string_view regex);
@@ -81,10 +82,10 @@ class FieldBuilder {
   FieldBuilder& length(std::size_t min, std::size_t max);
   FieldBuilder& range(std::int64_t min, std::int64_t max);
   FieldBuilder& int_or_string();             // of a Json member
-  FieldBuilder& shaped(Schema shape);        // of a Json member: what it may be
+  FieldBuilder& shaped(Schema shape);        // of a Json member: its schema
   FieldBuilder& items_min(std::size_t min);  // lists and maps
   FieldBuilder& items_max(std::size_t max);
-  FieldBuilder& each_length(std::size_t min, std::size_t max);  // of a list's or map's strings
+  FieldBuilder& each_length(std::size_t min, std::size_t max);  // of the strings in a list or map
   FieldBuilder& each_pattern(std::string_view regex);
   FieldBuilder& list_map(std::vector<std::string> keys);
   FieldBuilder& rule(Rule rule);
@@ -127,7 +128,7 @@ class Type {
     info_.unknown = [member](const void* object) -> const Json& { return static_cast<const T*>(object)->*member; };
     info_.schema.preserve_unknown = false;
   }
-  /// In the CRD too: the server keeps members that the schema does not name.
+  /// Also in the CRD: the server keeps members that the schema does not have.
   void preserve_unknown_fields() { info_.schema.preserve_unknown = true; }
 
   TypeInfo build() && { return std::move(info_); }
@@ -148,7 +149,7 @@ const TypeInfo& type_info() {
   return info;
 }
 
-// Operations of each kind of member. Scalars and the rest that needs no template are in describe.cc.
+// Operations of each member type. Types without templates are in describe.cc.
 template <>
 const ValueOps& ops_of<std::string>();
 template <>
@@ -217,14 +218,15 @@ const ValueOps& ops_of() {
   return ops;
 }
 
-// Whole objects: apiVersion and kind beside the described members.
+// Whole objects: apiVersion, kind, and the described members.
 
 namespace detail {
 Status read_object(const TypeInfo& info, const meta::Resource& resource, void* object, const Json& json);
 Json write_object(const TypeInfo& info, const meta::Resource& resource, const void* object);
 }  // namespace detail
 
-/// kInvalid: another kind, or a member of the wrong type: "Pod default/web: spec.hostNetwork: must be a boolean".
+/// kInvalid: another kind, or a member has the wrong type: "Pod default/web: spec.hostNetwork: must
+/// be a boolean".
 template <typename T>
 Result<T> read_object(const Json& json) {
   T object;
@@ -237,7 +239,7 @@ Json write_object(const T& object) {
   return detail::write_object(type_info<T>(), T::resource(), &object);
 }
 
-/// A described struct by itself: a status, a spec.
+/// A described struct alone, such as a status or a spec.
 template <typename T>
 Json write_part(const T& part) {
   return write_struct(type_info<T>(), &part);

@@ -1,4 +1,5 @@
-// The files generated from the kinds: deploy/crds/*.yaml and docs/reference/*.md. UPDATE_GOLDEN=1 writes them.
+// The files generated from the kinds: deploy/crds/*.yaml and docs/reference/*.md. UPDATE_GOLDEN=1
+// writes them.
 
 #include <filesystem>
 #include <fstream>
@@ -48,7 +49,8 @@ TEST(Generated, NoFileIsLeftOfAKindThatIsGone) {
   for (const char* folder : {"deploy/crds", "docs/reference"}) {
     for (const auto& entry : fs::directory_iterator(fs::path(VARDA_SOURCE_DIR) / folder)) {
       const bool ours =
-          read(entry.path()).find("Generated from src/api") != std::string::npos;  // pages of other rooms lie there too
+          // The folder also has handwritten pages.
+          read(entry.path()).find("Generated from src/api") != std::string::npos;
       EXPECT_TRUE(!ours || files.contains(entry.path())) << entry.path() << " belongs to no kind";
     }
   }
@@ -66,8 +68,8 @@ TEST(Generated, CrdFilesReadBackAsTheCrdsAndStaySmallEnoughForClientSideApply) {
   }
 }
 
-// What a structural schema and the cost limits of CEL ask for: every value has a type, every list and string that a rule looks at
-// is bounded.
+// Structural schemas need a type for every value. CEL's cost limits need bounds for every list and
+// string that a rule reads.
 TEST(Generated, SchemasAreStructuralAndBounded) {
   const std::function<void(const Schema&, const std::string&)> visit = [&](const Schema& schema, const std::string& path) {
     if (!path.empty() && path.find('[') == std::string::npos) {

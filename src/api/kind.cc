@@ -22,7 +22,7 @@ Json columns_to_json(const std::vector<PrinterColumn>& columns) {
   return out;
 }
 
-// What every object has, before the members of its own.
+// Adds the members that every object has, before the described members.
 Json root_schema(const Schema& schema) {
   Json root = to_openapi(schema);
   Json properties = Json::object({

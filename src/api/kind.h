@@ -1,4 +1,5 @@
-// The kinds of ours: what the CRD files, the reference pages, the validation of an API server and `varda up` are made from.
+// Varda's kinds: the source of the CRD files, the reference pages, the API server's validation and
+// the CRDs of `varda up`.
 #pragma once
 
 #include <functional>
@@ -25,30 +26,33 @@ struct Scale {
 struct Kind {
   meta::Resource resource;
   std::string singular;
-  std::string page;  // name of its reference page; "" the singular
+  std::string page;  // name of the reference page; "": the singular
   std::vector<std::string> short_names;
   std::vector<PrinterColumn> columns;
   std::optional<Scale> scale;
-  std::vector<std::string> notes;  // for the reference page: what deviates and why
-  const Schema* schema = nullptr;  // of the whole object
-  /// Further rules that a CRD cannot state; a server of ours checks them. `old` is null when the object is created. Null: none.
+  std::vector<std::string> notes;  // for the reference page: differences and their reasons
+  const Schema* schema = nullptr;  // schema of the whole object
+  /// Rules that a CRD cannot express; only our API server checks them. `old` is null for a new
+  /// object. Null: no such rules.
   std::vector<meta::StatusCause> (*native)(const Json& old, const Json& object) = nullptr;
 };
 
-/// Every kind of ours, in the order of the reference.
+/// All kinds of Varda, in the order of the reference.
 const std::vector<const Kind*>& kinds();
 
-/// The CustomResourceDefinition of a kind, and all of them: what `varda up` applies.
+/// The CustomResourceDefinition of a kind, and all of them, as applied by `varda up`.
 Json crd(const Kind& kind);
 std::vector<Json> crds();
 
-/// The whole object, schema and rules. For the CLI and for tests; a server checks the schema itself.
+/// Validates the whole object: schema and rules. For the CLI and for tests; an API server checks
+/// the schema itself.
 std::vector<meta::StatusCause> validate(const Kind& kind, const Json& object);
 
-/// Cross-field rules for a server that knows no kinds: what a CRD's x-kubernetes-validations say, natively.
+/// Cross-field rules for an API server that does not know the kinds: native twins of a CRD's
+/// x-kubernetes-validations.
 struct NativeRule {
   std::string group, kind;
-  /// `old` is null when the object is created. Thread-safe.
+  /// `old` is null for a new object. Thread-safe.
   std::function<std::vector<meta::StatusCause>(const Json& old, const Json& object)> check;
 };
 std::vector<NativeRule> native_rules();

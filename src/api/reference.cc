@@ -1,4 +1,4 @@
-// The reference page of a kind: one table a struct, in the order people read the object.
+// The reference page of a kind: one table per struct, in reading order.
 
 #include <deque>
 #include <map>
@@ -11,7 +11,7 @@ namespace varda::api {
 
 namespace {
 
-// A '|' would end the cell of a table.
+// A '|' would end the cell.
 std::string cell(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -68,9 +68,10 @@ struct Section {
   const Schema* schema;
 };
 
-using Shown = std::map<std::string, std::string>;  // what has a table, as its schema in text: where that stands
+using Shown = std::map<std::string, std::string>;  // schema as text -> section with its table
 
-/// Where the same members have a table already; "" nowhere so far. Small tables are read faster than a reference to another.
+/// The earlier section with a table of the same members; "": none. Small tables are repeated,
+/// because a repeated table is easier to read than a reference.
 std::string shown_before(const Section& section, Shown& shown) {
   if (section.schema->properties.size() < 6) return "";
   Json members = to_openapi(*section.schema);
@@ -99,7 +100,7 @@ void write_section(const Section& section, std::string& out, std::deque<Section>
   out += "\n";
   if (!section.schema->rules.empty()) {
     out += "Rules:\n\n| field | rule |\n|---|---|\n";
-    std::set<std::string> said;  // what holds for several values of a member is a rule for each
+    std::set<std::string> said;  // several values of a member may have the same rule
     for (const Rule& rule : section.schema->rules) {
       const std::string line = "| " + (rule.field_path.empty() ? std::string("`metadata.name`") : code(rule.field_path.substr(1))) +
                                " | " + rule.message + " |\n";
@@ -138,7 +139,7 @@ std::string reference_page(const Kind& kind) {
     sections.pop_front();
     write_section(section, out, sections, shown);
   }
-  out.pop_back();  // one newline at the end
+  out.pop_back();  // exactly one newline at the end
   return out;
 }
 

@@ -8,7 +8,7 @@ namespace varda::api::rules {
 
 namespace {
 
-// The member a dotted name leads to; null where anything on the way is absent.
+// Finds a member by its dotted name. Null if any part is absent.
 const Json* find_member(const Json& self, std::string_view name) {
   const Json* at = &self;
   while (at != nullptr) {
@@ -20,7 +20,7 @@ const Json* find_member(const Json& self, std::string_view name) {
   return at == nullptr || at->is_null() ? nullptr : at;
 }
 
-// The same question as cel_is_set asks: there, and not empty.
+// Native twin of cel_is_set: present and not empty.
 bool is_set(const Json& self, const Member& member) {
   const Json* found = find_member(self, member.name);
   if (found == nullptr) return false;
@@ -36,7 +36,7 @@ bool any_set(const Json& self, const std::vector<Member>& members) {
 
 std::string cel_self(std::string_view member) { return "self." + std::string(member); }
 
-// has(self.a) && has(self.a.b): what CEL needs to be asked before a member that lies deeper.
+// CEL needs has(self.a) && has(self.a.b) before it reads a deeper member.
 std::string cel_has(std::string_view member) {
   std::string out;
   for (std::size_t dot = member.find('.');; dot = member.find('.', dot + 1)) {
@@ -71,7 +71,7 @@ std::string item_field(std::string_view list, std::size_t index, std::string_vie
   return "." + std::string(list) + "[" + std::to_string(index) + "]." + std::string(key);
 }
 
-// Lists may be absent; every list rule holds then.
+// List rules hold for an absent list.
 std::string cel_for_list(std::string_view list, std::string_view condition) {
   return "!has(self." + std::string(list) + ") || " + std::string(condition);
 }
@@ -137,7 +137,7 @@ Rule matches(std::string_view member, std::string_view pattern, std::string_view
   rule.field_path = "." + text;
   rule.check = [=, what = rule.message, matcher = std::regex(std::string(pattern))](const Json& self) -> std::vector<Violation> {
     const Json& value = self[text];
-    if (!value.is_string()) return {};  // the schema says so
+    if (!value.is_string()) return {};  // the schema refuses it
     const std::string& found = value.as_string();
     if (found.size() <= 4096 && std::regex_search(found, matcher)) return {};  // the matcher is recursive
     return {invalid("." + text, value, what)};
@@ -156,7 +156,7 @@ Rule matches_when_set(std::string_view member, std::string_view pattern, std::st
   rule.check = [=, what = rule.message, but = std::string(but),
                 matcher = std::regex(std::string(pattern))](const Json& self) -> std::vector<Violation> {
     const Json& value = self[text];
-    if (!value.is_string() || value.as_string().empty()) return {};  // the schema says so
+    if (!value.is_string() || value.as_string().empty()) return {};  // the schema refuses other types
     const std::string& found = value.as_string();
     if (found.size() <= 4096 && found != but && std::regex_search(found, matcher)) return {};  // the matcher is recursive
     return {invalid("." + text, value, what)};
@@ -285,7 +285,7 @@ Rule each_matches(std::string_view list, std::string_view key, std::string_view 
     for (const Json& item : self[items].as_array()) {
       const std::string field = item_field(items, index++, name);
       const Json& value = item[name];
-      if (!item.is_object() || (!value.is_null() && !value.is_string())) continue;  // the schema says so
+      if (!item.is_object() || (!value.is_null() && !value.is_string())) continue;  // the schema refuses it
       if (!is_set(item, name)) {
         found.push_back({"FieldValueRequired", field, "Required value: " + what});
       } else if (value.as_string().size() > 4096 || !std::regex_search(value.as_string(), matcher)) {  // the matcher is recursive
@@ -390,7 +390,7 @@ Rule name_is_label(std::size_t length_max, std::string_view why) {
   rule.field_path = "";  // A CEL fieldPath may not point into metadata.
   rule.check = [message = rule.message, matcher = std::regex(pattern)](const Json& self) -> std::vector<Violation> {
     const Json& name = self.at("metadata/name");
-    // Without a name there is a generateName, and the server fills the name in before it is checked.
+    // An object without a name has a generateName. The server makes the name before this check.
     if (!name.is_string() || name.as_string().empty()) return {};
     if (name.as_string().size() <= 253 && std::regex_search(name.as_string(), matcher)) return {};
     return {invalid(".metadata.name", name, message)};

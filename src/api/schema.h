@@ -1,7 +1,8 @@
-// Schema: what a value may be, as data. The one source of the CRD's OpenAPI schema, of native validation and of the reference
-// pages.
+// Schema: constraints of a value, as data. The only source of the CRD's OpenAPI schema, of native
+// validation and of the reference pages.
 //
-// It says what a Kubernetes structural schema can say, no more, so that both sides of every constraint mean the same.
+// A Schema can express only what a structural schema of Kubernetes can. So both forms of a
+// constraint mean the same.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +20,23 @@ namespace varda::api {
 
 using codec::Json;
 
-/// What a rule found wrong. `field` is relative to the value the rule stands at: ".targetVersion", ".manifest[1].sha256sum", "".
+/// A violation of a rule. `field` is relative to the value with the rule: ".targetVersion",
+/// ".manifest[1].sha256sum", "".
 struct Violation {
   std::string reason;  // FieldValueRequired, FieldValueInvalid ...
   std::string field;
   std::string message;  // complete: "Required value: ..."
 };
 
-/// A constraint across fields, with both twins: CEL for a cluster's API server, a function for ours. Made by the templates of
-/// rule.h.
+/// A constraint across fields, as two twins: CEL for a cluster's API server, a function for ours.
+/// The templates in rule.h make rules.
 struct Rule {
-  std::string cel;                                                // over `self`
-  std::string message;                                            // what must hold
-  std::string reason;                                             // of the CEL twin
-  std::string field_path;                                         // of the CEL twin: ".manifest"; empty: the value itself
-  std::function<std::vector<Violation>(const Json& self)> check;  // looks only at members of the right type
+  std::string cel;         // over `self`
+  std::string message;     // the condition, for users
+  std::string reason;      // of the CEL twin
+  std::string field_path;  // of the CEL twin: ".manifest"; "": the value itself
+  // Ignores members of the wrong type.
+  std::function<std::vector<Violation>(const Json& self)> check;
 };
 
 struct Property;
@@ -44,17 +47,19 @@ struct Schema {
   Type type = Type::kAny;
   std::string description;
   std::string format;   // date-time, int32, int64
-  std::string pattern;  // anchored by its author; the common ground of RE2 and ECMAScript
+  std::string pattern;  // the common subset of RE2 and ECMAScript; not anchored implicitly
   std::vector<std::string> one_of;
   std::optional<std::int64_t> minimum, maximum;
-  std::optional<std::size_t> length_min, length_max;  // strings; of map values when additional is set, see there
-  std::optional<std::size_t> items_min, items_max;    // arrays; members of an object with `additional`
-  std::optional<Json> initial;                        // the default
-  std::vector<std::string> list_keys;                 // list map: items are unique by these members
-  bool preserve_unknown = false;                      // members not named stay
-  std::vector<Property> properties;                   // kObject, in the order people read them
-  std::shared_ptr<Schema> items;                      // kArray
-  std::shared_ptr<Schema> additional;                 // kObject as a map: what each value is
+  // Lengths of strings. For the values of a map, see `additional`.
+  std::optional<std::size_t> length_min, length_max;
+  // Items of an array, or members of an object with `additional`.
+  std::optional<std::size_t> items_min, items_max;
+  std::optional<Json> initial;         // the default
+  std::vector<std::string> list_keys;  // list map: items are unique by these members
+  bool preserve_unknown = false;       // the server keeps members without a schema
+  std::vector<Property> properties;    // kObject, in reading order
+  std::shared_ptr<Schema> items;       // kArray
+  std::shared_ptr<Schema> additional;  // kObject as a map: schema of each value
   std::vector<Rule> rules;
 
   const Property* find(std::string_view name) const;
@@ -68,13 +73,14 @@ struct Property {
 
 std::string_view type_name(Schema::Type type);  // "string", "integer" ...; "object" for kAny
 
-/// openAPIV3Schema of a CRD version: structural, with x-kubernetes-list-type and x-kubernetes-validations.
+/// openAPIV3Schema of a CRD version: structural, with x-kubernetes-list-type and
+/// x-kubernetes-validations.
 Json to_openapi(const Schema& schema);
 
-/// Everything wrong with `value`, in the words and with the reasons of the Kubernetes API; `path` is where it stands ("" or
-/// "spec"). Includes the rules. Nothing when valid. Bounded: at most 64 causes.
+/// Returns every cause, with the texts and reasons of the Kubernetes API. Includes the rules.
+/// `path` is the path of `value` ("" or "spec"). Empty if valid; at most 64 causes.
 std::vector<meta::StatusCause> validate(const Schema& schema, const Json& value, std::string_view path = "");
-/// Only the rules: for a server that has checked the OpenAPI part already.
+/// Checks the rules only, for a server that has already checked the OpenAPI part.
 std::vector<meta::StatusCause> validate_rules(const Schema& schema, const Json& value, std::string_view path = "");
 
 }  // namespace varda::api

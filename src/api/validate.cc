@@ -43,7 +43,7 @@ bool fits(Schema::Type type, const Json& value) {
       return value.is_string();
     case Schema::Type::kInteger:
       return value.is_integer() || (value.is_number() && std::floor(value.as_double()) == value.as_double() &&
-                                    std::abs(value.as_double()) < 9007199254740992.0);  // where a double counts one by one
+                                    std::abs(value.as_double()) < 9007199254740992.0);  // 2^53
     case Schema::Type::kNumber:
       return value.is_number();
     case Schema::Type::kBoolean:
@@ -60,7 +60,7 @@ bool fits(Schema::Type type, const Json& value) {
   return false;
 }
 
-// Making a matcher takes far longer than asking it, and there are a few dozen patterns in all.
+// Caches matchers: making one is far slower than using it, and there are only a few dozen patterns.
 bool matches(const std::string& text, const std::string& pattern) {
   static std::mutex mutex;
   static std::map<std::string, std::unique_ptr<const std::regex>> made;
@@ -74,7 +74,7 @@ bool matches(const std::string& text, const std::string& pattern) {
   return std::regex_search(text, *matcher);
 }
 
-// UTF-8 characters, as the length limits of OpenAPI count.
+// Counts UTF-8 characters, as OpenAPI's length limits do.
 std::size_t characters(std::string_view text) {
   std::size_t count = 0;
   for (const char c : text) count += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
@@ -124,7 +124,8 @@ class Walk {
     const std::string shown = codec::write_json(Json(text));
     if (schema.length_max && characters(text) > *schema.length_max) {
       add("FieldValueTooLong", path, "Too long: may not be more than " + std::to_string(*schema.length_max) + " bytes");
-      return;  // The matcher below is recursive: it gets short texts only.
+      // The recursive matcher below gets only short texts.
+      return;
     }
     if (schema.length_min && characters(text) < *schema.length_min) {
       add("FieldValueInvalid", path,
@@ -147,7 +148,7 @@ class Walk {
     }
   }
 
-  // As integers where both are: a double counts one by one up to 2^53 only.
+  // Compares as integers if possible: above 2^53 a double lacks integers.
   template <typename Than>
   static bool beyond(const Json& value, std::int64_t limit, Than than) {
     return value.is_integer() ? than(value.as_integer(), limit) : than(value.as_double(), static_cast<double>(limit));
@@ -180,7 +181,7 @@ class Walk {
       const std::string item_path = path + "[" + std::to_string(index++) + "]";
       if (schema.items) visit(*schema.items, item, item_path);
       if (schema.list_keys.empty()) continue;
-      std::string key;  // as Go prints the map of keys
+      std::string key;  // in the form in which Go prints the map of keys
       for (const std::string& name : schema.list_keys) {
         key += (key.empty() ? "" : ", ") + codec::write_json(Json(name)) + ":" + codec::write_json(item[name]);
       }

@@ -8,14 +8,16 @@ namespace varda::api {
 
 namespace {
 
-// Versions, URLs and digests are checked without an image only, because the image way does not look at the manifest.
+// Rules check versions, URLs and digests only without an image: a server from an image ignores the
+// manifest.
 constexpr std::string_view kUrlPattern = "^((https?|s3)://[^/ ]+|file:///)[^ ]*$";
 constexpr std::string_view kDigestPattern = "^[0-9a-f]{64}$";
 constexpr std::string_view kSubdomain = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$";
 constexpr std::string_view kSubdomainOrEmpty = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$";
 constexpr std::string_view kLabelValue = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 
-// What people write of quantities; the full grammar has exponents and further suffixes that amounts of nodes do not need.
+// The common quantities. The full grammar also has exponents and suffixes that amounts of nodes do
+// not need.
 constexpr std::string_view kQuantity = "^[0-9]{1,15}([.][0-9]{1,3})?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$";
 
 Rule forbidden_where(std::string cel, std::string field, std::string why, std::function<bool(const Json& self)> wrong) {
@@ -151,7 +153,7 @@ void ModelSecurity::describe(Type<ModelSecurity>& t) {
       .length(0, 253)
       .pattern(kSubdomainOrEmpty);
   t.keep_unknown(&ModelSecurity::unknown);
-  // A value of another type is the schema's to refuse.
+  // The schema refuses values of other types.
   const auto names_secret = [](const Json& self) {
     const Json& name = self["tlsSecretName"];
     return name.is_string() ? !name.as_string().empty() : !name.is_null();
@@ -159,7 +161,7 @@ void ModelSecurity::describe(Type<ModelSecurity>& t) {
   t.rule(forbidden_where("has(self.tls) && self.tls && " + std::string(kNamesSecret), ".tlsSecretName",
                          "may not be given beside tls: true",
                          [names_secret](const Json& self) { return self["tls"].as_bool() && names_secret(self); }));
-  // An issued certificate says which server it is. It cannot say which clients are welcome.
+  // An issued certificate identifies the server. It contains no authority for clients.
   t.rule(forbidden_where("has(self.clientCertificates) && self.clientCertificates && !(" + std::string(kNamesSecret) + ")",
                          ".clientCertificates", "needs a tlsSecretName: ca.crt of that Secret has the authority of the clients",
                          [names_secret](const Json& self) { return self["clientCertificates"].as_bool() && !names_secret(self); }));

@@ -1,4 +1,4 @@
-// InferenceModel (ai.kubeedge.io/v1alpha1): one serving service for one model, in the cloud or on one edge node.
+// InferenceModel (ai.kubeedge.io/v1alpha1): serves one model, in the cloud or on one edge node.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace varda::api {
 template <typename T>
 class Type;
 
-/// What the sources of an archive ask for: a Secret beside the model.
+/// Credentials for the servers of an archive: a Secret in the model's namespace.
 struct ModelCredentials {
   std::string secret_name;
   Json unknown;
@@ -27,7 +27,7 @@ struct ManifestEntry {
   std::string version;
   std::string download_url;
   std::string sha256sum;
-  std::vector<std::string> mirrors;  // further URLs of the same archive, after download_url
+  std::vector<std::string> mirrors;  // more URLs of the archive, tried after download_url
   std::optional<ModelCredentials> credentials;
   Json unknown;
   static void describe(Type<ManifestEntry>& t);
@@ -39,13 +39,13 @@ struct InferenceModelService {
   static void describe(Type<InferenceModelService>& t);
 };
 
-/// Amounts by the name of a resource, as text: "cpu": "500m". A whole number in the object counts as its text.
+/// Amounts by resource name, as text: "cpu": "500m". An integer in the object becomes text.
 struct Quantities {
   std::map<std::string, std::string> values;
   friend bool operator==(const Quantities&, const Quantities&) = default;
 };
 
-/// What the server's container asks the node for, and may have at most.
+/// Resources that the server's container requests, and their limits.
 struct ModelResources {
   Quantities requests, limits;
   static void describe(Type<ModelResources>& t);
@@ -54,19 +54,19 @@ struct ModelResources {
 /// "NAME-tls": the Secret with the certificate that the operator issues for an object.
 std::string issued_secret(const std::string& object_name);
 
-/// Clients that the server answers. Absent: every client that reaches the port, without TLS.
+/// Clients that the server accepts. Absent: every client that reaches the port, without TLS.
 /// JointInferenceServices have this field too.
 struct ModelSecurity {
   bool tls = false;                  // with a certificate that the operator issues
-  std::string tls_secret_name;       // instead: tls.crt, tls.key; "" plain HTTP, without tls
-  bool client_certificates = false;  // of the authority in ca.crt of the same Secret
-  std::string token_secret_name;     // key "token"; "" no token
+  std::string tls_secret_name;       // alternative: tls.crt, tls.key; "": plain HTTP, unless tls
+  bool client_certificates = false;  // from the authority in ca.crt of that Secret
+  std::string token_secret_name;     // key "token"; "": no token
   Json unknown;
   bool https() const { return tls || !tls_secret_name.empty(); }
   bool closed() const { return https() || !token_secret_name.empty(); }
-  /// The Secret with the certificate of the object of that name. "": plain HTTP.
+  /// The Secret with the certificate of the named object. "": plain HTTP.
   std::string tls_secret_of(const std::string& object_name) const;
-  /// As in a spec, without what is not set. Null: nothing is.
+  /// As in a spec, without unset members. Null if no member is set.
   Json to_json() const;
   static void describe(Type<ModelSecurity>& t);
 };
@@ -79,27 +79,27 @@ struct InferenceModelSpec {
   std::string framework_type;
   std::map<std::string, std::string> node_selector;
   std::string node_name;
-  std::string image;  // set: the image way, which looks at neither manifest nor target_version
+  std::string image;  // if set, the server ignores manifest and target_version
   std::vector<ManifestEntry> manifest;
   std::string target_version;
   std::int64_t serving_port = kDefaultPort;
   std::int64_t replicas = 1;
   InferenceModelService service;
   ModelResources resources;
-  std::string edge_network;  // host, hostport; "" the operator's choice
+  std::string edge_network;  // host, hostport; "": the operator's default
   ModelSecurity security;
   Json unknown;
 
   bool on_edge() const { return deploy_to_layer == "edge"; }
   bool from_image() const { return !image.empty(); }
   bool https() const { return !from_image() && security.https(); }
-  /// The port that is meant: 0 means 8080.
+  /// The effective port: 0 means 8080.
   std::int64_t port() const { return serving_port == 0 ? kDefaultPort : serving_port; }
   const ManifestEntry* find_version(std::string_view version) const;
   static void describe(Type<InferenceModelSpec>& t);
 };
 
-/// The last version that did not get to serve, and why. Gone when the target serves.
+/// The last version that failed before it served, and the reason. Absent once the target serves.
 struct ModelFailure {
   std::string version;
   std::string reason;
@@ -111,21 +111,21 @@ struct ModelFailure {
 
 struct ModelStatus {
   std::string active;  // the version that serves
-  std::string target;  // the version that shall
+  std::string target;  // the version to serve
   std::optional<ModelFailure> last_failure;
   static void describe(Type<ModelStatus>& t);
 };
 
 struct InferenceModelStatus {
-  std::string url;              // set while the model answers there
-  std::string serving_version;  // what answers; kept while the node is out of reach
+  std::string url;              // set only while the model answers
+  std::string serving_version;  // the version that answers; kept while the node is unreachable
   std::vector<meta::Condition> conditions;
   std::int64_t observed_generation = 0;
   ModelStatus model_status;
   std::string node;
   std::int64_t replicas = 0;
   std::int64_t ready_replicas = 0;
-  std::string selector;  // of the pods, for the scale subresource
+  std::string selector;  // label selector of the pods, for the scale subresource
   std::vector<std::string> cached_versions;
   Json unknown;
   Json to_json() const;
@@ -145,7 +145,7 @@ struct InferenceModel {
   static void describe(Type<InferenceModel>& t);
 };
 
-/// Names a framework may have; which of them can be served is the operator's table.
+/// Valid framework names. The operator's table decides which of them it can serve.
 const std::vector<std::string>& known_frameworks();
 
 }  // namespace varda::api

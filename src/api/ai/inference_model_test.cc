@@ -43,7 +43,7 @@ TEST(InferenceModelValidation, ValidObjectsHaveNoCauses) {
   }
 }
 
-// Every file changes one valid object by a merge patch and lists all that is wrong then.
+// Each file changes one valid object by a merge patch, and lists all causes.
 TEST(InferenceModelValidation, InvalidObjectsNameEveryFieldAndWhatIsExpected) {
   for (const fs::path& path : files("invalid")) {
     const Json test = read_yaml(path);
@@ -62,7 +62,7 @@ TEST(InferenceModelValidation, NativeRulesTellTheCrossFieldPartOnly) {
     EXPECT_EQ(rule.group, "ai.kubeedge.io");
     Json object = valid_edge();
     EXPECT_EQ(print(rule.check(Json(), object)), "");
-    object["spec"].set("servingPort", 70000);  // the schema's business
+    object["spec"].set("servingPort", 70000);  // only the schema checks this
     object["spec"].set("replicas", 2);
     EXPECT_EQ(print(rule.check(Json(), object)),
               "spec.replicas | FieldValueInvalid | Invalid value: 2: must be 0 or 1 in the edge layer\n");
@@ -97,7 +97,7 @@ TEST(InferenceModel, JsonThereAndBackKeepsEverythingAlsoWhatItDoesNotName) {
   EXPECT_EQ(back["extra"], Json(true));
   EXPECT_EQ(back["spec"]["manifest"].as_array()[0]["signature"], Json("abc"));
   EXPECT_EQ(back.at("metadata/resourceVersion"), Json("7"));
-  // Once written, it is what is read again.
+  // A second round trip changes nothing.
   EXPECT_EQ(InferenceModel::from_json(back)->to_json(), back);
 }
 

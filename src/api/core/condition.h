@@ -1,4 +1,5 @@
-// Conditions of the core kinds: meta::Condition before it was agreed on, with a heartbeat or a probe time beside.
+// Conditions of the core kinds: an older form of meta::Condition, also with a heartbeat or a probe
+// time.
 #pragma once
 
 #include <string>
@@ -25,8 +26,8 @@ struct CoreCondition {
 };
 
 const CoreCondition* find_condition(const std::vector<CoreCondition>& conditions, std::string_view type);
-/// Sets or replaces the condition of that type; lastTransitionTime becomes `now` only when the status differs. True: something
-/// changed.
+/// Sets or replaces the condition of that type. lastTransitionTime becomes `now` only if the status
+/// differs. Returns true if the condition changed.
 bool set_condition(std::vector<CoreCondition>& conditions, CoreCondition wanted, std::string_view now);
 
 }  // namespace varda::api

@@ -1,4 +1,4 @@
-// ControllerRevision (apps/v1): one state a DaemonSet had, kept to go back to.
+// ControllerRevision (apps/v1): one past state of a DaemonSet, stored for a rollback.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class Type;
 
 struct ControllerRevision {
   meta::ObjectMeta metadata;
-  Json data;  // a strategic merge patch that brings the state back
+  Json data;  // a strategic merge patch that restores the state
   std::int64_t revision = 0;
   Json unknown;
 

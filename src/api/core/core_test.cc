@@ -1,4 +1,4 @@
-// Core kinds are partial: what they do not name must survive being read and written.
+// Core kinds describe only some members. The others must survive a round trip.
 
 #include <gtest/gtest.h>
 

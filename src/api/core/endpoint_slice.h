@@ -1,4 +1,5 @@
-// EndpointSlice (discovery.k8s.io/v1): where pods of a Service answer. A Service has one or several.
+// EndpointSlice (discovery.k8s.io/v1): addresses of a Service's pods. A Service has one or more
+// slices.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,7 @@ struct SliceEndpoint {
   Json target_ref{};
   Json unknown{};
 
-  /// Kubernetes takes an endpoint without the condition for a ready one.
+  /// In Kubernetes, an endpoint without the condition is ready.
   bool ready() const { return conditions.ready.value_or(true) && !addresses.empty(); }
   static void describe(Type<SliceEndpoint>& t);
 };

@@ -1,4 +1,4 @@
-// Endpoints (core/v1): where the ready pods of a Service answer.
+// Endpoints (core/v1): addresses of a Service's ready pods.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ struct Endpoints {
   std::vector<EndpointSubset> subsets;
   Json unknown;
 
-  /// Somebody answers.
+  /// True if there is a ready address.
   bool any_ready() const;
   static const meta::Resource& resource();
   static Result<Endpoints> from_json(const Json& object);

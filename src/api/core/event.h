@@ -1,4 +1,4 @@
-// Event (core/v1): what happened to an object, for people.
+// Event (core/v1): a human-readable record about an object.
 #pragma once
 
 #include <cstdint>

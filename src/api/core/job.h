@@ -1,4 +1,4 @@
-// Job (batch/v1): the fields our controllers read or write; the rest is kept as it is.
+// Job (batch/v1): the fields that our controllers use. All other fields stay unchanged.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace varda::api {
 
 struct JobSpec {
   std::optional<std::int64_t> parallelism;  // absent means 1
-  std::optional<std::int64_t> completions;  // absent: one success ends the work, and all pods end by themselves
+  // Absent: the job ends after one success and the end of all pods.
+  std::optional<std::int64_t> completions;
   std::optional<std::int64_t> backoff_limit, active_deadline_seconds, ttl_seconds_after_finished;
   std::string completion_mode;         // NonIndexed, Indexed; "" means NonIndexed
   std::string pod_replacement_policy;  // TerminatingOrFailed, Failed

@@ -1,4 +1,4 @@
-// Node (core/v1): the fields our controllers and agents read or write; the rest is kept as it is.
+// Node (core/v1): the fields that our controllers and agents use. All other fields stay unchanged.
 #pragma once
 
 #include <cstdint>

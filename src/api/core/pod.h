@@ -1,4 +1,5 @@
-// Pod and PodTemplateSpec (core/v1): the fields our controllers and runners read or write; the rest is kept as it is.
+// Pod and PodTemplateSpec (core/v1): the fields that our controllers and runners use. All other
+// fields stay unchanged.
 #pragma once
 
 #include <cstdint>
@@ -118,9 +119,9 @@ struct Pod {
   PodStatus status;
   Json unknown;
 
-  /// The condition Ready is True and the pod is not on its way out.
+  /// True if the condition Ready is True and the pod is not terminating.
   bool ready() const;
-  /// The phase is Failed or Succeeded: its containers do not start again.
+  /// True if the phase is Failed or Succeeded: the containers do not start again.
   bool ended() const { return status.phase == "Failed" || status.phase == "Succeeded"; }
   static const meta::Resource& resource();
   static Result<Pod> from_json(const Json& object);

@@ -1,4 +1,4 @@
-// ReplicaSet (apps/v1): the fields our controllers read or write; the rest is kept as it is.
+// ReplicaSet (apps/v1): the fields that our controllers use. All other fields stay unchanged.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Service (core/v1): the fields our controllers read or write; the rest is kept as it is.
+// Service (core/v1): the fields that our controllers use. All other fields stay unchanged.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct ServicePort {
   std::string name{};
   std::string protocol{};  // "" means TCP
   std::int64_t port = 0;
-  Json target_port{};  // a number, or the name of a container's port; null: port
+  Json target_port{};  // a number, or the name of a container's port; null: same as port
   std::int64_t node_port = 0;
   Json unknown{};
   static void describe(Type<ServicePort>& t);

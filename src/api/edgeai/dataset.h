@@ -1,6 +1,6 @@
-// Dataset (edgeai.io/v1alpha1 and sedna.io/v1alpha1): data on one node, and how many samples the node found in it.
+// Dataset (edgeai.io/v1alpha1 and sedna.io/v1alpha1): data on one node, and its number of samples.
 //
-// One set of members serves both groups; DatasetOf<G> says how they are spelled in one of them.
+// Both groups share one set of members. DatasetOf<G> has the spelling of one group.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,15 @@ class Type;
 
 struct DatasetSpec {
   std::string url;              // dataUrl in edgeai.io, url in sedna.io
-  std::string format;           // any text: what nobody can count becomes a condition
-  std::string node_name;        // "" is accepted, and a condition
+  std::string format;           // any text; an unknown format becomes a condition
+  std::string node_name;        // "" is accepted and becomes a condition
   std::string credential_name;  // sedna.io only
-  std::string header;           // auto, yes, no; "" auto
-  Json recount_period;          // 3600, "90m", "1h30m"; null: the agent's own
+  std::string header;           // auto, yes, no; "": auto
+  Json recount_period;          // 3600, "90m", "1h30m"; null: the agent's default
   std::optional<Replication> replication;
   Json unknown;
 
-  /// recount_period; 0: none was given.
+  /// recount_period in seconds; 0 if absent.
   std::int64_t recount_seconds() const;
 };
 
@@ -41,7 +41,7 @@ struct DatasetSpecOf : DatasetSpec {
 
 struct DatasetStatus {
   std::optional<std::int64_t> number_of_samples;  // absent: not counted yet
-  std::string update_time;                        // when the data was last found changed
+  std::string update_time;                        // last time the node found the data changed
   std::int64_t bytes = 0;
   std::optional<bool> exact;  // absent: not counted yet
   std::string inexact_because;
@@ -49,9 +49,9 @@ struct DatasetStatus {
   std::optional<EdgeMalformed> first_malformed;
   std::vector<EdgeClassCount> classes;  // at most EdgeDatasetReport::kClassesMax
   std::int64_t further_classes = 0;
-  std::string header;  // yes, no; "" the format has none
+  std::string header;  // yes, no; "": the format has no header
   std::string fingerprint;
-  std::string node;  // where that was counted
+  std::string node;  // node that counted
   std::optional<ReplicationStatus> replication;
   std::vector<meta::Condition> conditions;
   std::int64_t observed_generation = 0;
@@ -79,7 +79,7 @@ struct DatasetOf {
 using Dataset = DatasetOf<Group::kEdgeai>;
 using SednaDataset = DatasetOf<Group::kSedna>;
 
-/// Formats that a node can count, in lower case; in a spec upper and lower case are the same.
+/// Formats that a node can count, in lower case. A spec may use upper or lower case.
 const std::vector<std::string>& known_dataset_formats();
 
 }  // namespace varda::api

@@ -40,7 +40,7 @@ bool is_peer_url(std::string_view url) {
   constexpr std::string_view kHost = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
   if (!url.starts_with(kScheme)) return false;
   std::string_view rest = url.substr(kScheme.size());
-  std::size_t host = 0;  // where it ends
+  std::size_t host = 0;  // end of the host
   if (rest.starts_with('[')) {
     host = rest.find_first_not_of("0123456789abcdefABCDEF:.", 1);
     if (host == std::string_view::npos || rest[host] != ']' || host < 3) return false;

@@ -1,6 +1,7 @@
-// EdgeNode (edgeai.io/v1alpha1, cluster-scoped): the operator's work list for a node in spec, the node's report in status.
+// EdgeNode (edgeai.io/v1alpha1, cluster-scoped): the node's work list in spec, the node's report in
+// status.
 //
-// The agent creates it and writes status; controllers/edgenode is the only writer of spec.
+// The agent creates the object and writes status. Only controllers/edgenode writes spec.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +18,15 @@ namespace varda::api {
 template <typename T>
 class Type;
 
-/// The name under which other nodes ask a node for files, and that its certificate says: no gateway has such a name, and no host.
+/// The name in a node's certificate, which other nodes verify before they copy files. Gateways and
+/// hosts never have such a name.
 std::string peer_name(std::string_view node);
 
-/// https://HOST or https://HOST:PORT and nothing more. Who asks a node for files appends a path: with anything else the node would
-/// choose what others ask, and whom.
+/// True for https://HOST and https://HOST:PORT only. Other nodes append a path to the URL. With any
+/// other URL, the node could choose the target of their requests.
 bool is_peer_url(std::string_view url);
 
-/// A node that has files, or is about to.
+/// A node that has files, or soon will.
 struct EdgeReplicaSource {
   std::string node;
   std::string url;  // status.peerUrl of that node
@@ -37,28 +39,31 @@ struct EdgeModelVersion {
   std::string version;
   std::string url;
   std::string sha256;
-  std::vector<std::string> mirrors;  // further URLs of the same archive, after `url`
-  std::string credentials;           // NAMESPACE/NAME of the Secret for all of them; "" none
-  // The same archive from node to node (docs/design/015).
+  std::vector<std::string> mirrors;  // more URLs of the archive, tried after `url`
+  std::string credentials;           // NAMESPACE/NAME of the Secret for all URLs; "": none
+  // Copies of the archive between nodes (docs/design/015).
   std::vector<EdgeReplicaSource> peers;  // asked before url, in this order
-  std::vector<std::string> share_with;   // nodes that may have it from this one, which keeps the archive for them
+  // Nodes that may copy the archive. This node keeps the archive for them.
+  std::vector<std::string> share_with;
   Json unknown;
   static void describe(Type<EdgeModelVersion>& t);
 };
 
-/// How a server tells which version it serves. The members that are JSON pointers (RFC 6901) lead into one item of the list.
-/// A new object is how the Open Inference Protocol's repository index has it.
+/// Describes how to read the serving version from a server. JSON pointers (RFC 6901) lead into one
+/// item of the list. The defaults fit the repository index of the Open Inference Protocol.
 struct EdgeStatusReading {
   std::string path = "/v2/repository/index";
   std::string method = "POST";  // POST sends {}
-  std::string list;             // pointer into the answer: the versions; "" the answer itself. An object is a list of one
-  std::string name = "/name";   // of the model the item speaks of; "" items speak of no other
+  // Pointer to the versions in the answer. "": the answer itself. An object is a list of one.
+  std::string list;
+  std::string name = "/name";  // pointer to the model's name; "": all items are about this model
   std::string version = "/version";
-  std::string state = "/state";  // "" an item that names a version says that it serves
+  std::string state = "/state";  // "": every item with a version serves
   std::vector<std::string> ready{"READY"};
   std::vector<std::string> loading{"LOADING"};
-  std::string code = "/code";       // of a failure, one word
-  std::string message = "/reason";  // why the version is in another state; "" and what `quiet` has are no failures
+  std::string code = "/code";  // reason of a failure, one word
+  // Explanation of any other state. "" and the texts in `quiet` are not failures.
+  std::string message = "/reason";
   std::vector<std::string> quiet{"unloaded"};
   Json unknown;
   friend bool operator==(const EdgeStatusReading&, const EdgeStatusReading&) = default;
@@ -66,8 +71,9 @@ struct EdgeStatusReading {
 };
 
 struct EdgeModelServing {
-  std::string url;                           // where the pod answers
-  std::optional<EdgeStatusReading> reading;  // absent: the Open Inference Protocol's
+  std::string url;  // address of the pod
+  // Absent: the repository index of the Open Inference Protocol.
+  std::optional<EdgeStatusReading> reading;
   Json unknown;
   static void describe(Type<EdgeModelServing>& t);
 };
@@ -75,26 +81,31 @@ struct EdgeModelServing {
 struct EdgeModel {
   static constexpr std::string_view kTarget = "target", kNumbered = "numbered";
 
-  std::string key;  // NAMESPACE/NAME of the InferenceModel, or NAMESPACE/NAME.WORKER of a job's worker
+  // NAMESPACE/NAME of the InferenceModel, or NAMESPACE/NAME.WORKER of a job's worker.
+  std::string key;
   std::string model_name;
   std::string framework;
-  std::string layout;               // how versions are shown to the server: kTarget ("" too), kNumbered (artifact/numbered_view.h)
-  std::vector<std::string> beside;  // of kNumbered: files at the root of the active version that stand beside the numbers
+  // Layout of versions for the server: kTarget (also "") or kNumbered (artifact/numbered_view.h).
+  std::string layout;
+  // With kNumbered: files from the root of the active version, placed beside the numbered
+  // directories.
+  std::vector<std::string> beside;
   std::vector<EdgeModelVersion> versions;
   std::string target;
   std::optional<EdgeModelServing> serving;
-  Json cascade;  // an object: what the file cascade.json beside `target` says, its server's business; null: there is no such file
+  // Content of the file cascade.json beside `target`, an object for the server. Null: no file.
+  Json cascade;
   Json unknown;
   static void describe(Type<EdgeModel>& t);
 };
 
 struct EdgeDataset {
   std::string key;  // RESOURCE.GROUP/NAMESPACE/NAME: "datasets.edgeai.io/default/faces"
-  std::string uid;  // of that object: one made anew under the name is another dataset
+  std::string uid;  // uid of that object; a new object with the name is another dataset
   std::string path;
   std::string format;
-  std::string header;                // auto, yes, no; "" auto
-  std::int64_t recount_seconds = 0;  // every byte is read again after so long; 0: the agent's own period
+  std::string header;                // auto, yes, no; "": auto
+  std::int64_t recount_seconds = 0;  // period of a full recount; 0: the agent's default
   Json unknown;
   static void describe(Type<EdgeDataset>& t);
 };
@@ -102,26 +113,26 @@ struct EdgeDataset {
 struct EdgeWorker {
   std::string key;  // NAMESPACE/NAME
   std::string uid;
-  std::string owner;  // KIND/NAME of the job, for people
-  Json assignment;    // what the worker reads; its owner's business
+  std::string owner;  // KIND/NAME of the job, for display
+  Json assignment;    // defined by the job; the worker reads it
   Json unknown;
   static void describe(Type<EdgeWorker>& t);
 };
 
-/// Files of this node that others copy (docs/design/015).
+/// Files of this node that other nodes copy (docs/design/015).
 struct EdgeShare {
-  std::string key;                 // as of datasets, models.GROUP/NAMESPACE/NAME too
-  std::string path;                // "" where this node has a copy of its own under the key, and shares that
-  std::vector<std::string> nodes;  // who may have it
+  std::string key;                 // as for datasets; also models.GROUP/NAMESPACE/NAME
+  std::string path;                // "": this node's own copy under the key
+  std::vector<std::string> nodes;  // nodes that may copy the files
   Json unknown;
   static void describe(Type<EdgeShare>& t);
 };
 
-/// Files of another node to have a copy of.
+/// Files to copy from other nodes.
 struct EdgeReplica {
   std::string key;
   std::string uid;
-  std::string snapshot;  // the name of what to have; "": not known yet
+  std::string snapshot;  // name of the snapshot to copy; "": not known yet
   std::vector<EdgeReplicaSource> sources;
   Json unknown;
   static void describe(Type<EdgeReplica>& t);
@@ -148,11 +159,13 @@ struct EdgeVersionReport {
   std::string state;
   std::string reason;
   std::string message;
-  std::string sha256;  // of the archive this speaks of: a manifest may give the name to another one; "" an agent that does not tell
+  // SHA-256 of the reported archive, because a manifest may reuse a version name. "": an older
+  // agent.
+  std::string sha256;
   std::int64_t bytes = 0;
-  std::int64_t bytes_done = 0;   // of a download that takes long; 0: nothing to tell
-  std::int64_t bytes_total = 0;  // 0: not known
-  bool shared = false;           // the archive is kept here, and others can have it
+  std::int64_t bytes_done = 0;   // of a long download; 0: none
+  std::int64_t bytes_total = 0;  // 0: unknown
+  bool shared = false;           // the node keeps the archive and shares it
   Json unknown;
   static void describe(Type<EdgeVersionReport>& t);
 };
@@ -171,10 +184,12 @@ struct EdgeServingReport {
 
 struct EdgeModelReport {
   std::string key;
-  std::string exposed;  // what `target` names on disk; "" none
+  std::string exposed;  // the version in the file `target`; "": none
   std::vector<EdgeVersionReport> versions;
   std::optional<EdgeServingReport> serving;
-  Json cascade;  // what the server says of its tiers, the counters summed up over its starts (docs/design/017); null: nothing
+  // The server's report on its tiers. Counters are summed over starts of the server
+  // (docs/design/017). Null: no report.
+  Json cascade;
   Json unknown;
   const EdgeVersionReport* find_version(std::string_view version) const;
   static void describe(Type<EdgeModelReport>& t);
@@ -188,8 +203,8 @@ struct EdgeClassCount {
 };
 
 struct EdgeMalformed {
-  std::string file;       // below the dataset's path; "" where that is the file
-  std::int64_t line = 0;  // from 1; 0 where lines mean nothing
+  std::string file;       // below the dataset's path; "": the path is the file
+  std::int64_t line = 0;  // from 1; 0: the format has no lines
   std::int64_t byte = 0;
   std::string why;
   Json unknown;
@@ -198,24 +213,27 @@ struct EdgeMalformed {
 
 struct EdgeDatasetReport {
   static constexpr std::string_view kPending = "Pending", kCounting = "Counting", kCounted = "Counted", kFailed = "Failed";
-  static constexpr std::size_t kClassesMax = 64;  // the rest is furtherClasses
+  static constexpr std::size_t kClassesMax = 64;  // furtherClasses counts the rest
 
   std::string key;
   std::string uid;
   std::string state;
-  std::string reason;  // of Failed: PathForbidden, PathNotFound, FormatInvalid, ReadFailed
+  std::string reason;  // if Failed: PathForbidden, PathNotFound, FormatInvalid, ReadFailed
   std::string message;
-  // Of the last count that ended well, also while another one runs or fails. Absent before the first.
+  // Results of the last successful count, also while another count runs or fails. Absent before the
+  // first.
   std::optional<std::int64_t> samples;
   std::int64_t bytes = 0;
-  std::string inexact;  // why samples may not be all there is; "" it is exact
+  std::string inexact;  // reason why samples may be incomplete; "": exact
   std::int64_t malformed = 0;
   std::optional<EdgeMalformed> first_malformed;
   std::vector<EdgeClassCount> classes;
   std::int64_t further_classes = 0;
   std::string header;
   std::string fingerprint;
-  std::string time;  // RFC 3339, of the node's clock: when that was last found changed; for people, nothing is ordered by it
+  // RFC 3339, by the node's clock: last time the node found a change. For display only, because
+  // clocks differ.
+  std::string time;
   Json unknown;
   static void describe(Type<EdgeDatasetReport>& t);
 };
@@ -223,7 +241,7 @@ struct EdgeDatasetReport {
 struct EdgeWorkerReport {
   std::string key;
   std::string uid;
-  Json report;  // what the worker last said: progress, metrics, results; its owner's business
+  Json report;  // last progress, metrics and results; defined by the job
   Json unknown;
   static void describe(Type<EdgeWorkerReport>& t);
 };
@@ -232,11 +250,11 @@ struct EdgeShareReport {
   static constexpr std::string_view kPending = "Pending", kReady = "Ready", kFailed = "Failed";
 
   std::string key;
-  std::string path;  // what this speaks of: the share may be of another one by now
+  std::string path;  // the reported path; the share may have another path by now
   std::string state;
-  std::string reason;  // of Failed: PathForbidden, PathNotFound, TooLarge, ReadFailed
+  std::string reason;  // if Failed: PathForbidden, PathNotFound, TooLarge, ReadFailed
   std::string message;
-  std::string snapshot;  // the name of what there is; "" none yet
+  std::string snapshot;  // name of the shared snapshot; "": none yet
   std::int64_t bytes = 0;
   std::int64_t files = 0;
   Json unknown;
@@ -249,13 +267,13 @@ struct EdgeReplicaReport {
   std::string key;
   std::string uid;
   std::string state;
-  std::string reason;  // of Failed and Copying: SourceUnreachable, SourceChanged, DiskFull, Refused
+  std::string reason;  // if Failed or Copying: SourceUnreachable, SourceChanged, DiskFull, Refused
   std::string message;
-  std::string snapshot;  // the name of the copy that readers see; "" none
-  std::string path;      // where they see it
+  std::string snapshot;  // snapshot of the copy that readers see; "": none
+  std::string path;      // path of that copy for readers
   std::int64_t bytes = 0;
-  std::int64_t bytes_done = 0;   // of a copy that takes long
-  std::int64_t bytes_total = 0;  // of it; 0: nothing to tell
+  std::int64_t bytes_done = 0;   // received bytes of a long copy
+  std::int64_t bytes_total = 0;  // size of that copy; 0: no long copy
   Json unknown;
   static void describe(Type<EdgeReplicaReport>& t);
 };
@@ -267,10 +285,10 @@ struct EdgeDisk {
   static void describe(Type<EdgeDisk>& t);
 };
 
-/// For people, in columns: what summarize() makes of the rest.
+/// Texts for printer columns, made by summarize().
 struct EdgeSummary {
-  std::string models;    // "1/2": of two that the node shall have, one serves its target or has it ready
-  std::string datasets;  // "3/3": counted
+  std::string models;    // "1/2": one of two models serves its target or has it ready
+  std::string datasets;  // "3/3": counted datasets
   std::string disk;      // "3.4Gi free of 58Gi", "full: 3Mi free of 400Mi"
   friend bool operator==(const EdgeSummary&, const EdgeSummary&) = default;
   static void describe(Type<EdgeSummary>& t);
@@ -280,23 +298,23 @@ struct EdgeNodeStatus {
   std::int64_t observed_generation = 0;
   std::string agent_version;
   std::string model_root;
-  std::string worker_root;              // of the workers' tokens
-  std::string worker_socket_directory;  // of the socket that workers ask at; "": there is none
+  std::string worker_root;              // directory of the workers' tokens
+  std::string worker_socket_directory;  // directory of the agent's socket for workers; "": none
   std::string address;
   EdgeDisk disk;
   std::vector<meta::Condition> conditions;
   std::vector<EdgeModelReport> models;
   std::vector<EdgeDatasetReport> datasets;
   std::vector<EdgeWorkerReport> workers;
-  std::string peer_url;  // as the node says; for others usable_peer_url() counts
+  std::string peer_url;  // as reported by the node; use usable_peer_url()
   std::vector<EdgeShareReport> shares;
   std::vector<EdgeReplicaReport> replicas;
-  std::string last_seen;  // of who writes the condition Connected: set while the agent is disconnected
-  EdgeSummary summary;    // what summarize() says, written by the agent with the rest
+  std::string last_seen;  // set while the agent is disconnected, with the condition Connected
+  EdgeSummary summary;    // result of summarize(), written by the agent
   Json unknown;
   const EdgeModelReport* find_model(std::string_view key) const;
   const EdgeDatasetReport* find_dataset(std::string_view key) const;
-  /// Where other nodes ask for shares. "": this node shares nothing, or names a place where nobody is to ask.
+  /// URL at which other nodes copy shares. "": this node shares nothing, or its URL is invalid.
   std::string usable_peer_url() const;
   Json to_json() const;
   static void describe(Type<EdgeNodeStatus>& t);

@@ -29,7 +29,7 @@ std::string ready_of(const std::vector<Item>& items, const EdgeNodeStatus& statu
   return std::to_string(count) + "/" + std::to_string(items.size());
 }
 
-// As Kubernetes writes quantities: "512Mi", "3.4Gi", "58Gi".
+// Formats bytes as a Kubernetes quantity: "512Mi", "3.4Gi", "58Gi".
 std::string quantity(std::int64_t bytes) {
   static constexpr std::array<const char*, 5> kUnits{"", "Ki", "Mi", "Gi", "Ti"};
   double number = static_cast<double>(std::max<std::int64_t>(bytes, 0));
@@ -43,7 +43,7 @@ std::string quantity(std::int64_t bytes) {
   return text.data();
 }
 
-// Archives leave a twentieth of the disk to others, and at most 64 MiB (artifact::DiskRoom).
+// Archives leave a twentieth of the disk free, at most 64 MiB (artifact::DiskRoom).
 bool is_full(const EdgeDisk& disk) {
   constexpr std::int64_t kReserveMax = 64 << 20, kReservePart = 20;
   return disk.available_bytes <= std::min(kReserveMax, disk.capacity_bytes / kReservePart);

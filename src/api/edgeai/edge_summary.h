@@ -1,12 +1,13 @@
-// What columns say of an EdgeNode: a printer column shows a member, it does not count.
+// Printer columns of an EdgeNode. A column can show a member, but cannot count.
 #pragma once
 
 #include "api/edgeai/edge_node.h"
 
 namespace varda::api {
 
-/// Pure. A model is ready that serves its target, or where nothing shall serve yet has it on disk; a dataset that was counted.
-/// What `status` says of things that are not in `spec`, or of another object under the name, does not count.
+/// Pure. A model is ready if it serves its target, or if it has no server and the target is on
+/// disk. A dataset is ready if it was counted. Reports on items that are not in `spec`, or on
+/// another object of the same name, do not count.
 EdgeSummary summarize(const EdgeNodeSpec& spec, const EdgeNodeStatus& status);
 
 }  // namespace varda::api

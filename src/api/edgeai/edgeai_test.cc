@@ -1,5 +1,5 @@
-// Dataset and Model of both groups. Cases are in testdata/edgeai; the tests of room controllers send the same ones to the API
-// server.
+// Dataset and Model of both groups. The cases are in testdata/edgeai. Tests in src/controllers send
+// the same cases to the API server.
 
 #include <filesystem>
 #include <fstream>
@@ -56,7 +56,7 @@ TYPED_TEST(MetadataKind, EveryCaseIsAcceptedOrNamesAllThatIsWrong) {
   }
 }
 
-// What is read is written as it was: nothing is defaulted, and what nobody knows stays.
+// A round trip changes nothing: no defaults are added, and unknown members stay.
 TYPED_TEST(MetadataKind, WhatIsReadIsWrittenAsItWas) {
   const std::vector<Json> all = documents(cases<TypeParam>());
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -91,7 +91,7 @@ TEST(DatasetPeriod, IsInSeconds) {
   EXPECT_EQ(seconds("1h30m15s"), 5415);
 }
 
-// The shape that clients of Sedna read and write.
+// The form that clients of Sedna read and write.
 TEST(ModelMetrics, AreTextAsInSedna) {
   const char* text = R"({"apiVersion":"sedna.io/v1alpha1","kind":"Model","metadata":{"name":"m"},"spec":{"url":"/m","format":"pb"},
                          "status":{"updateTime":"2024-05-01T12:00:00Z","metrics":[{"key":"accuracy","value":"0.93"}]}})";

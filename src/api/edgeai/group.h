@@ -1,5 +1,5 @@
-// The API groups that have Datasets and Models. Their objects mean the same; what differs on the wire is the name of the URL, and
-// that those of sedna.io may name a Secret.
+// The API groups that have Datasets and Models. Objects of both groups mean the same. On the wire,
+// the member with the URL has different names, and only objects of sedna.io may name a Secret.
 #pragma once
 
 namespace varda::api {

@@ -1,7 +1,8 @@
-// Model (edgeai.io/v1alpha1 and sedna.io/v1alpha1): what is known of a model, for choosing one: what it does, what it takes and
-// gives, where it comes from, and how good it was found to be.
+// Model (edgeai.io/v1alpha1 and sedna.io/v1alpha1): facts about a model, to select models by: task,
+// inputs, outputs, origin and metrics.
 //
-// It serves nothing: an InferenceModel does. One set of members serves both groups; ModelOf<G> says how they are spelled in one.
+// A Model serves nothing; an InferenceModel does. Both groups share one set of members. ModelOf<G>
+// has the spelling of one group.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ namespace varda::api {
 template <typename T>
 class Type;
 
-/// One input or output, as the Open Inference Protocol describes tensors.
+/// One input or output, described as in the Open Inference Protocol.
 struct ModelTensor {
   std::string name;
   std::string datatype;             // FP32, UINT8, BYTES ...
@@ -38,12 +39,12 @@ struct ModelSpec {
   std::vector<std::string> labels;
   std::vector<ModelTensor> inputs;
   std::vector<ModelTensor> outputs;
-  std::int64_t size = 0;             // bytes; 0: not told
-  std::string sha256;                // of the archive at url; "" not told
-  std::string version;               // as an InferenceModel's manifest would call it; "" not told
+  std::int64_t size = 0;             // bytes; 0: unknown
+  std::string sha256;                // of the archive at url; "": unknown
+  std::string version;               // same form as in the manifest of an InferenceModel; "": none
   std::string source_job;            // KIND/NAME
   std::vector<std::string> parents;  // names of Models
-  std::string node_name;             // who has it, where the URL is a path
+  std::string node_name;             // the node with the files, if the URL is a path
   std::optional<Replication> replication;
   std::string preprocessing;
   std::string postprocessing;
@@ -55,7 +56,7 @@ struct ModelSpecOf : ModelSpec {
   static void describe(Type<ModelSpecOf>& t);
 };
 
-/// Sedna's shape: numbers are text.
+/// Sedna's form: numbers are text.
 struct ModelMetric {
   std::string key;
   std::string value;
@@ -64,12 +65,13 @@ struct ModelMetric {
   static void describe(Type<ModelMetric>& t);
 };
 
-/// How far the reports of one worker have been taken over, so that an old one that comes again changes nothing.
+/// The last applied report of one worker, so that a repeated old report changes nothing.
 struct ModelReporter {
   std::string node;
-  std::string worker;         // NAMESPACE/NAME
-  std::string uid;            // of the worker's job
-  std::int64_t sequence = 0;  // of its last report that was taken over; counted by the agent of that node
+  std::string worker;  // NAMESPACE/NAME
+  std::string uid;     // of the worker's job
+  // Number of the last applied report, counted by the agent of that node.
+  std::int64_t sequence = 0;
   static void describe(Type<ModelReporter>& t);
 };
 
@@ -77,7 +79,7 @@ struct ModelMetricsStatus {
   static constexpr std::size_t kMetricsMax = 64;
   static constexpr std::size_t kReportersMax = 32;
 
-  std::string update_time;  // when a metric last changed
+  std::string update_time;  // last change of a metric
   std::vector<ModelMetric> metrics;
   std::vector<ModelReporter> reporters;
   std::optional<ReplicationStatus> replication;

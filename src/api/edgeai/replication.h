@@ -1,4 +1,5 @@
-// Replication: which nodes shall have a copy of some files, and how far they are (docs/design/015). A part of Dataset and Model.
+// Replication: the nodes that get a copy of some files, and the state of the copies
+// (docs/design/015). Part of Dataset and Model.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@ template <typename T>
 class Type;
 
 struct Replication {
-  std::map<std::string, std::string> node_selector;  // labels of Nodes; empty: every node that runs an agent
+  // Labels of Nodes. Empty: every node that runs an agent.
+  std::map<std::string, std::string> node_selector;
   Json unknown;
   static void describe(Type<Replication>& t);
 };
@@ -26,11 +28,11 @@ struct NodeReplica {
 
   std::string node;
   std::string state;
-  std::string snapshot;  // of the copy that is there; "" none
-  std::string path;      // of it
+  std::string snapshot;  // of the copy on the node; "": none
+  std::string path;      // path of that copy
   std::int64_t bytes_done = 0;
   std::int64_t bytes_total = 0;
-  std::string behind_since;  // RFC 3339, of the control plane's clock; "" it is what it should be
+  std::string behind_since;  // RFC 3339, by the control plane's clock; "": the copy is current
   std::string reason;
   std::string message;
   Json unknown;
@@ -40,14 +42,15 @@ struct NodeReplica {
 struct ReplicationStatus {
   static constexpr std::size_t kNodesMax = 64;
 
-  std::string snapshot;  // what there is to have; "" not known yet
+  std::string snapshot;  // the snapshot to copy; "": not known yet
   std::int64_t bytes = 0;
   std::int64_t files = 0;
-  std::int64_t wanted = 0;   // nodes that shall have a copy
-  std::int64_t current = 0;  // of these, have it
-  std::string reason;        // why there is nothing to have: as of EdgeNode.status.shares
+  std::int64_t wanted = 0;   // nodes that get a copy
+  std::int64_t current = 0;  // nodes with the current copy
+  std::string reason;        // reason for no copies, as in EdgeNode.status.shares
   std::string message;
-  std::vector<NodeReplica> nodes;  // the first by name, those that are not current before the others
+  // At most kNodesMax. Nodes without the current copy come first, then by name.
+  std::vector<NodeReplica> nodes;
   Json unknown;
   const NodeReplica* find_node(std::string_view node) const;
   static void describe(Type<ReplicationStatus>& t);

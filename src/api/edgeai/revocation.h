@@ -1,4 +1,5 @@
-// The mark of a node that was lost or stolen, on its EdgeNode: whoever deals with other nodes leaves such a one out.
+// The mark of a lost or stolen node, on its EdgeNode. Code that works with other nodes must skip
+// such a node.
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@ namespace varda::api {
 
 inline constexpr std::string_view kRevokedAnnotation = "edgeai.io/revoked";
 
-/// By the metadata of its EdgeNode.
+/// `edge_node`: metadata of the node's EdgeNode.
 inline bool is_revoked(const meta::ObjectMeta& edge_node) {
   const auto mark = edge_node.annotations.find(std::string(kRevokedAnnotation));
   return mark != edge_node.annotations.end() && mark->second == "true";

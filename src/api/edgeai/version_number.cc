@@ -9,7 +9,8 @@ namespace varda::api {
 
 namespace {
 
-constexpr std::uint64_t kNames = 1'000'000'000, kArchives = 1'000'000'000'000'000;  // where they begin; below 2^53, for JSON
+// First number of other names, and of further archives. All numbers are below 2^53, for JSON.
+constexpr std::uint64_t kNames = 1'000'000'000, kArchives = 1'000'000'000'000'000;
 
 std::uint64_t spread(const std::string& text, std::uint64_t count) {
   std::uint64_t value = 0;

@@ -1,9 +1,10 @@
-// Numbers of versions, for servers that know no names: TensorFlow Serving, Triton.
+// Numbers of versions, for servers without version names: TensorFlow Serving, Triton.
 //
-// A pure function of the name, the same in the cloud layer and on every node, so that nobody has to keep a table: a name that is a
-// whole number from 1 to 999999999 ("3") is that number, for clients that ask for /versions/3. Any other name ("v4", "2024-05-01",
-// "007") has a number from 10^9 up that its SHA-256 makes. The greater number need not be the newer version: whoever shows versions
-// hides the numbers above the one that shall serve.
+// The number is a pure function of the name, the same in the cloud layer and on every node, so no
+// table is needed. A name that is an integer from 1 to 999999999 ("3") has that number, so clients
+// can ask for /versions/3. Any other name ("v4", "2024-05-01", "007") has a number from 10^9 up,
+// derived from its SHA-256. The greater number need not be the newer version. Callers must
+// therefore hide numbers above the version to serve.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@ namespace varda::api {
 
 std::uint64_t version_number(std::string_view version);
 
-/// For another archive under a name whose number shows one already: servers load a number once. Above all numbers of names.
+/// For another archive under a name whose number is already in use, because servers load a number
+/// only once. The result is above all numbers of names.
 std::uint64_t version_number(std::string_view version, std::string_view sha256);
 
 }  // namespace varda::api

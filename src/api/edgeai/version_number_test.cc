@@ -10,7 +10,7 @@ TEST(VersionNumber, WholeNumbersAreThemselves) {
 }
 
 TEST(VersionNumber, OtherNamesHaveNumbersAboveThatNeverChange) {
-  // What nodes have on their disks: these must stay as they are.
+  // Nodes have these numbers on disk, so they must never change.
   EXPECT_EQ(version_number("v4"), 129229026309774u);
   EXPECT_EQ(version_number("2024-05-01"), 468948596467656u);
   EXPECT_EQ(version_number("007"), 490477208201996u);

@@ -1,4 +1,4 @@
-// Categories of kinds: words for several kinds at once, as in `kubectl get edgeai`.
+// Categories of kinds: names for several kinds at once, as in `kubectl get edgeai`.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace varda::api::internal {
 
-/// `kubectl get all` shows the kinds that answer requests, beside pods and services.
+/// `kubectl get all` also shows the kinds that answer requests.
 inline std::vector<std::string> categories_of(const Kind& kind) {
   const std::string& name = kind.resource.kind;
   if (name == "InferenceModel" || name == "JointInferenceService") return {"edgeai", "all"};

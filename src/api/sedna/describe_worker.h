@@ -1,4 +1,5 @@
-// The members of Worker, as the kinds of sedna.io describe them. For the .cc files of the kinds alone.
+// Descriptions of Worker's members, for kinds of sedna.io. Only .cc files of those kinds include
+// this header.
 #pragma once
 
 #include "api/describe.h"
@@ -9,17 +10,18 @@
 namespace varda::api {
 
 namespace detail {
-/// At most one spelling of the template, one place for the node, replicas that nodeName or selector allow.
+/// At most one form of the template, one place for the node, and replicas that nodeName or selector
+/// allow.
 std::vector<Rule> worker_rules();
-/// A worker at the edge stands somewhere: our operator binds its pods, no scheduler does.
+/// An edge worker needs a node, because the operator binds its pods without a scheduler.
 std::vector<Rule> edge_worker_rules();
-/// Without a template: hardExampleMining is a policy of our server.
+/// Without a template, hardExampleMining must be a policy of our server.
 std::vector<Rule> edge_policy_rules();
-/// A worker in the cloud layer is a Deployment, or an InferenceModel without a template.
+/// A cloud worker is a Deployment, or without a template an InferenceModel.
 std::vector<Rule> cloud_worker_rules();
 }  // namespace detail
 
-/// model, nodeName, selector, replicas, workerSpec, template, and the rules between them.
+/// Describes model, nodeName, selector, replicas, workerSpec, template, hpa, and their rules.
 template <typename W>
 void describe_worker(Type<W>& t, std::int64_t replicas_max) {
   t.template field<ModelReference>("model", &Worker::model, "Model of the worker.").required();

@@ -1,4 +1,4 @@
-// HardExampleMining: what the table of policies (room cascade) says of names, keys and values, as rules of the schema.
+// HardExampleMining: the policy table of src/cascade as schema rules for names, keys and values.
 
 #include <algorithm>
 #include <charconv>
@@ -16,7 +16,7 @@ using cascade::ParameterKind;
 using cascade::ParameterRow;
 using cascade::PolicyRow;
 
-// So that a value's UTF-8 is never longer than the policies take.
+// Keeps the UTF-8 of a value within the limit of the policies.
 constexpr std::size_t kValueCharactersMax = cascade::kParameterValueBytesMax / 4;
 
 std::vector<std::string> names_of(const PolicyRow& row) {
@@ -37,14 +37,14 @@ std::string parameter_field(std::size_t index, std::string_view member) {
   return ".parameters[" + std::to_string(index) + "]." + std::string(member);
 }
 
-/// Asks about every parameter whose policy and key are known.
+/// Checks one parameter whose policy and key are known.
 using Ask = std::function<std::optional<Violation>(const ParameterRow& row, const std::string& field, const Json& value)>;
 
 std::function<std::vector<Violation>(const Json&)> for_each_value(Ask ask) {
   return [ask = std::move(ask)](const Json& self) {
     std::vector<Violation> found;
     const PolicyRow* policy = cascade::find_policy(self["name"].as_string());
-    if (policy == nullptr) return found;  // the schema says so
+    if (policy == nullptr) return found;  // another rule refuses it
     std::size_t index = 0;
     for (const Json& parameter : self["parameters"].as_array()) {
       const std::size_t at = index++;
@@ -56,7 +56,7 @@ std::function<std::vector<Violation>(const Json&)> for_each_value(Ask ask) {
   };
 }
 
-/// CEL: of every parameter p that is of this kind (and range), `condition` holds.
+/// CEL: `condition` holds for every parameter p of the wanted kind and range.
 std::string cel_for_each_value(const std::function<bool(const ParameterRow&)>& wanted, const std::string& condition) {
   std::string cases;
   for (const PolicyRow& policy : cascade::policy_table()) {
@@ -111,7 +111,7 @@ std::string number_text(double value, bool cel) {
   char text[32];
   const auto end = std::to_chars(std::begin(text), std::end(text), value).ptr;
   std::string out(text, end);
-  if (cel && out.find_first_of(".e") == std::string::npos) out += ".0";  // a double, to CEL
+  if (cel && out.find_first_of(".e") == std::string::npos) out += ".0";  // CEL needs a double
   return out;
 }
 
@@ -154,8 +154,9 @@ Rule texts_are_not_empty() {
   return rule;
 }
 
-// A list of texts is "a, b", none of them blank, or JSON where a text has a comma: ["a, b", "c"]. These patterns and is_text_list()
-// say the same. Escapes that make a text blank, or are no character, pass here and are refused where the policy is made of them.
+// A list of texts is "a, b" without blank texts. If a text has a comma, the list is JSON: ["a, b",
+// "c"]. These patterns and is_text_list() agree. Invalid escapes, and escapes that make a text
+// blank, pass here; the constructor of the policy refuses them.
 constexpr std::string_view kPlainList = R"(^[ \t\r\n]*[^, \t\r\n\[][^,]*(,[ \t\r\n]*[^, \t\r\n][^,]*)*$)";
 constexpr std::string_view kJsonText = R"("[ \t]*([^" \t\\\x00-\x1f]|\\["\\/bfnrtu])([^"\\\x00-\x1f]|\\["\\/bfnrtu])*")";
 
@@ -164,7 +165,7 @@ std::string json_list_pattern() {
   return "^" + space + R"(\[)" + space + text + space + "(," + space + text + space + R"()*\])" + space + "$";
 }
 
-/// Reads a text piece by piece. By hand, because std::regex recurses once a character.
+/// Reads a text piece by piece. std::regex would recurse once per character.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
@@ -175,7 +176,7 @@ class Scanner {
     text_.remove_prefix(1);
     return true;
   }
-  /// One character of a JSON string, or one escape.
+  /// Takes one character or one escape of a JSON string.
   bool take_character() {
     if (at_end() || text_.front() == '"' || static_cast<unsigned char>(text_.front()) < 0x20) return false;
     const bool escape = take('\\');
@@ -273,7 +274,7 @@ std::vector<std::string> known_names() {
   return all;
 }
 
-/// The rules of our server for a policy, without the rule for its name.
+/// The rules of our server for policies, except the rule for the name.
 std::vector<Rule> policy_rules() {
   std::vector<Rule> all{keys_are_known()};
   std::vector<std::pair<double, double>> ranges;
@@ -311,7 +312,7 @@ Rule name_is_known() {
   return rule;
 }
 
-/// A rule of the struct `member`, as one of the struct that has it.
+/// Moves a rule of the struct `member` to the enclosing struct.
 Rule within(const std::string& member, Rule rule) {
   constexpr std::string_view kSelf = "self.";
   std::string cel;
@@ -332,7 +333,7 @@ Rule within(const std::string& member, Rule rule) {
   return rule;
 }
 
-/// "Threshold: hard if ... (threshold 0.5); ...": the user's documentation in `kubectl explain`.
+/// "Threshold: hard if ... (threshold 0.5); ...", the user's documentation in `kubectl explain`.
 std::string formulas() {
   std::string out;
   for (const PolicyRow& policy : cascade::policy_table()) {

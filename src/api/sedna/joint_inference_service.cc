@@ -18,9 +18,9 @@ using std::chrono::milliseconds;
 constexpr std::string_view kNodeNameOrEmpty = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$";
 constexpr std::string_view kDeadlinePattern = "^[1-9][0-9]{0,5}(ms|s|m)$";
 constexpr milliseconds kDeadlineMax{600'000};
-constexpr std::array kLayers{JointTier::kDevice, JointTier::kEdge, JointTier::kCloud};  // in the order of tiers
+constexpr std::array kLayers{JointTier::kDevice, JointTier::kEdge, JointTier::kCloud};  // lowest tier first
 
-/// What kDeadlinePattern matches, also above the maximum.
+/// Parses texts that match kDeadlinePattern, also above the maximum.
 std::optional<milliseconds> parse_duration(std::string_view text) {
   std::int64_t number = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -51,7 +51,7 @@ std::string cel_not_longer(const std::string& deadline) {
          ") <= duration(self.deadline)";
 }
 
-/// A hop's deadline that is longer than the whole request's would never be reached.
+/// A tier's deadline must not exceed the whole request's, because it would never be reached.
 Rule total_is_longest() {
   Rule rule;
   rule.cel = "!has(self.deadline) || !self.deadline.matches(" + rules::cel_quote(kDeadlinePattern) +

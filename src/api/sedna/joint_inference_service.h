@@ -1,5 +1,5 @@
-// JointInferenceService (sedna.io/v1alpha1): one model for its clients, over two tiers or more from the device to the cloud.
-// docs/design/017 says what becomes of it.
+// JointInferenceService (sedna.io/v1alpha1): one model over two or more tiers, from the device to
+// the cloud. docs/design/017 describes the objects that the service gets.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@
 
 namespace varda::api {
 
-/// "300ms", "2s", "1m", from 1ms to 10m; nothing for any other text.
+/// Parses "300ms", "2s" or "1m", from 1ms to 10m. Empty for any other text.
 std::optional<std::chrono::milliseconds> parse_deadline(std::string_view text);
 
 struct JointEdgeWorker : Worker {
@@ -31,9 +31,9 @@ struct JointCloudWorker : Worker {
 
   std::int64_t port = 0;  // 0: see service_port()
   std::optional<InferenceModelService> service;
-  std::string deadline;  // of one call; "" the service's
+  std::string deadline;  // of one call; "": the service's deadline
   Json unknown;
-  /// Of the Service: port, else the first port that a container declares, else 5000.
+  /// Port of the Service: port, else the first port that a container declares, else 5000.
   std::int64_t service_port() const;
   /// ClusterIP, NodePort, LoadBalancer.
   std::string_view service_type() const { return service ? std::string_view(service->type) : "NodePort"; }
@@ -46,7 +46,7 @@ struct JointTier {
   std::string name;
   ModelReference model;
   std::string node_name;
-  std::string layer;  // kDevice, kEdge, kCloud; exactly one of node_name and layer
+  std::string layer;  // kDevice, kEdge, kCloud; a tier has either node_name or layer
   std::optional<TierPolicy> policy;
   std::string deadline;
   Json unknown;
@@ -58,17 +58,18 @@ struct JointInferenceServiceSpec {
   static constexpr std::size_t kTiersMax = 8;
 
   std::string model_name;
-  std::int64_t serving_port = 0;  // 0: one that is free
+  std::int64_t serving_port = 0;  // 0: a free port
   std::string deadline;
-  // Both, or tiers.
+  // Either both workers, or tiers.
   std::optional<JointEdgeWorker> edge_worker;
   std::optional<JointCloudWorker> cloud_worker;
   std::vector<JointTier> tiers;
-  ModelSecurity security;  // of every tier that our server serves
+  ModelSecurity security;  // for every tier on our server
   Json unknown;
 
   bool has_tiers() const { return !tiers.empty(); }
-  /// Of a request: deadline, else 2s, or the longest of a tier's where that is longer.
+  /// Deadline of a request: `deadline`, else 2s or the longest deadline of a tier, whichever is
+  /// longer.
   std::chrono::milliseconds total_deadline() const;
   static void describe(Type<JointInferenceServiceSpec>& t);
 };
@@ -86,7 +87,7 @@ struct JointEndpoint {
 struct JointTierStatus {
   std::string name;
   std::string layer;
-  std::string node;  // "" several, or the cloud's choice
+  std::string node;  // "": several nodes, or the cloud's choice
   std::string model;
   std::string version;
   std::string url;
@@ -100,10 +101,11 @@ struct JointTierStatus {
   static void describe(Type<JointTierStatus>& t);
 };
 
-/// What of the counters of one record on one node is in the sums, by which they survive pods, agents and nodes.
+/// The part of the sums that comes from one record on one node. With it, the sums survive pods,
+/// agents and nodes.
 struct JointCounters {
-  std::string node;   // "": records that are gone, added up
-  std::string epoch;  // of the record; "" with node ""
+  std::string node;   // "": sum of all removed records
+  std::string epoch;  // of the record; "" if node is ""
   Json counters;      // integers at any depth, as the node reports them
   Json unknown;
   friend bool operator==(const JointCounters&, const JointCounters&) = default;
@@ -120,11 +122,11 @@ struct JointInferenceServiceStatus {
   std::int64_t active = 0, failed = 0;  // workers
   std::int64_t inference_number = 0;
   std::int64_t hard_example_number = 0;
-  std::string upload_cloud_ratio;  // "0.27"; "" before the first inference
+  std::string upload_cloud_ratio;  // "0.27"; "": before the first inference
   std::int64_t bytes_sent_up = 0;
   std::vector<JointTierStatus> tiers;
-  std::string start_time;   // when the service was first ready
-  std::string update_time;  // when the status last changed
+  std::string start_time;   // first time the service was ready
+  std::string update_time;  // last change of the status
   std::vector<JointCounters> counters;
   Json unknown;
   Json to_json() const;
@@ -132,14 +134,14 @@ struct JointInferenceServiceStatus {
 };
 
 struct JointInferenceService {
-  static constexpr std::size_t kNameMax = 48;  // names of children are longer
+  static constexpr std::size_t kNameMax = 48;  // child objects have longer names
 
   meta::ObjectMeta metadata;
   JointInferenceServiceSpec spec;
   JointInferenceServiceStatus status;
   Json unknown;
 
-  /// What clients call the one model.
+  /// Name of the model in requests of clients.
   const std::string& model_name() const { return spec.model_name.empty() ? metadata.name : spec.model_name; }
   static const Kind& kind();
   static const meta::Resource& resource() { return kind().resource; }

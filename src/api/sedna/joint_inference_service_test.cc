@@ -1,4 +1,5 @@
-// JointInferenceService as people write it: testdata/sedna. What is refused, and how, is in tests/conformance/validation.
+// JointInferenceServices of users, in testdata/sedna. tests/conformance/validation has the refused
+// ones.
 
 #include "api/sedna/joint_inference_service.h"
 
@@ -121,7 +122,7 @@ TEST(NodeSelection, AnEmptyOneMatchesEveryNodeAndABrokenOneSaysSo) {
   EXPECT_FALSE(broken.compiled().ok());
 }
 
-// Members of later versions, and all of a pod that nothing here names.
+// Unknown members survive, such as members of later versions and undescribed members of a pod.
 TEST(JointInferenceService, WhatIsReadIsWrittenAsItWas) {
   for (const char* name : {"worker_spec", "template", "models", "tiers"}) {
     Json object = object_of(name);
@@ -160,7 +161,8 @@ TEST(JointInferenceService, WhatIsReadIsWrittenAsItWas) {
     const auto again = JointInferenceService::from_json(written);
     ASSERT_TRUE(again.ok());
     EXPECT_EQ(codec::write_json_pretty(again->to_json()), codec::write_json_pretty(written)) << name;
-    // The order of members is ours, and what a condition says by being empty is not kept; all else is there.
+    // The order of members may change, and empty members of a condition are dropped. Everything
+    // else stays.
     const std::function<void(const Json&, const Json&, const std::string&)> holds = [&](const Json& all, const Json& part,
                                                                                         const std::string& path) {
       if (part.is_object()) {
@@ -206,7 +208,7 @@ TEST(Deadline, OfARequestIsTwoSecondsOrTheLongestOfATier) {
   EXPECT_EQ(service_of("models").spec.total_deadline(), milliseconds{3000});
 }
 
-// What the rules of the schema take is what policies can be made of, and the other way round.
+// The schema rules accept exactly the parameters from which a policy can be made.
 TEST(HardExampleMining, IsTakenWhereAPolicyCanBeMadeOfIt) {
   const std::vector<std::string> values{"0",    "1",    "0.5",     ".5",     "1.",  "1e-3",     "1e1",      "-0.1",   "+0.5",
                                         "1.5",  "NaN",  "Inf",     "abc",    "",    " ",        "0,5",      "1e999",  "1e-9",

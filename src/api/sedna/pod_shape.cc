@@ -15,7 +15,8 @@ namespace {
 constexpr std::string_view kLabelOrEmpty = "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$";
 constexpr std::size_t kContainersMax = 16;
 
-// Limits of texts and lists are far above what anybody writes: they are there because a rule's cost is reckoned by them.
+// The limits of texts and lists are far above normal use. They bound the estimated cost of CEL
+// rules.
 
 Schema made(Schema::Type type, std::string_view description) {
   Schema schema;
@@ -47,7 +48,7 @@ Schema number(std::int64_t min, std::int64_t max, std::string_view description) 
 
 Schema flag(std::string_view description) { return made(Schema::Type::kBoolean, description); }
 
-/// What core/v1 says of it is not said here.
+/// An object with members of core/v1 that are not described here.
 Schema open(std::string_view description, std::vector<Property> properties = {}) {
   Schema schema = made(Schema::Type::kObject, description);
   schema.preserve_unknown = true;
@@ -127,7 +128,7 @@ Schema container(std::string_view description) {
                {"securityContext", open("Rights of the container on the node.")}});
 }
 
-/// What containers mount is a volume of the pod.
+/// Each mount of a container names a volume of the pod.
 Rule mounts_are_volumes(const std::string& containers) {
   Rule rule;
   rule.cel =

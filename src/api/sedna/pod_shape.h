@@ -1,5 +1,5 @@
-// What the schema of a kind says of a pod template: the members of core/v1 that people write, described and checked for their
-// types. Whatever else core/v1 has passes through untouched, and is checked where the Pod is made.
+// The schema of a pod template inside a kind. It describes the common members of core/v1 and checks
+// their types. All other members pass through untouched, and are checked when the Pod is made.
 #pragma once
 
 #include "api/schema.h"

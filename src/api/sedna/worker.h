@@ -1,8 +1,10 @@
-// Workers of the jobs of sedna.io: what runs where, and with which model. Shared by all kinds of the group.
+// Workers of the jobs of sedna.io: their place, their pod and their model. All kinds of the group
+// share them.
 //
-// A pod template comes in either of two spellings: workerSpec (a PodSpec, with nodeName beside it) or template ({metadata, spec},
-// as Sedna has it, where the node may stand in spec.nodeName). Both are kept as they were written: core/v1 is not read here. Who
-// needs the one pod behind both spellings asks pod_spec() and node().
+// A pod template has one of two forms: workerSpec (a PodSpec, with nodeName beside it), or template
+// ({metadata, spec}, as in Sedna, with the node in spec.nodeName). Both stay as written, because
+// this room does not read core/v1. Callers that need one pod for both forms use pod_spec() and
+// node().
 #pragma once
 
 #include <cstdint>
@@ -29,7 +31,8 @@ struct ModelReference {
   static constexpr std::string_view kModel = "Model", kInferenceModel = "InferenceModel";
 
   std::string name;
-  std::string kind;  // kModel (of sedna.io), kInferenceModel; "": a Model of the name, else an InferenceModel
+  // kModel (of sedna.io), kInferenceModel; "": the Model with the name, else the InferenceModel.
+  std::string kind;
   Json unknown;
   friend bool operator==(const ModelReference&, const ModelReference&) = default;
   static void describe(Type<ModelReference>& t);
@@ -44,19 +47,19 @@ struct SelectorRequirement {
   static void describe(Type<SelectorRequirement>& t);
 };
 
-/// Nodes by their labels. An empty one matches every node.
+/// Selects nodes by labels. An empty selection matches every node.
 struct NodeSelection {
   std::map<std::string, std::string> match_labels;
   std::vector<SelectorRequirement> match_expressions;
   Json unknown;
-  /// For matching: made once, asked for every node. kInvalid: an operator that does not exist, or one without its values, which
-  /// only an object can have that no server has validated.
+  /// A compiled selector, for many nodes. kInvalid: an unknown operator, or one without values.
+  /// Only objects that no server has validated have such operators.
   Result<meta::LabelSelector> compiled() const;
   friend bool operator==(const NodeSelection&, const NodeSelection&) = default;
   static void describe(Type<NodeSelection>& t);
 };
 
-/// Parameters are text, whatever they mean.
+/// All parameters are text.
 struct MiningParameter {
   std::string key;
   std::string value;
@@ -65,37 +68,38 @@ struct MiningParameter {
   static void describe(Type<MiningParameter>& t);
 };
 
-/// Which answers are hard: a policy by name (docs/guides/joint-inference.md). With our server it is one of room cascade; a worker
-/// of the user may have policies of its own.
+/// The policy for hard answers, by name (docs/guides/joint-inference.md). With our server it is a
+/// policy of src/cascade; a worker of the user may have its own.
 struct HardExampleMining {
   std::string name;
   std::vector<MiningParameter> parameters;
   Json unknown;
   std::vector<cascade::PolicyParameter> policy_parameters() const;
-  /// [{key, value}, ...]: what HEM_PARAMETERS and assignments have.
+  /// [{key, value}, ...], the form in HEM_PARAMETERS and in assignments.
   Json parameters_to_json() const;
   friend bool operator==(const HardExampleMining&, const HardExampleMining&) = default;
   static void describe(Type<HardExampleMining>& t);
 };
 
-/// A policy that our server follows: its name and parameters are those of the table.
+/// A policy of our server: name and parameters are in the table.
 struct TierPolicy : HardExampleMining {
   static void describe(Type<TierPolicy>& t);
 };
 
-/// When a cloud worker has more or fewer replicas: the spec of a HorizontalPodAutoscaler (autoscaling/v2) without its target.
+/// Autoscaling of a cloud worker: the spec of a HorizontalPodAutoscaler (autoscaling/v2) without
+/// its target.
 struct WorkerAutoscaling {
   std::optional<std::int64_t> min_replicas;  // absent: 1
   std::int64_t max_replicas = 0;
-  Json metrics, behavior;  // as written; null: the cluster's defaults
+  Json metrics, behavior;  // as written; null: the cluster's default
   Json unknown;
   std::int64_t least() const { return min_replicas.value_or(1); }
   friend bool operator==(const WorkerAutoscaling&, const WorkerAutoscaling&) = default;
   static void describe(Type<WorkerAutoscaling>& t);
 };
 
-/// What every worker has. A kind derives its workers from it, describes the members that it has by describe_worker() (worker.cc),
-/// and adds its own.
+/// Common part of all workers. A kind derives its workers from it, describes the members with
+/// describe_worker() (describe_worker.h), and adds its own.
 struct Worker {
   static constexpr std::int64_t kEdgeReplicasMax = 64;
 
@@ -108,13 +112,13 @@ struct Worker {
   std::optional<WorkerAutoscaling> hpa;
 
   bool has_template() const { return !pod_spec().is_null(); }
-  /// The PodSpec of either spelling, as written; null without one.
+  /// The PodSpec in either form, as written. Null without a pod.
   const Json& pod_spec() const;
-  /// Labels and annotations that the user gives the pod: template.metadata, or null.
+  /// Labels and annotations of the pod from the user: template.metadata, or null.
   const Json& pod_metadata() const;
-  /// The node it is bound to: nodeName, else the pod's own nodeName; "" none.
+  /// The worker's node: nodeName, else the pod's own nodeName, else "".
   const std::string& node() const;
-  /// The first containerPort that the pod declares; 0: none.
+  /// The first TCP containerPort of the pod; 0: none.
   std::int64_t declared_port() const;
 };
 
