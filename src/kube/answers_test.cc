@@ -1,4 +1,5 @@
-// What the client makes of answers that are packed, refused, postponed, or not meant for it.
+// The client's handling of answers that are compressed, refused, postponed, or from another
+// program.
 #include <deque>
 #include <gtest/gtest.h>
 
@@ -26,7 +27,7 @@ std::string list_of(int items, std::size_t bytes = 1) {
   return out + "]}";
 }
 
-/// A server that gives its answers one after the other, the last one for ever.
+/// A server that sends its answers one after the other, and repeats the last one.
 class AnswersTest : public ::testing::Test {
  protected:
   explicit AnswersTest() = default;
@@ -136,14 +137,14 @@ TEST_F(AnswersTest, WhatTheServerAsksToBeSentLaterIs) {
     EXPECT_EQ(list(patient).ok(), c.succeeds);
     EXPECT_EQ(seen_.size(), c.requests);
   }
-  // A deadline that comes first is not waited beyond, and stopping ends the wait.
+  // The wait ends at an earlier deadline, and when the context is stopped.
   script({later(429, "50")});
   const Context soon = Context().with_timeout(std::chrono::seconds(40));
   EXPECT_EQ(patient.list(soon, kMaps).error().code(), Code::kUnavailable);
   EXPECT_FALSE(soon.expired()) << "it said so at once";
   script({later(429, "0"), {200, list_of(1)}});
   EXPECT_FALSE(list(*patient.without_waits()).ok());
-  // However often the server asks, a call waits so long in all and no longer.
+  // All waits of one call together have a limit.
   const auto hurried = client({.waits_max = 10, .waits_total = std::chrono::seconds(1)});
   seen_.clear();
   script({later(429, "3600")});

@@ -15,7 +15,7 @@ constexpr std::chrono::seconds kSilence{15};
 constexpr std::size_t kWatchLineBytesMax = 64u << 20;
 constexpr std::size_t kErrorBytesMax = 1u << 20;
 
-/// The query of a request, in the order in which it is built.
+/// The query of a request; parameters keep their order.
 class QueryText {
  public:
   QueryText& add(std::string_view name, std::string_view value) {
@@ -41,7 +41,7 @@ ObjectKey key_of(const Json& object) {
   return {metadata["namespace"].as_string(), metadata["name"].as_string()};
 }
 
-/// What a request was for, to put before the message of its error where the server's own does not say.
+/// The request, as a prefix for error messages of answers without a Status.
 std::string what(std::string_view method, std::string_view target) {
   return std::string(method) + " " + std::string(target.substr(0, target.find('?')));
 }
@@ -51,7 +51,7 @@ Error error_of(int status, std::string_view body, std::string_view method, std::
   if (json.ok() && (*json)["kind"].as_string() == "Status") return meta::ApiStatus::from_json(*json).to_error();
   meta::ApiStatus plain;
   plain.code = status;
-  // Proxies and plain handlers answer with a text: its first line says it.
+  // Proxies and plain handlers answer with text. The first line has the reason.
   std::string text(body.substr(0, std::min<std::size_t>(body.find('\n'), 200)));
   if (status < 500 && text.empty()) text = "HTTP status " + std::to_string(status);
   plain.message = text.empty() ? "HTTP status " + std::to_string(status) : "HTTP status " + std::to_string(status) + ": " + text;
@@ -111,7 +111,8 @@ class HttpWatch final : public Watch {
   }
 
  private:
-  /// The next line that is not empty; nothing at the end. A line cut off by the end is dropped: the event comes again on resume.
+  /// The next line that is not empty; nothing at the end. Drops an incomplete last line, because
+  /// the resumed watch sends the event again.
   Result<std::optional<std::string>> next_line() {
     while (true) {
       if (const auto end = buffer_.find('\n', searched_); end != std::string::npos) {
@@ -143,7 +144,7 @@ struct Client::Impl {
   std::unique_ptr<net::HttpClient> owned;
   net::HttpClient& http;
   Options options;
-  std::string host;  // with its port, as metrics name it
+  std::string host;  // with its port; label of metrics
 
   Impl(std::unique_ptr<net::HttpClient> own, net::HttpClient& client, Options opts)
       : owned(std::move(own)), http(client), options(std::move(opts)) {
@@ -153,13 +154,13 @@ struct Client::Impl {
     }
   }
 
-  /// A request, its parts named.
+  /// One request.
   struct Call {
     std::string method = "GET", target;
     std::string body = {};
     std::string_view type = "application/json";
     std::string_view accept = "application/json";
-    bool packed = false;  // the answer may come packed
+    bool packed = false;  // the answer may be compressed
     net::Headers headers = {};
     std::optional<Duration> timeout = {};  // of each attempt
   };
@@ -199,8 +200,8 @@ struct Client::Impl {
         .add();
   }
 
-  /// Sends until there is an answer to give: once more with a new token where the old one was refused, and again after the time for
-  /// which a server that has too much to do asks.
+  /// Sends the request and returns the answer. Repeats it once with a new token after a 401, and
+  /// after each wait that an overloaded server asks for.
   Result<net::ClientResponse> send(const Context& ctx, const Call& call) const {
     bool renewed = false;
     std::string token = options.token_source ? options.token_source() : options.token;
@@ -225,7 +226,7 @@ struct Client::Impl {
       ++waits;
       waited += *wait;
       response->body.reset();
-      // Those who were told the same time together come back one by one.
+      // Clients with the same Retry-After must not return at the same moment.
       const auto pause = *wait + std::chrono::milliseconds(system_rng().below(static_cast<std::uint64_t>(wait->count()) / 4 + 1));
       const bool in_time = !ctx.deadline() || system_clock().now() + pause < *ctx.deadline();
       if (!in_time || !ctx.sleep_for(pause).ok())
@@ -235,7 +236,7 @@ struct Client::Impl {
     }
   }
 
-  /// For how long the server asks to be left alone; nothing: it does not.
+  /// The time in Retry-After; nothing if the answer asks for no wait.
   std::optional<std::chrono::milliseconds> asked_wait(const net::ClientResponse& response) const {
     if (response.status != 429 && response.status < 500) return std::nullopt;
     const auto text = response.headers.find("Retry-After");
@@ -246,7 +247,7 @@ struct Client::Impl {
     return std::min<std::chrono::milliseconds>(std::chrono::seconds(seconds), options.waits_total);
   }
 
-  /// Sends and reads the whole answer; an answer of 400 and above is an Error.
+  /// Sends and reads the whole answer. An answer of 400 or above is an Error.
   Result<std::string> call(const Context& ctx, Call call) const {
     call.timeout = options.timeout;
     call.packed = call.method == "GET";
@@ -289,7 +290,7 @@ struct Client::Impl {
     return object;
   }
 
-  /// Opens a stream; an answer of 400 and above is an Error.
+  /// Opens a stream. An answer of 400 or above is an Error.
   Result<net::ClientResponse> open(const Context& ctx, const Call& call) const {
     TRY(net::ClientResponse response, send(ctx, call));
     if (response.status < 400) return response;
@@ -334,11 +335,11 @@ Result<List> Client::list(const Context& ctx, const Resource& resource, const Li
   query.add("labelSelector", options.label_selector).add("fieldSelector", options.field_selector);
   if (options.limit > 0) query.add("limit", std::to_string(options.limit));
   query.add("continue", options.continue_token);
-  // The token names the version already; both together are refused.
+  // The token already contains the version. Servers refuse both together.
   if (options.continue_token.empty()) query.add("resourceVersion", options.resource_version);
   const std::string target = path_of(resource, {options.ns, ""}) + query.str();
   TRY(Json json, impl_->call_json(ctx, {.target = target}));
-  // Something between us and the server can answer 200 with JSON of its own: that is no list of nothing.
+  // A proxy can answer 200 with other JSON. That must not look like an empty list.
   const Json& listed = std::as_const(json)["items"];
   const bool none = json.contains("items") && listed.is_null();
   if (!std::as_const(json)["metadata"].is_object() || !(listed.is_array() || none))
@@ -361,7 +362,7 @@ Status Client::list_pages(const Context& ctx, const Resource& resource, ListOpti
     auto page = list(ctx, resource, options);
     if (!page.ok()) {
       if (page.error().code() != Code::kGone || options.continue_token.empty()) return std::move(page).error();
-      // Where pages age faster than they are read, only a list in one piece gets to its end.
+      // If pages expire faster than the client reads them, only a list without pages succeeds.
       options.continue_token.clear();
       options.limit = 0;
       number = 0;
@@ -429,7 +430,8 @@ Result<std::unique_ptr<Watch>> Client::watch(const Context& ctx, const Resource&
   query.add("labelSelector", options.label_selector).add("fieldSelector", options.field_selector);
   query.add("resourceVersion", options.resource_version);
   const std::string target = path_of(resource, {options.ns, ""}) + query.str();
-  // Whoever asks for short watches wants to know soon; but this is also the time that a connection and its handshake have.
+  // Callers with short watches want to notice silence soon. But the connection and its handshake
+  // also need this time.
   const auto silence = std::min(kSilence, options.timeout * 3);
   TRY(net::ClientResponse response, impl_->open(ctx, {.target = target, .timeout = options.timeout + silence}));
   auto body = internal::unpacked(std::move(response));

@@ -117,7 +117,7 @@ TEST_F(ClientTest, RawRequestsAndUnknownPaths) {
   EXPECT_EQ(client_.open(ctx_, "GET", "/nonsense").error().code(), Code::kNotFound);
 }
 
-/// What reaches the server, and what the client makes of odd answers.
+/// Requests as the server gets them, and unusual answers.
 TEST(Client, SendsItsNameAndCredentialsAndReadsOddAnswers) {
   net::Headers seen;
   std::string target;
@@ -149,7 +149,7 @@ TEST(Client, SendsItsNameAndCredentialsAndReadsOddAnswers) {
   EXPECT_NE(registry.text().find("rest_client_requests_total{code=\"503\",host=\"\",method=\"GET\"} 1"), std::string::npos)
       << registry.text();
 
-  // Lists of core kinds carry no kind in their items.
+  // Items in lists of core kinds have no kind.
   answer.body = R"({"kind": "ConfigMapList", "metadata": {"resourceVersion": "9"}, "items": [{"metadata": {"name": "a"}}]})";
   const List list = client.list(ctx, kMaps, {.continue_token = "c=", .resource_version = "5"}).value();
   EXPECT_EQ(list.items.at(0)["kind"].as_string(), "ConfigMap");

@@ -39,7 +39,8 @@ Result<std::string> read_file(const fs::path& path) {
   return std::move(text).str();
 }
 
-// One that this user may not look for counts: reading says so, and another server would be the wrong one.
+// A file without permission counts as present: then the read fails, instead of a silent change to
+// another server.
 bool may_be_there(const fs::path& path) {
   std::error_code why;
   return fs::exists(path, why) || why == std::errc::permission_denied;
@@ -52,15 +53,16 @@ std::string trimmed(std::string text) {
 
 Error bad(std::string what) { return {Code::kInvalid, std::move(what)}; }
 
-// The members of clusters and users that name files.
+// The lists of a kubeconfig, and the members that contain file names.
 constexpr std::pair<const char*, const char*> kListsOfKubeconfig[] = {
     {"clusters", "cluster"}, {"users", "user"}, {"contexts", "context"}};
 constexpr const char* kFileMembers[] = {"certificate-authority", "client-certificate", "client-key", "tokenFile"};
 
-/// One file of $KUBECONFIG. Paths in it become absolute: the files of a list may lie in different directories.
+/// Reads one file of $KUBECONFIG. Paths in it become absolute, because the files of a list may be
+/// in different directories.
 Result<Json> read_listed_file(const fs::path& path) {
   TRY(const std::string text, read_file(path));
-  if (trimmed(text).empty()) return Json::object();  // kubectl takes an empty file, too
+  if (trimmed(text).empty()) return Json::object();  // kubectl accepts an empty file too
   TRY(Json file, codec::parse_yaml(text).context(path.string()));
   if (!file.is_object()) return bad(path.string() + ": a kubeconfig must be an object with clusters, users and contexts");
   const fs::path directory = fs::absolute(path).parent_path();
@@ -78,8 +80,8 @@ Result<Json> read_listed_file(const fs::path& path) {
   return file;
 }
 
-/// Adds `file` to the files before it in the list. As in kubectl, an entry of an earlier file hides entries of later files with
-/// the same name as a whole, and the first current-context counts.
+/// Merges `file` behind earlier files of the list. As in kubectl, an earlier entry hides later
+/// entries of the same name as a whole, and the first current-context wins.
 void merge_behind(Json& merged, const Json& file) {
   if (merged["current-context"].as_string().empty()) merged.set("current-context", file["current-context"].as_string());
   for (const auto& [list, inner] : kListsOfKubeconfig) {
@@ -115,7 +117,7 @@ Result<std::string> pem(const Json& from, const std::string& name, const fs::pat
   return std::string();
 }
 
-/// A token that lives in a file and is replaced there now and then (service accounts).
+/// A token in a file that is replaced from time to time (service accounts).
 class FileToken {
  public:
   explicit FileToken(fs::path path) : path_(std::move(path)) {}
@@ -126,7 +128,7 @@ class FileToken {
     return token_;
   }
 
-  /// After `refused` was refused: what the file holds by now.
+  /// Returns the token to use after the server refused `refused`.
   std::string again(const std::string& refused) {
     MutexLock lock(mutex_);
     if (token_ == refused) read();
@@ -135,7 +137,7 @@ class FileToken {
 
  private:
   void read() REQUIRES(mutex_) {
-    // A file that cannot be read for a moment, or is just being written, leaves the last token in use.
+    // If the file is unreadable or empty for a moment, the last token stays in use.
     if (auto text = read_file(path_); text.ok()) {
       if (std::string token = trimmed(std::move(*text)); !token.empty()) token_ = std::move(token);
     }
@@ -148,7 +150,7 @@ class FileToken {
   SteadyTime read_ GUARDED_BY(mutex_);
 };
 
-/// How the environment has it, unless the file named a proxy.
+/// Takes the proxies of the environment, unless the file has one.
 Status find_proxies(Config& config) {
   if (!config.proxies.https.empty()) return {};
   std::string left_out;
@@ -195,7 +197,7 @@ Result<Config> config_of(const Json& file, const fs::path& directory, std::strin
                                            "\", which is not supported: use a token or a client certificate");
     }
   }
-  // To act as somebody else than the file says, or as nobody, is worse than not to begin.
+  // Fail instead of acting as another user, or as an anonymous one.
   for (const auto& [member, value] : user->as_object()) {
     const bool known = std::find(std::begin(kUserMembers), std::end(kUserMembers), member) != std::end(kUserMembers);
     const bool said = !value.is_null() && !(value.is_string() && value.as_string().empty());
@@ -214,7 +216,7 @@ Result<Config> config_of(const Json& file, const fs::path& directory, std::strin
   return out;
 }
 
-/// `present`: at least one file.
+/// `present` has at least one file.
 Result<Config> load_list(const std::vector<fs::path>& present) {
   if (present.size() == 1) return load_kubeconfig(present.front());
   Json merged = Json::object();
@@ -271,7 +273,7 @@ Result<Config> find_config(const std::filesystem::path& flag, const std::filesys
       if (!path.empty() && may_be_there(path)) present.emplace_back(path);
     }
     if (!present.empty()) return load_list(present);
-    // Another server than the named one must not get the requests.
+    // The requests must not reach a server other than the named one.
     if (named)
       return Error(Code::kNotFound, "$KUBECONFIG names no file that exists: " + std::string(list) +
                                         "; correct it, or unset it to use the server of `varda up`");

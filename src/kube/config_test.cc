@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A directory that goes with the test.
+/// A directory that the test removes.
 class ConfigTest : public ::testing::Test {
  protected:
   ConfigTest() {
@@ -173,7 +173,7 @@ TEST_F(ConfigTest, FilesOfAListAreMergedAsKubectlDoes) {
   const auto place = [&](const char* name, const char* text) { return write(name, text).string(); };
   write("b/ca.pem", "CA of b");
   write("a/token", "token of a");
-  // Each file alone is of no use: the context, the cluster and the user are in different files.
+  // No file works alone: context, cluster and user are in different files.
   const std::string contexts = place("a/contexts", R"(
 contexts:
 - {name: work, context: {cluster: east, user: me, namespace: shop}}
@@ -229,7 +229,7 @@ TEST_F(ConfigTest, ANamedFileThatDoesNotExistIsAnError) {
     EXPECT_EQ(found.error().code(), Code::kNotFound);
     EXPECT_NE(found.error().message().find("$KUBECONFIG names no file that exists: " + list), std::string::npos);
   }
-  ::setenv("KUBECONFIG", ":", 1);  // names no file at all
+  ::setenv("KUBECONFIG", ":", 1);  // contains no file name
   EXPECT_EQ(find_config("", fallback).value().server, "https://h:6443");
 }
 
@@ -280,7 +280,7 @@ TEST_F(ConfigTest, RequestsGoThroughTheProxy) {
                                    }));
   ASSERT_TRUE(proxy.ok());
   Config config;
-  config.server = "http://api.test:6443";  // a name that nobody resolves
+  config.server = "http://api.test:6443";  // a name that does not resolve
   config.proxies.http = "http://" + (*proxy)->address();
   const Context ctx = Context().with_timeout(std::chrono::seconds(60));
   const auto answer = connect(config)->text(ctx, "/version");
@@ -288,7 +288,7 @@ TEST_F(ConfigTest, RequestsGoThroughTheProxy) {
   EXPECT_EQ(seen, std::vector<std::string>{"api.test:6443 /version"});
 }
 
-/// Tokens as they reach a server, whose answers say whether they are taken.
+/// Tokens as the server gets them. Its answers accept or refuse them.
 TEST_F(ConfigTest, ATokenFileThatWasReplacedIsReadAgainWhenTheOldTokenIsRefused) {
   const fs::path file = write("token", "one\n");
   std::string valid = "one";

@@ -24,7 +24,7 @@ bool has(const std::vector<std::string>& list, std::string_view text) {
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-/// The resources of one APIResourceList. "pods/log" is a subresource of "pods".
+/// Reads the resources of one APIResourceList. "pods/log" is a subresource of "pods".
 void read_list(const Json& list, std::string_view group, std::string_view version, bool preferred, std::vector<ApiResource>& out) {
   const std::size_t first = out.size();
   std::vector<std::pair<std::string, std::string>> subresources;
@@ -89,7 +89,7 @@ Result<ApiResource> Discovery::find(std::string_view name) const {
     return tail == (resource.group.empty() ? resource.version : resource.version + "." + resource.group) ||
            tail == resource.version + ".";
   };
-  // Full names before short ones, whatever the order of groups.
+  // Full names win over short names, in every order of groups.
   for (const bool short_names : {false, true}) {
     for (const ApiResource& candidate : resources_) {
       const bool named =

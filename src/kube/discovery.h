@@ -1,4 +1,4 @@
-// What the server offers: finds a resource by any name a person types.
+// Discovery of a server's resources, with search by any name that a user types.
 #pragma once
 
 #include <string>
@@ -13,24 +13,25 @@ struct ApiResource {
   Resource resource;
   std::string singular;
   std::vector<std::string> short_names, categories, verbs;
-  bool preferred = true;                  // of its group's preferred version
+  bool preferred = true;                  // in the preferred version of its group
   std::vector<std::string> subresources;  // "status", "scale", "log"
   bool can(std::string_view verb) const;
 };
 
-/// All resources of a server, as its discovery tells. Immutable; thread-safe.
+/// All resources in a server's discovery. Immutable; thread-safe.
 class Discovery {
  public:
-  /// A group that fails to answer is left out (as kubectl does), unless nothing answers.
+  /// A group without an answer is left out, as in kubectl. Fails only if /api/v1 or /apis fails.
   static Result<Discovery> load(const Context& ctx, const Client& client);
   explicit Discovery(std::vector<ApiResource> resources) : resources_(std::move(resources)) {}
 
-  /// By plural, singular, short name or kind, any case, optionally with group or version and group behind dots:
-  /// "pods", "po", "Deployment", "deployments.apps", "deployments.v1.apps", "im". kNotFound: says what to look at.
+  /// Finds a resource by plural, singular, short name or kind, in upper or lower case. The group,
+  /// or version and group, may follow after a dot: "pods", "po", "Deployment", "deployments.apps",
+  /// "deployments.v1.apps", "im". kNotFound: the message names the command that lists resources.
   Result<ApiResource> find(std::string_view name) const;
   /// Resources of a category ("edgeai", "all").
   std::vector<ApiResource> category(std::string_view name) const;
-  /// For an object of a manifest. kNotFound: no such kind here.
+  /// The resource of an object in a manifest. kNotFound: the server has no such kind.
   Result<ApiResource> of(std::string_view api_version, std::string_view kind) const;
   const std::vector<ApiResource>& all() const { return resources_; }
 

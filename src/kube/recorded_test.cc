@@ -1,5 +1,5 @@
-// What the client makes of answers recorded from a real API server (testdata/record.py), byte for byte over a socket.
-// UPDATE_GOLDEN=1 writes testdata/recorded/expected.txt.
+// The client reads answers that a real API server sent (testdata/record.py), byte for byte over a
+// socket. UPDATE_GOLDEN=1 writes testdata/recorded/expected.txt.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -29,7 +29,7 @@ std::string name_of(const Json& object) { return object["kind"].as_string() + " 
 
 std::string told(const Error& error) { return std::string(to_string(error.code())) + ": " + error.message() + "\n"; }
 
-/// The answer as the call that would get it sees it.
+/// The answer as seen by the call that would get it.
 std::string understood(const std::string& name, const std::string& bytes) {
   const net::testing::CannedServer server(bytes);
   const auto http = net::make_client({});

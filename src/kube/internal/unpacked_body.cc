@@ -19,7 +19,7 @@ class GzipBody final : public net::BodyReader {
       if (at_ == input_.size()) {
         TRY(std::optional<std::string> more, packed_->read());
         if (!more) {
-          if (!begun_) return std::optional<std::string>();  // no byte of a body at all
+          if (!begun_) return std::optional<std::string>();  // an empty body
           return Error(Code::kUnavailable, "the gzip stream ended early");
         }
         input_ = std::move(*more);
@@ -30,7 +30,7 @@ class GzipBody final : public net::BodyReader {
       at_ += taken;
     }
     if (!out.empty()) return std::optional<std::string>(std::move(out));
-    // To the end of what came, so that the connection can serve again.
+    // Read to the end of the body, so that the connection can be reused.
     while (true) {
       TRY(const std::optional<std::string> rest, packed_->read());
       if (!rest) return std::optional<std::string>();

@@ -1,4 +1,4 @@
-// The body of an answer as it was before the server packed it for the way.
+// The uncompressed body of an answer.
 #pragma once
 
 #include <memory>
@@ -7,9 +7,10 @@
 
 namespace varda::kube::internal {
 
-/// The answer's body, unpacked piece by piece if Content-Encoding says that it is packed; read() gives at most 64 KiB at a time
-/// then, so that a small body which unpacks to gigabytes costs nothing before the reader has had enough. kCorrupt: an encoding
-/// nobody asked for. Errors of read(): those of the body; kCorrupt: damaged; kUnavailable: cut off.
+/// Returns the answer's body, decompressed while it is read if Content-Encoding is set. Then each
+/// read() returns at most 64 KiB, so that a small body which decompresses to gigabytes costs
+/// nothing until the reader stops. kCorrupt: an encoding that the client did not request. Errors of
+/// read(): those of the body; kCorrupt: damaged; kUnavailable: cut off.
 Result<std::unique_ptr<net::BodyReader>> unpacked(net::ClientResponse response);
 
 }  // namespace varda::kube::internal

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Records what a real API server answers, byte for byte, into recorded/: `record.py SERVER TOKEN [--compact COMMAND]`.
+"""Records answers of a real API server, byte for byte, into recorded/:
 
-SERVER is HOST:PORT (TLS, its certificate is not checked), TOKEN a bearer token of an administrator. COMMAND compacts its etcd; without it
-the answers about a past that is gone are left as they are. Everything happens in a namespace of its own, which is deleted in the end.
-Recorded here: kube-apiserver 1.36.
+    record.py SERVER TOKEN [--compact COMMAND]
+
+SERVER is HOST:PORT (TLS, the certificate is not checked). TOKEN is a bearer token of an
+administrator. COMMAND compacts the server's etcd; without it, the answers about compacted revisions
+are not recorded again. The script works in a new namespace and deletes it at the end. The present
+files are from kube-apiserver 1.36.
 """
 import json, pathlib, shlex, socket, ssl, subprocess, sys, time
 
@@ -15,7 +18,7 @@ MAPS = '/api/v1/namespaces/%s/configmaps' % NS
 
 
 def exchange(method, target, body=None, headers=(), token=TOKEN, seconds=0):
-    """The bytes of one answer, on a connection of its own; of a watch what came within that time."""
+    """The bytes of one answer, on a new connection. For a watch, the bytes of the first `seconds`."""
     host, port = SERVER.rsplit(':', 1)
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -86,7 +89,7 @@ def main():
     keep('watch-of-the-future', exchange('GET', MAPS + '?watch=true&timeoutSeconds=3&resourceVersion=99999999', seconds=10))
     keep('list-of-the-future', exchange('GET', MAPS + '?resourceVersion=99999999'))
     if COMPACT:
-        # Events go to the store each time: of other kinds the server remembers the past itself for a while.
+        # The server caches past revisions of other kinds, but reads those of events from etcd.
         events = '/api/v1/namespaces/%s/events' % NS
         for name in 'abc':
             ask('POST', events, {'metadata': {'name': name}, 'involvedObject': {'namespace': NS}})
