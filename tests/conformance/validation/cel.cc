@@ -13,11 +13,12 @@ namespace {
 
 using codec::Json;
 
-// A value, or nothing where evaluation fails: a member that is not there, a comparison of different kinds.
+// A value, or nothing if evaluation fails, as for an absent member or a comparison of different
+// types.
 using Value = std::optional<Json>;
 using Scope = std::map<std::string, Json>;
 
-/// Reads and evaluates in one pass. A macro reads its argument once an item, from the place where it begins.
+/// Parses and evaluates in one pass. A macro parses its argument again for each item.
 class Evaluator {
  public:
   Evaluator(std::string_view text, Scope scope) : text_(text), scope_(std::move(scope)) {}
@@ -47,7 +48,7 @@ class Evaluator {
     return std::string(text_.substr(begin, at_ - begin));
   }
 
-  // condition ? one : other, where other may be a choice again.
+  // condition ? one : other, where other may contain another choice.
   Value choice() {
     const Value condition = either();
     if (!take("?")) return condition;
@@ -61,7 +62,7 @@ class Evaluator {
   static Value truth(const Value& value, bool wanted) {
     return value && value->is_bool() && value->as_bool() == wanted ? Value(Json(wanted)) : std::nullopt;
   }
-  // One side that decides makes up for an error of the other.
+  // An error on one side is ignored if the other side decides the result.
   Value either() {
     Value left = both();
     while (take("||")) {
@@ -175,7 +176,8 @@ class Evaluator {
     return member_of(known->second);
   }
 
-  // What the names behind a variable lead to: the only copy is of the end, because `self` may be large.
+  // Follows the member names after a variable. Copies only the final value, because `self` may be
+  // large.
   Value member_of(const Json& variable) {
     const Json* found = &variable;
     while (at_ < text_.size() && text_[at_] == '.') {
@@ -197,7 +199,7 @@ class Evaluator {
     return Json(number);
   }
 
-  // In milliseconds: one number and one unit, which is what our rules let through before they ask.
+  // Milliseconds of one number and one unit. Our rules check this form before duration().
   static Value duration_of(const std::string& text) {
     char* unit = nullptr;
     const double number = std::strtod(text.c_str(), &unit);
@@ -270,7 +272,7 @@ class Evaluator {
     Json items = list && list->is_array() ? *list : Json::array();
     const std::size_t count = items.size();
     Json picked = Json::array();
-    if (count == 0) items.push_back(Json::object());  // the body is read all the same
+    if (count == 0) items.push_back(Json::object());  // the body must be parsed anyway
     for (const Json& item : items.as_array()) {
       at_ = body;
       scope_[variable] = item;

@@ -1,6 +1,7 @@
-// As much of CEL (the Common Expression Language, cel.dev) as the rules of our CRDs are written in: enough to ask what a cluster's
-// API server would find, where there is none. Members, comparisons, && || !, in, has(), size(), and of strings and lists matches(),
-// all(), exists() and exists_one().
+// A small evaluator of CEL (Common Expression Language, cel.dev): the subset in the rules of our
+// CRDs. Tests use it in place of a cluster's API server. The subset has members, comparisons, && ||
+// ! ?:, in, has(), size(), double(), duration(), matches(), all(), exists(), exists_one(), map(),
+// filter() and isSorted().
 #pragma once
 
 #include <optional>
@@ -10,8 +11,8 @@
 
 namespace varda::conformance {
 
-/// What the rule says of `self`; nothing: evaluation fails, which an API server takes as a broken rule. CHECKs that the text is one
-/// that this can read.
+/// Evaluates the rule on `self`. Nothing: evaluation fails, so an API server reports the rule as
+/// broken. CHECK fails if the rule is outside the subset.
 std::optional<bool> evaluate_cel(std::string_view rule, const codec::Json& self);
 
 }  // namespace varda::conformance

@@ -121,7 +121,7 @@ class Systematic:
         for variant in table.get('variants', []):
             self.visit_variant(variant, schema)
 
-    # Parts that the base cannot have beside its other members.
+    # Visits members that the base cannot have together with its other members.
     def visit_variant(self, variant, schema):
         self.variant = variant['name']
         for path in variant['covers']:
@@ -133,7 +133,7 @@ class Systematic:
             self.base = object_of(self.table, {'of': self.variant, 'set': {}})
             self.visit_once(part, path, shape_of(path))
 
-    # Gives an object every member of the schema.
+    # Adds every member of the schema to an object.
     def complete(self, schema, value, path):
         for name, member in schema.get('properties', {}).items():
             where = path + '.' + name
@@ -292,7 +292,7 @@ class Systematic:
 
 
 def extend(table, crd):
-    """Gives the table's base every member of the schema, and derives its cases again, without
+    """Adds every member of the schema to the table's base, and derives the cases again, without
     answers."""
     version = crd['spec']['versions'][0]
     table['schema'] = Systematic(table, version['schema']['openAPIV3Schema']).cases

@@ -1,5 +1,5 @@
-// The tables of this folder against what checks objects here: the API server (in memory), the kinds' own validation, and the CEL of
-// the generated CRDs. README.md says what is in a table.
+// Runs the tables of this folder on three checkers: the API server (in memory), the validation of
+// the kinds, and the CEL of the generated CRDs. README.md describes the tables.
 
 #include <algorithm>
 #include <filesystem>
@@ -28,7 +28,8 @@ std::string replaced(const std::string& text, std::string_view what, const std::
   return out;
 }
 
-// A value as a case has it, with what is long written out; table.py says the same for the runner.
+// Expands the abbreviations of long values in a case. value_of() in table.py does the same for
+// `run`.
 Json value_of(const Json& given, const std::string& index = "") {
   if (given.is_string()) return index.empty() ? given : Json(replaced(given.as_string(), "${i}", index));
   if (given.is_array()) {
@@ -58,7 +59,7 @@ Json value_of(const Json& given, const std::string& index = "") {
   return out;
 }
 
-// Sets what a path like spec.models[0].key names; null takes it away.
+// Sets the value at a path such as spec.models[0].key. Null removes the value.
 void assign(Json& target, std::string_view path, const Json& given) {
   Json* at = &target;
   for (;;) {
@@ -86,7 +87,7 @@ void assign(Json& target, std::string_view path, const Json& given) {
 
 struct Case {
   std::string name;
-  bool status = false;  // about status, which only its own subresource writes
+  bool status = false;  // the case changes status, through the status subresource
   std::string causes;
   bool taken = false, taken_by_cluster = false;
   Json set;
@@ -99,7 +100,7 @@ std::string print(std::vector<std::string> lines) {
   return out;
 }
 
-std::string print_causes(const Json& causes) {  // of a table
+std::string print_causes(const Json& causes) {  // from a table
   std::vector<std::string> lines;
   for (const Json& cause : causes.as_array()) {
     const Json::Array& parts = cause.as_array();
@@ -205,17 +206,17 @@ TEST_P(Validation, TheServerAnswersAsTheTable) {
   }
 }
 
-// The cluster's answers are those of a kube-apiserver.
+// The answers of the cluster come from a kube-apiserver.
 TEST_P(Validation, AClusterTakesWhatWeTakeAndRefusesWhatWeRefuse) {
   for (const Case& one : table_.cases) EXPECT_EQ(one.taken_by_cluster, one.taken) << one.name;
 }
 
-// The command line checks objects without a server.
+// The command line validates objects without a server.
 TEST_P(Validation, TheKindItselfFindsWhatTheServerFinds) {
   for (const Case& one : table_.cases) {
     Json object = table_.object_of({&one});
     if (!one.status) object.erase("status");
-    if (std::as_const(object).at("metadata/name").as_string().empty()) continue;  // a server's business
+    if (std::as_const(object).at("metadata/name").as_string().empty()) continue;  // only a server checks this
     const auto causes = api::validate(*table_.kind, object);
     EXPECT_EQ(causes.empty(), one.taken) << one.name
                                          << (causes.empty() ? "" : ": " + causes.front().field + " " + causes.front().message);
@@ -229,7 +230,7 @@ api::Schema without_rules(api::Schema schema) {
   return schema;
 }
 
-// What a structural schema demands of a value before rules are asked.
+// True if the value has the structure that an API server requires before it evaluates rules.
 bool of_the_right_shape(const api::Schema& without_rules, const Json& object) {
   static const std::set<std::string> kBlocking{"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong",
                                                "FieldValueTooMany", "FieldValueTypeInvalid"};
@@ -252,7 +253,8 @@ void drop_nulls(Json& value) {
 
 struct Said {
   std::set<bool> said;
-  std::set<std::string> of;  // the values it was asked about: most cases differ from the base in one place only
+  // Values already checked. Most cases differ from the base in only one place.
+  std::set<std::string> of;
 };
 using Asked = std::map<const api::Rule*, Said>;
 
@@ -294,7 +296,7 @@ TEST_P(Validation, EveryRuleSaysTheSameInCelAndNativelyAndTheCasesBreakIt) {
   for (const Case& one : table_.cases) ask(table_.object_of({&one}), one.name);
   for (const api::Rule* rule : rules)
     EXPECT_EQ(asked[rule].said.size(), 2u) << rule->message << ": no case breaks it, or none keeps it";
-  // What no case thought of: two of them at once.
+  // Combines two random cases each.
   std::vector<const Case*> plain;
   for (const Case& one : table_.cases) {
     if (!one.status && one.set.find("spec") == nullptr) plain.push_back(&one);
@@ -303,7 +305,7 @@ TEST_P(Validation, EveryRuleSaysTheSameInCelAndNativelyAndTheCasesBreakIt) {
   for (int i = 0; i < 500; ++i) {
     const Case* first = plain[random() % plain.size()];
     const Case* second = plain[random() % plain.size()];
-    // The second may change a part of what the first has replaced, or the other way round.
+    // Skip pairs in which one case changes a part of the other's value.
     const auto meets = [](const Case& one, const Case& other) {
       for (const auto& [path, given] : one.set.as_object()) {
         for (const auto& [further, unused] : other.set.as_object()) {
@@ -317,7 +319,8 @@ TEST_P(Validation, EveryRuleSaysTheSameInCelAndNativelyAndTheCasesBreakIt) {
   }
 }
 
-// "spec.models[0].key" and "spec.nodeSelector.k" -> "spec.models[].key" and "spec.nodeSelector.*": what a schema calls them.
+// The path in a schema: "spec.models[0].key" -> "spec.models[].key", "spec.nodeSelector.k" ->
+// "spec.nodeSelector.*".
 std::string shape(const api::Schema& root, std::string_view path) {
   std::string out;
   const api::Schema* at = &root;
