@@ -23,7 +23,7 @@ class EmbeddedServer : public Server {
   Status open() {
     if (metrics::Registry* metrics = core_.options.metrics; metrics != nullptr) {
       metrics->gauge_from("apiserver_longrunning_requests", "Open watches.", {{"verb", "WATCH"}},
-                          [this] { return static_cast<double>(core_.sessions.count()); });
+                          gauges_.guarded([this] { return static_cast<double>(core_.sessions.count()); }));
     }
     TRY_VOID(core_.registry.refresh());
     const KindPtr kind = core_.registry.kinds()->find("", "namespaces");
@@ -80,6 +80,7 @@ class EmbeddedServer : public Server {
   Controllers controllers_;
   Mutex mutex_;
   std::unique_ptr<net::HandlerPool> pool_ GUARDED_BY(mutex_);
+  metrics::SourceGuard gauges_;
 };
 
 }  // namespace

@@ -80,5 +80,17 @@ TEST(Metrics, TextHoldsEveryFamilyInPrometheusForm) {
       "varda_seconds_bucket{le=\"1\"} 1\nvarda_seconds_bucket{le=\"+Inf\"} 1\nvarda_seconds_sum 0.5\nvarda_seconds_count 1\n");
 }
 
+TEST(Metrics, AGuardedGaugeReadsZeroOnceItsSourceIsGone) {
+  metrics::Registry registry;
+  auto source = std::make_unique<int>(7);
+  {
+    const metrics::SourceGuard guard;
+    registry.gauge_from("varda_open", "Open.", {}, guard.guarded([&source] { return static_cast<double>(*source); }));
+    EXPECT_NE(registry.text().find("varda_open 7\n"), std::string::npos);
+  }
+  source.reset();
+  EXPECT_NE(registry.text().find("varda_open 0\n"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace varda

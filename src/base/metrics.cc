@@ -102,6 +102,18 @@ void Registry::gauge_from(std::string_view name, std::string_view help, Labels l
   series(name, help, "gauge", labels).read = std::move(read);
 }
 
+SourceGuard::~SourceGuard() {
+  MutexLock lock(state_->mutex);
+  state_->alive = false;
+}
+
+std::function<double()> SourceGuard::guarded(std::function<double()> read) const {
+  return [state = state_, read = std::move(read)] {
+    MutexLock lock(state->mutex);
+    return state->alive ? read() : 0.0;
+  };
+}
+
 std::string Registry::text() const {
   MutexLock lock(mutex_);
   std::string out;

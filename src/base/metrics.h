@@ -90,4 +90,24 @@ class Registry {
   std::map<std::string, Family, std::less<>> families_ GUARDED_BY(mutex_);
 };
 
+/// Guards gauges that read an object with a shorter life than the registry. Once the guard is
+/// destroyed, they read zero. Declare it as the object's last member. Thread-safe.
+class SourceGuard {
+ public:
+  SourceGuard() = default;
+  /// Waits for running reads.
+  ~SourceGuard();
+  SourceGuard(const SourceGuard&) = delete;
+
+  /// `read` for Registry::gauge_from().
+  std::function<double()> guarded(std::function<double()> read) const;
+
+ private:
+  struct State {
+    Mutex mutex;
+    bool alive GUARDED_BY(mutex) = true;
+  };
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
 }  // namespace varda::metrics

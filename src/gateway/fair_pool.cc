@@ -68,7 +68,7 @@ void FairPool::run() {
     try {
       item.work();
     } catch (const std::exception& e) {
-      log::error("work for a node threw", {{"node", key}, {"what", e.what()}});
+      log::error("work for a node threw", {{"client", key}, {"what", e.what()}});
     }
     item.work = nullptr;  // frees what the work holds before its slot
     bool more = false;

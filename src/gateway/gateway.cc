@@ -173,14 +173,15 @@ class TheGateway final : public Gateway, Admission {
     if (options_.edge_node_changed) edge_nodes_.on_change(options_.edge_node_changed);
     edge_nodes_.start();
     if (!options_.metrics) return;
-    options_.metrics->gauge_from("varda_gateway_nodes_connected", "Nodes with a watch open.", {},
-                                 [this] { return static_cast<double>(watches_.nodes()); });
-    options_.metrics->gauge_from("varda_gateway_watches", "Open watches of nodes.", {},
-                                 [this] { return static_cast<double>(watches_.watches()); });
-    options_.metrics->gauge_from("varda_gateway_requests_waiting", "Requests of nodes that wait for their turn to go upstream.", {},
-                                 [this] { return static_cast<double>(pool_.waiting()); });
-    options_.metrics->gauge_from("varda_gateway_strangers_waiting", "Requests of who has no certificate that wait for their turn.",
-                                 {}, [this] { return static_cast<double>(strangers_.waiting()); });
+    const auto gauge = [this](const char* name, const char* help, std::function<double()> read) {
+      options_.metrics->gauge_from(name, help, {}, gauges_.guarded(std::move(read)));
+    };
+    gauge("varda_gateway_nodes_connected", "Nodes with a watch open.", [this] { return static_cast<double>(watches_.nodes()); });
+    gauge("varda_gateway_watches", "Open watches of nodes.", [this] { return static_cast<double>(watches_.watches()); });
+    gauge("varda_gateway_requests_waiting", "Requests of nodes that wait for their turn to go upstream.",
+          [this] { return static_cast<double>(pool_.waiting()); });
+    gauge("varda_gateway_strangers_waiting", "Requests of clients without a certificate that wait for their turn.",
+          [this] { return static_cast<double>(strangers_.waiting()); });
   }
   ~TheGateway() override { stop(); }
 
@@ -344,8 +345,7 @@ class TheGateway final : public Gateway, Admission {
     TRY(const Layer layer, layer_of_node(upstream(), client_, caller.node));
     {
       MutexLock lock(layers_mutex_);
-      if (layers_.size() >= options_.limits.writers_max) layers_.clear();
-      layers_[caller.node] = {layer, clock_.now() + kLayerKnown};
+      note_layer(caller.node, layer, kLayerKnown);
     }
     TRY_VOID(check_layer(caller, layer));
     return layer;
@@ -357,10 +357,20 @@ class TheGateway final : public Gateway, Admission {
     const auto layer = checked_layer(caller);
     if (layer.ok() || layer.error().code() == Code::kUnauthenticated) return layer.ok() ? Status() : layer.error();
     MutexLock lock(layers_mutex_);
-    if (!layers_.contains(caller.node) && caller.layer.value_or(Layer::kEdge) != Layer::kEdge) return layer.error();
-    KnownLayer& known = layers_[caller.node];
-    known.until = clock_.now() + kLayerKept;
-    return check_layer(caller, known.layer);
+    const auto known = layers_.find(caller.node);
+    if (known == layers_.end() && caller.layer.value_or(Layer::kEdge) != Layer::kEdge) return layer.error();
+    const Layer last = known == layers_.end() ? KnownLayer().layer : known->second.layer;
+    note_layer(caller.node, last, kLayerKept);
+    return check_layer(caller, last);
+  }
+
+  /// At the limit, the entry that expires first makes room for another node.
+  void note_layer(const std::string& node, Layer layer, Duration valid) REQUIRES(layers_mutex_) {
+    if (!layers_.contains(node) && layers_.size() >= options_.limits.writers_max) {
+      layers_.erase(std::min_element(layers_.begin(), layers_.end(),
+                                     [](const auto& a, const auto& b) { return a.second.until < b.second.until; }));
+    }
+    layers_[node] = {layer, clock_.now() + valid};
   }
 
   static Response layer_error(const Error& error) {
@@ -687,6 +697,7 @@ class TheGateway final : public Gateway, Admission {
   std::unordered_map<std::string, KnownLayer> layers_ GUARDED_BY(layers_mutex_);  // as last read, by node
   FairPool strangers_, pool_;                                                     // destroyed first: their work uses the rest
   Anteroom before_edge_nodes_, before_pods_;
+  metrics::SourceGuard gauges_;
 };
 
 }  // namespace

@@ -53,7 +53,6 @@ Error error_of(int status, std::string_view body, std::string_view method, std::
   plain.code = status;
   // Proxies and plain handlers answer with text. The first line has the reason.
   std::string text(body.substr(0, std::min<std::size_t>(body.find('\n'), 200)));
-  if (status < 500 && text.empty()) text = "HTTP status " + std::to_string(status);
   plain.message = text.empty() ? "HTTP status " + std::to_string(status) : "HTTP status " + std::to_string(status) + ": " + text;
   return plain.to_error().context(what(method, target));
 }

@@ -187,10 +187,11 @@ Result<runtime::Action> JointInferenceReconciler::gone(const Context& /*ctx*/, c
   if (options_.certificates != nullptr) options_.certificates->forget({key.ns, api::issued_secret(key.name)});
   const MutexLock lock(mutex_);
   passing_.forget(key);
+  pauses_.erase(key);
   return runtime::Action::await_change();
 }
 
-Result<std::optional<Duration>> JointInferenceReconciler::replace_ended(const Context& ctx, const JointPlan& plan,
+Result<std::optional<Duration>> JointInferenceReconciler::replace_ended(const Context& ctx, const ObjectKey& service, const JointPlan& plan,
                                                                         runtime::Writer& writer) {
   std::optional<Duration> next;
   for (const PodPtr& pod : plan.first.ended) {
@@ -199,7 +200,7 @@ Result<std::optional<Duration>> JointInferenceReconciler::replace_ended(const Co
     Duration left{};
     {
       const MutexLock lock(mutex_);
-      left = pauses_.left(pod->metadata.key(), pod->metadata.uid, lived, clock_.now());
+      left = pauses_[service].left(pod->metadata.key(), pod->metadata.uid, lived, clock_.now());
     }
     if (left > Duration{}) {
       next = next ? std::min(*next, left) : left;
@@ -255,7 +256,7 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx, 
     return runtime::Action::after(kServiceRefusedAgain);
   }
   TRY_VOID(std::move(converged));
-  TRY(std::optional<Duration> next, replace_ended(ctx, wanted, writer));
+  TRY(std::optional<Duration> next, replace_ended(ctx, service.metadata.key(), wanted, writer));
   if (report_in) next = next ? std::min(*next, *report_in) : *report_in;
   if (seen.look_again) next = next ? std::min(*next, *seen.look_again) : *seen.look_again;
   if (certificate_in) next = next ? std::min(*next, *certificate_in) : *certificate_in;

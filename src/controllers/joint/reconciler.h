@@ -26,14 +26,15 @@ class JointInferenceReconciler {
  private:
   JointWorld look(const api::JointInferenceService& service, const std::vector<Tier>& tiers) const;
   /// Removes ended pods after their pause. Returns the time until the next pause ends.
-  Result<std::optional<Duration>> replace_ended(const Context& ctx, const JointPlan& plan, runtime::Writer& writer);
+  Result<std::optional<Duration>> replace_ended(const Context& ctx, const meta::ObjectKey& service, const JointPlan& plan,
+                                                runtime::Writer& writer);
 
   const runtime::Caches& caches_;
   JointIndex& index_;
   const InferenceModelOptions options_;
   const Clock& clock_;
   Mutex mutex_;
-  ReplacementPauses pauses_ GUARDED_BY(mutex_);
+  std::map<meta::ObjectKey, ReplacementPauses> pauses_ GUARDED_BY(mutex_);  // by service; keys within: its pods
   PassingProblems passing_ GUARDED_BY(mutex_);
 };
 
