@@ -17,15 +17,16 @@ namespace varda::serve {
 /// Reads a file, also through links: a kubelet mounts the files of Secrets as links.
 Result<std::string> read_through_links(os::FileSystem& fs, os::Path path);
 
-/// The tokens of a file's text, one a line.
+/// Splits a file's text into tokens, one a line. Trailing blanks and empty lines are ignored.
 std::vector<std::string> token_lines(std::string_view text);
 
 /// kInvalid: no certificate, no key, or a key that does not belong to the certificate. The message
-/// holds nothing of the key.
+/// contains no part of the key.
 Status check_pair(const std::string& certificate_pem, const std::string& key_pem);
 
-/// Tokens in a file, one a line. The file is read again when a request comes a second or more after the last reading, so that
-/// tokens can be replaced without a restart. While the file cannot be read the last tokens stay valid. Thread-safe.
+/// Tokens in a file, one a line. knows() reads the file again if the last reading is at least one
+/// second old, so tokens can be replaced without a restart. The last tokens stay valid while the
+/// file is empty or unreadable. Thread-safe.
 class TokenFile {
  public:
   /// kInvalid: the file has no token. `fs` and `clock` outlive it.
@@ -46,12 +47,13 @@ class TokenFile {
 };
 
 struct Access {
-  TokenFile* tokens = nullptr;            // null: no token is needed; otherwise outlives the handler
+  TokenFile* tokens = nullptr;            // null: no token is needed; outlives the handler
   bool needs_client_certificate = false;  // verified by TLS
 };
 
-/// Answers 401 to requests that lack what `access` asks for. Health checks and the state of models pass, for probes and agents:
-/// /healthz, /readyz, /v2/health/*, /v2/models/M/ready, /v2/models/M/cascade and /v2/repository/index.
+/// Answers 401 to requests without the credentials that `access` requires. Probes and agents need
+/// no credentials for /healthz, /readyz, /v2/health/*, /v2/models/M/ready, /v2/models/M/cascade and
+/// /v2/repository/index.
 net::Handler guarded(net::Handler handler, Access access);
 
 }  // namespace varda::serve

@@ -35,7 +35,8 @@ constexpr std::string_view kOfTheSystem[] = {"/lib",
                                              "/dev/urandom",
                                              "/sys"};
 
-/// Libraries that engines load may lie elsewhere, with a link beside the engine.
+/// Adds the targets of links: an engine's libraries may lie elsewhere, with a link beside the
+/// engine.
 void add_links(const std::filesystem::path& directory, std::vector<os::Path>& out) {
   std::error_code error;
   for (std::filesystem::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
@@ -71,8 +72,9 @@ os::ReachableFiles reach_of(const Flags& flags, const std::vector<std::filesyste
   for (const std::string& path :
        {flags.tls_cert, flags.tls_key, flags.client_ca, flags.token_file, flags.tier_ca, flags.tier_token_file}) {
     if (path.empty()) continue;
-    // Kubernetes replaces a Secret's files by turning a link in their directory. `varda agent`
-    // renames files into the directory that it mounts. Other directories may hold other files.
+    // Kubernetes replaces a Secret's files by swapping a link in their directory. `varda agent`
+    // renames files into the directory that it mounts. Any other directory stays closed, since it
+    // may hold unrelated files.
     std::error_code error;
     const std::filesystem::path file(path);
     const bool directory = std::filesystem::is_symlink(file, error) || is_mount_point(file.parent_path());
@@ -85,8 +87,8 @@ os::ReachableFiles reach_of(const Flags& flags, const std::vector<std::filesyste
     for (std::string path; std::getline(paths, path, ':');)
       if (path.starts_with('/')) out.read.emplace_back(path);
   }
-  // The process of a first load writes /proc/self/oom_score_adj. Memory and environment of other processes stay closed: a confined
-  // process may not inspect them.
+  // The child of a first load writes /proc/self/oom_score_adj. The kernel still hides the memory
+  // and the environment of other processes from a confined process.
   out.read_write = {"/dev/null", "/proc"};
   return out;
 }

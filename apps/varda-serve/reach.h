@@ -11,8 +11,9 @@
 
 namespace varda::serve {
 
-/// Models, engines and their libraries, the system's libraries, the files of name lookup and of TLS, and the flags' own files.
-/// `environment` may name more: LD_LIBRARY_PATH, VARDA_ONNXRUNTIME, SSL_CERT_FILE, SSL_CERT_DIR.
+/// Lists the models, the engines, all libraries, the files of name lookup and TLS, and the files
+/// that flags name. Some variables of `environment` name more files: LD_LIBRARY_PATH,
+/// VARDA_ONNXRUNTIME, SSL_CERT_FILE, SSL_CERT_DIR.
 os::ReachableFiles reach_of(const Flags& flags, const std::vector<std::filesystem::path>& engines,
                             const std::map<std::string, std::string>& environment);
 
