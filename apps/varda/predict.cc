@@ -33,7 +33,7 @@ struct PredictFlags {
   std::vector<std::string> images, inputs;
   std::string json;
   std::size_t limit = 0;
-  // A load:
+  // Flags of a load:
   std::string duration, until_version, longest = "10m";
   std::size_t clients = 4;
   double rate = 0;
@@ -46,19 +46,20 @@ struct Where {
   std::string url, model_name;
 };
 
-/// Kinds that answer at a URL, in the order in which a bare name is looked for.
+/// A kind whose objects answer requests at a URL.
 struct Served {
   const meta::Resource* resource;
-  std::string_view word;  // as in WORD/NAME, also by its short name
+  std::string_view word;  // the KIND of KIND/NAME; its plural works too
   std::string_view short_word;
 };
 
+/// A name without a kind is looked up in this order.
 std::vector<Served> served_kinds() {
   return {{&api::InferenceModel::resource(), "inferencemodel", "im"},
           {&api::JointInferenceService::resource(), "jointinferenceservice", "jis"}};
 }
 
-/// The object of that name, and which kind it is.
+/// Finds the object and its kind by NAME or KIND/NAME.
 Result<std::pair<Json, Served>> find_served(const Context& ctx, const kube::Client& client, const std::string& ns,
                                             std::string name) {
   std::vector<Served> kinds = served_kinds();
@@ -69,8 +70,7 @@ Result<std::pair<Json, Served>> find_served(const Context& ctx, const kube::Clie
       return word != kind.word && word != kind.short_word && word != std::string(kind.word) + "s";
     });
     if (kinds.empty())
-      return Error(Code::kInvalid,
-                   "\"" + word + "\" answers no requests; what does is an inferencemodel or a jointinferenceservice");
+      return Error(Code::kInvalid, "\"" + word + "\" answers no requests; give an inferencemodel or a jointinferenceservice");
   }
   std::optional<Error> first;
   for (const Served& kind : kinds) {
@@ -84,7 +84,7 @@ Result<std::pair<Json, Served>> find_served(const Context& ctx, const kube::Clie
   return *first;
 }
 
-/// Where the model answers, by its status, or why it does not.
+/// Returns --url, or the URL in the object's status. kUnavailable: the model does not serve yet.
 Result<Where> find_model(const Context& ctx, const Globals& globals, const PredictFlags& flags) {
   if (!flags.url.empty()) return Where{flags.url, flags.model};
   TRY(const kube::Config config, find_server(globals));
@@ -111,10 +111,11 @@ constexpr std::chrono::milliseconds kAskAgain{500};
 
 double milliseconds(Duration duration) { return std::chrono::duration<double, std::milli>(duration).count(); }
 
-/// kUnavailable and what a server says that is still loading are over some day; a model that it never heard of may be on its way.
+/// Whether another attempt may succeed: the server may still start or load, the object may not
+/// exist yet.
 bool passes(Code code) { return code == Code::kUnavailable || code == Code::kTimeout || code == Code::kNotFound; }
 
-/// Until there is a server that says what the model takes, for --wait.
+/// Returns a server that describes the model's inputs. With --wait, retries while passes() is true.
 Result<Where> find_ready(const Context& ctx, const Globals& globals, const PredictFlags& flags, net::HttpClient& http) {
   Context patient = ctx;
   if (!flags.wait.empty()) {
@@ -136,11 +137,12 @@ Result<Where> find_ready(const Context& ctx, const Globals& globals, const Predi
 
 struct Samples {
   std::vector<oip::Images> batches;
-  std::vector<std::string> files;    // of each batch
+  std::vector<std::string> files;    // one for each batch
   std::vector<int> labels;           // none, or one for each image
   std::vector<std::string> damaged;  // files that are no images
 
-  /// "cat.png"; of a file with several images the number too.
+  /// "cat.png" for a single image. For a file of several images, "7" if it is the only file, else
+  /// "digits.idx[7]".
   std::string name(std::size_t batch, std::size_t index) const {
     if (batches[batch].count == 1) return files[batch];
     return batches.size() == 1 ? std::to_string(index) : files[batch] + "[" + std::to_string(index) + "]";
@@ -162,7 +164,7 @@ Result<Samples> read_samples(const PredictFlags& flags) {
     };
     Result<oip::Images> images = read();
     if (!images.ok()) {
-      // Labels belong to images by their order, so that no image may be missing.
+      // Labels match images by their order, so no image may be missing.
       if (!flags.labels.empty() || flags.load()) return std::move(images).error().context(path);
       report(path, images.error());
       out.damaged.push_back(path);
@@ -183,7 +185,8 @@ Result<Samples> read_samples(const PredictFlags& flags) {
   return out;
 }
 
-/// Writes in place, without a rename: the file may be a mount, such as a container's termination message.
+/// Writes in place, without a rename: the file may be a mount, such as a container's termination
+/// message.
 Status write_report(const PredictFlags& flags, const Json& summary) {
   if (flags.report.empty()) return {};
   TRY(const auto file, os::real_file_system().open(flags.report, os::Open::kTruncate));
@@ -224,7 +227,7 @@ std::string latency_text(double latency) {
   return text;
 }
 
-/// Collects the answers to images, and prints them.
+/// Collects the answers to images and prints them.
 class Answers {
  public:
   Answers(const PredictFlags& flags, const Where& where, const Samples& samples)
@@ -327,7 +330,7 @@ class Answers {
   std::vector<double> latencies_;
   std::size_t correct_ = 0, hard_ = 0;
   std::string version_;
-  std::map<std::string, std::size_t> tiers_;  // of a joint service: answers by tier
+  std::map<std::string, std::size_t> tiers_;  // answers by tier of a joint service
 };
 
 Status predict_each(const Context& ctx, const PredictFlags& flags, const Where& where, const Samples& samples,
@@ -346,7 +349,7 @@ Status predict_each(const Context& ctx, const PredictFlags& flags, const Where& 
         continue;
       }
       if (p.error().code() != Code::kInvalid || !samples.labels.empty()) return Error(p.error()).context(name);
-      // One image that the model does not take says nothing about the others.
+      // The model rejects this image and may accept the others.
       report(name, p.error());
       ++refused;
     }

@@ -18,10 +18,11 @@ namespace {
 using codec::Json;
 
 constexpr double kGrowth = 1.02;
-constexpr std::size_t kBuckets = 1200;  // 1.02^1200 µs are more than half an hour
+constexpr std::size_t kBuckets = 1200;  // 1.02^1200 µs are more than 5 hours
 constexpr std::chrono::seconds kRequestTimeout{30}, kMetricsTimeout{10};
 constexpr std::chrono::milliseconds kAfterFailure{10};
-constexpr std::chrono::milliseconds kLook{200};  // the end may move nearer while a client waits for its turn
+// The end may move nearer while a client waits for its turn: the client looks this often.
+constexpr std::chrono::milliseconds kLook{200};
 
 std::size_t bucket_of(double microseconds) {
   if (microseconds <= 1) return 0;
@@ -38,7 +39,7 @@ void count(std::map<std::string, LoadReport::Span>& spans, const std::string& na
 
 constexpr std::chrono::hours kTurnMax{24 * 365};  // a very low rate must not overflow
 
-/// Since the server began.
+/// Counted since the server started.
 Result<std::uint64_t> answered_by(const Context& ctx, net::HttpClient& http, std::string url, const std::string& model) {
   while (!url.empty() && url.back() == '/') url.pop_back();
   net::ClientRequest request;
@@ -48,7 +49,7 @@ Result<std::uint64_t> answered_by(const Context& ctx, net::HttpClient& http, std
   return answered_requests(answer.body, model);
 }
 
-/// What the clients share, and when they end.
+/// The state that all clients share, with the end of the load.
 class Load {
  public:
   Load(const LoadOptions& options, const std::vector<oip::Images>& images) : options_(options), images_(images) {
@@ -69,7 +70,7 @@ class Load {
       while (image >= images_[batch].count) image -= images_[batch++].count;
       const double at = seconds_since(begin_);
       const SteadyTime start = system_clock().now();
-      // One that is under way when the time is over is waited for: cutting it off would count as a failure.
+      // The end of the load does not cut this request off: that would count as a failure.
       const auto answer = predictor.predict(Context::background().with_timeout(kRequestTimeout), images_[batch], image);
       ++mine.requests;
       ++(fresh ? mine.fresh : mine.kept);
@@ -77,7 +78,7 @@ class Load {
         ++mine.failures;
         const std::string& message = answer.error().message();
         if (mine.errors.size() < LoadReport::kErrorsMax || mine.errors.contains(message)) count(mine.errors, message, at);
-        // A server that refuses at once would be asked as often as this machine can.
+        // Without a pause, a server that refuses at once would get requests at full speed.
         (void)ctx.sleep_for(kAfterFailure);
         continue;
       }
@@ -108,7 +109,7 @@ class Load {
   }
 
  private:
-  /// The time that request `i` of a client still waits for its turn.
+  /// The time until request `i` of client `number` is due; negative if it is late.
   Duration until_due(std::uint64_t i, std::size_t number) const {
     if (options_.rate <= 0) return Duration::zero();
     return begin_ + turn_of(options_, i, number) - system_clock().now();
@@ -169,7 +170,7 @@ Duration turn_of(const LoadOptions& options, std::uint64_t i, std::size_t number
 }
 
 Result<std::uint64_t> answered_requests(std::string_view metrics, const std::string& model) {
-  constexpr double kMost = 0x1p53;  // beyond, a double counts no single requests
+  constexpr double kMost = 0x1p53;  // a larger double cannot count single requests
   const std::string label = "model=\"" + model + "\"";
   double sum = 0;
   bool found = false;
@@ -181,14 +182,14 @@ Result<std::uint64_t> answered_requests(std::string_view metrics, const std::str
     const std::string_view labels = line.substr(0, labels_end);
     const std::size_t at = labels.find(label);
     if (at == std::string_view::npos || (labels[at - 1] != '{' && labels[at - 1] != ',')) continue;
-    const std::string_view value = line.substr(labels_end + 2);  // a time may follow
+    const std::string_view value = line.substr(labels_end + 2);  // a timestamp may follow
     double number = 0;
     const auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc() || !(number >= 0 && number <= kMost)) continue;
     sum = std::min(kMost, sum + number);
     found = true;
   }
-  if (!found) return Error(Code::kNotFound, "it counts no requests for model " + model);
+  if (!found) return Error(Code::kNotFound, "no request is counted for model " + model);
   return static_cast<std::uint64_t>(sum);
 }
 
@@ -290,7 +291,7 @@ Result<LoadReport> put_load(const Context& ctx, const LoadOptions& options, cons
     if (!after.ok()) {
       replica.error = after.error().message();
     } else {
-      // One that counted nothing before, or that began anew, has counted from nothing.
+      // The count starts at 0 if the first reading failed or the server has restarted since.
       const std::uint64_t then = before[i].ok() ? *before[i] : 0;
       replica.answered = *after >= then ? *after - then : *after;
     }

@@ -26,7 +26,7 @@ TEST(LatencyBuckets, AreEmptyWithoutRequests) {
 
 TEST(LatencyBuckets, FindShares) {
   LatencyBuckets all;
-  for (int i = 1000; i >= 1; --i) all.add(i * 1ms);  // the order means nothing
+  for (int i = 1000; i >= 1; --i) all.add(i * 1ms);  // the order does not matter
   EXPECT_THAT(all.milliseconds_at(0), DoubleNear(1, 0.02));
   EXPECT_THAT(all.milliseconds_at(0.5), DoubleNear(500, 10));
   EXPECT_THAT(all.milliseconds_at(0.99), DoubleNear(990, 20));
@@ -39,7 +39,7 @@ TEST(LatencyBuckets, EveryLatencyIsWithinTwoPerCent) {
     LatencyBuckets one, two;
     one.add(std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(expected)));
     two.add(one);
-    two.add(2h);  // so that the longest does not bound it
+    two.add(2h);  // the maximum must not bound the result
     EXPECT_THAT(two.milliseconds_at(0), DoubleNear(expected, expected * 0.02)) << expected;
     EXPECT_LE(one.milliseconds_at(0.5), one.milliseconds_max());
   }
@@ -53,7 +53,7 @@ TEST(LatencyBuckets, TakeExtremes) {
   EXPECT_LE(all.milliseconds_at(1), 0.0011);
   all.add(std::chrono::hours(1000));
   EXPECT_EQ(all.milliseconds_max(), 3.6e9);
-  EXPECT_GT(all.milliseconds_at(1), 1.8e6);  // the last bucket has no end
+  EXPECT_GT(all.milliseconds_at(1), 1.8e6);  // the last bucket is unbounded
   EXPECT_LE(all.milliseconds_at(0.5), 0.0011);
 }
 
@@ -91,7 +91,7 @@ TEST(AnsweredRequests, SumsTheVersionsOfOneModel) {
       "# HELP nv_inference_request_success Number of requests\n"
       "# TYPE nv_inference_request_success counter\n"
       "nv_inference_request_success{model=\"digits\",version=\"1\"} 12\n"
-      "nv_inference_request_success{model=\"digits\",version=\"2\"} 30 1767323045000\n"  // with a time
+      "nv_inference_request_success{model=\"digits\",version=\"2\"} 30 1767323045000\n"  // + time
       "nv_inference_request_success{version=\"3\",model=\"digits\"} 1e2\n"
       "nv_inference_request_success{model=\"digits2\",version=\"1\"} 1000\n"
       "nv_inference_request_success{base_model=\"digits\",model=\"other\"} 1000\n"
@@ -107,7 +107,7 @@ TEST(AnsweredRequests, SkipsWhatIsNoCount) {
     const auto counted = answered_requests(head + value + "\n", "digits");
     ASSERT_FALSE(counted.ok()) << '"' << value << '"';
     EXPECT_EQ(counted.error().code(), Code::kNotFound);
-    EXPECT_EQ(counted.error().message(), "it counts no requests for model digits");
+    EXPECT_EQ(counted.error().message(), "no request is counted for model digits");
   }
   EXPECT_EQ(answered_requests(head + " -1\n" + head + " 7\r\n\n\n", "digits").value(), 7u);
   EXPECT_FALSE(answered_requests("", "digits").ok());
@@ -157,10 +157,11 @@ TEST(LoadReport, IsJsonForPrograms) {
             R"([{"url":"http://a","answered":4},{"url":"http://b","answered":0,"error":"Connection refused"}])");
 }
 
-/// A model server with answers from the test.
+/// A model server whose answers a test sets.
 class ModelServer {
  public:
-  /// The answer to request number N, from 0: a version, or "!" and the message of an error.
+  /// `answer` takes the number of a request, from 0. It returns a version, or "!" and the message
+  /// of an error.
   explicit ModelServer(std::function<std::string(std::uint64_t)> answer) : answer_(std::move(answer)) {
     server_ = net::Server::create({}, net::inline_handler([this](const net::Request& request) { return serve(request); })).value();
   }
@@ -227,7 +228,7 @@ TEST(PutLoad, EndsWhenEveryClientHadTheVersion) {
   EXPECT_EQ(load.versions.at("2").count, load.requests - 20);
   EXPECT_GE(load.versions.at("2").count, 2u);
   EXPECT_LE(load.versions.at("1").first, load.versions.at("1").last);
-  // One client keeps its connection, the other one takes a new one for each request.
+  // One client keeps its connection, the other client opens a new one for each request.
   EXPECT_GE(load.kept, 1u);
   EXPECT_GE(load.fresh, 1u);
   EXPECT_EQ(load.kept + load.fresh, load.requests);
@@ -267,7 +268,7 @@ TEST(PutLoad, EndsWithItsContext) {
   EXPECT_EQ(load.failures, 0u);
 }
 
-// A far turn of one client must not hold up the end.
+// A client that waits long for its turn must not delay the end.
 TEST(PutLoad, EndsWhileClientsWaitForTheirTurn) {
   std::stop_source stop;
   ModelServer server([&](std::uint64_t) {

@@ -35,7 +35,7 @@ double from_bfloat(std::uint16_t bits) {
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
-/// A double with the shortest decimal of the float: 0.1, not 0.10000000149011612.
+/// Writes the float's shortest decimal: 0.1, not 0.10000000149011612.
 Json number(float value) {
   char text[32];
   const char* const end = std::to_chars(text, text + sizeof text, value).ptr;

@@ -15,8 +15,8 @@ Result<oip::InferRequest> read_json_request(const std::string& file);
 /// One input for each "NAME=FILE.npy". kInvalid names the flag or the file.
 Result<oip::InferRequest> read_npy_request(const std::vector<std::string>& inputs);
 
-/// {"name", "datatype", "shape", "data"} of each output, data in row-major order. Strings that are not UTF-8 lose those bytes; NaN
-/// and infinities are null, as JSON has neither.
+/// {"name", "datatype", "shape", "data"} for each output, data in row-major order. Bytes that are
+/// not UTF-8 become U+FFFD. NaN and infinities become null, since JSON has neither.
 codec::Json outputs_json(const oip::InferResponse& response);
 /// A line for each output: name, type, shape and the first values.
 std::string outputs_text(const oip::InferResponse& response);
