@@ -23,23 +23,24 @@ struct Flags {
   std::size_t header_bytes_max = std::size_t{64} << 10;
   double idle_timeout_seconds = 120;
   double drain_delay_seconds = 2;
-  double drain_timeout_seconds = 25;  // with the delay and what follows less than the 30 s that Kubernetes gives
+  // The delay, this timeout and the shutdown after both fit into the 30 s that Kubernetes gives.
+  double drain_timeout_seconds = 25;
   std::vector<std::string> engine_path;
   std::string tls_cert, tls_key;  // PEM files of the inference port; both or neither
   std::string client_ca;
   std::string token_file;
-  std::string tier_ca, tier_token_file;  // for tiers above a model
+  std::string tier_ca, tier_token_file;  // for requests to tiers above a model
   bool confine = true;
   std::vector<std::string> also_read;
   bool try_loads = true;
   double load_timeout_seconds = 600;
-  std::string probe_load;  // "MODEL/VERSION": only try that, and say how it went
+  std::string probe_load;  // "MODEL/VERSION": only load this version and report the result
   std::string log_format = "text";
   std::string log_level = "info";
   serving::ModelConfig defaults;
 };
 
-/// The flags, or the exit code of a program that has said all it has to say (--help, --version, a wrong flag).
+/// The flags, or the exit code if the program ends at once (--help, --version, a wrong flag).
 struct Parsed {
   std::optional<Flags> flags;
   int exit_code = 0;

@@ -44,7 +44,7 @@ TEST(ServeFlags, HaveDefaults) {
   EXPECT_TRUE(flags.defaults.memory_arena);
   EXPECT_EQ(flags.defaults.queue_timeout, std::chrono::milliseconds(0));
   EXPECT_TRUE(flags.try_loads);
-  // Kubernetes kills 30 s after it asked for the end.
+  // Kubernetes kills a container 30 s after SIGTERM.
   EXPECT_LT(flags.drain_delay_seconds + flags.drain_timeout_seconds, 30);
 }
 

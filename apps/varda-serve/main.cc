@@ -60,35 +60,37 @@ std::map<std::string, std::string> environment() {
   return out;
 }
 
-// What tiers above a model are reached through (serving/joint).
-constexpr std::size_t kIdleConnectionsMax = 64;  // of each, kept for the next request
-constexpr std::chrono::seconds kDeadAfter{5};    // of silence on the wire: the connection is not waited for any more
+// Connections to tiers above a model (serving/joint).
+constexpr std::size_t kIdleConnectionsMax = 64;  // per tier address, kept for the next request
+constexpr std::chrono::seconds kDeadAfter{5};    // without a TCP acknowledgement
 
-constexpr std::chrono::seconds kAnswersPatience{3};  // with those that gave up tiers above, of the time to drain
+// The part of the drain timeout in which requests answer without upper tiers.
+constexpr std::chrono::seconds kAnswersPatience{3};
 
-// Slower senders of large bodies would hold the room of others for hours.
+// Slower senders of large bodies could hold --bodies-bytes-max for hours.
 constexpr std::size_t kBodyBytesPerSecondMin = 32 << 10;
 
-constexpr std::chrono::seconds kRunsPatience{1};  // with runs of models, once their requests had their time
+constexpr std::chrono::seconds kRunsPatience{1};  // for runs that outlast the drain timeout
 
 net::Proxies proxies_of_environment() {
   std::string left_out;
   auto proxies = net::proxies_from_environment([](const char* name) { return std::getenv(name); }, &left_out);
-  if (!left_out.empty()) log::warn("a proxy's user and password in the environment are not used", {{"proxy", left_out}});
+  if (!left_out.empty()) log::warn("user and password of a proxy in the environment are not used", {{"proxy", left_out}});
   if (proxies.ok()) return std::move(proxies).value();
-  // Most servers ask nobody: that is no reason not to serve.
-  log::warn("the environment's proxies are not used", {{"error", proxies.error()}});
+  // Only requests to upper tiers use a proxy, so the server starts without one.
+  log::warn("proxies in the environment are not usable", {{"error", proxies.error()}});
   return {};
 }
 
-// Set where another version comes as another pod: a server that cannot load its only version ends then, and its last line is what
-// Kubernetes keeps as the reason.
+// The variable is set for pods that serve a single version. If the version cannot be loaded, the
+// server ends; Kubernetes keeps the last line of the output as the reason.
 bool ends_without_a_version() {
   const char* value = std::getenv("VARDA_SERVE_END_ON_LOAD_FAILURE");
   return value != nullptr && std::string_view(value) == "1";
 }
 
-// "LoadFailed: why" where no version of any model loads; nothing while one serves, loads or is still to come.
+// "LoadFailed: why" if every model is UNAVAILABLE. Nothing without models, or while one serves or
+// loads.
 std::optional<std::string> load_failure(const serving::Repository& repository) {
   std::optional<std::string> why;
   for (const oip::IndexEntry& entry : repository.index()) {
@@ -99,7 +101,7 @@ std::optional<std::string> load_failure(const serving::Repository& repository) {
   return why;
 }
 
-// Until the server is stopped, with a look each second. An error: nothing loads, and nothing will.
+// Waits for a stop, and calls `look` each second. kUnavailable: load_failure() has a reason.
 Status wait_for_end(const Context& ctx, const serving::Repository& repository, const std::function<void()>& look) {
   const bool may_end = ends_without_a_version();
   while (!ctx.stopped()) {
@@ -112,8 +114,8 @@ Status wait_for_end(const Context& ctx, const serving::Repository& repository, c
   return {};
 }
 
-// The child of a ChildProbe. It ends without destroying what engines leave behind: a crash in their exit handlers says nothing
-// about the model.
+// Runs in the child of a ChildProbe. The child skips the exit handlers of engines: a crash there
+// would count as a failure of the model.
 int probe_load(const Flags& flags) {
   infer::Engines engines(engine_directories(flags));
   const std::size_t slash = flags.probe_load.rfind('/');
@@ -123,7 +125,8 @@ int probe_load(const Flags& flags) {
   std::_Exit(serving::ChildProbe::child(source, flags.defaults, os::real_file_system(), engines));
 }
 
-/// Returns whether the kernel now confines this process and its children. Called before any thread starts.
+/// Returns whether the kernel now confines this process and its children. Called before any thread
+/// starts.
 bool confine(const Flags& flags) {
   if (!flags.confine) return false;
   const Status status = os::confine_files(reach_of(flags, engine_directories(flags), environment()));
@@ -214,12 +217,13 @@ Status serve(const Context& ctx, const Flags& flags, bool confined, std::vector<
   }
   TRY_VOID(wait_for_end(ctx, *repository, look));
 
-  // Not ready first, so that nobody new is sent here; answering goes on until they had time to notice.
+  // First the server reports "not ready". Clients and proxies get the delay to notice.
   log::info("varda-serve drains", {{"delay_seconds", flags.drain_delay_seconds}});
   draining = true;
   server->drain();
   (void)Context::background().sleep_for(milliseconds(flags.drain_delay_seconds));
-  // Requests whose time is not over then have the best answer so far, while there still is somebody to tell it.
+  // Before the timeout ends, remaining requests give up upper tiers and return the best answer so
+  // far.
   const std::chrono::milliseconds patience = milliseconds(flags.drain_timeout_seconds);
   std::stop_source drained;
   std::thread closing([&] {
@@ -231,7 +235,7 @@ Status serve(const Context& ctx, const Flags& flags, bool confined, std::vector<
   closing.join();
   if (admin) admin->stop(std::chrono::milliseconds(100));
   if (!repository->release(kRunsPatience)) {
-    // Nothing can stop a run, and what it works on must not go away under it.
+    // A run cannot be stopped, so its memory must not be freed.
     log::warn("varda-serve ends while a model still runs");
     std::_Exit(0);
   }

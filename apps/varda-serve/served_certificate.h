@@ -1,4 +1,4 @@
-// Served certificate: what the server shows over TLS, as files hold it now.
+// Served certificate: follows the files of the server's certificate, key and client CA.
 #pragma once
 
 #include <functional>
@@ -12,22 +12,22 @@ namespace varda::serve {
 
 struct ServedFiles {
   os::Path certificate, key;  // PEM
-  os::Path client_ca;         // PEM; "" none
+  os::Path client_ca;         // PEM; "": none
 };
 
-/// The files as the server takes them. kInvalid: the key does not belong to the certificate.
+/// Reads the files. kInvalid: the key does not belong to the certificate.
 Result<net::TlsServer> read_served(const ServedFiles& files, os::FileSystem& fs);
 
-/// Follows the files. Not thread-safe.
+/// Not thread-safe.
 class ServedCertificate {
  public:
   using Use = std::function<Status(const net::TlsServer&)>;
 
-  /// `served` is in use already. `fs` outlives it.
+  /// `served`: the files that the server uses now. `fs` outlives this object.
   ServedCertificate(ServedFiles files, net::TlsServer served, os::FileSystem& fs)
       : files_(std::move(files)), served_(std::move(served)), fs_(fs) {}
-  /// Gives changed files to `use`. The last good files stay in force while the files cannot be
-  /// read, do not belong together or are refused; the log says so once.
+  /// Reads the files and passes changed ones to `use`. The last good files stay in force while the
+  /// files are unreadable, do not belong together or are refused. Each problem is logged once.
   void look(const Use& use);
 
  private:

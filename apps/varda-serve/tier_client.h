@@ -1,4 +1,4 @@
-// Tier client: asks the tiers above a model with the credentials that files hold.
+// Tier client: sends requests to the tiers above a model, with credentials from files.
 #pragma once
 
 #include <memory>
@@ -12,14 +12,14 @@ namespace varda::serve {
 /// PEM files and a file of tokens; each may be absent ("").
 struct TierFiles {
   os::Path ca;                // authority of the tiers' certificates; absent: the system's roots
-  os::Path certificate, key;  // for tiers that ask for a client certificate; both or neither
+  os::Path certificate, key;  // for tiers that require a client certificate; both or neither
   os::Path tokens;            // the first line is sent
 };
 
-/// A request that comes a second or more after the last reading reads the files again. The last
-/// good files stay in force while the files cannot be used; before there were any, send() fails
-/// with kUnavailable. With `ca` the token is sent over HTTPS only. Thread-safe. `fs` and `clock`
-/// outlive the client; tls of `options` is not used.
+/// send() reads the files again if the last reading is at least one second old. The last good files
+/// stay in force while the files are unusable. kUnavailable: the files were never usable. With
+/// `ca`, the client sends the token over HTTPS only. Thread-safe. `fs` and `clock` outlive the
+/// client. The client ignores `options.tls`.
 std::unique_ptr<net::HttpClient> make_tier_client(net::ClientOptions options, TierFiles files, os::FileSystem& fs,
                                                   const Clock& clock);
 

@@ -34,7 +34,7 @@ struct Authority {
 class TierClientTest : public ::testing::Test {
  protected:
   void write(const char* path, const std::string& text) { ASSERT_TRUE(os::write_file_atomically(fs_, path, text).ok()); }
-  /// An upper tier that answers with the token and the client's name.
+  /// An upper tier that answers with the client's token and name.
   std::unique_ptr<net::Server> serve(std::optional<net::TlsServer> tls) {
     return net::Server::create({.tls = std::move(tls)}, net::inline_handler([](const net::Request& request) {
                                  const std::string token(request.headers.find("Authorization").value_or("none"));
@@ -65,7 +65,7 @@ TEST_F(TierClientTest, ShowsTokenAndCertificateToTiersOfTheAuthority) {
       .certificate_pem = upper.certificate_pem, .key_pem = upper.key_pem, .client_ca_pem = ours_.ca.certificate_pem});
   EXPECT_EQ(ask(*client, *closed), "Bearer first of tier");
   EXPECT_EQ(ask(*client, *serve(std::nullopt), "http"), "none of ") << "no token in the open";
-  // The token changes, and counts with the next look.
+  // The client uses the changed token after the next reading.
   write("/token", "next");
   EXPECT_EQ(ask(*client, *closed), "Bearer first of tier");
   clock_.advance(std::chrono::seconds(1));
@@ -86,7 +86,7 @@ TEST_F(TierClientTest, SaysPlainlyWhyATierIsNotTrusted) {
   const net::KeyPair ended = ours_.certificate(std::chrono::system_clock::now() - std::chrono::hours(1));
   const auto late = serve(net::TlsServer{.certificate_pem = ended.certificate_pem, .key_pem = ended.key_pem});
   EXPECT_THAT(ask(*client, *late), HasSubstr("certificate has expired"));
-  // A torn file leaves the last authority in force.
+  // The last authority stays in force while the file is torn.
   write("/ca.crt", "-----BEGIN");
   clock_.advance(std::chrono::seconds(1));
   EXPECT_EQ(ask(*client, *server), "none of ");
