@@ -1,4 +1,4 @@
-// Flags from a file: what --config means in every program and subcommand that has it.
+// Flags from a file, for --config of every program and subcommand.
 //
 //   # a comment, on a line of its own
 //   listen = 127.0.0.1:6443
@@ -6,8 +6,9 @@
 //   node = edge0=edge
 //   detach = true
 //
-// A line names a flag without its dashes. Repeated lines give the values of a flag that may be repeated. Double quotes around
-// a value are taken away. A flag on the command line replaces all lines of that flag.
+// A line names a flag without its dashes. Repeated lines give the values of a repeatable flag.
+// Double quotes around a value are removed. A flag on the command line replaces all lines of that
+// flag.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -22,10 +23,10 @@
 
 namespace varda::app {
 
-/// Error messages name the file and the line. CLI11 reports errors by exceptions, and so does this header.
+/// Error messages name the file and the line. Errors are exceptions here, since CLI11 throws too.
 class ConfigFile {
  public:
-  /// Throws CLI::FileError for a file that cannot be read, and CLI::ConfigError for a line without '='.
+  /// Throws CLI::FileError for an unreadable file, and CLI::ConfigError for a line without '='.
   static ConfigFile read(const std::string& path) {
     ConfigFile out(path);
     errno = 0;
@@ -46,8 +47,8 @@ class ConfigFile {
     return out;
   }
 
-  /// The command line that sets what the command line of `command`, which was parsed, left open. Throws CLI::ConfigError for a
-  /// name that is no flag of `command`, and for a second line of a flag that takes one value.
+  /// Returns arguments for the flags that the parsed command line of `command` did not set. Throws
+  /// CLI::ConfigError for an unknown flag, and for a second line of a flag that takes one value.
   std::vector<std::string> arguments(const CLI::App& command, const std::string& title) {
     std::vector<std::string> out;
     for (Line& line : lines_) {
@@ -62,7 +63,7 @@ class ConfigFile {
           throw CLI::ConfigError(place(line.number) + line.name + " is true or false, not \"" + line.value + "\"");
         out.push_back("--" + line.name + "=" + line.value);
       } else {
-        // Two words: CLI11 takes "--name=" for a flag without a value.
+        // Two arguments: CLI11 takes "--name=" for a flag without a value.
         out.push_back("--" + line.name);
         out.push_back(line.value);
       }
@@ -70,7 +71,7 @@ class ConfigFile {
     return out;
   }
 
-  /// The place of the line that gave the flag which `message` names, as "FILE:3: ", or "".
+  /// Finds the line with the flag that `message` names: "FILE:3: ", or "" without such a line.
   std::string place_of_flag_in(const std::string& message) const {
     for (const Line& line : lines_) {
       const std::string flag = "--" + line.name;
@@ -87,7 +88,7 @@ class ConfigFile {
   struct Line {
     std::string name, value;
     std::size_t number = 0;  // from 1
-    bool used = false;       // the command line does not have the flag
+    bool used = false;       // the command line does not set the flag
   };
 
   explicit ConfigFile(std::string path) : path_(std::move(path)) {}
@@ -112,10 +113,11 @@ class ConfigFile {
   std::vector<Line> lines_;
 };
 
-/// Parses the words of a command line, without the program's name. Where the command that they choose has a flag --config and
-/// they give it, the flags of that file count as well. Throws what CLI::App::parse() does.
+/// Parses a command line without the program's name, and the file of --config if the chosen command
+/// has this flag. Throws what CLI::App::parse() throws.
 inline void parse_with_config(CLI::App& parser, const std::vector<std::string>& words) {
-  // The first pass finds the command, the file, and the flags that the command line sets. A required flag may be in the file.
+  // The first pass finds the command, the file and the flags on the command line. Required flags
+  // may be in the file.
   const auto parse = [&parser](std::vector<std::string> all) {
     std::reverse(all.begin(), all.end());
     parser.parse(std::move(all));
@@ -146,7 +148,7 @@ inline void parse_with_config(CLI::App& parser, const std::vector<std::string>& 
   ConfigFile file = ConfigFile::read(path);
   const std::vector<std::string> more = file.arguments(*command, title);
   std::vector<std::string> all = words;
-  // Last, where no word stands behind a flag that takes many values.
+  // At the end: a flag with many values would take arguments behind it as values.
   all.insert(std::find(all.begin(), all.end(), "--"), more.begin(), more.end());
   try {
     parse(std::move(all));

@@ -1,5 +1,6 @@
-// Checks of numbers on a command line. CLI11 alone reads "-1" as the largest unsigned number and "010" as eight, cuts a number
-// beyond 64 bits down to the largest one, and finds "nan" within every range. --help does not show these checks.
+// Checks of numbers on a command line. CLI11 alone reads "-1" as the largest unsigned number and
+// "010" as eight. CLI11 also clamps numbers beyond 64 bits and accepts "nan" in every range. --help
+// does not show these checks.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,7 +11,7 @@
 
 namespace varda::app {
 
-/// Decimal digits, below 2^64, without a zero in front.
+/// Decimal digits, below 2^64, without leading zeros.
 inline CLI::Validator whole_number() {
   const auto check = [](const std::string& text) -> std::string {
     std::uint64_t number = 0;

@@ -1,6 +1,6 @@
 // --help of both programs, wrapped at the width of the terminal.
 //
-// --help of a command that has --help-all shows the flags without a group; --help-all shows every group.
+// If a command has --help-all, then --help shows only flags without a group.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -52,15 +52,15 @@ class HelpFormatter final : public CLI::Formatter {
   }
 
  private:
-  static constexpr const char* kPlainGroup = "Options";  // CLI11's name for it
+  static constexpr const char* kPlainGroup = "Options";  // CLI11's name for flags without a group
 
-  /// Characters, not bytes, of UTF-8.
+  /// Counts UTF-8 characters.
   static std::size_t columns(std::string_view text) {
     return static_cast<std::size_t>(
         std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
   }
 
-  /// Lines of at most width_ columns, each but the first indented. A longer word has a line of its own.
+  /// Wraps at width_ columns and indents all lines but the first. A longer word gets its own line.
   std::string wrapped(std::string_view text, std::size_t indent) const {
     std::string out;
     std::size_t used = indent;
