@@ -1,4 +1,4 @@
-// The port every process of ours has beside its work: /healthz, /readyz, /metrics.
+// Admin port: /healthz, /readyz and /metrics of a process.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,8 @@
 
 namespace varda::app {
 
-/// Answers until destroyed. `ready`, `registry` and `collectors` outlive it; all are asked on the I/O thread and must not block.
+/// Answers until destroyed. `ready`, `registry` and `collectors` outlive the server. The I/O thread
+/// calls all three, so they must not block.
 Result<std::unique_ptr<net::Server>> serve_admin(const std::string& listen, const metrics::Registry& registry,
                                                  std::function<bool()> ready,
                                                  std::vector<const metrics::Collector*> collectors = {});

@@ -1,12 +1,13 @@
-// A backup of a data directory: a tar archive, compressed with zstd, that says what it is and proves that it is whole.
+// Backup of a data directory: a tar archive, compressed with zstd. Checksums prove that it is
+// complete.
 //
-//   varda-backup.json         format, program, time, revision, nodes and images of `varda up`
-//   servers.yaml              if the directory has one
-//   pki/ca.crt pki/ca.key tokens.json    only when asked for: they let clients go on with the kubeconfig they have
-//   store/000001 ...          every object: a line {"key":K,"bytes":N}, then N bytes and a newline; all of one revision
-//   SHA256SUMS                of all of it, at the end: `sha256sum -c` agrees with it
+//   varda-backup.json   format, program, time, revision, nodes and images of `varda up`
+//   servers.yaml        if the directory has one
+//   pki/ca.crt pki/ca.key tokens.json    only on request; existing kubeconfigs then stay valid
+//   store/000001 ...    objects of one revision: a line {"key":K,"bytes":N}, N bytes, a newline
+//   SHA256SUMS          of all entries above, for `sha256sum -c`; the last entry
 //
-// What nodes keep is not in it: models come again by their digests, pods from their objects.
+// Files of nodes are left out: nodes download models again by digest and create pods from objects.
 #pragma once
 
 #include <filesystem>
@@ -24,21 +25,21 @@ namespace varda::app {
 
 enum class Credentials { kLeaveOut, kInclude };
 
-/// Makes the bytes piece by piece, small ones. Not thread-safe.
+/// Writes the archive in small pieces. Not thread-safe.
 class BackupMaker {
  public:
   struct Options {
     std::filesystem::path data_dir;
     Credentials credentials = Credentials::kLeaveOut;
   };
-  /// Reads what it needs of the directory now; `page` holds every object at one revision.
+  /// Reads the files of the directory at once. `page` holds every object at one revision.
   static Result<std::unique_ptr<BackupMaker>> create(const Options& options, store::Page page);
   virtual ~BackupMaker() = default;
-  /// Nothing: that was all.
+  /// The next bytes of the archive; nothing at the end.
   virtual Result<std::optional<std::string>> next() = 0;
 };
 
-/// What a backup says of itself.
+/// Facts from varda-backup.json.
 struct BackupInfo {
   std::string program, created;
   store::Revision revision = 0;
@@ -46,10 +47,11 @@ struct BackupInfo {
   bool credentials = false;
 };
 
-/// Reads one to its end and checks all of it. kCorrupt: not a backup, damaged, or not whole. kUnsupported: of a newer program,
-/// which the message names.
+/// Reads and checks a whole backup. kCorrupt: not a backup, damaged or incomplete. kUnsupported: a
+/// newer program wrote it; the message names the program.
 Result<BackupInfo> check_backup(codec::ByteSource source);
-/// The same, and makes `data_dir`, which must not be there or be empty (kAlreadyExists). It appears when all of it is right.
+/// Checks the backup and creates `data_dir`, which appears only after every check has passed.
+/// kAlreadyExists: `data_dir` is not empty.
 Result<BackupInfo> restore_backup(codec::ByteSource source, const std::filesystem::path& data_dir);
 
 }  // namespace varda::app

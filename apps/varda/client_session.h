@@ -1,4 +1,4 @@
-// A session of the CLI with the server that the flags name.
+// Session of the CLI with the server that the flags name.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,8 @@ struct SessionFlags {
   bool all_namespaces = false;
 };
 
-/// Finds the server, connects, and runs `work` with standard input, output and error. An error says where no server answers.
+/// Finds the server, connects, and runs `work` with standard input, output and error. If no server
+/// answers, the error names the server's address.
 Status with_session(const Context& ctx, const Globals& globals, const SessionFlags& flags,
                     const std::function<Status(const Context&, cli::Session&)>& work);
 

@@ -1,4 +1,4 @@
-// How a subcommand gets into the program: it adds its flags to the parser and says what to run when it was chosen.
+// Subcommands: each one adds its flags to the parser and sets the function that main() runs.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,7 +13,7 @@
 
 namespace varda::app {
 
-/// Flags every subcommand has.
+/// Flags that several subcommands share.
 struct Globals {
   std::string kubeconfig;
   std::string config;  // read by parse_with_config()
@@ -21,16 +21,19 @@ struct Globals {
   std::string log_level;  // "" takes the subcommand's own default
 };
 
-/// The function that main() runs after parsing. Blocks; the context stops on SIGINT, SIGTERM and SIGHUP.
+/// The function that main() runs after parsing. Blocks. The context stops on SIGINT, SIGTERM and
+/// SIGHUP.
 using Run = std::function<Status(const Context&)>;
 
 struct Program {
   CLI::App& parser;
   Globals& globals;
   Run& chosen;
-  std::function<Status()>& before;  // runs first, while there is one thread only (going to the background)
+  // Runs before `chosen`, while the process has one thread: fork() for the background is safe here.
+  std::function<Status()>& before;
 
-  /// A subcommand below `parent` that runs until it is stopped: with --config, --log-format, --log-level and --help-all of its own.
+  /// Adds a subcommand that runs until a stop, with --config, --log-format, --log-level and
+  /// --help-all.
   CLI::App* daemon(CLI::App& parent, const std::string& name, const std::string& what);
   CLI::App* daemon(const std::string& name, const std::string& what) { return daemon(parser, name, what); }
 };
@@ -38,23 +41,25 @@ struct Program {
 /// The text of --kubeconfig in every command that talks to a server.
 inline constexpr const char* kKubeconfigHelp =
     "kubeconfig file with the server and your credentials; default: $KUBECONFIG, then that of `varda up`";
-/// --help of a daemon shows the flags without a group only; --help-all shows all groups.
+/// Groups of flags that only --help-all shows.
 inline constexpr const char* kLogGroup = "Logs";
 inline constexpr const char* kContainerGroup = "Containers";
 
 /// $XDG_DATA_HOME/varda, or ~/.local/share/varda. kInvalid: the environment names neither.
 Result<std::filesystem::path> default_data_dir();
-/// The directory that --data-dir names, absolute; the default directory if `flag` is empty.
+/// The directory that --data-dir names, absolute. The default directory if `flag` is empty.
 Result<std::filesystem::path> data_dir_of(const std::string& flag);
-/// The administrator's kubeconfig of `varda up` in the default place; empty where there is no such place.
+/// The administrator's kubeconfig in the default data directory of `varda up`; empty without a
+/// default directory.
 std::filesystem::path default_kubeconfig();
 /// kNotFound: no `varda up` ran with this data directory.
 Error no_data_of_up(const std::filesystem::path& data_dir);
-/// The server that client subcommands talk to: --kubeconfig, $KUBECONFIG, then that of `varda up`. An error says what to do.
+/// Finds the server of client subcommands: --kubeconfig, $KUBECONFIG, then the file of `varda up`.
+/// The error says what the user can do.
 Result<kube::Config> find_server(const Globals& globals);
 Status set_up_logs(const Globals& globals, log::Level otherwise);
 
-void add_client_commands(Program program);     // apply get describe delete logs events wait patch scale api-resources
+void add_client_commands(Program program);     // apply, get, logs and the other verbs of room cli
 void add_doctor_command(Program program);      // doctor
 void add_model_commands(Program program);      // pack fetch predict models
 void add_dataset_commands(Program program);    // dataset

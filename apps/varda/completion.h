@@ -1,4 +1,4 @@
-// Completion of command lines by a shell, from the same parser as --help.
+// Shell completion of command lines, from the same parser as --help.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -6,8 +6,8 @@
 
 namespace varda::app {
 
-/// A script for bash, or for zsh (which runs it with its bashcompinit). It completes commands, flags and the values of flags that
-/// have a fixed set of values; all other words are completed as file names.
+/// Returns a script for bash, or for zsh with bashcompinit. The script completes commands, flags,
+/// and values of flags that have a fixed set of values. Everything else is completed as file names.
 std::string completion_script(const CLI::App& parser, const std::string& shell);
 
 }  // namespace varda::app

@@ -1,4 +1,4 @@
-// What an administrator tells the controllers, with the operator and on one machine: servers, images, the network of the edge.
+// Flags of the controllers, for `varda operator` and `varda up`: servers, images, the edge network.
 #pragma once
 
 #include <filesystem>
@@ -14,10 +14,12 @@ struct ControllerFlags {
   std::string servers, serve_image, fetch_image, edge_network;
 };
 
-/// --serve-image, --fetch-image, --edge-network. --servers is the commands' own: where it is looked for differs.
+/// Adds --serve-image, --fetch-image and --edge-network. Each command adds --servers itself, since
+/// the defaults differ.
 void add_controller_flags(CLI::App& command, ControllerFlags& flags);
 
-/// `servers`: the file of --servers, or of its default; empty: the built-in table. kInvalid names the file and the field.
+/// `servers`: the file of --servers or its default; empty: the built-in table. kInvalid names the
+/// file and the field.
 Result<controllers::InferenceModelOptions> model_options(const ControllerFlags& flags, const std::filesystem::path& servers);
 
 }  // namespace varda::app

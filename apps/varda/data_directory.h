@@ -1,4 +1,4 @@
-// The layout of a data directory: which version it has, and how an older one becomes a new one (docs/design/012-data-directory.md).
+// Format of a data directory, and upgrades from older formats (docs/design/012-data-directory.md).
 #pragma once
 
 #include <filesystem>
@@ -8,14 +8,16 @@
 
 namespace varda::app {
 
-/// Of version.json. Files inside have formats of their own (store/internal/format.h); this is of which files there are.
+/// The format in version.json: which files a data directory has. The files have their own formats
+/// (store/internal/format.h).
 inline constexpr int kDirectoryFormat = 2;
 
-/// Marks a new directory, brings one of an older format up, and refuses a newer one (kUnsupported: the message names the program it
-/// takes). Each step may be killed and is done again. Whoever calls holds the directory's lock, if others could be in it.
+/// Marks a new directory, or upgrades an older one. A killed step is repeated at the next start.
+/// The caller holds the directory's lock if other processes may use the directory. kUnsupported:
+/// the format is newer; the message names the required program.
 Status prepare_data_directory(const std::filesystem::path& data_dir);
 
-/// kExhausted: the directory has no store yet, and its disk no room for one.
+/// kExhausted: the directory has no store yet, and the disk has too little space for one.
 Status check_first_room(const std::filesystem::path& data_dir, os::FileSystem& files = os::real_file_system());
 
 }  // namespace varda::app

@@ -1,12 +1,13 @@
-// Open files: each connection is one.
+// The limit of open files; each connection is an open file.
 #pragma once
 
 #include <cstddef>
 
 namespace varda::app {
 
-/// Raises the limit of open files of this process so far that `wanted` connections fit beside what it has open otherwise, if the
-/// hard limit lets it; how many do. What is started from here inherits the limit.
+/// Raises this process's limit of open files, so that `wanted` connections fit beside its other
+/// files. Returns how many connections fit, since the hard limit may be lower. Child processes
+/// inherit the limit.
 std::size_t make_room_for_connections(std::size_t wanted);
 
 }  // namespace varda::app

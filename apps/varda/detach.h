@@ -1,4 +1,4 @@
-// Going to the background: the parent waits until the child says that it is ready, or why it is not.
+// Detaching from the terminal: the parent waits until the child reports that it is ready or failed.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ class Detached {
   explicit Detached(int pipe) : pipe_(pipe) {}
   Detached(Detached&& other) noexcept : pipe_(std::exchange(other.pipe_, -1)) {}
   Detached& operator=(Detached&&) = delete;
-  /// Closed without ready(): the parent reports a failure.
+  /// Without ready() before, the parent reports a failure.
   ~Detached();
   /// The parent prints `line` and exits 0.
   void ready(std::string_view line);
@@ -27,8 +27,9 @@ class Detached {
   int pipe_;
 };
 
-/// Forks; call before any thread starts. The parent never returns: it prints what the child reports and exits. The child returns,
-/// leader of a session of its own, with stdin from /dev/null and stdout and stderr appended to `log`.
+/// Forks; call before any thread starts. The parent never returns: it prints the child's report and
+/// exits. The child returns as leader of a new session, with stdin from /dev/null and stdout and
+/// stderr appended to `log`.
 Result<Detached> detach(const std::filesystem::path& log);
 
 }  // namespace varda::app

@@ -1,4 +1,4 @@
-// Flags of the subcommands that download: through which proxy, and whom they trust.
+// Flags of the subcommands that download: proxies, trusted authorities, allowed addresses.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,28 +16,30 @@
 namespace varda::app {
 
 struct DownloadFlags {
-  std::optional<std::string> http_proxy, https_proxy, no_proxy;  // given: the environment does not count for them
+  // Nothing: the environment's value. "": no proxy.
+  std::optional<std::string> http_proxy, https_proxy, no_proxy;
   std::string proxy_credentials_file, ca_file;
   std::vector<std::string> allow_sources;
 };
 
 void add_download_flags(CLI::App& command, DownloadFlags& flags);
-/// --allow-source alone, for a program that only passes it on.
+/// Adds --allow-source alone, for a program that only passes the flag on.
 void add_allow_source_flag(CLI::App& command, std::vector<std::string>& sources);
-/// {"--allow-source", A, "--allow-source", B}. kInvalid: one is no block of addresses.
+/// {"--allow-source", A, "--allow-source", B}. kInvalid: an entry is no block of addresses.
 Result<std::vector<std::string>> allow_source_arguments(const std::vector<std::string>& sources);
-/// Blocks of this machine itself, which `varda up` allows for everything it starts.
+/// Addresses of this machine, which `varda up` allows for every process it starts.
 inline const std::vector<std::string> kLoopbackSources = {"127.0.0.0/8", "::1"};
 
-/// The command line by which another process gets the same; paths made absolute.
+/// The arguments that set the same flags in another process. Paths become absolute.
 std::vector<std::string> arguments_of(const DownloadFlags& flags);
-/// And what of its environment counts for that.
+/// The proxy variables of this process's environment, for the environment of the other process.
 std::map<std::string, std::string> proxy_environment();
 
-/// What archives are downloaded with: the flags, else the environment. An error names the flag or the variable, and no secret.
+/// Options for downloads of archives, from the flags, else from the environment. An error names the
+/// flag or the variable and contains no secret.
 Result<net::ClientOptions> download_client_options(const DownloadFlags& flags);
 
-/// Credentials from the files of one directory, named as the keys of a Secret: how one is mounted into a pod.
+/// Credentials from a directory that holds a Secret as a pod mounts it: one file for each key.
 class DirectoryCredentials final : public artifact::CredentialReader {
  public:
   artifact::Outcome<artifact::Credentials> read(const Context& ctx, const std::string& directory) override;

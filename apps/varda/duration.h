@@ -1,4 +1,4 @@
-// Lengths of time as flags take them: "30s", "5m", "1h", "250ms"; a bare number is seconds.
+// Durations in flags: "30s", "5m", "1h", "250ms"; a bare number means seconds.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,8 @@
 
 namespace varda::app {
 
-/// Rounded to milliseconds, and up to one of them. kInvalid names the flag: no such time, or one beyond 31 years.
+/// Rounds to milliseconds; a positive duration becomes at least 1 ms. kInvalid: `text` is no
+/// duration, or longer than 31 years. The message names the flag.
 Result<std::chrono::milliseconds> parse_duration(const std::string& flag, const std::string& text);
 
 }  // namespace varda::app

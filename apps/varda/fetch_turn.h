@@ -1,4 +1,5 @@
-// One `varda fetch` at a time works on a directory: two of them would pull their scratch files from under each other.
+// A lock for one `varda fetch` at a time: two for one directory would remove each other's scratch
+// files.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +11,9 @@ namespace varda::app {
 /// Held until destroyed or the process ends. Not thread-safe.
 class FetchTurn {
  public:
-  /// Waits until nobody else is at work on `to`, and says so in the log. Where no lock can be made nobody can download either: then
-  /// there is nothing to wait for, and the download says what is wrong. Fails when the context ends.
+  /// Waits until no other fetch works on `to`, and logs that it waits. Ok without a lock if the
+  /// lock file cannot be created, as in an unwritable directory: the download then reports the
+  /// cause. Fails when the context ends.
   static Result<FetchTurn> wait(const Context& ctx, const std::filesystem::path& to);
   FetchTurn(FetchTurn&& other) noexcept;
   FetchTurn& operator=(FetchTurn&&) = delete;
@@ -19,8 +21,8 @@ class FetchTurn {
 
  private:
   FetchTurn(std::filesystem::path file, int fd);
-  std::filesystem::path file_;  // ".NAME.fetch.lock" beside the directory; gone with us
-  int fd_ = -1;                 // -1: no lock could be made
+  std::filesystem::path file_;  // ".NAME.fetch.lock" beside the directory; removed with this object
+  int fd_ = -1;                 // -1: the lock file could not be created
 };
 
 }  // namespace varda::app

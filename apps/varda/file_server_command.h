@@ -1,4 +1,4 @@
-// artifacts serve: a directory of archives over HTTP.
+// artifacts serve: serves a directory of archives over HTTP.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,7 +7,7 @@
 
 namespace varda::app {
 
-/// Below `artifacts`.
+/// Adds the subcommand to `artifacts`.
 void add_serve_command(CLI::App& artifacts, Program program);
 
 }  // namespace varda::app

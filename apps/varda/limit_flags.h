@@ -1,4 +1,5 @@
-// Flags of limits, the same for every subcommand that runs the part they are of. The defaults stand where the options are declared.
+// Flags for limits, shared by all subcommands with the same part. The option structs hold the
+// defaults.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,7 +15,7 @@
 
 namespace varda::app {
 
-/// What a client may ask of an API server.
+/// Limits on clients of the API server.
 struct ApiLimits {
   ApiLimits() {
     http.connections_per_address_max = http.connections_max / 2;
@@ -22,33 +23,32 @@ struct ApiLimits {
   }
   apiserver::Limits api;
   store::Options store;
-  net::Server::Options http;  // address and TLS are set by who listens
+  net::Server::Options http;  // the caller sets address and TLS
 };
 /// `limits` outlives the parsing.
 void add_limit_flags(CLI::App& command, ApiLimits& limits);
 
-/// Of the audit log.
 struct AuditFlags {
   std::string file, level = "Metadata";
   std::uint64_t bytes_max = 100u << 20;
   std::size_t files_max = 10;
 };
 void add_audit_flags(CLI::App& command, AuditFlags& flags);
-/// Nothing: none is wanted.
+/// Nothing: no audit log.
 Result<std::optional<apiserver::AuditLog::Options>> audit_options(const AuditFlags& flags);
 
-/// What models may cost on one node, and where they may come from.
+/// Limits on the models of one node, and the directories of file URLs.
 struct NodeLimits {
   artifact::Limits archives;
-  std::uint64_t artifact_bytes_max = 0;  // 0: the disk's
+  std::uint64_t artifact_bytes_max = 0;  // 0: only the disk limits
   std::uint64_t replica_bytes_max = agent::Options().replica_bytes_max;
   std::vector<std::string> file_roots;
 };
 void add_limit_flags(CLI::App& command, NodeLimits& limits);
-/// The command line by which another process gets the same.
+/// The arguments that set the same limits in another process.
 std::vector<std::string> arguments_of(const NodeLimits& limits);
 
-/// Archives alone, for whoever unpacks one.
+/// Adds the flags for archives alone.
 void add_limit_flags(CLI::App& command, artifact::Limits& limits);
 
 }  // namespace varda::app

@@ -1,4 +1,5 @@
-// A file that appears whole or not at all, and never in place of another: whatever happens before keep(), nothing is left of it.
+// A new file that appears complete or not at all, and never replaces another file. A process that
+// is killed before keep() leaves nothing, or PATH.part if the file system has no O_TMPFILE.
 #pragma once
 
 #include <filesystem>
@@ -18,16 +19,16 @@ class NewFile {
   NewFile& operator=(NewFile&&) = delete;
   ~NewFile();
 
-  /// kExhausted: disk full.
+  /// kExhausted: the disk is full.
   Status write(std::string_view bytes);
-  /// From the beginning, for a look at what was written: the next piece; empty at the end.
+  /// Reads back the written bytes from the start: returns the next piece, empty at the end.
   Result<std::string> read();
-  /// On disk and named, after this. kAlreadyExists: somebody made `path` meanwhile.
+  /// Syncs the file and gives it its name. kAlreadyExists: `path` has appeared meanwhile.
   Status keep();
 
  private:
   NewFile(std::filesystem::path path, std::filesystem::path part, int fd);
-  std::filesystem::path path_, part_;  // part_: its name until then; empty: it has none
+  std::filesystem::path path_, part_;  // part_: the name before keep(); empty: no name
   int fd_ = -1;
   long long read_ = 0;
 };

@@ -1,4 +1,4 @@
-// A line on the terminal that shows how far a download has come. Silent when stderr is no terminal.
+// A progress line on the terminal. Silent if stderr is no terminal.
 #pragma once
 
 #include <chrono>
@@ -10,16 +10,16 @@ namespace varda::app {
 /// "1.4 MiB".
 std::string human_bytes(std::uint64_t bytes);
 
-/// Not thread-safe. The line is drawn at most ten times a second and cleared when the bar is destroyed.
+/// Not thread-safe. The line is drawn at most ten times a second. The destructor clears it.
 class ProgressBar {
  public:
   explicit ProgressBar(std::string title);
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
-  /// total 0: not known. `what`: "downloading".
+  /// `what`: "downloading". `done` and `total` in bytes; total 0: unknown.
   void update(const std::string& what, std::uint64_t done, std::uint64_t total);
-  /// Leaves the line to others, until the next update.
+  /// Removes the line until the next update.
   void clear();
 
  private:

@@ -1,4 +1,4 @@
-// --servers: which server runs the models of a framework, as the operator's administrator wants it.
+// --servers: a file that sets which server runs the models of a framework.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,8 @@
 
 namespace varda::app {
 
-/// Reads a YAML file "servers: {FRAMEWORK: {image: …}}" over the built-in table. kInvalid names the file and the field.
+/// Reads a YAML file "servers: {FRAMEWORK: {image: …}}". The entries replace those of the built-in
+/// table. kInvalid names the file and the field.
 Result<controllers::ServerTable> read_servers(const std::filesystem::path& file);
 
 }  // namespace varda::app

@@ -1,4 +1,5 @@
-// One NodeSessions told by two servers: the API server and the gateway. A node counts as connected while either has a watch of it.
+// Merges the sessions of two servers, the API server and the gateway, into one NodeSessions. A node
+// counts as connected while either server has a watch of the node.
 #pragma once
 
 #include <map>
@@ -24,7 +25,7 @@ class SessionSources final : public apiserver::SessionObserver, public gateway::
  private:
   static apiserver::Identity identity_of(const std::string& node) { return {"system:node:" + node, {"system:nodes"}}; }
   void change(const apiserver::Identity& who, int by) {
-    MutexLock lock(mutex_);  // held while telling, so that what is told is in order
+    MutexLock lock(mutex_);  // held during notifications, to keep them in order
     int& open = open_[who.name];
     open += by;
     if (by > 0 && open == 1) sessions_.opened(who);

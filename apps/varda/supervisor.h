@@ -1,5 +1,5 @@
-// Supervisor: keeps one child process running: starts it, starts it again when it ends, and takes over one that an earlier life of
-// ours left running.
+// Supervisor: keeps one child process running. It starts the child, restarts it when it ends, and
+// adopts a running child of an earlier supervisor.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,14 @@
 
 namespace varda::app {
 
-/// Pauses before a child is started again: they double, until a child has run for a while. Not thread-safe.
+/// Pauses before restarts. They double until a child has run longer than kSettledAfter. Not
+/// thread-safe.
 class RestartPause {
  public:
   static constexpr std::chrono::seconds kSettledAfter{10};
 
   RestartPause(std::chrono::milliseconds min, std::chrono::milliseconds max) : min_(min), max_(max), next_(std::min(min, max)) {}
-  /// The pause after a child that ran for `ran`; zero: it could not be started.
+  /// The pause after a child that ran for `ran`; zero: the start failed.
   std::chrono::milliseconds after(Duration ran);
 
  private:
@@ -38,8 +39,10 @@ class Supervisor {
     std::string name;  // in logs
     os::ProcessOptions process;
     std::filesystem::path record;  // pid and start time of the running child, as JSON
-    std::filesystem::path data;    // --data-dir of the child: no two work on one
-    std::string fingerprint;       // of how it is started: a running child with another one is replaced, not taken over
+    std::filesystem::path data;    // --data-dir of the child; only one child may use it
+    // Identifies the way the child is started. A running child with another fingerprint is
+    // replaced.
+    std::string fingerprint;
     std::chrono::milliseconds backoff_min{100}, backoff_max{5000};
   };
   explicit Supervisor(Options options);
@@ -47,7 +50,7 @@ class Supervisor {
   ~Supervisor();
 
   void start();
-  /// SIGTERM, up to `grace` for it to end, then SIGKILL. Does not start it again.
+  /// Sends SIGTERM, waits up to `grace`, then sends SIGKILL. The child is not restarted.
   void stop(std::chrono::milliseconds grace);
 
  private:
@@ -60,10 +63,10 @@ class Supervisor {
   std::jthread thread_;
 };
 
-/// Running agents of a node's data directory, in a record or not: one that was started just before its parent was killed is in
-/// none.
+/// Finds running agents of a node's data directory. An agent may lack a record if its parent was
+/// killed just after the start.
 std::vector<os::ProcessId> agents_of(const std::filesystem::path& data_directory);
-/// SIGTERM, up to `grace` for each to end, then SIGKILL.
+/// Sends SIGTERM to all, waits up to `grace` for all together, then sends SIGKILL.
 void end_processes(const std::vector<os::ProcessId>& processes, std::chrono::milliseconds grace);
 
 }  // namespace varda::app

@@ -1,4 +1,4 @@
-// What `varda up` remembers in its data directory: who runs, where it listens, which nodes it has.
+// State of `varda up` in its data directory: process, addresses, nodes, flags.
 #pragma once
 
 #include <filesystem>
@@ -18,22 +18,23 @@ struct NodeSpec {
   friend bool operator==(const NodeSpec&, const NodeSpec&) = default;
 };
 
-/// "edge0=edge", or "edge0" alone: cloud if the name begins so, else edge. kInvalid: not a DNS label, or no such layer.
+/// "edge0=edge", or a name alone: layer cloud if the name begins with "cloud", else edge. kInvalid:
+/// not a DNS label, or an unknown layer.
 Result<NodeSpec> parse_node(const std::string& text);
 
-/// up.json. A restart with no flags continues with what it says.
+/// The content of up.json. A restart without flags uses these values.
 struct UpState {
   os::ProcessId process;
   std::string address;  // "127.0.0.1:41873"
-  std::string gateway;  // the same of the gateway; "" none
+  std::string gateway;  // address of the gateway; "": none
   std::vector<NodeSpec> nodes;
-  std::map<std::string, std::string> images;           // of --image
-  std::string driver, containerd_socket, pod_network;  // as the flags say; "": those of a first start
+  std::map<std::string, std::string> images;           // from --image
+  std::string driver, containerd_socket, pod_network;  // from the flags; "": the defaults
   std::vector<std::string> dataset_roots;              // "[NODE=]DIR", absolute
   std::vector<std::string> addresses;                  // "[NODE=]IP"
 };
-/// Nothing: there is no such file. kCorrupt: the nodes of this directory cannot be known. kForbidden: this user may not read the
-/// file; the message names the owner and says what to do.
+/// Nothing: no such file. kCorrupt: the file is damaged, so the nodes are unknown. kForbidden: this
+/// user may not read the file; the message names the owner and a remedy.
 Result<std::optional<UpState>> read_state(const std::filesystem::path& data_dir);
 Status write_state(const std::filesystem::path& data_dir, const UpState& state);
 

@@ -1,4 +1,5 @@
-// Runs a part of a test in a process of its own: limits, users and forks of that process are no other test's business.
+// Runs a part of a test in a child process, so that limits, users and forks do not affect other
+// tests.
 #pragma once
 
 #include <csignal>
@@ -19,7 +20,8 @@ struct Ended {
   std::string out, err;
 };
 
-/// Waits for the end of the child. `body` returns the exit code. Call while the test program has one thread.
+/// Runs `body` in a child and waits for its end. `body` returns the exit code. Call while the test
+/// program has one thread.
 inline Ended run_in_child(const std::function<int()>& body) {
   const TestDirectory output;
   std::fflush(nullptr);
@@ -40,7 +42,7 @@ inline Ended run_in_child(const std::function<int()>& body) {
   return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), output.read("out"), output.read("err")};
 }
 
-/// For the body above: permission bits mean nothing to root.
+/// For `body` of run_in_child(): root ignores permission bits.
 inline void become_ordinary_user() {
   constexpr uid_t kNobody = 65534;
   if (::geteuid() == 0) CHECK(::setresgid(kNobody, kNobody, kNobody) == 0 && ::setresuid(kNobody, kNobody, kNobody) == 0);

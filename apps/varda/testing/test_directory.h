@@ -1,4 +1,4 @@
-// A directory of a test's own, on the real file system; gone when the test ends.
+// A temporary directory on the real file system, removed when the test ends.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace varda::app::testing {
 /// Not thread-safe.
 class TestDirectory {
  public:
-  // In memory where there is such a file system: syncs cost a slow disk minutes, and no test here is about them.
+  // Uses memory if /dev/shm is writable: syncs to a slow disk would take minutes.
   TestDirectory() {
     std::string pattern = std::string(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp") + "/varda_app_test_XXXXXX";
     CHECK(::mkdtemp(pattern.data()) != nullptr);
@@ -39,7 +39,7 @@ class TestDirectory {
     std::ofstream(path_ / name, std::ios::binary | std::ios::trunc) << bytes;
     return path_ / name;
   }
-  /// "<none>": not there.
+  /// "<none>": the file is missing.
   std::string read(const std::string& name) const {
     std::ifstream in(path_ / name, std::ios::binary);
     if (!in.is_open()) return "<none>";
