@@ -1,4 +1,5 @@
-// backup: what a data directory is worth, into one file, while `varda up` runs or not. restore: a data directory from such a file.
+// backup: saves a data directory in one file, while `varda up` runs or not. restore: makes a data
+// directory from such a file.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -26,10 +27,11 @@ struct BackupFlags {
   bool credentials = false;
 };
 
-/// The pieces of a backup, wherever they come from; nothing: the end.
+/// Returns the next bytes of a backup; nothing at the end.
 using Pieces = std::function<Result<std::optional<std::string>>()>;
 
-// Where it really is, without a slash at the end: restoring makes a directory beside it, and renames that.
+// Resolves links and a trailing slash: restore() makes a directory beside the data directory and
+// renames it.
 Result<fs::path> directory_of(const BackupFlags& flags) {
   TRY(const fs::path named, data_dir_of(flags.data_dir));
   std::error_code unknown;
@@ -42,7 +44,7 @@ Error unreadable(const std::string& file, int reason) {
                "cannot read the backup " + file + ": " + std::strerror(reason));
 }
 
-// Through the server that has the store open.
+// Gets the backup from the server that has the store open.
 Result<Pieces> ask_server(const Context& ctx, const fs::path& data_dir, bool credentials) {
   TRY(const kube::Config config, kube::load_kubeconfig(data_dir / "kubeconfig"));
   net::ClientOptions transport;
@@ -92,18 +94,18 @@ Status write_all(const Context& ctx, const Pieces& pieces, const std::string& ti
   }
 }
 
-// Nobody can read it back there, so it is looked at on its way.
+// Standard output cannot be read back, so the bytes are checked on their way.
 Status write_checked(const Context& ctx, const Pieces& pieces) {
   const auto pass = [&]() -> Result<std::string> {
     TRY_VOID(ctx.check());
     TRY(const std::optional<std::string> piece, pieces());
     if (!piece) return std::string();
     if (std::fwrite(piece->data(), 1, piece->size(), stdout) != piece->size() || std::fflush(stdout) != 0)
-      return Error(Code::kExhausted, "standard output takes no more");
+      return Error(Code::kExhausted, "cannot write to standard output");
     return *piece;
   };
   TRY_VOID(check_backup(pass).context("standard output"));
-  for (;;) {  // what follows the sums ends the archive
+  for (;;) {  // the end of the archive, behind the sums
     TRY(const std::string rest, pass());
     if (rest.empty()) return {};
   }
@@ -113,7 +115,7 @@ Status back_up(const Context& ctx, const BackupFlags& flags) {
   TRY(const fs::path data_dir, directory_of(flags));
   if (flags.file == "-") {
     if (isatty(STDOUT_FILENO))
-      return Error(Code::kInvalid, "standard output is a terminal, and a backup is no text; name a file, or pipe it on");
+      return Error(Code::kInvalid, "standard output is a terminal, and a backup is binary; name a file, or use a pipe");
     TRY(const Pieces pieces, open_pieces(ctx, data_dir, flags.credentials));
     return write_checked(ctx, pieces);
   }
@@ -123,7 +125,7 @@ Status back_up(const Context& ctx, const BackupFlags& flags) {
   TRY(const BackupInfo info, check_backup([&file] { return file.read(); }).context(flags.file));
   TRY_VOID(file.keep());
   std::printf("%s holds %llu objects at revision %lld%s\n", flags.file.c_str(), static_cast<unsigned long long>(info.objects),
-              static_cast<long long>(info.revision), info.credentials ? ", and the keys to them" : "");
+              static_cast<long long>(info.revision), info.credentials ? ", with credentials" : "");
   return {};
 }
 

@@ -26,11 +26,11 @@ constexpr const char* kSums = "SHA256SUMS";
 constexpr const char* kStore = "store/";
 constexpr std::string_view kZstd("\x28\xb5\x2f\xfd", 4);  // the first bytes of a frame (RFC 8878)
 constexpr const char* kCutOff = "; was the copy cut off?";
-// A restored store begins a billion revisions later, and every JSON reader must be able to hold it.
+// A restored store starts a billion revisions later, and JSON readers must represent that revision.
 constexpr store::Revision kRevisionMax = (store::Revision{1} << 53) - 1'000'000'000;
 constexpr std::size_t kPieceBytes = 128 << 10;
 constexpr std::uint64_t kBackedUpFileBytesMax = 16u << 20;
-constexpr std::uint64_t kPieceBytesMax = 1u << 30;  // one object can be as large as --object-bytes-max allows
+constexpr std::uint64_t kPieceBytesMax = 1u << 30;  // --object-bytes-max allows large objects
 
 const std::vector<std::string>& credential_files() {
   static const std::vector<std::string> kFiles = {"pki/ca.crt", "pki/ca.key", "tokens.json"};
@@ -93,7 +93,7 @@ class Maker final : public BackupMaker {
         piece.bytes += codec::write_json(Json::object({{"key", entry.key}, {"bytes", entry.value->size()}})) + "\n";
         piece.bytes += *entry.value;
         piece.bytes += '\n';
-        entry = {};  // what is written need not be held
+        entry = {};  // frees the memory
       }
       return add(piece);
     }
@@ -120,7 +120,8 @@ class Maker final : public BackupMaker {
   bool finished_ = false;
 };
 
-/// Gets what a backup holds, in its order. None of it may be trusted before the end.
+/// Receives the content of a backup in the order of the archive. All of it is untrusted until the
+/// end.
 class Receiver {
  public:
   virtual ~Receiver() = default;
@@ -134,8 +135,7 @@ Error damaged(const std::string& why) { return Error(Code::kCorrupt, "the backup
 Result<std::string> read_entry(codec::ArchiveReader& archive, const codec::ArchiveEntry& entry,
                                const std::function<Error(Error)>& unpacked) {
   const std::uint64_t most = entry.path.starts_with(kStore) ? kPieceBytesMax : kBackedUpFileBytesMax;
-  if (entry.kind != codec::EntryKind::kFile || entry.size_bytes > most)
-    return damaged(entry.path + " is no file that belongs there");
+  if (entry.kind != codec::EntryKind::kFile || entry.size_bytes > most) return damaged(entry.path + " is not an expected file");
   std::string bytes;
   for (;;) {
     const auto piece = archive.read();
@@ -151,13 +151,13 @@ Result<std::uint64_t> read_objects(const std::string& path, std::string_view res
   while (!rest.empty()) {
     const std::size_t end = rest.find('\n');
     const auto line = codec::parse_json(rest.substr(0, end));
-    if (end == std::string_view::npos || !line.ok()) return damaged(path + " has no line with a key where one must be");
+    if (end == std::string_view::npos || !line.ok()) return damaged(path + " has no key where an object begins");
     const std::int64_t bytes = (*line)["bytes"].as_integer();
     const std::string& key = (*line)["key"].as_string();
     rest.remove_prefix(end + 1);
     if (key.empty() || bytes < 0 || static_cast<std::uint64_t>(bytes) >= rest.size() ||
         rest[static_cast<std::size_t>(bytes)] != '\n')
-      return damaged(path + ": the object " + key + " is not whole");
+      return damaged(path + ": the object " + key + " is incomplete");
     TRY_VOID(to.object(key, rest.substr(0, static_cast<std::size_t>(bytes))));
     rest.remove_prefix(static_cast<std::size_t>(bytes) + 1);
     ++count;
@@ -168,20 +168,19 @@ Result<std::uint64_t> read_objects(const std::string& path, std::string_view res
 Result<BackupInfo> read_head(const std::string& path, const std::string& bytes, Receiver& to) {
   const auto parsed = codec::parse_json(bytes);
   if (path != kHead || !parsed.ok())
-    return Error(Code::kCorrupt, "this is no backup of varda: it does not begin with " + std::string(kHead));
+    return Error(Code::kCorrupt, "not a backup of varda: it does not begin with " + std::string(kHead));
   const Json& json = *parsed;
   if (json["format"].as_integer() > kFormat) {
     return Error(Code::kUnsupported, "the backup was made by varda " + json["program"].as_string() +
-                                         "; this is varda " VARDA_VERSION ", it takes varda " + json["needs"].as_string() +
-                                         " or newer");
+                                         "; this is varda " VARDA_VERSION ": use varda " + json["needs"].as_string() + " or newer");
   }
   BackupInfo info{.program = json["program"].as_string(),
                   .created = json["created"].as_string(),
                   .revision = json["revision"].as_integer(),
                   .objects = static_cast<std::uint64_t>(json["objects"].as_integer()),
                   .credentials = json["credentials"].as_bool()};
-  if (json["format"].as_integer() < 1) return damaged("it names no format");
-  if (info.revision < 0 || info.revision > kRevisionMax) return damaged("it has no revision");
+  if (json["format"].as_integer() < 1) return damaged("the format is missing");
+  if (info.revision < 0 || info.revision > kRevisionMax) return damaged("the revision is not valid");
   TRY_VOID(to.head(json));
   return info;
 }
@@ -196,7 +195,7 @@ Result<BackupInfo> read_backup(codec::ByteSource source, Receiver& to) {
   if (!opened.ok()) {
     if (opened.error().code() != Code::kCorrupt) return opened.error();
     if (head->starts_with(kZstd)) return damaged(opened.error().message() + kCutOff);
-    return Error(Code::kCorrupt, "this is no backup of varda: " + opened.error().message());
+    return Error(Code::kCorrupt, "not a backup of varda: " + opened.error().message());
   }
   const auto unpacked = [&head](Error error) {
     return error.code() == Code::kCorrupt && head->starts_with(kZstd) ? damaged(error.message() + kCutOff) : error;
@@ -209,14 +208,14 @@ Result<BackupInfo> read_backup(codec::ByteSource source, Receiver& to) {
   for (;;) {
     const auto entry = archive.next();
     if (!entry.ok()) return unpacked(entry.error());
-    if (!*entry) return damaged(std::string("it ends before its end") + kCutOff);
+    if (!*entry) return damaged(std::string("the end is missing") + kCutOff);
     TRY(const std::string bytes, read_entry(archive, **entry, unpacked));
     const std::string& path = (*entry)->path;
     if (path == kSums) {
-      if (!info || bytes != sums) return damaged("the SHA-256 sums at its end are those of something else");
+      if (!info || bytes != sums) return damaged("the SHA-256 sums at the end do not match");
       break;
     }
-    if (!seen.insert(path).second) return damaged(path + " stands in it twice");
+    if (!seen.insert(path).second) return damaged(path + " occurs twice");
     sums += codec::Sha256::of(bytes).hex() + "  " + path + "\n";
     if (!info) {
       TRY(info, read_head(path, bytes, to));
@@ -239,14 +238,14 @@ class Checker final : public Receiver {
   Status object(std::string_view, std::string_view) override { return {}; }
 };
 
-/// Makes a data directory at `root`, which is there and empty.
+/// Fills the empty directory `root`.
 class Restorer final : public Receiver {
  public:
   explicit Restorer(fs::path root) : root_(std::move(root)) {}
 
   Status head(const Json& head) override {
     revision_ = head["revision"].as_integer();
-    // The address is left open: this may be another machine.
+    // The address is not restored: this may be another machine.
     for (const Json& node : head["nodes"].as_array()) {
       auto spec = parse_node(node["name"].as_string() + "=" + node["layer"].as_string());
       if (!spec.ok()) return damaged(spec.error().message());
@@ -319,12 +318,13 @@ Result<BackupInfo> restore_backup(codec::ByteSource source, const fs::path& data
     TRY(const auto names, files.list(data_dir).context("--data-dir"));
     if (!names.empty()) {
       return Error(Code::kAlreadyExists,
-                   data_dir.string() + " is not empty: a backup goes into a directory of its own; move this one away (`mv " +
+                   data_dir.string() + " is not empty: a backup needs an empty directory; move this one away (`mv " +
                        data_dir.string() + " " + data_dir.string() + ".old`), or name another with --data-dir");
     }
   }
   TRY_VOID(files.make_directories(data_dir.parent_path()).context("--data-dir"));
-  // Beside its final place, so that the directory appears with all in it; what a killed restore left there goes first.
+  // Scratch files lie beside the final place, for an atomic rename. A killed restore may have left
+  // some.
   const fs::path scratch = fs::path(data_dir) += ".restoring";
   TRY_VOID(files.remove_all(scratch));
   TRY_VOID(files.make_directories(scratch, 0700));
@@ -332,8 +332,7 @@ Result<BackupInfo> restore_backup(codec::ByteSource source, const fs::path& data
     Restorer restorer(scratch);
     TRY(BackupInfo info, read_backup(std::move(source), restorer));
     TRY_VOID(restorer.finish());
-    TRY_VOID(
-        files.rename(scratch, data_dir).context("a mount point cannot be replaced: name a directory below it, should it be one"));
+    TRY_VOID(files.rename(scratch, data_dir).context("if the data directory is a mount point, name a directory below it"));
     TRY_VOID(files.sync_directory(data_dir.parent_path()));
     return info;
   };

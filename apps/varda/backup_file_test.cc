@@ -40,7 +40,8 @@ const std::vector<std::pair<std::string, std::string>> kObjects = {
     {"/registry/b", ""},
     {"/registry/c", std::string("line\n{\"key\":\"x\",\"bytes\":1}\n\0end", 28)}};
 
-/// A data directory with all that a backup may hold, and some that it must not.
+/// Makes a data directory with every file that a backup may hold, and some files that it must not
+/// hold.
 void fill(const TestDirectory& root, const std::string& name) {
   fs::create_directory(root / name);
   ASSERT_TRUE(write_state(root / name, {.address = "127.0.0.1:6443",
@@ -66,7 +67,7 @@ std::string backup_of(const fs::path& data_dir, Credentials credentials, store::
   }
 }
 
-/// Whatever a hand could put into an archive.
+/// Any entry of an archive, also an invalid one.
 struct Raw {
   std::string path, bytes;
   codec::EntryKind kind = codec::EntryKind::kFile;
@@ -90,7 +91,7 @@ std::string archive_of(const std::vector<Raw>& entries, codec::ArchiveFormat for
   EXPECT_TRUE(writer->finish().ok());
   return out;
 }
-/// With the sums that belong to the entries: only what they say is wrong.
+/// Makes an archive with correct sums, so that only the entries are wrong.
 std::string summed(std::vector<Raw> entries) {
   std::string sums;
   for (const Raw& raw : entries) sums += codec::Sha256::of(raw.bytes).hex() + "  " + raw.path + "\n";
@@ -108,7 +109,8 @@ Raw head_with(const std::string& changes = "{}") {
 }
 const Raw kObject = {"store/000001", "{\"key\":\"/k\",\"bytes\":2}\n{}\n"};
 
-/// The store keeps two files of its own beside store.db: a lock and a reserve for a full disk.
+/// Removes the two files that the store keeps beside store.db: a lock and a reserve for a full
+/// disk.
 std::vector<std::string> without_locks(std::vector<std::string> paths) {
   std::erase_if(paths, [](const std::string& path) { return path.ends_with(".lock") || path.ends_with(".reserve"); });
   return paths;
@@ -169,7 +171,7 @@ TEST(Backup, OfAnEmptyDirectoryIsABackup) {
   EXPECT_THAT(without_locks(root.all("deep/er/new")), ElementsAre("store.db", "up.json", "version.json"));
 }
 
-// Larger than a piece of the archive, and many of them.
+// One object is larger than a piece of the archive; many objects need several pieces.
 TEST(Backup, LargeAndManyObjectsComeBack) {
   const TestDirectory root;
   std::vector<std::pair<std::string, std::string>> objects = {{"/large", std::string(700'000, 'l')}};
@@ -189,7 +191,7 @@ TEST(Backup, StateThatCannotBeReadIsNotLeftOut) {
   EXPECT_FALSE(BackupMaker::create({.data_dir = root.path()}, page_of({})).ok());
 }
 
-// After the sums come only bytes that end the archive: where these are missing the backup is whole all the same.
+// The bytes after the sums only end the archive: the backup is complete without them.
 TEST(Backup, EveryTruncationIsRefusedOrWhole) {
   const TestDirectory root;
   fill(root, "old");
@@ -246,44 +248,44 @@ TEST(Backup, RefusesWhatIsNoBackup) {
   };
   const Raw head = head_with();
   const Case cases[] = {
-      {"nothing", "", "this is no backup of varda"},
+      {"nothing", "", "not a backup of varda"},
       {"text", "Hello, world, this is a text of some length and no archive at all.\n", "not an archive"},
-      {"zeros", std::string(10'000, '\0'), "it ends before its end"},
+      {"zeros", std::string(10'000, '\0'), "the end is missing"},
       {"a SQLite file", std::string("SQLite format 3\0", 16) + std::string(4080, '\0'), "not an archive"},
       {"a model's archive", archive_of({{"model.onnx", "bytes"}}, codec::ArchiveFormat::kTarGzip),
        "it does not begin with varda-backup.json"},
       {"an empty archive", archive_of({}), ""},
       {"a head that is no JSON", archive_of({{"varda-backup.json", "{"}}), "it does not begin with varda-backup.json"},
-      {"sums alone", archive_of({{"SHA256SUMS", ""}}), "the SHA-256 sums at its end are those of something else"},
-      {"no sums", archive_of({head, kObject}), "it ends before its end"},
-      {"other sums", archive_of({head, kObject, {"SHA256SUMS", "0"}}), "the SHA-256 sums at its end are those of something else"},
-      {"no format", summed({head_with(R"({"format":null})"), kObject}), "it names no format"},
-      {"format 0", summed({head_with(R"({"format":0})"), kObject}), "it names no format"},
-      {"a head that is a list", summed({{"varda-backup.json", "[1]"}}), "it names no format"},
-      {"a negative revision", summed({head_with(R"({"revision":-1})"), kObject}), "it has no revision"},
-      {"a revision without room above", summed({head_with(R"({"revision":9223372036854775807})"), kObject}), "it has no revision"},
+      {"sums alone", archive_of({{"SHA256SUMS", ""}}), "the SHA-256 sums at the end do not match"},
+      {"no sums", archive_of({head, kObject}), "the end is missing"},
+      {"other sums", archive_of({head, kObject, {"SHA256SUMS", "0"}}), "the SHA-256 sums at the end do not match"},
+      {"no format", summed({head_with(R"({"format":null})"), kObject}), "the format is missing"},
+      {"format 0", summed({head_with(R"({"format":0})"), kObject}), "the format is missing"},
+      {"a head that is a list", summed({{"varda-backup.json", "[1]"}}), "the format is missing"},
+      {"a negative revision", summed({head_with(R"({"revision":-1})"), kObject}), "the revision is not valid"},
+      {"a revision without room above", summed({head_with(R"({"revision":9223372036854775807})"), kObject}),
+       "the revision is not valid"},
       {"an object too many", summed({head_with(R"({"objects":0})"), kObject}), "it has 1 objects and should have 0"},
       {"an object too few", summed({head_with(R"({"objects":2})"), kObject}), "it has 1 objects and should have 2"},
       {"a negative number of objects", summed({head_with(R"({"objects":-1})"), kObject}), "it has 1 objects and should have"},
       {"a file that stands twice", summed({head, kObject, {"servers.yaml", "a"}, {"servers.yaml", "b"}}),
-       "servers.yaml stands in it twice"},
-      {"two heads", summed({head, head, kObject}), "varda-backup.json stands in it twice"},
-      {"an object without a key", summed({head, {"store/1", "{\"bytes\":2}\n{}\n"}}), "is not whole"},
+       "servers.yaml occurs twice"},
+      {"two heads", summed({head, head, kObject}), "varda-backup.json occurs twice"},
+      {"an object without a key", summed({head, {"store/1", "{\"bytes\":2}\n{}\n"}}), "is incomplete"},
       {"an object of negative size", summed({head, {"store/1", "{\"key\":\"/k\",\"bytes\":-1}\n{}\n"}}),
-       "the object /k is not whole"},
+       "the object /k is incomplete"},
       {"an object beyond its piece", summed({head, {"store/1", "{\"key\":\"/k\",\"bytes\":3}\n{}\n"}}),
-       "the object /k is not whole"},
+       "the object /k is incomplete"},
       {"an object of huge size", summed({head, {"store/1", "{\"key\":\"/k\",\"bytes\":9223372036854775807}\n{}\n"}}),
-       "is not whole"},
-      {"an object with something behind it", summed({head, {"store/1", "{\"key\":\"/k\",\"bytes\":1}\n{}\n"}}), "is not whole"},
-      {"a piece without lines", summed({head, {"store/1", "{\"key\":\"/k\",\"bytes\":0}"}}), "has no line with a key"},
-      {"a piece that is no JSON", summed({head, {"store/1", "key\n"}}), "has no line with a key"},
-      {"a directory", summed({head, {"store", "", codec::EntryKind::kDirectory}}), "is no file that belongs there"},
-      {"a link", summed({head, {"servers.yaml", "", codec::EntryKind::kSymlink, "/etc/passwd"}}), "is no file that belongs there"},
+       "is incomplete"},
+      {"an object with something behind it", summed({head, {"store/1", "{\"key\":\"/k\",\"bytes\":1}\n{}\n"}}), "is incomplete"},
+      {"a piece without lines", summed({head, {"store/1", "{\"key\":\"/k\",\"bytes\":0}"}}), "has no key where an object begins"},
+      {"a piece that is no JSON", summed({head, {"store/1", "key\n"}}), "has no key where an object begins"},
+      {"a directory", summed({head, {"store", "", codec::EntryKind::kDirectory}}), "is not an expected file"},
+      {"a link", summed({head, {"servers.yaml", "", codec::EntryKind::kSymlink, "/etc/passwd"}}), "is not an expected file"},
       {"a hard link", summed({head, {"tokens.json", "", codec::EntryKind::kHardLink, "varda-backup.json"}}),
-       "is no file that belongs there"},
-      {"a file that is too large", summed({head, {"servers.yaml", std::string((16u << 20) + 1, 's')}}),
-       "is no file that belongs there"},
+       "is not an expected file"},
+      {"a file that is too large", summed({head, {"servers.yaml", std::string((16u << 20) + 1, 's')}}), "is not an expected file"},
   };
   const TestDirectory root;
   for (const Case& one : cases) {
@@ -297,7 +299,7 @@ TEST(Backup, RefusesWhatIsNoBackup) {
   }
 }
 
-// The archive is right, and still not one to restore: only restoring finds that out.
+// check_backup() accepts these archives: only restore_backup() notices the paths.
 TEST(Restore, WritesNowhereElse) {
   struct Case {
     std::string path;
@@ -319,7 +321,7 @@ TEST(Restore, WritesNowhereElse) {
     EXPECT_THAT(restored.error().message(), HasSubstr(one.message));
     EXPECT_EQ(root.all(), std::vector<std::string>{"below"}) << one.path;
   }
-  // Names of pieces are no paths.
+  // The names of pieces are never used as paths.
   ASSERT_TRUE(restore_backup(source_of(summed({head_with(), {"store/../../../evil", kObject.bytes}})), root / "below/new").ok());
   EXPECT_THAT(without_locks(root.all()),
               ElementsAre("below", "below/new", "below/new/store.db", "below/new/up.json", "below/new/version.json"));
@@ -353,7 +355,7 @@ TEST(Backup, OneOfALaterProgramIsRefusedByName) {
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code(), Code::kUnsupported);
     EXPECT_EQ(refused.error().message(),
-              "the backup was made by varda 0.9.1; this is varda " VARDA_VERSION ", it takes varda 0.7.0 or newer");
+              "the backup was made by varda 0.9.1; this is varda " VARDA_VERSION ": use varda 0.7.0 or newer");
   }
   EXPECT_EQ(root.all(), std::vector<std::string>());
 }
@@ -399,7 +401,7 @@ TEST(Restore, AnErrorOfTheSourceIsPassedOnAndLeavesNothing) {
   }
 }
 
-// A limit of file sizes stands in for a full disk.
+// A limit on file sizes simulates a full disk.
 TEST(Restore, AFullDiskFailsItAndLeavesNothing) {
   const TestDirectory root;
   const std::string bytes = backup_of(root.path(), Credentials::kLeaveOut, page_of({{"/large", std::string(2u << 20, 'l')}}));

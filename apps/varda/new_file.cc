@@ -15,7 +15,7 @@ namespace {
 Error file_error(const std::string& what) {
   const int code = errno;
   const std::string message = what + ": " + std::strerror(code);
-  if (code == EEXIST) return Error(Code::kAlreadyExists, what + " is there already; it is not replaced");
+  if (code == EEXIST) return Error(Code::kAlreadyExists, what + " exists already and is not replaced");
   if (code == ENOSPC || code == EDQUOT || code == EFBIG) return Error(Code::kExhausted, message);
   if (code == ENOENT) return Error(Code::kNotFound, message);
   if (code == EACCES || code == EPERM || code == EROFS) return Error(Code::kForbidden, message);
@@ -44,11 +44,11 @@ Result<NewFile> NewFile::create(const std::filesystem::path& path) {
     errno = EEXIST;
     return file_error(path.string());
   }
-  // Without a name until it is done: a process that is killed leaves nothing, not even a part.
+  // The file has no name until keep(), so a killed process leaves nothing.
   int fd = ::open(parent_of(path).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (fd >= 0) return NewFile(path, {}, fd);
   if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL) return file_error(path.string());
-  const std::filesystem::path part = path.string() + ".part";  // file systems without that
+  const std::filesystem::path part = path.string() + ".part";  // for file systems without O_TMPFILE
   fd = ::open(part.c_str(), O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return file_error(part.string());
   return NewFile(path, part, fd);

@@ -55,7 +55,7 @@ TEST(NewFile, ReplacesNothing) {
     const auto made = NewFile::create(root / name);
     ASSERT_FALSE(made.ok()) << name;
     EXPECT_EQ(made.error().code(), Code::kAlreadyExists) << name;
-    EXPECT_THAT(made.error().message(), HasSubstr(std::string(name) + " is there already"));
+    EXPECT_THAT(made.error().message(), HasSubstr(std::string(name) + " exists already"));
   }
   NewFile file = NewFile::create(root / "late").value();
   ASSERT_TRUE(file.write("ours").ok());
@@ -95,7 +95,8 @@ TEST(NewFile, AForbiddenDirectoryIsForbidden) {
   EXPECT_EQ(ended.code, 0);
 }
 
-// A limit of file sizes stands in for a full disk; the program ignores its signal too (os::stop_on_signals()).
+// A limit on file sizes simulates a full disk. The program ignores SIGXFSZ too
+// (os::stop_on_signals()).
 TEST(NewFile, AFullDiskIsExhaustedAndLeavesNothing) {
   const TestDirectory root;
   const testing::Ended ended = testing::run_in_child([&] {

@@ -241,7 +241,7 @@ class Enrolment(unittest.TestCase):
         # A revoked token is refused. No token is made for an output file that exists already.
         path, token = self.token('line7')
         refused = self.varda.varda('join-token', '--node', 'line7', '-o', str(path), check=False)
-        self.assertIn('is there already', refused.stderr)
+        self.assertIn('exists already', refused.stderr)
         self.assertEqual(path.read_text().strip(), token)
         self.assertEqual(self.varda.varda('join-token', '--list').count('line7'), 1)
         self.varda.varda('join-token', '--revoke', token.split('.')[1])

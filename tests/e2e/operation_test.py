@@ -382,7 +382,7 @@ class Backup(unittest.TestCase):
             (out / 'other').write_bytes(b'hello' * 1000)
             for name in ('cut', 'flipped', 'other'):
                 self.refused(varda, out / name, self.work / 'second')
-            self.assertIn('is no backup', self.refused(varda, out / 'other', self.work / 'second'))
+            self.assertIn('not a backup of varda', self.refused(varda, out / 'other', self.work / 'second'))
             self.assertIn('is not empty', varda.run([m.VARDA, 'restore', file, '--data-dir', varda.dir], check=False).stderr)
             listed = subprocess.run(['tar', '--zstd', '-tf', plain], capture_output=True, text=True)
             if listed.returncode == 0:
