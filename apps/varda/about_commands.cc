@@ -1,4 +1,4 @@
-// help, version and completion: what the program says about itself.
+// help, version and completion.
 #include <cstdio>
 #include <memory>
 #include <string>

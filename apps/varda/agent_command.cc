@@ -38,8 +38,9 @@ struct AgentFlags {
   DownloadFlags download;
 };
 
-/// The token, for as long as the node has none but it. Whoever reads it can be the node. kNotFound: it has not come yet, as in the
-/// volume of a Secret that is still to be made.
+/// Reads the join token, which only a node without a certificate needs. A program that can read the
+/// token can enrol as the node. kNotFound: the file is missing or empty, as in the volume of a
+/// Secret that does not exist yet.
 Result<std::string> read_join_token(const std::filesystem::path& file) {
   auto& fs = os::real_file_system();
   const std::filesystem::path real = followed(file);
@@ -63,18 +64,19 @@ Result<std::unique_ptr<agent::Identity>> open_identity(const AgentFlags& flags) 
   return agent::Identity::open(std::move(options));
 }
 
-/// How the agent reaches its API server, and as whom: through a gateway with its own certificate, or as a kubeconfig says.
+/// The agent's connection to its API server: through a gateway with the node's own certificate, or
+/// by a kubeconfig.
 struct Upstream {
   std::unique_ptr<agent::Identity> identity;  // null: by kubeconfig
   std::unique_ptr<kube::Client> client;
-  std::jthread renewal;  // ends before what it renews
+  std::jthread renewal;  // renews `identity`; destroyed first
 };
 
 Result<Upstream> reach_upstream(const Context& ctx, const Globals& globals, const AgentFlags& flags, metrics::Registry& registry) {
   Upstream upstream;
   kube::Client::Options options{.field_manager = "varda-agent", .metrics = &registry};
   if (flags.gateway.empty()) {
-    if (!flags.join_token_file.empty()) return Error(Code::kInvalid, "--join-token-file is for a --gateway");
+    if (!flags.join_token_file.empty()) return Error(Code::kInvalid, "--join-token-file needs --gateway");
     TRY(const kube::Config config, kube::find_config(globals.kubeconfig, ""));
     upstream.client = kube::connect(config, std::move(options));
     return upstream;
@@ -98,7 +100,7 @@ meta::Reporter reporter_to(const std::string& gateway) {
   return here ? meta::Reporter::kThisMachine : meta::Reporter::kAnotherMachine;
 }
 
-/// In a Pod the node's name and the gateway come by the environment.
+/// Fills in the node's name and the gateway from the environment, where a Pod has them.
 Result<AgentFlags> completed(AgentFlags flags, const Globals& globals) {
   const auto variable = [](const char* name) {
     const char* const value = std::getenv(name);
@@ -140,24 +142,26 @@ Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& g
     TRY(auto image, node::parse_image_flag(text).context("--image"));
     options.images.insert(std::move(image));
   }
-  // These files make a program the node.
+  // A pod that reads one of these files could act as the node.
   std::vector<std::string> hidden = flags.hidden;
   for (const std::string& file : {globals.kubeconfig, flags.join_token_file}) {
     if (!file.empty()) hidden.push_back(file);
   }
   for (const std::string& path : hidden) options.hidden_from_pods.push_back(std::filesystem::absolute(path).lexically_normal());
   metrics::Registry registry;
-  // A port is open from the start: a node that waits for its first certificate is alive, and nothing to be restarted.
+  // The port is open from the start: a node that waits for its first certificate is alive and must
+  // not be restarted.
   std::atomic<bool> enrolled{false};
   std::shared_ptr<void> port;
   if (!flags.admin.empty()) {
     TRY(port, serve_admin(flags.admin, registry, [&enrolled] { return enrolled.load(); }));
   }
   const Result<Upstream> upstream = reach_upstream(ctx, globals, flags, registry);
-  if (!upstream.ok()) return ctx.stopped() ? Status() : upstream.error();  // it may wait long for its first certificate
+  // A stop may arrive while the node waits for its first certificate.
+  if (!upstream.ok()) return ctx.stopped() ? Status() : upstream.error();
   if (!flags.gateway.empty()) options.reporter = reporter_to(flags.gateway);
-  // Model servers are asked straight; only archives come through a proxy. The servers are this node's own: a certificate of theirs
-  // names the host that clients use, not the pod.
+  // Requests to model servers use no proxy; only downloads of archives do. The servers run on this
+  // node. Their certificates name the host that clients use, not the pod.
   net::ClientOptions servers;
   servers.tls.verify = false;
   const std::unique_ptr<net::HttpClient> http = net::make_client(servers);
@@ -185,14 +189,14 @@ Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& g
   if (!port) {
     auto admin =
         serve_admin("unix:" + (std::filesystem::absolute(flags.data_dir) / "admin.sock").string(), registry, [] { return true; });
-    // Health is worth a port, not a node: a path too long for a socket must not keep the models from being served.
+    // The agent runs without the port: a path too long for a socket must not stop the models.
     if (admin.ok()) {
       port = std::move(*admin);
     } else {
-      log::warn("no health port", {{"error", admin.error()}});
+      log::warn("health port not served", {{"error", admin.error()}});
     }
   }
-  // A node has little memory, and an agent mostly waits.
+  // A node has little memory, and an agent is mostly idle.
   const std::jthread trimmer([](const std::stop_token& stop) { os::keep_memory_trimmed(Context(stop)); });
   return agent->run(ctx);
 }

@@ -1,4 +1,5 @@
-// artifacts: what a node's disk holds of models, looked at and tidied by hand, also beside a running agent.
+// artifacts: lists, verifies, pins and removes the models on a node's disk, also beside a running
+// agent.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -30,14 +31,14 @@ struct Place {
 };
 
 Result<Place> place_of(const ArtifactFlags& flags) {
-  if (flags.data_dir.empty()) return Error(Code::kInvalid, "--data-dir: an empty name is no directory");
+  if (flags.data_dir.empty()) return Error(Code::kInvalid, "--data-dir must not be empty");
   const os::Path data = std::filesystem::absolute(flags.data_dir).lexically_normal();
   Place place{data / "artifacts", data / "models", data / "agent.db.lock"};
   TRY(const auto there, os::real_file_system().stat(place.artifacts));
   if (there && there->kind == os::FileKind::kDirectory) return place;
   std::string hint;
   if (const auto nodes = os::real_file_system().list(data / "nodes"); nodes.ok() && !nodes->empty())
-    hint = "; the nodes of `varda up` have theirs in " + (data / "nodes").string() + "/NAME/data";
+    hint = "; the agents of `varda up` use " + (data / "nodes").string() + "/NAME/data";
   return Error(Code::kNotFound, data.string() + " is no data directory of an agent: it has no artifacts" + hint);
 }
 
@@ -67,7 +68,8 @@ std::set<codec::Sha256> complete(const std::vector<Found>& all) {
   return out;
 }
 
-/// By a digest, or the beginning of one that is the only one to begin so. "sha256:" may stand before it, as other tools write it.
+/// Finds artifacts by digest, or by a unique beginning of one. The prefix "sha256:" of other tools
+/// is allowed.
 Result<std::vector<codec::Sha256>> choose(const std::set<codec::Sha256>& all, const std::vector<std::string>& wanted) {
   constexpr std::string_view kAlgorithm = "sha256:";
   std::vector<codec::Sha256> out;
@@ -76,13 +78,13 @@ Result<std::vector<codec::Sha256>> choose(const std::set<codec::Sha256>& all, co
     for (char& c : digits)
       if (c >= 'A' && c <= 'F') c = static_cast<char>(c + ('a' - 'A'));
     if (digits.empty() || digits.size() > 64 || digits.find_first_not_of("0123456789abcdef") != std::string::npos)
-      return Error(Code::kInvalid, "\"" + text + "\" is no digest: write its 64 hexadecimal digits, or the first few of them");
+      return Error(Code::kInvalid, "\"" + text + "\" is no digest: write 64 hexadecimal digits, or the first few");
     std::vector<codec::Sha256> fits;
     for (const codec::Sha256& digest : all)
       if (digest.hex().starts_with(digits)) fits.push_back(digest);
-    if (fits.empty()) return Error(Code::kNotFound, "there is no artifact " + text + "; `varda artifacts ls` shows what there is");
+    if (fits.empty()) return Error(Code::kNotFound, "there is no artifact " + text + "; `varda artifacts ls` lists all");
     if (fits.size() > 1)
-      return Error(Code::kInvalid, text + " may be " + std::to_string(fits.size()) + " artifacts; name more of it");
+      return Error(Code::kInvalid, text + " matches " + std::to_string(fits.size()) + " artifacts; write more digits");
     out.push_back(fits.front());
   }
   return out;
@@ -143,7 +145,8 @@ Status look_over(const Context& ctx, const ArtifactFlags& flags) {
   }
   if (flags.output == "json") print_json(Json::object({{"artifacts", std::move(items)}}));
   if (damaged == 0) return {};
-  return Error(Code::kCorrupt, std::to_string(damaged) + " damaged: installed anew by the agent as soon as it can download");
+  return Error(Code::kCorrupt,
+               std::to_string(damaged) + " damaged; the agent downloads damaged artifacts again as soon as possible");
 }
 
 Status pin(const ArtifactFlags& flags, bool on) {
@@ -151,7 +154,7 @@ Status pin(const ArtifactFlags& flags, bool on) {
   os::FileSystem& fs = os::real_file_system();
   TRY(const auto all, artifact::inspect(fs, place.artifacts, place.models));
   std::set<codec::Sha256> there = complete(all);
-  // A pin outlasts the artifact, as when that was removed for damage, and is to be found all the same.
+  // A pin may outlive its artifact, which may have been removed because of damage.
   if (!on) {
     TRY(const auto pinned, artifact::marked(fs, place.artifacts, Mark::kPinned));
     there.insert(pinned.begin(), pinned.end());
@@ -177,7 +180,7 @@ Status collect(const ArtifactFlags& flags) {
   os::FileSystem& fs = os::real_file_system();
   TRY(const auto all, artifact::inspect(fs, place.artifacts, place.models));
   std::uint64_t bytes = 0;
-  std::size_t unused = 0;  // which may be of empty files
+  std::size_t unused = 0;  // counted apart from `bytes`: files may be empty
   for (const Found& found : all) {
     if (!found.unused()) continue;
     ++unused;
@@ -188,12 +191,13 @@ Status collect(const ArtifactFlags& flags) {
     std::fprintf(stderr, unused == 0 ? "nothing is unused\n" : "%s would be freed\n", human_bytes(bytes).c_str());
     return {};
   }
-  // Whoever holds the lock owns the store: a running agent does it itself, since it alone knows what it is about to show.
+  // The holder of the lock owns the store. A running agent collects itself: only the agent knows
+  // which artifacts it will expose next.
   const auto lock = os::FileLock::acquire(place.agent_lock);
   if (!lock.ok()) {
     if (lock.error().code() != Code::kUnavailable) return lock.error();
     TRY_VOID(artifact::ask_to_collect(fs, place.artifacts));
-    std::fprintf(stderr, "the agent that runs here was asked to free %s; it does so within seconds\n", human_bytes(bytes).c_str());
+    std::fprintf(stderr, "the running agent will free %s within seconds\n", human_bytes(bytes).c_str());
     return {};
   }
   NoDownloads http;

@@ -1,4 +1,4 @@
-// The subcommands that talk to an API server: flags here, work in room cli.
+// Subcommands that use an API server. This file has the flags; room cli does the work.
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -15,7 +15,7 @@
 namespace varda::app {
 namespace {
 
-/// What the flags of all client subcommands fill in.
+/// Values of the flags of all client subcommands.
 struct ClientFlags {
   std::string ns;
   bool all_namespaces = false;

@@ -16,7 +16,7 @@ void collect(const CLI::App& app, const std::string& path, std::vector<Command>&
     collect(*below, path.empty() ? below->get_name() : path + " " + below->get_name(), out);
 }
 
-/// The first spellings are the short ones: "-o", then "--output".
+/// Short names come first: "-o", then "--output".
 std::vector<std::string> spellings(const CLI::Option& option) {
   std::vector<std::string> out;
   for (const std::string& name : option.get_snames()) out.push_back("-" + name);
@@ -35,9 +35,10 @@ std::string values_of(const CLI::Option& option) {
   return values;
 }
 
-std::string in_single_quotes(const std::string& text) { return "'" + text + "'"; }  // names of commands and flags hold no quote
+/// `text` must contain no quote, like the names of commands and flags.
+std::string in_single_quotes(const std::string& text) { return "'" + text + "'"; }
 
-/// case branches: the words that may follow a command.
+/// Shell branches of `case`: the arguments that may follow a command.
 std::string words_by_command(const std::vector<Command>& commands) {
   std::string out;
   for (const Command& command : commands) {
@@ -56,7 +57,7 @@ std::string words_by_command(const std::vector<Command>& commands) {
   return out;
 }
 
-/// case branches: the values that may follow a flag of a command.
+/// Shell branches of `case`: the values that may follow a flag of a command.
 std::string values_by_flag(const std::vector<Command>& commands) {
   std::string out;
   for (const Command& command : commands) {

@@ -27,7 +27,7 @@ void add_controller_flags(CLI::App& command, ControllerFlags& flags) {
 
 Result<controllers::InferenceModelOptions> model_options(const ControllerFlags& flags, const std::filesystem::path& servers) {
   controllers::InferenceModelOptions options;
-  // An entry of the file stands for itself, also for onnx.
+  // An entry in the file wins over --serve-image, also for onnx.
   const std::string usual = options.servers.at("onnx").image;
   if (!servers.empty()) {
     TRY(options.servers, read_servers(servers));

@@ -15,11 +15,11 @@ namespace fs = std::filesystem;
 using codec::Json;
 
 constexpr int kFirstFormat = 1;                   // has no version.json
-constexpr const char* kDirectoryNeeds = "0.1.0";  // the oldest program that works with kDirectoryFormat
+constexpr const char* kDirectoryNeeds = "0.1.0";  // the oldest program for kDirectoryFormat
 constexpr const char* kVersionFile = "version.json";
 
-// 2: the stores have format 2, and version.json says so. A store whose process runs is brought up by that process, when it starts
-// the next time.
+// Format 2: the stores have format 2, and version.json exists. If a store is in use, its process
+// upgrades the store at the next start.
 Status upgrade_stores(const fs::path& data_dir) {
   auto& files = os::real_file_system();
   std::vector<fs::path> stores = {data_dir / "store.db"};
@@ -30,14 +30,14 @@ Status upgrade_stores(const fs::path& data_dir) {
     TRY(const auto there, files.stat(store));
     if (!there) continue;
     const auto opened = store::open_sqlite(store);
-    // A damaged one is for its owner to report, or to begin anew.
+    // The owner of a damaged store reports the damage or replaces the store.
     if (!opened.ok() && opened.error().code() != Code::kUnavailable && opened.error().code() != Code::kCorrupt)
       return opened.error();
   }
   return {};
 }
 
-/// Step I leads from format I + 1 to I + 2. Each is done again when it was killed.
+/// Step I upgrades from format I + 1 to I + 2. A killed step runs again.
 constexpr std::array<Status (*)(const fs::path&), kDirectoryFormat - kFirstFormat> kSteps = {upgrade_stores};
 
 Result<int> format_of(const fs::path& data_dir) {
@@ -69,21 +69,22 @@ Status prepare_data_directory(const fs::path& data_dir) {
   if (format == kDirectoryFormat) return {};
   for (int at = std::max(format, kFirstFormat); format > 0 && at < kDirectoryFormat; ++at) {
     TRY_VOID(kSteps[static_cast<std::size_t>(at - kFirstFormat)](data_dir).context("upgrade of " + data_dir.string()));
-    log::info("the data directory is brought to a new format", {{"directory", data_dir.string()}, {"from", at}, {"to", at + 1}});
+    log::info("data directory upgraded", {{"directory", data_dir.string()}, {"from", at}, {"to", at + 1}});
   }
   const Json version = Json::object({{"format", kDirectoryFormat}, {"needs", kDirectoryNeeds}, {"writtenBy", VARDA_VERSION}});
   return os::write_file_atomically(os::real_file_system(), data_dir / kVersionFile, codec::write_json_pretty(version) + "\n", 0600);
 }
 
 Status check_first_room(const fs::path& data_dir, os::FileSystem& files) {
-  constexpr std::uint64_t kMiB = 1 << 20, kNeeded = 12 * kMiB;  // the store, its log, and its reserve twice
+  // The store, its log, and its reserve twice.
+  constexpr std::uint64_t kMiB = 1 << 20, kNeeded = 12 * kMiB;
   TRY(const auto there, files.stat(data_dir / "store.db"));
   if (there) return {};
   TRY(const os::Space space, files.space(data_dir));
   if (space.available_bytes >= kNeeded) return {};
   return Error(Code::kExhausted, "the disk of " + data_dir.string() + " has " + std::to_string(space.available_bytes / kMiB) +
                                      " MiB left, and varda needs " + std::to_string(kNeeded / kMiB) +
-                                     " MiB to start: free some room there, or name a directory on another disk with --data-dir");
+                                     " MiB to start: free some space there, or name a directory on another disk with --data-dir");
 }
 
 }  // namespace varda::app

@@ -1,4 +1,4 @@
-// dataset: what people do by hand with the data models learn from.
+// dataset: commands for datasets on this machine.
 #include <cstdio>
 #include <memory>
 

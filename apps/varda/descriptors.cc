@@ -8,7 +8,8 @@
 namespace varda::app {
 namespace {
 
-constexpr rlim_t kOthers = 512;  // files, pipes, connections upstream and to other servers of this process
+// Files, pipes, and connections of this process to the API server and other servers.
+constexpr rlim_t kOthers = 512;
 
 }  // namespace
 
@@ -23,7 +24,7 @@ std::size_t make_room_for_connections(std::size_t wanted) {
   }
   if (files.rlim_cur >= needed) return wanted;
   const std::size_t room = files.rlim_cur > 2 * kOthers ? files.rlim_cur - kOthers : files.rlim_cur / 2;
-  log::warn("the limit of open files (ulimit -Hn) allows fewer connections of nodes than --max-connections",
+  log::warn("the limit of open files (ulimit -Hn) allows fewer node connections than wanted",
             {{"connections", room}, {"wanted", wanted}});
   return std::max<std::size_t>(room, 1);
 }

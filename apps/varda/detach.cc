@@ -16,7 +16,7 @@ namespace {
 
 Error detach_error(const std::string& what) { return Error(Code::kUnavailable, what + ": " + std::strerror(errno)); }
 
-/// Waits for the child's word and leaves the process.
+/// Waits for the child's report, prints it and ends this process.
 [[noreturn]] void report(int pipe, pid_t child, const std::filesystem::path& log) {
   std::string text;
   char piece[4096];
@@ -25,7 +25,7 @@ Error detach_error(const std::string& what) { return Error(Code::kUnavailable, w
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
     text.append(piece, static_cast<std::size_t>(n));
-    if (text.back() == '\0') break;  // the child has said all; it lives on
+    if (text.back() == '\0') break;  // the report is complete; the child keeps running
   }
   if (!text.empty() && text.back() == '\0') text.pop_back();
   if (!text.empty() && text[0] == '+') {
@@ -39,7 +39,7 @@ Error detach_error(const std::string& what) { return Error(Code::kUnavailable, w
   }
   int status = 0;
   ::waitpid(child, &status, 0);
-  std::fprintf(stderr, "error: it ended before it was ready; the last lines of %s:\n", log.c_str());
+  std::fprintf(stderr, "error: varda ended before it was ready; the last lines of %s:\n", log.c_str());
   std::ifstream file(log);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) lines.push_back(line);
@@ -63,7 +63,7 @@ void Detached::send(char kind, std::string_view text) {
   while (!rest.empty()) {
     const ssize_t n = ::write(pipe_, rest.data(), rest.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;  // the parent was killed meanwhile: nobody to tell
+    if (n <= 0) break;  // the parent was killed meanwhile
     rest.remove_prefix(static_cast<std::size_t>(n));
   }
   ::close(std::exchange(pipe_, -1));

@@ -74,7 +74,7 @@ TEST(Detach, ABackgroundThatEndsEarlyShowsTheEndOfItsLog) {
     ::raise(SIGKILL);
   });
   EXPECT_EQ(ended.code, 1);
-  EXPECT_THAT(ended.err, HasSubstr("error: it ended before it was ready; the last lines of " + (root / "log").string() + ":\n"));
+  EXPECT_THAT(ended.err, HasSubstr("error: varda ended before it was ready; the last lines of " + (root / "log").string() + ":\n"));
   EXPECT_THAT(ended.err, HasSubstr("  line 3\n"));
   EXPECT_TRUE(ended.err.ends_with("  line 12\n")) << ended.err;
   EXPECT_THAT(ended.err, Not(HasSubstr("line 2\n")));

@@ -1,4 +1,5 @@
-// doctor: what is wrong with an installation, and what to do about it. Judged in room cli; the gateway is tried here.
+// doctor: checks an installation and suggests remedies. Room cli does the checks; this file
+// connects to the gateway.
 #include <memory>
 
 #include "api/kind.h"
@@ -14,15 +15,16 @@ struct DoctorFlags {
   std::string ns, output, gateway;
 };
 
-// Whatever it answers, it has shown a certificate of the edge's authority before.
+// Any answer proves that the gateway has a certificate of the edge's authority.
 Status try_gateway(const Context& ctx, const std::string& url, const std::string& ca_pem) {
   if (!url.starts_with("https://")) return Error(Code::kInvalid, "a gateway's URL begins with https://");
   if (ca_pem.empty()) {
-    return Error(Code::kUnavailable, "its certificate cannot be checked: the ConfigMap varda-system/varda-gateway has no ca.crt");
+    return Error(Code::kUnavailable,
+                 "the certificate of the gateway cannot be checked: the ConfigMap varda-system/varda-gateway has no ca.crt");
   }
   net::ClientOptions options;
   options.tls.ca_pem = ca_pem;
-  options.tls.verified_name = "varda-gateway";  // in every gateway's certificate, whatever address it is reached at
+  options.tls.verified_name = "varda-gateway";  // a name in the certificate of every gateway
   options.connect_timeout = std::chrono::seconds(5);
   const std::unique_ptr<net::HttpClient> client = net::make_client(std::move(options));
   auto answer = client->send(ctx.with_timeout(std::chrono::seconds(10)), {.url = url + "/healthz"});

@@ -1,5 +1,5 @@
-// varda: control plane, nodes and command line in one program. This file parses and dispatches; what is composed stands in the
-// files of the subcommands.
+// varda: control plane, nodes and command line in one program. This file parses and dispatches. The
+// files of the subcommands build the objects.
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -16,8 +16,8 @@ namespace {
 
 bool takes_files(const CLI::App& command) { return command.get_option_no_throw("--filename") != nullptr; }
 
-/// The message for a wrong command line. A word that no command takes is named first: the problem of "get --bogus" is the flag, not
-/// the missing resource.
+/// The message for a wrong command line. An unknown argument is named first: the problem of "get
+/// --bogus" is the flag, not the missing resource.
 std::string explain(const CLI::App* parser, const CLI::Error& error) {
   std::string name = "varda";
   const CLI::App* command = parser;
@@ -63,7 +63,7 @@ int run(int argc, char** argv) {
   Status status = before ? before() : Status();
   if (status.ok()) status = chosen(Context(os::stop_on_signals()));
   if (status.ok()) return 0;
-  // A stop that the user asked for is how watching ends, not a failure.
+  // The user stops a watch with a signal: that is no failure.
   if (status.error().code() == Code::kCancelled) return 130;
   std::fprintf(stderr, "error: %s\n", status.error().message().c_str());
   return 1;

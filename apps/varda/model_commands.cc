@@ -23,7 +23,8 @@ struct PackFlags {
   std::string directory, output, version, framework = "onnx", url;
 };
 
-/// What an InferenceModel takes as a version: the entry that is printed must be one that can be applied.
+/// What an InferenceModel takes as a version: the entry that is printed must be one that can be
+/// applied.
 Status check_version(const std::string& version) {
   const bool good =
       !version.empty() && version.size() <= 63 && version != "." && version != ".." &&
@@ -76,7 +77,7 @@ struct FetchFlags {
 Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kInfo));
   TRY(const codec::Sha256 digest, codec::Sha256::parse(flags.sha256).context("--sha256"));
-  if (flags.to.empty()) return Error(Code::kInvalid, "--to: an empty name is no directory");
+  if (flags.to.empty()) return Error(Code::kInvalid, "--to must not be empty");
   TRY(net::ClientOptions client_options, download_client_options(flags.download));
   client_options.tls.verify = !flags.insecure;
   const std::unique_ptr<net::HttpClient> http = net::make_client(client_options);
