@@ -29,7 +29,7 @@ Result<std::unique_ptr<net::Server>> serve_admin(const std::string& listen, cons
   TRY(auto server,
       net::Server::create(std::move(options), net::guard_from_browsers({.listen = listen, .cors_origins = {}}, std::move(handler)))
           .context("--admin " + listen));
-  log::info("health and metrics", {{"address", server->address()}});
+  log::info("serving health and metrics", {{"address", server->address()}});
   return server;
 }
 

@@ -1,4 +1,4 @@
-// Every command of the program, through the parser that main() builds.
+// Tests every command with the parser that main() builds.
 #include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace all_commands_test {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// The program's parser. A new one for each command line, as in a process.
+/// The program's parser. Use one for each command line, as a process does.
 struct Parser {
   Parser() {
     app.formatter(std::make_shared<HelpFormatter>(80));
@@ -28,7 +28,7 @@ struct Parser {
     add_all_commands(Program{app, globals, chosen, before});
   }
 
-  /// The message of the error, or "".
+  /// Returns the error message, or "".
   std::string parse(const std::vector<std::string>& words) {
     try {
       parse_with_config(app, words);
@@ -73,7 +73,7 @@ std::vector<std::vector<std::string>> daemons() {
   return out;
 }
 
-/// A value that the checks of the flag take.
+/// Returns a valid value of the flag.
 std::string sample(const CLI::Option& option) {
   if (option.get_items_expected_max() == 0) return "true";
   if (!option.get_default_str().empty()) return option.get_default_str();
@@ -88,7 +88,7 @@ std::vector<std::string> with(std::vector<std::string> words, std::vector<std::s
   return words;
 }
 
-/// The positional words that the command needs.
+/// Returns the positional arguments that the command requires.
 std::vector<std::string> positionals(const CLI::App& command) {
   std::vector<std::string> out;
   for (const CLI::Option* option : command.get_options())
@@ -237,7 +237,7 @@ TEST(Help, IsACommandToo) {
   EXPECT_EQ(Parser().parse({"help", "models", "nothing"}), "varda models has no command nothing");
 }
 
-// The shell's own view: what it offers behind each beginning of a line.
+// bash runs the script and prints the completions of each command line.
 TEST(Completion, OffersCommandsFlagsAndValuesInBash) {
   const testing::TestDirectory directory;
   Parser parser;

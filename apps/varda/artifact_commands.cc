@@ -188,7 +188,7 @@ Status collect(const ArtifactFlags& flags) {
     std::printf("%s %s\n", found.digest.hex().substr(0, 16).c_str(), human_bytes(found.bytes).c_str());
   }
   if (flags.dry_run || unused == 0) {
-    std::fprintf(stderr, unused == 0 ? "nothing is unused\n" : "%s would be freed\n", human_bytes(bytes).c_str());
+    std::fprintf(stderr, unused == 0 ? "no artifact is unused\n" : "%s would be freed\n", human_bytes(bytes).c_str());
     return {};
   }
   // The holder of the lock owns the store. A running agent collects itself: only the agent knows

@@ -12,7 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Sets or, with null, removes a variable of the environment; it is as before afterwards.
+/// Sets a variable of the environment, or removes it with null. The destructor restores the
+/// variable.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) {

@@ -39,7 +39,7 @@ using codec::Json;
 
 const meta::Resource kCrds{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", false};
 
-/// Creates our kinds, or brings them to what this build has.
+/// Creates the CRDs of our kinds, or updates them to this build's version.
 Status install_kinds(const Context& ctx, const kube::Client& client) {
   for (const Json& crd : api::crds()) {
     const std::string& name = crd.at("metadata/name").as_string();
@@ -55,7 +55,7 @@ Status install_kinds(const Context& ctx, const kube::Client& client) {
   return {};
 }
 
-/// What is wrong with the file is the store's to say; what to do about it depends on whose file it is.
+/// Opens the store and adds remedies to errors, which differ from those for an agent's store.
 Result<std::unique_ptr<store::Store>> open_store(const std::filesystem::path& file, const store::Options& options) {
   auto opened = store::open_sqlite(file, options);
   if (opened.ok()) return opened;
@@ -63,7 +63,7 @@ Result<std::unique_ptr<store::Store>> open_store(const std::filesystem::path& fi
   if (error.code() == Code::kCorrupt) {
     return Error(
         error.code(),
-        error.message() + "; the file is left as it is: put a copy of it back, or move it and its -wal file away to start empty");
+        error.message() + "; the file is unchanged: restore a copy, or move the file and its -wal file away to start empty");
   }
   if (error.code() == Code::kUnsupported) {
     return Error(error.code(), error.message() + "; use that version of varda, or another --data-dir");
@@ -71,7 +71,7 @@ Result<std::unique_ptr<store::Store>> open_store(const std::filesystem::path& fi
   return opened;
 }
 
-/// Logs of pods lie on this very disk: no need to ask the node, which may be gone.
+/// Reads logs of pods from this disk: the node may be gone.
 apiserver::LogSource logs_below(std::filesystem::path data_dir) {
   return [data_dir = std::move(data_dir)](const apiserver::LogRequest& request) -> Result<std::unique_ptr<net::BodyStream>> {
     if (request.node.empty()) return Error(Code::kInvalid, "pod " + request.pod + " is not on a node yet");
@@ -90,14 +90,15 @@ bool impersonates(const net::Request& request) {
          request.headers.find("Impersonate-Uid");
 }
 
-/// The bytes are made as they are sent. A failure cuts them off, which whoever reads them sees by the sums at their end.
+/// Makes the bytes of a backup while they are sent. A failure truncates the archive; the reader
+/// notices the missing sums.
 class BackupStream final : public net::BodyStream {
  public:
   explicit BackupStream(std::unique_ptr<BackupMaker> maker) : maker_(std::move(maker)) {}
   std::optional<std::string> read() override {
     auto piece = maker_->next();
     if (piece.ok()) return std::move(piece).value();
-    log::error("a backup was cut off", {{"error", piece.error()}});
+    log::error("backup failed, stream truncated", {{"error", piece.error()}});
     return std::nullopt;
   }
   void on_ready(std::function<void()>) override {}
@@ -119,7 +120,7 @@ class Running final : public ControlPlane {
     store_options.value_bytes_max = std::max(store_options.value_bytes_max, options_.limits.api.object_bytes_max);
     store_options.metrics = &registry_;
     TRY(store_, open_store(options_.data_dir / "store.db", store_options));
-    // The directory is ours alone from here on.
+    // The open store is locked, so this process owns the directory now.
     for (const auto& directory : {options_.data_dir, options_.data_dir / "pki"}) TRY_VOID(os::remove_leftovers(fs, directory));
     if (options_.audit) {
       apiserver::AuditLog::Options audit = *options_.audit;
@@ -183,7 +184,7 @@ class Running final : public ControlPlane {
     for (const std::string& node : options_.nodes) {
       std::string missing = what_node_lacks(ctx, node);
       while (!missing.empty()) {
-        if (done_.stop_requested()) return Error(Code::kInternal, "the controllers ended by themselves");
+        if (done_.stop_requested()) return Error(Code::kInternal, "the controllers ended unexpectedly");
         if (const Status slept = ctx.sleep_for(kPeriod); !slept.ok()) {
           return Error(slept.error().code(), "node " + node + " is not ready: " + missing + "; its log is " +
                                                  (node_directory(options_.data_dir, node) / "agent.log").string());
@@ -195,24 +196,24 @@ class Running final : public ControlPlane {
   }
 
   Status wait(const Context& ctx) override {
-    // Whichever comes first: the stop of the process, or the end of the controllers.
+    // Ends with the stop of the process or the end of the controllers.
     std::stop_source either;
     const std::stop_callback on_stop(ctx.stop_token(), [&] { either.request_stop(); });
     const std::stop_callback on_end(done_.get_token(), [&] { either.request_stop(); });
     while (!either.stop_requested()) (void)Context(either.get_token()).sleep_for(std::chrono::hours(24));
     if (ctx.stopped()) return {};
     MutexLock lock(mutex_);
-    return ended_.ok() ? Status(Error(Code::kInternal, "the controllers ended by themselves")) : ended_;
+    return ended_.ok() ? Status(Error(Code::kInternal, "the controllers ended unexpectedly")) : ended_;
   }
 
   Status forget_node(const std::string& name) override {
     const Context ctx = Context::background().with_timeout(std::chrono::seconds(10));
-    // The node first: as long as it is there, controllers make new pods for it.
+    // The node goes first: while it exists, controllers create new pods for it.
     for (const meta::Resource& resource : {api::EdgeNode::resource(), api::Node::resource()}) {
       const auto removed = client_->remove(ctx, resource, {"", name});
       if (!removed.ok() && removed.error().code() != Code::kNotFound) return Status(removed.error()).context("forget node " + name);
     }
-    // Nobody is left there who could say that they have ended, and nobody else may use their names before that.
+    // No agent is left to report the end of the pods, and their names stay taken until then.
     TRY(const kube::List pods, client_->list_all(ctx, api::Pod::resource(), {.field_selector = "spec.nodeName=" + name}));
     for (const Json& pod : pods.items) {
       const meta::ObjectKey key{pod.at("metadata/namespace").as_string(), pod.at("metadata/name").as_string()};
@@ -235,7 +236,7 @@ class Running final : public ControlPlane {
     if (gateway_) gateway_->stop();
     if (gateway_server_) gateway_server_->stop(std::chrono::seconds(1));
     if (api_) api_->stop();
-    // Watches have ended by that. What is left are requests, which take milliseconds, and logs that are followed, which never end.
+    // Watches have ended here. Requests take milliseconds; followed logs never end.
     if (server_) server_->stop(std::chrono::seconds(1));
     MutexLock lock(mutex_);
     stopped_ = true;
@@ -244,7 +245,8 @@ class Running final : public ControlPlane {
  private:
   std::string host() const { return options_.listen.substr(0, options_.listen.rfind(':')); }
 
-  /// "": it is ready. What an earlier run wrote of a node counts only once its agent is connected to this one.
+  /// Returns "" for a ready node. Objects from an earlier run count only after the agent has
+  /// connected to this run.
   std::string what_node_lacks(const Context& ctx, const std::string& name) const {
     if (!sessions_.of(name).connected) return "its agent has not connected";
     const auto object = [&](const meta::Resource& resource) {
@@ -288,8 +290,9 @@ class Running final : public ControlPlane {
   net::Response back_up_for(const net::Request& request, const std::optional<apiserver::Identity>& who) {
     if (!who) return {.status = 401, .body = "Unauthorized\n"};
     if (!who->in("system:masters")) return {.status = 403, .body = "only administrators may take a backup\n"};
-    // Whoever asks in the name of another has but the rights of that one, and there is nobody else who may do this.
-    if (impersonates(request)) return {.status = 403, .body = "a backup is not taken in the name of another\n"};
+    // An impersonated request has the rights of the other user, and only administrators may take
+    // backups.
+    if (impersonates(request)) return {.status = 403, .body = "impersonated requests may not take a backup\n"};
     if (request.method != "GET") return {.status = 405, .body = "only GET\n"};
     auto page = store_->list({});
     if (!page.ok()) return {.status = 500, .body = page.error().message() + "\n"};
@@ -298,15 +301,15 @@ class Running final : public ControlPlane {
         {.data_dir = options_.data_dir, .credentials = credentials ? Credentials::kInclude : Credentials::kLeaveOut},
         std::move(page).value());
     if (!maker.ok()) return {.status = 500, .body = maker.error().message() + "\n"};
-    log::info("a backup is taken", {{"by", who->name}, {"credentials", credentials}});
+    log::info("backup started", {{"by", who->name}, {"credentials", credentials}});
     net::Response response;
     response.headers.add("Content-Type", "application/zstd");
     response.stream = std::make_unique<BackupStream>(std::move(maker).value());
     return response;
   }
 
-  /// The API server answers with what it counts itself, to whom it lets see that; behind it comes what the controllers know of
-  /// objects.
+  /// Appends the controllers' metrics to the API server's own. The API server decides which clients
+  /// may read them.
   net::Responder with_metrics_of_objects(net::Responder respond) {
     return net::Responder([this, held = std::make_shared<net::Responder>(std::move(respond))](net::Response response) {
       if (response.status == 200) {
@@ -331,7 +334,7 @@ class Running final : public ControlPlane {
     };
     auto server = net::Server::create(options, handler);
     if (!server.ok() && options_.listen_any_if_taken && server.error().code() == Code::kUnavailable) {
-      log::warn("the address is taken, taking a free port", {{"address", options_.listen}});
+      log::warn("address in use, using a free port", {{"address", options_.listen}});
       options.listen = host() + ":0";
       server = net::Server::create(options, handler);
     }
@@ -344,7 +347,7 @@ class Running final : public ControlPlane {
     return {};
   }
 
-  /// Other nodes dial in there. It speaks to the API server of this very process.
+  /// Starts the gateway for further nodes, in front of the API server of this process.
   Status start_gateway() {
     auto& fs = os::real_file_system();
     const auto pki = options_.data_dir / "pki";
@@ -353,7 +356,8 @@ class Running final : public ControlPlane {
     gateway_client_ =
         std::make_unique<kube::Client>(net::loopback(api_->handler_as({"system:varda:gateway", {"system:masters"}})),
                                        kube::Client::Options{.field_manager = "varda-gateway", .metrics = &registry_});
-    // The authority of this very API server comes before any other, also after a restore without credentials, which made it anew.
+    // This API server's authority replaces any other one. After a restore without credentials the
+    // authority is new.
     TRY_VOID(authority_->publish(Context::background().with_timeout(std::chrono::seconds(30)), *gateway_client_,
                                  system_clock().wall(), gateway::Authority::Other::kIsReplaced));
     enrolment_ =
@@ -370,13 +374,13 @@ class Running final : public ControlPlane {
     TRY(listen.tls, authority_->server({options_.gateway.substr(0, options_.gateway.rfind(':'))}));
     auto server = net::Server::create(listen, gateway_->handler());
     if (!server.ok() && options_.gateway_any_if_taken && server.error().code() == Code::kUnavailable) {
-      log::warn("the gateway's address is taken, taking a free port", {{"address", options_.gateway}});
+      log::warn("gateway address in use, using a free port", {{"address", options_.gateway}});
       listen.listen = options_.gateway.substr(0, options_.gateway.rfind(':')) + ":0";
       server = net::Server::create(listen, gateway_->handler());
     }
     if (!server.ok()) return std::move(server).error().context("--gateway " + options_.gateway);
     gateway_server_ = std::move(server).value();
-    log::info("nodes may dial in", {{"gateway", gateway_server_->address()}});
+    log::info("gateway listens for nodes", {{"gateway", gateway_server_->address()}});
     return {};
   }
 
@@ -389,9 +393,9 @@ class Running final : public ControlPlane {
   controllers::NodeSessions sessions_;
   SessionSources sources_{sessions_};
   std::unique_ptr<apiserver::AuditLog> audit_;
-  Mutex mutex_;  // of what api_'s threads ask for until they have ended
+  Mutex mutex_;  // guards members that threads of api_ read until they end
   Status ended_ GUARDED_BY(mutex_);
-  bool stopped_ GUARDED_BY(mutex_) = false;  // the controllers may be on their way out
+  bool stopped_ GUARDED_BY(mutex_) = false;  // true: the controllers may be destroyed
   std::unique_ptr<apiserver::Server> api_;
   std::unique_ptr<kube::Client> client_;
   std::unique_ptr<runtime::Manager> manager_;

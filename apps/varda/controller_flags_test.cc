@@ -55,7 +55,8 @@ TEST(ControllerFlags, AnEntryOfTheFileStandsForItself) {
 TEST(ReadServers, ChangesTheBuiltInTable) {
   const TestDirectory root;
   root.write("..data/servers.yaml", "servers:\n  tensorflow: {image: 'own/tf:2', readyPath: /ready}\n");
-  std::filesystem::create_symlink("..data/servers.yaml", root / "servers.yaml");  // as a mounted ConfigMap has them
+  // A mounted ConfigMap has such links.
+  std::filesystem::create_symlink("..data/servers.yaml", root / "servers.yaml");
   const controllers::ServerTable table = read_servers(root / "servers.yaml").value();
   EXPECT_EQ(table.size(), controllers::builtin_servers().size());
   EXPECT_EQ(table.at("tensorflow").image, "own/tf:2");

@@ -24,14 +24,14 @@ std::string current_version() {
   return "{\"format\":" + std::to_string(kDirectoryFormat) + ",\"needs\":\"0.1.0\",\"writtenBy\":\"" VARDA_VERSION "\"}";
 }
 
-/// A store with one object, as its process leaves it.
+/// Makes a store with one object, like a process that ended.
 void make_store(const std::filesystem::path& file) {
   std::filesystem::create_directories(file.parent_path());
   const auto writer = store::SqliteWriter::create(file).value();
   ASSERT_TRUE(writer->add("/registry/a", "{}").ok());
   ASSERT_TRUE(writer->finish(7).ok());
 }
-/// The same of a program to come: the number that SQLite keeps in its header for the application.
+/// Makes a store of a later program: SQLite's header has a user version at offset 60.
 void make_newer_store(const TestDirectory& root, const std::string& name) {
   make_store(root / name);
   std::string bytes = root.read(name);
@@ -104,11 +104,11 @@ TEST(DataDirectory, AStoreOfALaterProgramStopsTheUpgrade) {
     ASSERT_FALSE(prepared.ok()) << name;
     EXPECT_EQ(prepared.error().code(), Code::kUnsupported) << prepared.error();
     EXPECT_THAT(prepared.error().message(), AllOf(HasSubstr("upgrade of " + root.path().string()), HasSubstr(name)));
-    EXPECT_EQ(root.read("version.json"), "<none>");  // the next start tries it again
+    EXPECT_EQ(root.read("version.json"), "<none>");  // the next start retries
   }
 }
 
-// Their owners report the one and upgrade the other.
+// The owner reports the damaged store. The owner of the store in use upgrades it.
 TEST(DataDirectory, ADamagedStoreOrOneInUseDoesNotStopTheUpgrade) {
   const TestDirectory root;
   root.write("store.db", std::string(4096, 'x'));

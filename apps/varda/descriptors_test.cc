@@ -16,7 +16,7 @@ struct Room {
 };
 void PrintTo(const Room& room, std::ostream* out) { *out << room.connections << " connections, " << room.files << " files"; }
 
-/// The limit of open files that a process with these limits gets.
+/// Runs make_room_for_connections() in a process with these limits of open files.
 Room room_within(rlim_t soft, rlim_t hard, std::size_t wanted) {
   const testing::Ended ended = testing::run_in_child([&] {
     const rlimit limits{soft, hard};
@@ -51,7 +51,8 @@ TEST_F(MakeRoomForConnections, LowersNothing) { EXPECT_EQ(room_within(3000, 4000
 
 TEST_F(MakeRoomForConnections, TakesWhatTheHardLimitLeaves) {
   EXPECT_EQ(room_within(256, 1400, 1000), (Room{888, 1400}));
-  EXPECT_EQ(room_within(256, 600, 1000), (Room{300, 600}));  // half: 512 for the rest would leave next to nothing
+  // Half of the files: the usual 512 for other files would leave almost no connections.
+  EXPECT_EQ(room_within(256, 600, 1000), (Room{300, 600}));
 }
 
 TEST_F(MakeRoomForConnections, TakesAnyNumber) {

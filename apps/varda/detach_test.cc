@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::TestDirectory;
 
-/// The end of a process that detaches; `background` runs in the child.
+/// Detaches in a test process and returns its end; `background` runs in the detached child.
 Ended detaching(const std::filesystem::path& log, const std::function<void(Detached)>& background) {
   return testing::run_in_child([&] {
     auto detached = detach(log);
@@ -24,7 +24,7 @@ Ended detaching(const std::filesystem::path& log, const std::function<void(Detac
       return 50;
     }
     background(std::move(detached).value());
-    return 51;  // of the background: nothing waits for that
+    return 51;  // exit code of the background, which no process waits for
   });
 }
 

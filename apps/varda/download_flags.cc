@@ -28,7 +28,8 @@ Result<std::string> read_small_file(const std::filesystem::path& path) {
 }  // namespace
 
 void add_download_flags(CLI::App& command, DownloadFlags& flags) {
-  // CLI11 makes an empty word for a std::optional nullopt, which is "as the environment says" and not "none".
+  // CLI11 turns an empty argument for a std::optional into nullopt, which would mean the
+  // environment's value.
   const auto text = [&command](const char* flag, std::optional<std::string>& value, const std::string& what) {
     command
         .add_option_function<std::string>(
@@ -85,7 +86,7 @@ std::map<std::string, std::string> proxy_environment() {
   const auto remember = [&out](const char* name) -> const char* {
     const char* const value = std::getenv(name);
     if (value != nullptr) out[name] = value;
-    return nullptr;  // as if there were none, so that every name is asked for
+    return nullptr;  // as if unset, so that every name is looked up
   };
   (void)net::proxies_from_environment(remember, nullptr);
   return out;
@@ -117,7 +118,7 @@ Result<net::ClientOptions> download_client_options(const DownloadFlags& flags) {
   if (!flags.ca_file.empty()) {
     TRY(options.extra_ca_pem, read_small_file(flags.ca_file).context("--ca-file"));
     if (options.extra_ca_pem.find("-----BEGIN CERTIFICATE-----") == std::string::npos)
-      return Error(Code::kInvalid, "--ca-file: no PEM certificate in it");
+      return Error(Code::kInvalid, "--ca-file: the file has no PEM certificate");
   }
   return options;
 }
@@ -129,7 +130,7 @@ artifact::Outcome<artifact::Credentials> DirectoryCredentials::read(const Contex
   std::error_code error;
   for (std::filesystem::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    std::error_code unknown;  // of a link that leads nowhere, which is no key
+    std::error_code unknown;  // a dangling link is no key
     if (name.starts_with('.') || !entry->is_regular_file(unknown)) continue;
     auto text = read_small_file(entry->path());
     if (!text.ok()) return Failure{Reason::kCredentialsMissing, text.error()};

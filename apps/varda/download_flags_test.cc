@@ -16,7 +16,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::TestDirectory;
 
-/// The environment has these variables and no other proxy; all of them are gone afterwards.
+/// Sets these variables of the environment and removes all other proxies. The destructor removes
+/// all.
 class ProxyVariables {
  public:
   ProxyVariables() : ProxyVariables(std::map<std::string, std::string>()) {}
@@ -51,7 +52,7 @@ TEST(DownloadFlags, StandBeforeTheEnvironment) {
   ASSERT_EQ(parse_download(flags, {"--http-proxy", "given:4", "--https-proxy", "", "--no-proxy", ""}), "");
   const net::ClientOptions from_flags = download_client_options(flags).value();
   EXPECT_EQ(from_flags.proxies.http, "http://given:4");
-  EXPECT_EQ(from_flags.proxies.https, "");  // "" means no proxy, whatever the environment says
+  EXPECT_EQ(from_flags.proxies.https, "");  // "" means no proxy, despite the environment
   EXPECT_EQ(from_flags.proxies.none, "");
 }
 
@@ -61,7 +62,7 @@ TEST(DownloadFlags, GoToAnotherProcessAsTheyAre) {
                                    "127.0.0.1", "--allow-source", "fe80::/10"}),
             "");
   const std::vector<std::string> arguments = arguments_of(flags);
-  // The other process works elsewhere.
+  // The other process has another working directory.
   EXPECT_THAT(arguments,
               ElementsAre("--http-proxy", "", "--no-proxy", "a,b", "--ca-file", std::filesystem::current_path() / "ca.pem",
                           "--allow-source", "127.0.0.1", "--allow-source", "fe80::/10"));
@@ -151,10 +152,10 @@ TEST(DownloadFlags, CertificatesAreReadThroughLinks) {
   const TestDirectory root;
   const std::string pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
   root.write("..data/ca.crt", pem);
-  std::filesystem::create_symlink("..data/ca.crt", root / "ca.crt");  // as a mounted Secret has them
+  std::filesystem::create_symlink("..data/ca.crt", root / "ca.crt");  // as in a mounted Secret
   EXPECT_EQ(download_client_options({.ca_file = root / "ca.crt"})->extra_ca_pem, pem);
   root.write("key.pem", "-----BEGIN PRIVATE KEY-----\n");
-  EXPECT_EQ(download_client_options({.ca_file = root / "key.pem"}).error().message(), "--ca-file: no PEM certificate in it");
+  EXPECT_EQ(download_client_options({.ca_file = root / "key.pem"}).error().message(), "--ca-file: the file has no PEM certificate");
 }
 
 TEST(DirectoryCredentials, AreTheFilesOfAMountedSecret) {
@@ -165,7 +166,7 @@ TEST(DirectoryCredentials, AreTheFilesOfAMountedSecret) {
   std::filesystem::create_symlink("..2026", root / "secret/..data");
   for (const char* name : {"username", "password", "hosts"})
     std::filesystem::create_symlink(std::string("..data/") + name, root / "secret" / name);
-  std::filesystem::create_directory(root / "secret/token");  // no file
+  std::filesystem::create_directory(root / "secret/token");  // not a file
   DirectoryCredentials reader;
   const auto credentials = reader.read(Context::background(), root / "secret");
   ASSERT_TRUE(credentials.ok()) << credentials.failure().error;
@@ -180,7 +181,7 @@ TEST(DirectoryCredentials, AreTheFilesOfAMountedSecret) {
   EXPECT_THAT(unnamed.failure().error.message(), HasSubstr("add a key hosts"));
 }
 
-// Whatever the order in which a directory lists them.
+// The order of the directory's entries does not matter.
 TEST(DirectoryCredentials, LinksThatLeadNowhereAreNoKeys) {
   const TestDirectory root;
   for (int i = 0; i < 20; ++i) std::filesystem::create_symlink("nowhere", root / ("link" + std::to_string(i)));

@@ -8,7 +8,7 @@
 namespace varda::app {
 
 Result<std::chrono::milliseconds> parse_duration(const std::string& flag, const std::string& text) {
-  constexpr double kLongest = 1e12;  // milliseconds: 31 years, which added to any clock's time does not overflow
+  constexpr double kLongest = 1e12;  // milliseconds, 31 years: no overflow when added to times
   double number = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
@@ -18,7 +18,7 @@ Result<std::chrono::milliseconds> parse_duration(const std::string& flag, const 
   const bool digits = !text.empty() && (text.front() == '.' || (text.front() >= '0' && text.front() <= '9'));
   if (error != std::errc() || !digits || scale < 0 || number * scale > kLongest)
     return Error(Code::kInvalid, flag + " takes a time like 30s, 5m or 1h, not \"" + text + "\"");
-  // 0 often means "no limit": a very short time must not become that.
+  // 0 often means "no limit": a very short time must not become 0.
   const auto rounded = std::chrono::milliseconds(std::llround(number * scale));
   return number > 0 ? std::max(rounded, std::chrono::milliseconds(1)) : rounded;
 }

@@ -12,7 +12,7 @@
 namespace varda::app {
 namespace {
 
-/// Whoever had the lock before removed the file with it: then what we locked is nobody's any more.
+/// False if the previous holder removed the file: then the lock on `fd` protects nothing.
 bool still_there(const std::filesystem::path& file, int fd) {
   struct stat ours {
   }, named{};
@@ -27,7 +27,7 @@ FetchTurn::FetchTurn(FetchTurn&& other) noexcept : file_(std::move(other.file_))
 
 FetchTurn::~FetchTurn() {
   if (fd_ < 0) return;
-  ::unlink(file_.c_str());  // before it is let go, so that it is ours
+  ::unlink(file_.c_str());  // before the release, while the file is ours
   ::close(fd_);
 }
 
@@ -47,7 +47,7 @@ Result<FetchTurn> FetchTurn::wait(const Context& ctx, const std::filesystem::pat
       ::close(fd);
       return FetchTurn(file, -1);
     } else if (!std::exchange(told, true)) {
-      log::info("another fetch works on this directory; waiting for it", {{"directory", directory.string()}});
+      log::info("waiting for another fetch of this directory", {{"directory", directory.string()}});
     }
     ::close(fd);
     TRY_VOID(ctx.sleep_for(std::chrono::milliseconds(100)));

@@ -14,7 +14,7 @@ namespace {
 using testing::TestDirectory;
 
 const Context kPatient = Context::background();
-// Its deadline has passed: a turn that is taken cannot be waited for.
+// The deadline has passed, so wait() fails if the turn is taken.
 Context impatient() { return Context::background().with_deadline(SteadyTime()); }
 
 TEST(FetchTurn, OneAtATimeHoldsADirectory) {
@@ -58,7 +58,7 @@ TEST(FetchTurn, IsMovedWithItsLock) {
   EXPECT_FALSE(FetchTurn::wait(impatient(), root / "model").ok());
 }
 
-// Nobody can download there either, and the download says why.
+// wait() succeeds without a lock, and the download reports the cause.
 TEST(FetchTurn, WhereNoLockCanBeMadeThereIsNoWait) {
   const TestDirectory root;
   root.write("file", "");
@@ -81,7 +81,7 @@ TEST(FetchTurn, AKilledHolderHoldsNothing) {
   EXPECT_TRUE(FetchTurn::wait(impatient(), root / "model").ok());
 }
 
-// Each holder removes the file with its lock, under the eyes of those that wait: two must never be inside at once.
+// Each holder removes the lock file while others wait for it. Two must never hold the turn at once.
 TEST(FetchTurn, ManyTakeTurns) {
   const TestDirectory root;
   std::atomic<int> inside = 0, most = 0, turns = 0;

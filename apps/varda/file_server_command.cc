@@ -40,7 +40,7 @@ Status serve_files(const Context& ctx, const Globals& globals, const FileServerF
   });
   handler = net::guard_from_browsers({.listen = flags.listen, .cors_origins = flags.cors_origins}, std::move(handler));
   TRY(const auto server, net::Server::create({.listen = flags.listen}, std::move(handler)).context("--listen " + flags.listen));
-  // Whoever started us with port 0 reads the port here.
+  // With port 0 the caller reads the chosen port here.
   std::printf("serving %s at http://%s/\n", root.c_str(), server->address().c_str());
   std::fflush(stdout);
   while (ctx.sleep_for(std::chrono::hours(24)).ok()) {

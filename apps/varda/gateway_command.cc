@@ -1,4 +1,4 @@
-// gateway: the cloud end for nodes behind NAT, in front of any API server.
+// gateway: lets nodes behind NAT connect, in front of any API server.
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -38,7 +38,7 @@ Result<std::string> read(const std::string& file, const char* flag) {
   return os::read_file(os::real_file_system(), followed(file)).context(flag);
 }
 
-/// From files, or the cluster's own. An API server that does not answer yet is waited for.
+/// Reads the authority from files, else from the cluster.
 Result<gateway::Authority> authority_of(const Context& ctx, const GatewayFlags& flags, const kube::Client& client) {
   if (flags.ca_cert.empty() != flags.ca_key.empty()) return Error(Code::kInvalid, "--ca-cert and --ca-key go together");
   if (!flags.ca_cert.empty()) {
@@ -49,6 +49,7 @@ Result<gateway::Authority> authority_of(const Context& ctx, const GatewayFlags& 
   return gateway::Authority::open(ctx, client, system_clock().wall());
 }
 
+/// Retries until the API server answers.
 Result<gateway::Authority> prepare(const Context& ctx, const GatewayFlags& flags, const kube::Client& client) {
   Duration pause = std::chrono::milliseconds(200);
   while (true) {
@@ -60,7 +61,7 @@ Result<gateway::Authority> prepare(const Context& ctx, const GatewayFlags& flags
     }
     const Code code = authority.error().code();
     if ((code != Code::kUnavailable && code != Code::kTimeout) || ctx.done()) return authority;
-    log::warn("the API server does not answer yet; trying on", {{"error", authority.error()}});
+    log::warn("API server not reachable, retrying", {{"error", authority.error()}});
     TRY_VOID(ctx.sleep_for(pause));
     pause = std::min<Duration>(pause * 2, std::chrono::seconds(5));
   }
@@ -73,7 +74,8 @@ Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFl
   TRY(const kube::Config config, kube::find_config(globals.kubeconfig, default_kubeconfig()));
   metrics::Registry registry;
   const std::unique_ptr<kube::Client> client = kube::connect(config, {.field_manager = "varda-gateway", .metrics = &registry});
-  // Open from the start: a gateway that waits for its API server is alive, and nothing to be restarted.
+  // The port is open from the start: a gateway that waits for its API server is alive and must not
+  // be restarted.
   std::mutex mutex;
   const gateway::Gateway* serving = nullptr;
   const auto serve_by = [&](const gateway::Gateway* gateway) {
@@ -117,8 +119,8 @@ Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFl
     TRY(listen.tls->key_pem, read(flags.tls_key, "--tls-key"));
   }
   TRY(const auto server, net::Server::create(std::move(listen), gateway->handler()).context("--listen " + flags.listen));
-  log::info("nodes may dial in", {{"gateway", server->address()}});
-  std::jthread keeper;  // of the token that agents share
+  log::info("gateway listens for nodes", {{"gateway", server->address()}});
+  std::jthread keeper;  // maintains the join token that agents share
   if (enrolling.join_secret) {
     keeper = std::jthread([&](const std::stop_token& stop) {
       gateway::run_join_secret(Context(stop), *client, *enrolling.join_secret, authority.ca_sha256(), system_rng());
@@ -127,7 +129,8 @@ Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFl
   while (ctx.sleep_for(std::chrono::hours(24)).ok()) {
   }
   log::info("stopping");
-  // Watches end at once, and the nodes come back to whoever listens then; what they have written is still taken upstream.
+  // Watches end at once, and the nodes reconnect to another gateway. Pending writes of nodes still
+  // go to the API server.
   server->drain();
   gateway->stop();
   server->stop(kGatewayDrain);

@@ -1,4 +1,4 @@
-// join-token: lets a node in at the gateway.
+// join-token: manages the tokens with which nodes join at the gateway.
 #include <charconv>
 #include <cstdio>
 #include <memory>
@@ -100,23 +100,23 @@ Status run(const Context& ctx, const Globals& globals, const JoinTokenFlags& fla
   if (flags.list) return list_tokens(ctx, *client, join_secret);
   if (!flags.revoke.empty()) {
     TRY_VOID(gateway::revoke_join_token(ctx, *client, flags.revoke));
-    std::fprintf(stderr, "join token %s is revoked; a node that it let in already stays in\n", flags.revoke.c_str());
+    std::fprintf(stderr, "join token %s is revoked; a node that has joined with it keeps its access\n", flags.revoke.c_str());
     return {};
   }
   if (!flags.forget.empty()) {
     TRY_VOID(gateway::forget_node_key(ctx, *client, flags.forget));
-    std::fprintf(
-        stderr,
-        "the next key that enrols as node %s is its key; the former one is renewed no more, and its certificate stays good "
-        "until it ends, unless it names another layer than edge\n",
-        flags.forget.c_str());
+    std::fprintf(stderr,
+                 "node %s accepts the next key that enrols; the certificate of the former key is not renewed, but stays valid "
+                 "until it expires, unless it names another layer than edge\n",
+                 flags.forget.c_str());
     return {};
   }
   if (flags.revoke_shared) {
     TRY_VOID(gateway::revoke_shared_join_token(ctx, *client, join_secret));
-    std::fprintf(stderr,
-                 "the token in Secret %s lets nobody in until `varda join-token --rotate-shared`; nodes that are in stay in\n",
-                 join_secret.str().c_str());
+    std::fprintf(
+        stderr,
+        "the token in Secret %s admits no node until `varda join-token --rotate-shared`; enrolled nodes keep their access\n",
+        join_secret.str().c_str());
     return {};
   }
   TRY(const std::chrono::seconds ttl, ttl_of(flags.ttl));
@@ -124,17 +124,17 @@ Status run(const Context& ctx, const Globals& globals, const JoinTokenFlags& fla
   TRY(const net::CertificateFacts facts, net::certificate_facts(ca).context("ConfigMap varda-system/varda-gateway"));
   if (flags.rotate_shared) {
     TRY_VOID(gateway::rotate_shared_join_token(ctx, *client, join_secret, facts.sha256, system_rng()));
-    std::fprintf(stderr, "Secret %s has another token; the former one lets nobody in, nodes that are in stay in\n",
+    std::fprintf(stderr, "Secret %s has a new token; the former token admits no node, enrolled nodes keep their access\n",
                  join_secret.str().c_str());
     return {};
   }
-  std::optional<NewFile> file;  // before the token: one that cannot be written down is of no use
+  std::optional<NewFile> file;  // opened first: a token that cannot be saved is useless
   if (!flags.output.empty()) {
     TRY(NewFile created, NewFile::create(flags.output));
     file.emplace(std::move(created));
   }
   const WallTime now = system_clock().wall();
-  (void)gateway::remove_old_join_tokens(ctx, *client, now);  // those of earlier days; not what was asked for
+  (void)gateway::remove_old_join_tokens(ctx, *client, now);  // best effort: tokens of earlier days
   TRY(const gateway::JoinToken token,
       gateway::create_join_token(ctx, *client,
                                  {.node = flags.node, .layer = *layer, .networks = networks, .ttl = ttl, .ca_sha256 = facts.sha256},
@@ -143,7 +143,7 @@ Status run(const Context& ctx, const Globals& globals, const JoinTokenFlags& fla
     TRY_VOID(file->write(token.text() + "\n"));
     TRY_VOID(file->keep());
   } else {
-    std::fprintf(stdout, "%s\n", token.text().c_str());  // it alone: it is meant for a file
+    std::fprintf(stdout, "%s\n", token.text().c_str());  // alone, for redirection to a file
   }
   const std::string place = *layer == gateway::Layer::kEdge ? "" : " in the layer " + std::string(gateway::to_string(*layer));
   const std::string source = networks.empty() ? "" : " from " + gateway::text_of(networks);

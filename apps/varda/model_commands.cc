@@ -1,4 +1,4 @@
-// pack, fetch, predict and models: what people do with models by hand.
+// pack, fetch, predict and models: commands for models.
 #include <cstdio>
 #include <memory>
 
@@ -23,8 +23,7 @@ struct PackFlags {
   std::string directory, output, version, framework = "onnx", url;
 };
 
-/// What an InferenceModel takes as a version: the entry that is printed must be one that can be
-/// applied.
+/// Checks the rules of an InferenceModel, so that the printed entry can be applied.
 Status check_version(const std::string& version) {
   const bool good =
       !version.empty() && version.size() <= 63 && version != "." && version != ".." &&
@@ -34,7 +33,7 @@ Status check_version(const std::string& version) {
                "\"" + version + "\" cannot be a version; name one with --version-name: 1 to 63 letters, digits, '.', '_' or '-'");
 }
 
-/// Reads model.yaml and labels as the model server will.
+/// Reads model.yaml and labels like the model server, to report errors early.
 Status check_settings(const os::Path& directory) {
   auto& fs = os::real_file_system();
   TRY(const auto settings, fs.stat(directory / "model.yaml"));
@@ -109,7 +108,7 @@ Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags
   TRY(const FetchTurn turn, FetchTurn::wait(ctx, flags.to));
   ProgressBar bar(os::Path(flags.to).filename().string());
   const auto installed = artifact::fetch(ctx, os::real_file_system(), *http, options, [&](const artifact::Progress& progress) {
-    // Both phases run at once; the download is the one whose end is known.
+    // Both phases run at once; only the download knows its total.
     if (progress.phase == artifact::Phase::kDownload) bar.update("downloading and unpacking", progress.done, progress.total);
   });
   bar.clear();
@@ -117,7 +116,7 @@ Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags
     const artifact::Failure& failure = installed.failure();
     return Error(failure.error).context(artifact::to_string(failure.reason));
   }
-  log::info("version is in place", {{"directory", flags.to}, {"sha256", flags.sha256}});
+  log::info("version installed", {{"directory", flags.to}, {"sha256", flags.sha256}});
   return {};
 }
 

@@ -1,4 +1,4 @@
-// node: what an administrator does with whole nodes.
+// node: removes nodes.
 #include <cstdio>
 #include <memory>
 #include <string>

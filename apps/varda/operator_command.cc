@@ -1,4 +1,4 @@
-// operator: the controllers against any API server.
+// operator: runs the controllers against any API server.
 #include <chrono>
 #include <map>
 #include <memory>
@@ -32,14 +32,15 @@ struct OperatorFlags {
   std::int64_t lease_ms = 15'000, renew_ms = 10'000, retry_ms = 2'000;
 };
 
-/// Where the operator's own objects are; "" no namespace is known to be.
+/// The namespace of the operator's own objects; "": unknown.
 std::string own_namespace(const OperatorFlags& flags) {
   if (!flags.election_namespace.empty()) return flags.election_namespace;
   const auto pod = kube::in_cluster();
   return pod.ok() ? pod->ns : "";
 }
 
-/// How the Lease is held. A leader must have stopped before others may take over, and have time for more than one attempt.
+/// Options of the Lease. A leader must stop before another operator may take over, and needs time
+/// for several attempts to renew.
 Result<runtime::LeaderElector::Options> election_of(const OperatorFlags& flags) {
   using std::chrono::milliseconds;
   if (flags.lease_ms % 1000 != 0 || flags.lease_ms < 1000)

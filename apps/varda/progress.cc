@@ -9,7 +9,7 @@ std::string human_bytes(std::uint64_t bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   double value = static_cast<double>(bytes);
   std::size_t unit = 0;
-  // 1023.95 and more would read "1024.0", which is 1.0 of the next unit.
+  // 1023.95 and more would be rounded to "1024.0", which is 1.0 of the next unit.
   while (value >= (unit == 0 ? 1024 : 1023.95) && unit + 1 < std::size(kUnits)) {
     value /= 1024;
     ++unit;

@@ -58,7 +58,7 @@ std::string on_terminal(const std::function<void(ProgressBar&)>& draw) {
     ProgressBar bar("model");
     draw(bar);
     std::fputs("<end>", stderr);
-    // A terminal drops unread text when its last end is closed.
+    // The child reads here, since a terminal drops unread text when its last end is closed.
     std::string text;
     char piece[256];
     while (text.find("<end>") == std::string::npos) {

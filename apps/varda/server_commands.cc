@@ -1,4 +1,4 @@
-// apiserver: the embedded API server alone.
+// apiserver: runs the embedded API server alone.
 #include <memory>
 
 #include "apiserver/standalone.h"

@@ -24,7 +24,7 @@ void end_hard(const os::ProcessId& id) {
   (void)os::wait_for_exit(Context::background().with_timeout(std::chrono::seconds(10)), id);
 }
 
-/// The process a record names, if it still runs.
+/// The process in the record, if it still runs.
 std::optional<os::ProcessId> recorded_process(const std::filesystem::path& record) {
   auto json = read_record(record);
   if (!json.ok()) return std::nullopt;
@@ -77,7 +77,8 @@ std::optional<os::ProcessId> Supervisor::adopt() {
   if (running) {
     auto json = read_record(options_.record);
     if (!json.ok() || (*json)["fingerprint"].as_string() != options_.fingerprint) {
-      // Started another way (other address, other version): end it hard. What it runs itself is taken over by its successor.
+      // Another address or version: SIGKILL is enough, since the successor adopts the child's own
+      // processes.
       log::info("replacing a process that was started differently", {{"name", options_.name}, {"pid", running->pid}});
       end_hard(*running);
       running.reset();
@@ -85,7 +86,7 @@ std::optional<os::ProcessId> Supervisor::adopt() {
   }
   for (const os::ProcessId& other : agents_of(options_.data)) {
     if (running && other == *running) continue;
-    log::info("ending a process that no record names", {{"name", options_.name}, {"pid", other.pid}});
+    log::info("ending a process without a record", {{"name", options_.name}, {"pid", other.pid}});
     end_hard(other);
   }
   return running;
@@ -96,7 +97,7 @@ void Supervisor::run(const std::stop_token& stop) {
   RestartPause pause(options_.backoff_min, options_.backoff_max);
   std::optional<os::ProcessId> adopted = adopt();
   if (adopted) {
-    // Also if the stop is asked for already: stop() ends it.
+    // Set also after an early stop request: stop() ends this child.
     MutexLock lock(mutex_);
     child_ = *adopted;
   }
@@ -105,7 +106,7 @@ void Supervisor::run(const std::stop_token& stop) {
     if (adopted) {
       child = *adopted;
       adopted.reset();
-      log::info("took over a running process", {{"name", options_.name}, {"pid", child.pid}});
+      log::info("adopted a running process", {{"name", options_.name}, {"pid", child.pid}});
     } else {
       auto started = os::real_processes().start(options_.process);
       if (!started.ok()) {
@@ -120,7 +121,7 @@ void Supervisor::run(const std::stop_token& stop) {
       if (Status written =
               os::write_file_atomically(os::real_file_system(), options_.record, codec::write_json(record) + "\n", 0600);
           !written.ok()) {
-        log::error("cannot record a process", {{"name", options_.name}, {"error", written.error()}});
+        log::error("process record not written", {{"name", options_.name}, {"error", written.error()}});
       }
     }
     {
@@ -132,12 +133,12 @@ void Supervisor::run(const std::stop_token& stop) {
       const Status gone = os::wait_for_exit(ctx, child);
       if (gone.ok()) break;
       if (stop.stop_requested()) return;  // stop() ends the child
-      // A lack of descriptors, say: the child still runs, and must not be left to itself.
+      // The child still runs and stays supervised, as after a lack of descriptors.
       log::error("cannot wait for a process", {{"name", options_.name}, {"pid", child.pid}, {"error", gone.error()}});
       if (!ctx.sleep_for(options_.backoff_max).ok()) return;
     }
     (void)os::real_processes().poll(child);
-    log::warn("a process ended and is started again", {{"name", options_.name}, {"pid", child.pid}});
+    log::warn("process ended, restarting", {{"name", options_.name}, {"pid", child.pid}});
     if (!ctx.sleep_for(pause.after(system_clock().now() - since)).ok()) return;
   }
 }
@@ -153,7 +154,7 @@ void Supervisor::stop(std::chrono::milliseconds grace) {
   if (child.pid <= 0 || !os::alive(child)) return;
   (void)os::signal_process(child, SIGTERM, /*group=*/false);
   if (!os::wait_for_exit(Context::background().with_timeout(grace), child).ok()) {
-    log::warn("a process did not end in time and is killed", {{"name", options_.name}, {"pid", child.pid}});
+    log::warn("process did not end in time, killing", {{"name", options_.name}, {"pid", child.pid}});
     (void)os::signal_process(child, SIGKILL, /*group=*/false);
     (void)os::wait_for_exit(Context::background().with_timeout(std::chrono::seconds(10)), child);
   }

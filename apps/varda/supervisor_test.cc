@@ -1,4 +1,4 @@
-// With real processes: shells that note what happens to them in files.
+// Tests with real processes: shells that write their events to files.
 #include "supervisor.h"
 
 #include <csignal>
@@ -47,13 +47,13 @@ constexpr milliseconds kGrace{60'000};  // only a hang reaches it
 class Supervising : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(::mkfifo((root_ / "never").c_str(), 0600), 0); }
-  /// Ends every script that a failed test left waiting.
+  /// Ends every script that still waits after a failed test.
   void TearDown() override {
     const int fd = ::open((root_ / "never").c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0) ::close(fd);
   }
 
-  /// `script` runs in the directory; `read x <never` waits for ever.
+  /// `script` runs in the test's directory; `read x <never` waits for ever.
   Supervisor::Options options(const std::string& script) const {
     Supervisor::Options options;
     options.name = "test";
@@ -68,7 +68,7 @@ class Supervising : public ::testing::Test {
     options.backoff_max = milliseconds(4);
     return options;
   }
-  /// Looks like an agent of `data` to agents_of().
+  /// A process that agents_of() takes for an agent of `data`.
   os::ProcessOptions agent(const std::string& data, const std::string& first = "agent") const {
     root_.write(first, "echo $$ >>started; read x <never");
     os::ProcessOptions process;
@@ -102,7 +102,7 @@ class Supervising : public ::testing::Test {
   void wait_for_record_of(const std::string& pid) const {
     wait_for([&] { return std::to_string(recorded().pid) == pid; }, "no record of " + pid);
   }
-  /// As a supervisor that is killed leaves it.
+  /// Leaves a running child and its record, like a killed supervisor.
   void leave_a_child(const Supervisor::Options& options) const {
     Supervisor first(options);
     first.start();
@@ -166,7 +166,8 @@ TEST_F(Supervising, StopEndsAPauseAndStartsNothing) {
 
 TEST_F(Supervising, StopAsksBeforeItKills) {
   Supervisor supervisor(options("trap 'echo asked >>started; exit 0' TERM; echo $$ >>started; while :; do read x <now; done"));
-  // Opened for both ends: the trap runs between two reads that end at once.
+  // The trap runs between two reads, so `feeding` ends each read at once. O_RDWR keeps the FIFO
+  // open.
   ASSERT_EQ(::mkfifo((root_ / "now").c_str(), 0600), 0);
   const int both = ::open((root_ / "now").c_str(), O_RDWR | O_CLOEXEC);
   supervisor.start();
@@ -195,7 +196,7 @@ TEST_F(Supervising, StopKillsAChildThatDoesNotEndInTime) {
   EXPECT_EQ(lines("started").size(), 1u);
 }
 
-// It cannot start anything: what it ends is what it took over.
+// The second supervisor cannot start a process, so the ended child is the adopted one.
 TEST_F(Supervising, TakesOverWhatAnEarlierLifeLeft) {
   Supervisor::Options same = options("echo $$ >>started; read x <never");
   leave_a_child(same);
@@ -223,7 +224,7 @@ TEST_F(Supervising, ReplacesAChildThatWasStartedDifferently) {
   second.stop(kGrace);
 }
 
-// The kernel reuses pids: the record may name a foreign process.
+// The kernel reuses pids, so the record may name an unrelated process.
 TEST_F(Supervising, LeavesAProcessAloneThatOnlyHasTheRecordedPid) {
   const os::ProcessId other = os::real_processes().start(options("read x <never").process).value();
   record({other.pid, other.start_ticks + 1}, "one");
@@ -267,7 +268,7 @@ TEST_F(Supervising, FindsTheAgentsOfADirectory) {
   };
   const os::ProcessId one = run(agent("data")), two = run(agent("data"));
   (void)run(agent("data2"));             // another directory
-  (void)run(agent("data/below"));        // the same
+  (void)run(agent("data/below"));        // another directory
   (void)run(agent("data", "operator"));  // no agent
   os::ProcessOptions named_later = agent("data", "up");
   named_later.arguments.push_back("agent");
@@ -278,7 +279,7 @@ TEST_F(Supervising, FindsTheAgentsOfADirectory) {
   EXPECT_THAT(agents_of(root_ / "data"), ElementsAre());
 }
 
-// One that was started just before its parent was killed.
+// The parent was killed just after it started the agent.
 TEST_F(Supervising, EndsAnAgentThatNoRecordNames) {
   const os::ProcessId lost = os::real_processes().start(agent("data")).value();
   wait_for_lines("started", 1);

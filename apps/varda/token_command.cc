@@ -1,4 +1,4 @@
-// token: the bearer tokens of the API server of `varda up`, which lie in its data directory.
+// token: lists and rotates the API server's bearer tokens in the data directory of `varda up`.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -25,7 +25,7 @@ struct TokenFlags {
 
 constexpr std::chrono::hours kTokenTtlMax{24 * 3650};
 
-/// "90d", or what other flags take.
+/// "90d", or a duration as in other flags.
 Result<std::chrono::seconds> lifetime_of(const std::string& text) {
   const bool days = text.size() > 1 && text.back() == 'd' && text[text.size() - 2] >= '0' && text[text.size() - 2] <= '9';
   TRY(const auto time, parse_duration("--ttl", days ? text.substr(0, text.size() - 1) : text));
@@ -50,7 +50,7 @@ Status list(const std::filesystem::path& data_dir) {
   return {};
 }
 
-/// The kubeconfig that `varda up` keeps for that user; "": none.
+/// The kubeconfig that `varda up` writes for `user`; "": none.
 std::filesystem::path kubeconfig_of(const std::filesystem::path& data_dir, const std::string& user) {
   constexpr std::string_view kNode = "system:node:";
   if (user == apiserver::kAdmin) return data_dir / "kubeconfig";
@@ -58,7 +58,8 @@ std::filesystem::path kubeconfig_of(const std::filesystem::path& data_dir, const
   return {};
 }
 
-/// The server reads its files as their owner: files of another user would leave it with the old tokens.
+/// The server runs as the owner of its files. If another user wrote them, the server could not read
+/// the new tokens.
 Status check_owner(const std::filesystem::path& data_dir) {
   struct stat info {};
   const std::filesystem::path file = data_dir / "tokens.json";
@@ -75,7 +76,7 @@ Status rotate(const std::filesystem::path& data_dir, const TokenFlags& flags) {
     TRY(const auto ttl, lifetime_of(flags.ttl));
     expires = std::chrono::floor<std::chrono::seconds>(system_clock().wall()) + ttl;
   }
-  std::optional<NewFile> file;  // before the token: one that cannot be written down is of no use
+  std::optional<NewFile> file;  // opened first: a token that cannot be saved is useless
   if (!flags.output.empty()) {
     TRY(NewFile created, NewFile::create(flags.output));
     file.emplace(std::move(created));
@@ -90,11 +91,11 @@ Status rotate(const std::filesystem::path& data_dir, const TokenFlags& flags) {
     TRY_VOID(file->write(made.token + "\n"));
     TRY_VOID(file->keep());
   } else if (!kept) {
-    std::fprintf(stdout, "%s\n", made.token.c_str());  // it alone: it is meant for a file
+    std::fprintf(stdout, "%s\n", made.token.c_str());  // alone, for redirection to a file
   }
-  std::fprintf(stderr, "user %s has a new token%s%s; the former one ends within a second%s%s\n", flags.rotate.c_str(),
-               expires ? ", good until " : "", expires ? meta::format_time(*expires).c_str() : "",
-               kept ? ", and the new one is in " : "", kept ? kubeconfig.c_str() : "");
+  std::fprintf(stderr, "user %s has a new token%s%s; the former token expires within a second%s%s\n", flags.rotate.c_str(),
+               expires ? ", valid until " : "", expires ? meta::format_time(*expires).c_str() : "",
+               kept ? "; the new token is in " : "", kept ? kubeconfig.c_str() : "");
   return {};
 }
 

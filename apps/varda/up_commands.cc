@@ -1,4 +1,5 @@
-// up: control plane in this process, one supervised `varda agent` for each node. down: ends all of it.
+// up: runs the control plane in this process and one supervised `varda agent` for each node. down:
+// ends all of them.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -41,8 +42,8 @@ struct UpFlags {
 
 constexpr std::chrono::milliseconds kAgentGrace{15000};
 constexpr std::chrono::milliseconds kContainerGrace{15000};
-constexpr const char* kOff = "off";              // of flags that are remembered
-constexpr std::chrono::seconds kNodesReady{60};  // only what hangs takes as long
+constexpr const char* kOff = "off";              // empties a remembered flag
+constexpr std::chrono::seconds kNodesReady{60};  // only a hang takes as long
 
 std::string join(const std::vector<NodeSpec>& nodes) {
   std::string out;
@@ -60,12 +61,12 @@ struct NodeAddress {
   std::string address;
 };
 
-/// Flags, and for what they leave open what an earlier run remembered.
+/// Values of the flags, else those of an earlier run.
 struct Settings {
   fs::path data_dir;
   std::string listen;
-  bool listen_elsewhere = false;  // on any free port, should that one be taken
-  std::string gateway;            // "" none
+  bool listen_elsewhere = false;  // use any free port if the port is in use
+  std::string gateway;            // "": none
   bool gateway_elsewhere = false;
   std::vector<NodeSpec> nodes;
   std::map<std::string, std::string> images;
@@ -87,7 +88,7 @@ Status check_declared(const std::string& text, const std::string& node, const st
   return Error(Code::kInvalid, "\"" + text + "\": there is no node \"" + node + "\"");
 }
 
-/// [NODE=]DIR. What begins with '/' or '.' is a directory, whatever else is in it.
+/// [NODE=]DIR. A text that begins with '/' or '.' is a directory, also with '=' in it.
 Result<DatasetRoot> parse_dataset_root(const std::string& text) {
   DatasetRoot out;
   std::string directory = text;
@@ -96,7 +97,7 @@ Result<DatasetRoot> parse_dataset_root(const std::string& text) {
     out.node = text.substr(0, equals);
     directory = text.substr(equals + 1);
   }
-  if (directory.empty()) return Error(Code::kInvalid, "\"" + text + "\": names no directory; it is [NODE=]DIR");
+  if (directory.empty()) return Error(Code::kInvalid, "\"" + text + "\": must be [NODE=]DIR with a directory");
   out.directory = fs::absolute(directory).lexically_normal();
   return out;
 }
@@ -110,8 +111,8 @@ Result<NodeAddress> parse_node_address(const std::string& text) {
   return out;
 }
 
-/// The values of a flag with [NODE=]. The flag replaces what is remembered, and "off" empties it. A remembered node may be missing
-/// this time.
+/// The values of a flag with [NODE=]. The flag replaces the remembered values, and "off" removes
+/// them. A remembered value may name a node that is no longer declared.
 template <typename Item>
 Result<std::vector<Item>> items_of(const std::vector<std::string>& given, const std::vector<std::string>& remembered,
                                    const std::vector<NodeSpec>& nodes, Result<Item> (*parse)(const std::string&)) {
@@ -137,7 +138,8 @@ Result<std::vector<NodeAddress>> addresses_of(const std::vector<std::string>& gi
   return out;
 }
 
-/// Where the node's pods with hostNetwork listen, as those of models at the edge; "": a loopback address of the node's own.
+/// The address where the node's pods with hostNetwork listen, as models at the edge do; "": a
+/// loopback address for this node alone.
 std::string address_of(const Settings& settings, const NodeSpec& node) {
   std::string out;
   for (const NodeAddress& one : settings.addresses) {
@@ -168,7 +170,7 @@ Result<Settings> settings_of(const UpFlags& flags) {
   for (const std::string& text : flags.nodes) {
     TRY(NodeSpec node, parse_node(text));
     for (const NodeSpec& other : settings.nodes) {
-      if (other.name == node.name) return Error(Code::kInvalid, "--node " + node.name + " stands twice");
+      if (other.name == node.name) return Error(Code::kInvalid, "--node " + node.name + " is given twice");
     }
     settings.nodes.push_back(std::move(node));
   }
@@ -193,7 +195,7 @@ Result<Settings> settings_of(const UpFlags& flags) {
   TRY(settings.dataset_roots,
       items_of(flags.dataset_roots, last.dataset_roots, settings.nodes, parse_dataset_root).context("--dataset-root"));
   TRY(settings.addresses, addresses_of(flags.addresses, last.addresses, settings.nodes).context("--address"));
-  // What is wrong with them shows here, and not in the log of each agent.
+  // Errors in these flags show here, not in the log of each agent.
   DownloadFlags download = flags.download;
   // A first file server is often on this machine, and one user runs everything here.
   download.allow_sources.insert(download.allow_sources.begin(), kLoopbackSources.begin(), kLoopbackSources.end());
@@ -203,11 +205,11 @@ Result<Settings> settings_of(const UpFlags& flags) {
   settings.proxy_environment = proxy_environment();
   const bool given = !flags.listen.empty();
   settings.listen = given ? flags.listen : "127.0.0.1:6443";
-  // "Any free port" means: the same as last time where it still is free, so that clients find us again.
+  // With port 0 the last port is tried first, so that kubeconfigs stay valid.
   const bool any = settings.listen.ends_with(":0");
   if (before && !before->address.empty() && (any || !given)) settings.listen = before->address;
   settings.listen_elsewhere = any || !given;
-  // The nodes out there know where it was.
+  // Further nodes know the former address of the gateway.
   const std::string gateway_before = before ? before->gateway : "";
   settings.gateway = flags.gateway.empty() ? gateway_before : flags.gateway == kOff ? "" : flags.gateway;
   settings.gateway_elsewhere = flags.gateway.ends_with(":0");
@@ -259,7 +261,7 @@ Supervisor::Options agent_options(const Settings& settings, const NodeSpec& node
   }
   for (const std::string& argument : settings.download_arguments) options.process.arguments.push_back(argument);
   options.process.environment = {{"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"HOME", directory.string()}, {"LANG", "C.UTF-8"}};
-  // A proxy's URL may hold a password: the record of how the agent was started has but a digest.
+  // A proxy's URL may contain a password, so the agent's fingerprint has only a digest.
   std::string proxies;
   for (const auto& [name, value] : settings.proxy_environment) {
     options.process.environment.emplace(name, value);
@@ -274,7 +276,8 @@ Supervisor::Options agent_options(const Settings& settings, const NodeSpec& node
   return options;
 }
 
-/// The nodes of earlier lives that are no longer wanted: their processes, then what the API server knows of them.
+/// Removes nodes of earlier runs that are no longer declared: first the processes, then the
+/// objects.
 void end_other_nodes(const Settings& settings, ControlPlane& control_plane) {
   auto names = os::real_file_system().list(settings.data_dir / "nodes");
   if (!names.ok()) return;
@@ -285,20 +288,21 @@ void end_other_nodes(const Settings& settings, ControlPlane& control_plane) {
     const fs::path data = node_directory(settings.data_dir, name) / "data";
     end_processes(agents_of(data), kAgentGrace);
     if (const auto gone = node::end_containers(data, kContainerGrace); !gone.ok())
-      log::warn("containers of a node that is declared no more go on", {{"node", name}, {"error", gone.error()}});
+      log::warn("containers of a removed node still run", {{"node", name}, {"error", gone.error()}});
     if (const Status forgotten = control_plane.forget_node(name); !forgotten.ok()) {
-      log::warn("a node that is declared no more stays listed", {{"node", name}, {"error", forgotten.error()}});
+      log::warn("removed node not deleted from the API server", {{"node", name}, {"error", forgotten.error()}});
     }
   }
 }
 
 Result<std::unique_ptr<os::FileLock>> take_lock(const Context& ctx, const fs::path& data_dir) {
-  // One that was killed a moment ago may still be on its way out: the kernel gives its lock back when it is gone.
+  // A `varda up` that was just killed may still hold its lock: the kernel releases the lock at the
+  // end.
   for (int attempt = 0;; ++attempt) {
     auto lock = os::FileLock::acquire(data_dir / "up.lock");
     if (lock.ok() || lock.error().code() != Code::kUnavailable) return lock;
     TRY(const auto state, read_state(data_dir));
-    // Nobody can tell a process that was just killed from one that runs, until it is gone.
+    // Until it is gone, a killed process looks like a running one.
     if (attempt >= (state && os::alive(state->process) ? 10 : 30)) {
       return Error(Code::kUnavailable,
                    "varda up is already running with --data-dir " + data_dir.string() +
@@ -324,7 +328,7 @@ void say_ready(const Settings& settings, const ControlPlane& control_plane, Deta
 
 Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   auto& files = os::real_file_system();
-  // An agent would try for ever; here somebody reads why.
+  // An agent would retry for ever; here the user sees the cause.
   if (settings.driver == "containerd") {
     TRY([[maybe_unused]] const std::string version,
         node::ask_containerd(ctx, settings.containerd_socket).context("--driver containerd"));
@@ -398,7 +402,7 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
     stopping.emplace_back([&, i] {
       agents[i]->stop(kAgentGrace);
       const auto gone = node::end_containers(node_directory(settings.data_dir, settings.nodes[i].name) / "data", kContainerGrace);
-      if (!gone.ok()) log::warn("containers go on", {{"node", settings.nodes[i].name}, {"error", gone.error()}});
+      if (!gone.ok()) log::warn("containers still run", {{"node", settings.nodes[i].name}, {"error", gone.error()}});
     });
   }
   stopping.clear();  // joins
@@ -407,8 +411,8 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   return ended;
 }
 
-/// Ends the `varda up` of that directory, also one that is just starting, and keeps another from starting as long as the lock is
-/// held.
+/// Ends the `varda up` of `data_dir`, also during its start. No other one starts while the returned
+/// lock is held.
 Result<std::unique_ptr<os::FileLock>> end_control_plane(const Context& ctx, const fs::path& data_dir, bool& any) {
   const Context patient = ctx.with_timeout(std::chrono::seconds(60));
   for (;;) {
@@ -416,7 +420,7 @@ Result<std::unique_ptr<os::FileLock>> end_control_plane(const Context& ctx, cons
     if (lock.ok() || lock.error().code() != Code::kUnavailable) return lock;
     TRY(const auto state, read_state(data_dir));
     if (!state || !os::alive(state->process)) {
-      // Not written yet who it is.
+      // The process has not written its pid yet.
       TRY_VOID(patient.sleep_for(std::chrono::milliseconds(50)).context((data_dir / "up.lock").string() + " is held"));
       continue;
     }
@@ -437,10 +441,10 @@ Status run_down(const Context& ctx, const std::string& flag) {
   if (!state) return no_data_of_up(data_dir);
   bool any = false;
   TRY(const std::unique_ptr<os::FileLock> lock, end_control_plane(ctx, data_dir, any));
-  // What a killed control plane left behind.
+  // A killed control plane leaves agents and containers.
   auto names = os::real_file_system().list(data_dir / "nodes");
   const std::vector<std::string> left = names.ok() ? *names : std::vector<std::string>();
-  Status go_on;  // one node's containers that do not end keep no other's
+  Status go_on;  // all errors: a failure at one node does not stop the others
   for (const std::string& name : left) {
     const fs::path data = node_directory(data_dir, name) / "data";
     const std::vector<os::ProcessId> agents = agents_of(data);

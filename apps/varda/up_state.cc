@@ -19,7 +19,8 @@ Json list_of(const std::vector<std::string>& texts) {
   return list;
 }
 
-/// The file belongs to another user, or the nearest directory above it that this user may look at does.
+/// The error for a file that this user may not read. It names the owner of the file, or of the
+/// nearest visible directory above.
 Error denied(const std::filesystem::path& data_dir, const std::filesystem::path& file) {
   struct stat info {};
   std::filesystem::path seen = file;

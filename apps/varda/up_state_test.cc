@@ -26,7 +26,7 @@ TEST(ParseNode, TakesANameWithOrWithoutLayer) {
   }
 }
 
-// The name becomes a directory below nodes/ and the name of objects.
+// The name is used for a directory below nodes/ and for objects.
 TEST(ParseNode, RefusesOtherNamesAndLayers) {
   const std::string long_name(64, 'a');
   for (const std::string& text :
@@ -84,7 +84,7 @@ TEST(UpState, AFirstStartHasNone) {
   EXPECT_EQ(read_state(root / "missing").value(), std::nullopt);
 }
 
-// An earlier program wrote less, and a later one may write more.
+// Earlier programs wrote fewer keys, and later programs may write more.
 TEST(UpState, KeysMayBeMissingOrUnknown) {
   const TestDirectory root;
   root.write("up.json", R"({"pid":1,"nodes":[{"name":"a","layer":"edge","color":"red"}],"more":[1,2],"driver":null})");
@@ -94,7 +94,8 @@ TEST(UpState, KeysMayBeMissingOrUnknown) {
   EXPECT_EQ(state.driver, "");
 }
 
-// The nodes that it does not name are ended: taking it for a first start would end all of them.
+// `varda up` ends nodes that are not in the state: without a state it would end all but the default
+// nodes.
 TEST(UpState, ADamagedFileIsNoFirstStart) {
   const TestDirectory root;
   for (const char* text : {"", "{", "{\"nodes\":[", "null", "[]", "\"up\"", "\xff\xfe"}) {
@@ -109,14 +110,15 @@ TEST(UpState, ADamagedFileIsNoFirstStart) {
   EXPECT_FALSE(read_state(root.path()).ok());
 }
 
-/// Root may read everything, so the process of root is another user meanwhile.
+/// Switches from root to another user for its lifetime, since root may read every file.
 class AsAUser {
  public:
   AsAUser() { CHECK(::geteuid() != 0 || (::seteuid(65534) == 0)); }
   ~AsAUser() { CHECK(::seteuid(::getuid()) == 0); }
 };
 
-// Such as after one start as root. Taking it for a first start would end all nodes but two.
+// One start as root leaves such a file. `varda up` must not start with the default nodes and end
+// all others.
 TEST(UpState, AFileOfAnotherUserIsNoFirstStart) {
   const TestDirectory root;
   root.write("up.json", R"({"nodes":[{"name":"a","layer":"edge"}]})");

@@ -394,7 +394,7 @@ class Fetch(unittest.TestCase):
         both = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)]
         files.holding.wait(120)
         both.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
-        self.assertIn('waiting for it', both[1].stderr.readline())
+        self.assertIn('waiting for another fetch', both[1].stderr.readline())
         files.hold_at = None
         files.release.set()
         for process in both:
@@ -469,7 +469,7 @@ class ByHand(unittest.TestCase):
         self.assertIn(self.digests[0][:16], self.artifacts('gc', '--dry-run').stdout)
         self.assertIn('freed', self.artifacts('gc').stderr)
         self.assertEqual([d for d in self.digests if (self.work / 'artifacts' / d).exists()], [self.digests[1]])
-        self.assertIn('nothing is unused', self.artifacts('gc').stderr)
+        self.assertIn('no artifact is unused', self.artifacts('gc').stderr)
 
     def test_another_user_is_told_that_he_may_not_look(self):
         """An ordinary user closes the directories to itself. File permissions do not stop root, so

@@ -50,7 +50,7 @@ class Nodes(unittest.TestCase):
         done = self.varda.run([m.VARDA, 'up', '--data-dir', self.varda.dir, '--listen', '127.0.0.1:0', '--detach'], check=False)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(str(store), done.stderr)
-        self.assertIn('move it', done.stderr)
+        self.assertIn('move the file', done.stderr)
         self.assertEqual(store.read_bytes(), b'no database' * 1000)
         m.wait_until('the end of the program that reported it', lambda: not self.varda.processes())
         newer = bytearray(kept)

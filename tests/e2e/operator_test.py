@@ -57,7 +57,7 @@ class Process:
     def ask(self, path):
         """(status, text) from the administration port. The log contains the address of the port."""
         try:
-            with m.DIRECT.open('http://%s%s' % (self.said('health and metrics')[0]['address'], path), timeout=m.seconds(60)) as answer:
+            with m.DIRECT.open('http://%s%s' % (self.said('serving health and metrics')[0]['address'], path), timeout=m.seconds(60)) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode()

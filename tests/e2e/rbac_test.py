@@ -200,7 +200,7 @@ class Rbac(unittest.TestCase):
 
         first, log = self.start_deployed('operator-1', 'operator')
         _, gateway_log = self.start_deployed('gateway-1', 'gateway')
-        self.gateway = self.line(gateway_log, 'gateway', 'nodes may dial in')
+        self.gateway = self.line(gateway_log, 'gateway', 'gateway listens for nodes')
         m.wait_until('the authority published', lambda: self.cluster.get('configmap', 'varda-gateway', '-n', 'varda-system'))
         self.join('line7', 'process', '--dataset-root', self.work, '--image', 'varda-serve=' + str(m.BIN / 'varda-serve'))
         self.join('line8', 'none')
