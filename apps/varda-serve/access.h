@@ -24,9 +24,9 @@ std::vector<std::string> token_lines(std::string_view text);
 /// contains no part of the key.
 Status check_pair(const std::string& certificate_pem, const std::string& key_pem);
 
-/// Tokens in a file, one a line. knows() reads the file again if the last reading is at least one
-/// second old, so tokens can be replaced without a restart. The last tokens stay valid while the
-/// file is empty or unreadable. Thread-safe.
+/// Tokens in a file, one a line. knows() reads the file again after a second, so tokens can be
+/// replaced without a restart. The last tokens stay valid while the file is empty or unreadable.
+/// Thread-safe.
 class TokenFile {
  public:
   /// kInvalid: the file has no token. `fs` and `clock` outlive it.

@@ -149,8 +149,8 @@ Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& g
   }
   for (const std::string& path : hidden) options.hidden_from_pods.push_back(std::filesystem::absolute(path).lexically_normal());
   metrics::Registry registry;
-  // The port is open from the start: a node that waits for its first certificate is alive and must
-  // not be restarted.
+  // The port is open from the start: a node without its first certificate is alive and must not be
+  // restarted.
   std::atomic<bool> enrolled{false};
   std::shared_ptr<void> port;
   if (!flags.admin.empty()) {
@@ -160,8 +160,8 @@ Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& g
   // A stop may arrive while the node waits for its first certificate.
   if (!upstream.ok()) return ctx.stopped() ? Status() : upstream.error();
   if (!flags.gateway.empty()) options.reporter = reporter_to(flags.gateway);
-  // Requests to model servers use no proxy; only downloads of archives do. The servers run on this
-  // node. Their certificates name the host that clients use, not the pod.
+  // Requests to model servers use no proxy; only downloads of archives do. Model servers run on
+  // this node, with certificates for the host that clients use, not for the pod.
   net::ClientOptions servers;
   servers.tls.verify = false;
   const std::unique_ptr<net::HttpClient> http = net::make_client(servers);

@@ -55,7 +55,7 @@ std::filesystem::path default_kubeconfig();
 /// kNotFound: no `varda up` ran with this data directory.
 Error no_data_of_up(const std::filesystem::path& data_dir);
 /// Finds the server of client subcommands: --kubeconfig, $KUBECONFIG, then the file of `varda up`.
-/// The error says what the user can do.
+/// The error names a remedy.
 Result<kube::Config> find_server(const Globals& globals);
 Status set_up_logs(const Globals& globals, log::Level otherwise);
 

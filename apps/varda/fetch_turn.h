@@ -12,7 +12,7 @@ namespace varda::app {
 class FetchTurn {
  public:
   /// Waits until no other fetch works on `to`, and logs that it waits. Ok without a lock if the
-  /// lock file cannot be created, as in an unwritable directory: the download then reports the
+  /// lock file cannot be created, as in an unwritable directory. The download then reports the
   /// cause. Fails when the context ends.
   static Result<FetchTurn> wait(const Context& ctx, const std::filesystem::path& to);
   FetchTurn(FetchTurn&& other) noexcept;

@@ -74,8 +74,8 @@ Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFl
   TRY(const kube::Config config, kube::find_config(globals.kubeconfig, default_kubeconfig()));
   metrics::Registry registry;
   const std::unique_ptr<kube::Client> client = kube::connect(config, {.field_manager = "varda-gateway", .metrics = &registry});
-  // The port is open from the start: a gateway that waits for its API server is alive and must not
-  // be restarted.
+  // The port is open from the start: a gateway without its API server is alive and must not be
+  // restarted.
   std::mutex mutex;
   const gateway::Gateway* serving = nullptr;
   const auto serve_by = [&](const gateway::Gateway* gateway) {
@@ -129,7 +129,7 @@ Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFl
   while (ctx.sleep_for(std::chrono::hours(24)).ok()) {
   }
   log::info("stopping");
-  // Watches end at once, and the nodes reconnect to another gateway. Pending writes of nodes still
+  // Watches end at once, and the nodes reconnect to the next gateway. Pending writes of nodes still
   // go to the API server.
   server->drain();
   gateway->stop();

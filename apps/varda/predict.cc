@@ -46,7 +46,7 @@ struct Where {
   std::string url, model_name;
 };
 
-/// A kind whose objects answer requests at a URL.
+/// A kind of objects that answer requests at a URL.
 struct Served {
   const meta::Resource* resource;
   std::string_view word;  // the KIND of KIND/NAME; its plural works too

@@ -157,7 +157,7 @@ TEST(LoadReport, IsJsonForPrograms) {
             R"([{"url":"http://a","answered":4},{"url":"http://b","answered":0,"error":"Connection refused"}])");
 }
 
-/// A model server whose answers a test sets.
+/// A model server with answers from a test.
 class ModelServer {
  public:
   /// `answer` takes the number of a request, from 0. It returns a version, or "!" and the message

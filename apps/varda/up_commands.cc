@@ -138,8 +138,8 @@ Result<std::vector<NodeAddress>> addresses_of(const std::vector<std::string>& gi
   return out;
 }
 
-/// The address where the node's pods with hostNetwork listen, as models at the edge do; "": a
-/// loopback address for this node alone.
+/// The address where the node's pods with hostNetwork listen, such as models at the edge. "" means
+/// a loopback address for this node alone.
 std::string address_of(const Settings& settings, const NodeSpec& node) {
   std::string out;
   for (const NodeAddress& one : settings.addresses) {

@@ -94,7 +94,7 @@ TEST(UpState, KeysMayBeMissingOrUnknown) {
   EXPECT_EQ(state.driver, "");
 }
 
-// `varda up` ends nodes that are not in the state: without a state it would end all but the default
+// `varda up` ends nodes that the state lacks: without a state, it would end all but the default
 // nodes.
 TEST(UpState, ADamagedFileIsNoFirstStart) {
   const TestDirectory root;

@@ -1,5 +1,4 @@
-// Runs a part of a test in a child process, so that limits, users and forks do not affect other
-// tests.
+// Runs a part of a test in a child process: limits, users and forks do not affect other tests.
 #pragma once
 
 #include <csignal>
