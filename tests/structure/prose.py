@@ -5,7 +5,7 @@
     python3 tests/structure/prose.py --count     suspicious lines by folder
 
 Checked are the beginning of each comment, words that hide the subject or the verb, log messages, the width of Markdown, and the
-subjects of commits since SUBJECTS_SINCE. A path in PENDING still waits for its rewrite.
+subjects of commits since SUBJECTS_SINCE.
 """
 import collections, pathlib, re, subprocess, sys
 
@@ -14,8 +14,6 @@ GIT = ['git', '-c', 'safe.directory=*', '-C', str(ROOT)]  # tests may run as ano
 WIDTH = 100
 SUBJECT_WIDTH = 72
 SUBJECTS_SINCE = '9dc7553'
-# Shrinks with each rewritten folder; a folder that is clean must leave the list.
-PENDING = ()
 
 # These words leave open which part of the system acts. A comment that begins with one has no subject.
 FIRST = re.compile(r'(Of|By|To|What|Who|Whose|How)\b')
@@ -103,20 +101,12 @@ def main(arguments):
         for folder, count in counts.most_common():
             print('%5d  %s' % (count, folder or '.'))
         return 0
-    waiting = {folder: False for folder in PENDING}
     shown = 0
     for path, number, text in problems:
-        folder = next((one for one in PENDING if path == one or path.startswith(one + '/')), None)
-        if folder is not None:
-            waiting[folder] = True
-            continue
         print('%s:%s: %s' % (path, number, text))
         shown += 1
     for commit, text in subject_problems():
         print('commit %s: %s' % (commit, text))
-        shown += 1
-    for folder in (one for one, dirty in waiting.items() if not dirty):
-        print('%s is clean: take it out of PENDING' % folder)
         shown += 1
     return 1 if shown else 0
 

@@ -1,4 +1,4 @@
-// An edge worker of a JointInferenceService in C++: a little model answers, and the cloud worker
+// An edge worker of a JointInferenceService in C++: a small model answers, and the cloud worker
 // gets the hard examples.
 //
 //   g++ -std=c++17 -O2 -pthread edge_worker.cpp -o edge-worker
@@ -510,7 +510,7 @@ class Worker {
         answer = *better;
         uploaded = true;
       } else {
-        answer += ", \"fallback\": " + quoted(why);  // with the little model's label
+        answer += ", \"fallback\": " + quoted(why);  // with the small model's label
       }
     }
     {

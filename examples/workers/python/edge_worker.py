@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An edge worker of a JointInferenceService: a little model answers, and the cloud worker gets the
+"""An edge worker of a JointInferenceService: a small model answers, and the cloud worker gets the
 hard examples.
 
     POST /infer      an image as bytes, one a pixel -> {"label", "score", "tier", "hard", "version"}
@@ -229,7 +229,7 @@ class Worker:
             answer.update(self.ask_cloud(work, image), tier='cloud', hard=True)
             self.counts.add('inferenceNumber', 'hardExampleNumber', 'uploadCloudNumber')
         except Exception as error:  # a failure in the cloud must not prevent an answer
-            # the label of the little model stays
+            # the label of the small model stays
             answer['fallback'] = str(error) or type(error).__name__
             self.counts.add('inferenceNumber', 'hardExampleNumber')
         return answer

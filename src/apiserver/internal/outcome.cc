@@ -119,6 +119,12 @@ ApiStatus too_large(std::size_t limit) {
   return make(413, "RequestEntityTooLarge", "Request entity too large: limit is " + std::to_string(limit));
 }
 
+ApiStatus too_many_operations(std::size_t limit, std::size_t given) {
+  return make(413, "RequestEntityTooLarge",
+              "Request entity too large: The allowed maximum operations in a JSON patch is " + std::to_string(limit) + ", got " +
+                  std::to_string(given));
+}
+
 ApiStatus too_many_requests(std::string message) {
   ApiStatus status = make(429, "TooManyRequests", std::move(message));
   status.retry_after_seconds = 1;
