@@ -142,7 +142,10 @@ Status restore(const Context& ctx, const BackupFlags& flags) {
   const auto source = [&]() -> Result<std::string> {
     TRY_VOID(ctx.check());
     std::string piece(64 << 10, '\0');
-    const ssize_t count = ::read(fd, piece.data(), piece.size());
+    ssize_t count = 0;
+    do {
+      count = ::read(fd, piece.data(), piece.size());
+    } while (count < 0 && errno == EINTR && ctx.check().ok());
     if (count < 0) return unreadable(flags.file, errno);
     piece.resize(static_cast<std::size_t>(count));
     bytes += piece.size();

@@ -325,8 +325,10 @@ class Running final : public ControlPlane {
     options.listen = options_.listen;
     options.body_bytes_max = std::max(options.body_bytes_max, options_.limits.api.body_bytes_max);
     options.tls = credentials_.tls;
-    const auto handler = [this, api = api_->pool_handler()](net::Request request, net::Responder respond) {
-      if (request.path() == "/backup") return respond(back_up(request));
+    // A backup begins with a list of all objects, which must not hold up an I/O thread.
+    const auto backup = backups_.wrap([this](const net::Request& request) { return back_up(request); });
+    const auto handler = [this, api = api_->pool_handler(), backup](net::Request request, net::Responder respond) {
+      if (request.path() == "/backup") return backup(std::move(request), std::move(respond));
       if (auto unready = apiserver::readiness(os::real_file_system(), options_.data_dir / "store.db", request))
         return respond(std::move(*unready));
       if (request.path() == "/metrics") return api(std::move(request), with_metrics_of_objects(std::move(respond)));
@@ -393,6 +395,7 @@ class Running final : public ControlPlane {
   controllers::NodeSessions sessions_;
   SessionSources sources_{sessions_};
   std::unique_ptr<apiserver::AuditLog> audit_;
+  net::HandlerPool backups_{{.threads = 1, .queue_max = 4}};
   Mutex mutex_;  // guards members that threads of api_ read until they end
   Status ended_ GUARDED_BY(mutex_);
   bool stopped_ GUARDED_BY(mutex_) = false;  // true: the controllers may be destroyed

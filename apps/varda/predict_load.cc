@@ -180,8 +180,9 @@ Result<std::uint64_t> answered_requests(std::string_view metrics, const std::str
     const std::size_t labels_end = line.rfind("} ");
     if (!line.starts_with("nv_inference_request_success{") || labels_end == std::string_view::npos) continue;
     const std::string_view labels = line.substr(0, labels_end);
-    const std::size_t at = labels.find(label);
-    if (at == std::string_view::npos || (labels[at - 1] != '{' && labels[at - 1] != ',')) continue;
+    std::size_t at = labels.find(label);
+    while (at != std::string_view::npos && labels[at - 1] != '{' && labels[at - 1] != ',') at = labels.find(label, at + 1);
+    if (at == std::string_view::npos) continue;
     const std::string_view value = line.substr(labels_end + 2);  // a timestamp may follow
     double number = 0;
     const auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), number);

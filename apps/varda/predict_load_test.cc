@@ -95,9 +95,10 @@ TEST(AnsweredRequests, SumsTheVersionsOfOneModel) {
       "nv_inference_request_success{version=\"3\",model=\"digits\"} 1e2\n"
       "nv_inference_request_success{model=\"digits2\",version=\"1\"} 1000\n"
       "nv_inference_request_success{base_model=\"digits\",model=\"other\"} 1000\n"
+      "nv_inference_request_success{base_model=\"digits\",model=\"digits\"} 1000\n"
       "nv_inference_request_failure{model=\"digits\",version=\"1\"} 1000\n"
       "nv_inference_request_success_total{model=\"digits\"} 1000";
-  EXPECT_EQ(answered_requests(text, "digits").value(), 142u);
+  EXPECT_EQ(answered_requests(text, "digits").value(), 1142u);
   EXPECT_EQ(answered_requests(text, "digits2").value(), 1000u);
 }
 

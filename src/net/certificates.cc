@@ -40,7 +40,10 @@ Status add_extension(X509* certificate, X509* issuer, int nid, const char* value
 Status add_hosts(X509* certificate, const std::vector<std::string>& hosts) {
   if (hosts.empty()) return {};
   Owned<GENERAL_NAMES> names(GENERAL_NAMES_new());
-  for (const std::string& host : hosts) {
+  for (const std::string& given : hosts) {
+    // A host of a URL or of HOST:PORT: an IPv6 address has brackets there.
+    const bool brackets = given.size() > 2 && given.starts_with('[') && given.ends_with(']');
+    const std::string host = brackets ? given.substr(1, given.size() - 2) : given;
     GENERAL_NAME* name = GENERAL_NAME_new();
     unsigned char address[16];
     int size = 0;

@@ -2,6 +2,9 @@
 
 #include <fstream>
 #include <gtest/gtest.h>
+#include <memory>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
 #include <sstream>
 
 #include "net/validity.h"
@@ -41,6 +44,16 @@ TEST(Certificates, RequestOfAKeyBecomesACertificateOfThatKey) {
   EXPECT_EQ(facts->key_sha256.size(), 64u);
   EXPECT_NE(facts->key_sha256, *key_sha256(*make_key()));
   EXPECT_NE(facts->sha256, certificate_facts(ca().certificate_pem)->sha256);
+}
+
+TEST(Certificates, HostsMayBeWrittenAsInUrls) {
+  CertificateRequest request{.common_name = "server", .hosts = {"[2001:db8::1]", "2001:db8::2", "192.0.2.1", "edge"}, .server = true};
+  const std::string pem = make_certificate(ca(), request)->certificate_pem;
+  const std::unique_ptr<BIO, decltype(&BIO_free)> bytes(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), BIO_free);
+  const std::unique_ptr<X509, decltype(&X509_free)> made(PEM_read_bio_X509(bytes.get(), nullptr, nullptr, nullptr), X509_free);
+  for (const char* address : {"2001:db8::1", "2001:db8::2", "192.0.2.1"})
+    EXPECT_EQ(X509_check_ip_asc(made.get(), address, 0), 1) << address;
+  EXPECT_EQ(X509_check_host(made.get(), "edge", 0, 0, nullptr), 1);
 }
 
 TEST(Certificates, ValidityIsCountedFromTheTimeGiven) {
