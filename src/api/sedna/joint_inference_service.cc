@@ -319,7 +319,7 @@ const Kind& JointInferenceService::kind() {
       .resource = {"sedna.io", "v1alpha1", "JointInferenceService", "jointinferenceservices", true},
       .singular = "jointinferenceservice",
       .page = "",
-      .short_names = {"jis"},
+      .short_names = {"jis", "ji"},
       .columns =
           {
               {"Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status", "Whether the endpoint answers"},
