@@ -357,7 +357,7 @@ TYPED_TEST(Datasets, EndAtOnceWhereTheirNodeIsGoneForEver) {
   ASSERT_TRUE(eventually([&] { return this->ready_is("a", "NodeUnreachable"); }));
   EXPECT_EQ(this->condition(this->get("a"), "Ready", "status"), "Unknown");
   EXPECT_EQ(this->api_.remove(this->objects_ + "/a").status, 200);
-  EXPECT_EQ(this->api_.get(this->objects_ + "/a").status, 404) << "while the node is out of reach";
+  EXPECT_EQ(this->api_.get(this->objects_ + "/a").status, 404) << "while the node is unreachable";
 
   this->add("b");
   ASSERT_TRUE(eventually([&] { return this->ready_is("b", "NodeUnreachable"); }));

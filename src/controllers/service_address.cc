@@ -54,7 +54,8 @@ ServiceAddress service_address(const ServiceWorld& world, ServiceState state) {
   const codec::Json& ingress = world.service->status.load_balancer["ingress"];
   if (type == "LoadBalancer" && ingress.empty() && !one_machine) {
     return {"", Problem{"LoadBalancerPending",
-                        "the cluster's load balancer has given the Service no address yet; service.type NodePort needs none"}};
+                        "the cluster's load balancer has not assigned an address to the Service yet; service.type NodePort needs "
+                        "no load balancer"}};
   }
   const bool answers = std::any_of(world.slices.begin(), world.slices.end(), [](const auto& slice) { return slice->any_ready(); });
   if (state == ServiceState::kAnswering && !answers) return {};
@@ -65,7 +66,8 @@ ServiceAddress service_address(const ServiceWorld& world, ServiceState state) {
   if (port.node_port != 0) {
     const std::string host = one_machine ? world.node_port_host : node_port_address(world, port.node_port);
     if (!host.empty()) return {http_url(host, port.node_port), {}};
-    if (!one_machine) return {"", Problem{"NoNodeAddress", "no Ready node of the cloud layer tells an address for the node port"}};
+    if (!one_machine)
+      return {"", Problem{"NoNodeAddress", "no Ready node of the cloud layer reports an address for the node port"}};
   }
   if (one_machine) {
     // One machine has no cluster addresses; a pod's own address works for every local client.

@@ -179,7 +179,7 @@ class ModelLife(unittest.TestCase):
 
         # About half of the archive arrives before the release. Buffers on the way decide the exact
         # figure.
-        said = r'node edge0 downloads version 3: \d+(\.\d)? [KM]iB of 2\.0 MiB from 127\.0\.0\.1:%d' % self.files.port
+        said = r'node edge0 is downloading version 3: \d+(\.\d)? [KM]iB of 2\.0 MiB from 127\.0\.0\.1:%d' % self.files.port
         m.wait_until('figures of the download', lambda: re.fullmatch(said, self.condition('h', 'Ready', reason='Downloading')['message']))
         for command in (self.varda.kubectl, self.varda.varda):
             self.assertRegex(command('describe', 'inferencemodel', 'h'), said)

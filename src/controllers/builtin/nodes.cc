@@ -17,7 +17,7 @@ struct Words {
 
 Words words(Liveness::State state) {
   if (state == Liveness::State::kConnected) return {"True", "AgentConnected", "the node's agent is connected"};
-  return {"Unknown", "AgentDisconnected", "the node's agent has no connection to the API server; what runs on the node goes on"};
+  return {"Unknown", "AgentDisconnected", "the node's agent has no connection to the API server; pods on the node keep running"};
 }
 
 enum class Heartbeat { kNone, kShown };  // kShown: a Node's conditions have a heartbeat time

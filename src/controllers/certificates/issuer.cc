@@ -45,10 +45,11 @@ class CertificateIssuerImpl final : public CertificateIssuer {
     if (!kept.ok() && kept.error().code() == Code::kForbidden) return forbidden(wanted.secret, kept.error());
     TRY(const CertificateCheck check, std::move(kept));
     if (check.verdict == CertificateCheck::Verdict::kForeign) {
-      return Outcome{Problem{"CertificateNameInUse", "Secret " + wanted.secret.str() + " is not of " + wanted.owner.resource->kind +
-                                                         " " + wanted.owner.key.name +
-                                                         ", and stays as it is: rename it, or name it in tlsSecretName"},
-                     kProblemLookAgain};
+      return Outcome{
+          Problem{"CertificateNameInUse", "Secret " + wanted.secret.str() + " is not of " + wanted.owner.resource->kind + " " +
+                                              wanted.owner.key.name +
+                                              "; Varda does not change the Secret: rename it, or name it in tlsSecretName"},
+          kProblemLookAgain};
     }
     // The garbage collector removes the Secret, and no watch reports when.
     if (check.verdict == CertificateCheck::Verdict::kLeftOver)
@@ -77,9 +78,9 @@ class CertificateIssuerImpl final : public CertificateIssuer {
   }
 
   static Outcome forbidden(const meta::ObjectKey& secret, const Error& error) {
-    return {Problem{"CertificateForbidden", "the operator may not keep Secret " + secret.str() + " (" + error.message() +
-                                                "): bind the ClusterRole varda-certificates in namespace " + secret.ns +
-                                                ", or name a Secret of yours in tlsSecretName"},
+    return {Problem{"CertificateForbidden", "the operator has no permission to write Secret " + secret.str() + " (" +
+                                                error.message() + "): bind the ClusterRole varda-certificates in namespace " +
+                                                secret.ns + ", or set tlsSecretName to your own Secret"},
             kProblemLookAgain};
   }
 
@@ -125,7 +126,8 @@ class CertificateIssuerImpl final : public CertificateIssuer {
     const auto facts = net::certificate_facts(ca.certificate_pem);
     const auto key = net::key_sha256(ca.key_pem);
     if (!facts.ok() || !key.ok() || *key != facts->key_sha256)
-      return Error(Code::kInvalid, "Secret " + ns_ + "/" + kAuthority + " holds no authority: tls.crt and tls.key must be a pair");
+      return Error(Code::kInvalid, "Secret " + ns_ + "/" + kAuthority +
+                                       " does not contain a certificate authority: tls.crt and tls.key must be a pair");
     MutexLock lock(mutex_);
     ca_ = ca;
     return ca;

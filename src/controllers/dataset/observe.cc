@@ -61,7 +61,7 @@ void take_classes(const EdgeDatasetReport& report, DatasetStatus& status, std::s
   if (report.further_classes < 0) doubt = "furtherClasses is negative";
   for (const api::EdgeClassCount& one : report.classes) {
     if (one.count < 0 || one.name.empty() || one.name.size() > 256 || !seen.insert(one.name).second) {
-      doubt = "a class has no name, one that is too long or there twice, or a negative count";
+      doubt = "a class has a negative count, or a missing, too long or duplicate name";
     } else if (status.classes.size() == EdgeDatasetReport::kClassesMax) {
       doubt = "there are more than " + std::to_string(EdgeDatasetReport::kClassesMax) + " classes";
       status.further_classes = bounded_sum(status.further_classes, one.count);
@@ -75,7 +75,7 @@ void take_classes(const EdgeDatasetReport& report, DatasetStatus& status, std::s
 std::string take(const EdgeDatasetReport& report, const DatasetView& dataset, std::string_view now, DatasetStatus& status) {
   if (report.samples && *report.samples < 0) return "the number of samples is negative";
   if (!report.samples) {
-    return report.state == EdgeDatasetReport::kCounted ? "it is counted, and the number of samples is missing" : "";
+    return report.state == EdgeDatasetReport::kCounted ? "the state is Counted, but the number of samples is missing" : "";
   }
   const DatasetStatus before = status;
   clear_figures(status);
@@ -110,14 +110,15 @@ bool same_work(const api::EdgeDataset& a, const api::EdgeDataset& b) {
 }
 
 std::string figures(const DatasetStatus& status) {
-  if (!status.number_of_samples) return "it has not been counted yet";
+  if (!status.number_of_samples) return "the dataset has not been counted yet";
   std::string text = std::to_string(*status.number_of_samples) + (*status.number_of_samples == 1 ? " sample" : " samples");
-  if (!status.inexact_because.empty()) text += ", which may not be all there is: " + status.inexact_because;
+  if (!status.inexact_because.empty()) text += "; the count may be incomplete: " + status.inexact_because;
   return text;
 }
 
 // Why the node cannot report.
-std::optional<DatasetVerdict> node_out_of_reach(const DatasetView& dataset, const DatasetWorld& world, const DatasetStatus& status) {
+std::optional<DatasetVerdict> node_out_of_reach(const DatasetView& dataset, const DatasetWorld& world,
+                                                const DatasetStatus& status) {
   const std::string& name = dataset.spec.node_name;
   if (world.edge_node == nullptr && world.node == nullptr) {
     return DatasetVerdict{kConditionFalse, "NodeUnknown",
@@ -138,8 +139,8 @@ std::optional<DatasetVerdict> node_out_of_reach(const DatasetView& dataset, cons
     why = ready->message;
   }
   return DatasetVerdict{kConditionUnknown, "NodeUnreachable",
-                        "node " + name + " is out of reach" + (why.empty() ? "" : " (" + clipped(why, 1024) + ")") + "; " +
-                            (status.number_of_samples ? "its last report: " : "") + figures(status)};
+                        "node " + name + " is unreachable" + (why.empty() ? "" : " (" + clipped(why, 1024) + ")") + "; " +
+                            (status.number_of_samples ? "last report: " : "") + figures(status)};
 }
 
 DatasetVerdict verdict_of(const EdgeDatasetReport& report, const DatasetView& dataset, const DatasetStatus& status) {
@@ -148,18 +149,19 @@ DatasetVerdict verdict_of(const EdgeDatasetReport& report, const DatasetView& da
     static constexpr std::string_view kKnown[] = {"PathForbidden", "PathNotFound", "FormatInvalid", "ReadFailed"};
     const bool known = std::find(std::begin(kKnown), std::end(kKnown), report.reason) != std::end(kKnown);
     const std::string reason = known ? report.reason : "ReadFailed";
-    std::string message = node + ": " + (report.message.empty() ? "it could not be counted" : clipped(report.message, 4096));
-    if (status.number_of_samples) message += "; the last count: " + figures(status);
+    std::string message =
+        node + ": " + (report.message.empty() ? "the dataset could not be counted" : clipped(report.message, 4096));
+    if (status.number_of_samples) message += "; last count: " + figures(status);
     return {kConditionFalse, reason, message};
   }
   // During a recount the last count stays valid: reporting the recount would cost two writes per
   // round.
   if (report.samples && status.number_of_samples) return {kConditionTrue, "Counted", figures(status)};
   if (report.samples || report.state == EdgeDatasetReport::kCounted)
-    return {kConditionFalse, "ReportImplausible", node + " reports what cannot be; see the condition ReportAccepted"};
-  const std::string last = status.number_of_samples ? "; the last count: " + figures(status) : "";
+    return {kConditionFalse, "ReportImplausible", node + " sent an invalid report; see the condition ReportAccepted"};
+  const std::string last = status.number_of_samples ? "; last count: " + figures(status) : "";
   if (report.state == EdgeDatasetReport::kCounting) return {kConditionFalse, "Counting", node + " counts" + last};
-  return {kConditionFalse, "WaitingForNode", node + " knows of it and has not begun to count" + last};
+  return {kConditionFalse, "WaitingForNode", node + " has the dataset in its work list but has not started to count" + last};
 }
 
 }  // namespace
@@ -194,7 +196,7 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
     if (told == nullptr && edge_node.spec.datasets.size() >= kDatasetsPerNode) {
       return conclude({kConditionFalse, "TooManyDatasets",
                        node + " watches " + std::to_string(edge_node.spec.datasets.size()) +
-                           " datasets already, which are older: delete one of them, or have this one on another node"});
+                           " older datasets, which is the maximum: delete one of them, or put this dataset on another node"});
     }
     is_told = told != nullptr && same_work(*told, *work);
     acknowledged = is_told && edge_node.status.observed_generation >= edge_node.metadata.generation;
@@ -208,7 +210,7 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
     if (!doubt.empty()) {
       meta::set_condition(status.conditions,
                           {std::string(kReportAccepted), std::string(kConditionFalse), "ReportImplausible",
-                           node + " reports what cannot be, and that part of it is left out: " + doubt, generation, ""},
+                           node + " sent a report with invalid values, which are ignored: " + doubt, generation, ""},
                           now);
     } else {
       std::erase_if(status.conditions, [](const meta::Condition& condition) { return condition.type == kReportAccepted; });
@@ -224,10 +226,11 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
       std::find(std::begin(kNotOfTheNode), std::end(kNotOfTheNode), ready->reason) == std::end(kNotOfTheNode)) {
     return status;
   }
-  return conclude({kConditionFalse, "WaitingForNode",
-                   acknowledged ? node + " has read its work list and says nothing of this dataset yet; an agent of an earlier "
-                                         "version does not count"
-                                : node + " has not read its work list yet"});
+  return conclude(
+      {kConditionFalse, "WaitingForNode",
+       acknowledged
+           ? node + " has read its work list but has not reported this dataset yet; agents of earlier versions cannot count"
+           : node + " has not read its work list yet"});
 }
 
 }  // namespace varda::controllers

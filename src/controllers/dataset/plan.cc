@@ -32,18 +32,19 @@ std::string work_key(const meta::Resource& resource, const meta::ObjectKey& key)
 std::optional<Problem> spec_problem(const DatasetView& dataset) {
   const api::DatasetSpec& spec = dataset.spec;
   if (begins_with_one_of(spec.url, {"http://", "https://", "s3://"})) {
-    return Problem{"Unsupported", spec.url.substr(0, spec.url.find(':')) +
-                                      " URLs are not counted: nodes count what is on their own disks. Put the data onto a node and "
-                                      "give its path there"};
+    return Problem{
+        "Unsupported",
+        spec.url.substr(0, spec.url.find(':')) +
+            " URLs are not supported: nodes count files on their own disks. Copy the data to a node and set url to the path there"};
   }
   if (!local_path(spec.url)) {
     return Problem{"InvalidSpec", "the URL must be an absolute path or a file:/// URL, at most 4096 bytes long"};
   }
   const auto& known = api::known_dataset_formats();
   if (std::find(known.begin(), known.end(), lower(spec.format)) == known.end()) {
-    return Problem{"FormatUnknown", "format " + spec.format + " cannot be counted; these can: " + known_formats()};
+    return Problem{"FormatUnknown", "format " + spec.format + " is not supported; supported formats: " + known_formats()};
   }
-  if (spec.node_name.empty()) return Problem{"NodeMissing", "nodeName is empty: name the node that has the data"};
+  if (spec.node_name.empty()) return Problem{"NodeMissing", "nodeName must be set: name the node that has the data"};
   return {};
 }
 

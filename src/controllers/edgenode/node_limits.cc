@@ -7,8 +7,8 @@ namespace varda::controllers {
 namespace {
 
 Problem full(const api::EdgeNode& node, std::size_t most, const char* what) {
-  return {"NodeFull", "node " + node.metadata.name + " has " + std::to_string(most) + " " + what +
-                          " already, and there is room for no more: use another node"};
+  return {"NodeFull",
+          "node " + node.metadata.name + " has " + std::to_string(most) + " " + what + ", which is the maximum: use another node"};
 }
 
 }  // namespace

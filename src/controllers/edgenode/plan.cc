@@ -49,7 +49,7 @@ void leave_out_refused(std::vector<Wish<Item>>& wishes, std::vector<Item> api::E
   std::set<std::string> keys;
   std::erase_if(wishes, [&](const Wish<Item>& wish) {
     std::string why = refusal(wish.item, list);
-    if (why.empty() && !keys.insert(wish.item.key).second) why = "another one has this key";
+    if (why.empty() && !keys.insert(wish.item.key).second) why = "another item has the same key";
     if (!why.empty()) left_out.push_back(wish.item.key.substr(0, kToldOfKey) + ": " + why);
     return !why.empty();
   });

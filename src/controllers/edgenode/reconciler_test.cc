@@ -235,7 +235,7 @@ TEST_F(EdgeNodeWrites, AnItemThatCannotBeWrittenIsLeftOutAndToldAndTheOthersAreW
        },
        all_models,
        workers,
-       {"another one has this key"}},
+       {"another item has the same key"}},
   };
   add_model("a");
   jobs_.names = {"bad", "good"};

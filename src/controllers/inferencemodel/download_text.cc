@@ -37,7 +37,7 @@ std::string download_text(const api::EdgeVersionReport& report, std::string_view
 
 std::string progress_text(const api::EdgeVersionReport& report, std::string_view url) {
   const std::string far = download_text(report, url);
-  return (far.empty() ? "" : ": " + far) + (report.message.empty() ? "" : "; the attempt before failed: " + report.message);
+  return (far.empty() ? "" : ": " + far) + (report.message.empty() ? "" : "; the previous attempt failed: " + report.message);
 }
 
 }  // namespace varda::controllers

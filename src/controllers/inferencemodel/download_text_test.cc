@@ -31,11 +31,11 @@ TEST(ProgressText, KeepsWhyTheAttemptBeforeFailed) {
   api::EdgeVersionReport report;
   EXPECT_EQ(progress_text(report, "http://files.example/a"), "");
   report.message = "Connection refused";
-  EXPECT_EQ(progress_text(report, "http://files.example/a"), "; the attempt before failed: Connection refused");
+  EXPECT_EQ(progress_text(report, "http://files.example/a"), "; the previous attempt failed: Connection refused");
   report.bytes_done = 28 << 20;
   report.bytes_total = 57 << 20;
   EXPECT_EQ(progress_text(report, "http://files.example/a"),
-            ": 28 MiB of 57 MiB from files.example; the attempt before failed: Connection refused");
+            ": 28 MiB of 57 MiB from files.example; the previous attempt failed: Connection refused");
 }
 
 }  // namespace

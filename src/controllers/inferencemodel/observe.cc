@@ -46,7 +46,7 @@ struct Finding {
 Problem ended_problem(const api::Pod& pod) {
   Problem problem = pod_problem(pod).value_or(Problem{"PodFailed", "the pod has ended"});
   while (!problem.message.empty() && (problem.message.back() == '.' || problem.message.back() == ' ')) problem.message.pop_back();
-  problem.message += "; the pod is replaced after a pause";
+  problem.message += "; the pod is replaced after a back-off";
   return problem;
 }
 
@@ -134,18 +134,18 @@ Verdict target_progress(const EdgeView& view) {
       return no(std::move(full->reason), std::move(full->message));
   }
   if (told == nullptr || !same_work(*told, view.model) || view.report == nullptr) {
-    return no("WaitingForNode", "waiting for the agent of node " + node + " to take version " + target);
+    return no("WaitingForNode", "waiting for the agent of node " + node + " to accept version " + target);
   }
   if (auto failure = target_failure(view)) return no(failure->reason, "version " + target + ": " + failure->message);
   const api::EdgeVersionReport* version = target_report(view);
   if (version == nullptr || version->state == api::EdgeVersionReport::kPending)
-    return no("Pending", "version " + target + " waits to be downloaded");
+    return no("Pending", "version " + target + " is waiting for its download");
   if (version->state == api::EdgeVersionReport::kDownloading) {
     const std::string& url = view.model.spec.find_version(target)->download_url;  // same_work() found it
-    return no("Downloading", "node " + node + " downloads version " + target + progress_text(*version, url));
+    return no("Downloading", "node " + node + " is downloading version " + target + progress_text(*version, url));
   }
-  if (view.report->exposed != target) return no("Installing", "node " + node + " installs version " + target);
-  return no("Loading", "the server loads version " + target);
+  if (view.report->exposed != target) return no("Installing", "node " + node + " is installing version " + target);
+  return no("Loading", "the server is loading version " + target);
 }
 
 // True: the target serves, from the archive that the manifest names now.
@@ -162,7 +162,7 @@ Verdict edge_answers(const EdgeView& view) {
   const bool manifest_way = !view.model.spec.from_image();
   if (pod == nullptr || pod->metadata.deleting()) {
     if (manifest_way && (view.report == nullptr || view.report->exposed.empty())) return target_progress(view);
-    return view.plan.refused ? no(*view.plan.refused) : no("PodPending", "the pod is being made");
+    return view.plan.refused ? no(*view.plan.refused) : no("PodPending", "the pod is being created");
   }
   if (!view.plan.ended_pod.empty()) return no(ended_problem(*pod));
   if (outdated(*pod, view.plan)) return no("PodPending", "the pod is being replaced");
@@ -173,13 +173,13 @@ Verdict edge_answers(const EdgeView& view) {
       const api::EdgeServingReport& serving = *view.report->serving;
       return no(serving.reason.empty() ? "LoadFailed" : serving.reason, serving.message);
     }
-    return no("PodNotReady", pod->status.phase == "Pending" ? "the pod is being started" : "the pod runs and does not answer yet");
+    return no("PodNotReady", pod->status.phase == "Pending" ? "the pod is starting" : "the pod is running but does not answer yet");
   }
   if (!manifest_way) return {kTrue, "Serving", ""};
-  if (view.report == nullptr || !view.report->serving) return no("WaitingForNode", "waiting for the agent to see the server");
+  if (view.report == nullptr || !view.report->serving) return no("WaitingForNode", "waiting for the agent to report the server");
   const api::EdgeServingReport& serving = *view.report->serving;
   if (serving.state == api::EdgeServingReport::kReady) return {kTrue, "Serving", ""};
-  if (serving.state == api::EdgeServingReport::kLoading) return no("Loading", "the server loads the model");
+  if (serving.state == api::EdgeServingReport::kLoading) return no("Loading", "the server is loading the model");
   if (serving.state == api::EdgeServingReport::kUnreachable)
     return no("ServerUnreachable", serving.message.empty() ? "the server does not answer" : serving.message);
   return no(serving.reason.empty() ? "LoadFailed" : serving.reason, serving.message);
@@ -237,7 +237,7 @@ Finding observe_edge(const InferenceModel& model, const Plan& plan, const World&
   if (plan.problem) {
     found.ready = no(*plan.problem);
   } else if (model.spec.replicas == 0) {
-    found.ready = no("ScaledToZero", "replicas is 0: the files stay on the node");
+    found.ready = no("ScaledToZero", "replicas is 0; the files stay on the node");
   } else {
     found.ready = answers;
   }
@@ -345,7 +345,7 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
   } else if (found.ready_replicas > 0 && url_problem) {
     found.ready = no(url_problem->reason, counted + ", and " + url_problem->message);
   } else if (found.ready_replicas > 0) {
-    found.ready = no("ServiceNotReady", counted + ", and the Service does not forward to them yet");
+    found.ready = no("ServiceNotReady", counted + ", but the Service does not forward to them yet");
   } else {
     found.ready = no("PodNotReady", counted);
   }
@@ -401,8 +401,9 @@ InferenceModelStatus observe(const InferenceModel& model, const Plan& plan, cons
     std::erase_if(status.conditions, [](const meta::Condition& condition) { return condition.type == "TargetVersionReady"; });
   }
   if (plan.outdated_pod) {
-    set("PodCurrent", no("Outdated", "the pod is kept as an earlier operator or table of servers made it; `kubectl delete pod " +
-                                         model.metadata.name + " -n " + model.metadata.ns + "` renews it"));
+    set("PodCurrent",
+        no("Outdated", "an earlier operator or server table created the pod, which is kept unchanged; `kubectl delete pod " +
+                           model.metadata.name + " -n " + model.metadata.ns + "` recreates it"));
   } else {
     std::erase_if(status.conditions, [](const meta::Condition& condition) { return condition.type == "PodCurrent"; });
   }

@@ -58,9 +58,9 @@ Result<api::EdgeStatusReading> read_reading(const Json& value, const std::string
       TRY(*place, read_list(content, at));
     }
     if (!known)
-      return invalid(at, "is not known: path, method, list, name, version, state, ready, loading, code, message and quiet are");
+      return invalid(at, "is unknown: must be path, method, list, name, version, state, ready, loading, code, message or quiet");
   }
-  if (!reading.state.empty() && reading.ready.empty()) return invalid(where + ".ready", "is required with a state");
+  if (!reading.state.empty() && reading.ready.empty()) return invalid(where + ".ready", "is required if state is set");
   return reading;
 }
 
@@ -133,8 +133,8 @@ Result<ServerEntry> read_entry(const std::string& name, const Json& value) {
       }
       if (!known) {
         return invalid(where,
-                       "is not known: image, command, args, env, mountPath, readyPath, layout, beside, status, closable and "
-                       "securityContext are");
+                       "is unknown: must be image, command, args, env, mountPath, readyPath, layout, beside, status, closable or "
+                       "securityContext");
       }
     }
   }
@@ -144,10 +144,10 @@ Result<ServerEntry> read_entry(const std::string& name, const Json& value) {
     return invalid(name + ".layout", "must be target or numbered");
   for (const std::string& file : entry.beside) {
     if (file.empty() || file.front() == '.' || file.find('/') != std::string::npos)
-      return invalid(name + ".beside", "must be names of files, without / and not beginning with a dot");
+      return invalid(name + ".beside", "must be file names that have no / and do not begin with a dot");
   }
   if (!entry.beside.empty() && entry.layout != api::EdgeModel::kNumbered)
-    return invalid(name + ".beside", "goes with layout: numbered only");
+    return invalid(name + ".beside", "may be set only with layout: numbered");
   TRY_VOID(check_limits(name, entry));
   return entry;
 }
@@ -238,7 +238,7 @@ Result<ServerTable> servers_from_json(const Json& table) {
   const auto& known = api::known_frameworks();
   for (const auto& [name, value] : table.as_object()) {
     if (std::find(known.begin(), known.end(), name) == known.end())
-      return invalid(name, "is no framework that an InferenceModel can have");
+      return invalid(name, "is not a valid frameworkType of an InferenceModel");
     TRY(ServerEntry entry, read_entry(name, value));
     servers[name] = std::move(entry);
   }

@@ -64,8 +64,9 @@ Placement place(const api::InferenceModel& model, const NodeList& nodes) {
   std::string names;
   for (const std::string& name : matches) names += (names.empty() ? "" : ", ") + name;
   if (count > 5) names += ", ...";
-  return {among ? current : "", Problem{"SeveralNodesMatch", std::to_string(count) + " nodes match the nodeSelector " + wanted +
-                                                                 " (" + names + "): name one with nodeName, or select one"}};
+  return {among ? current : "",
+          Problem{"SeveralNodesMatch", std::to_string(count) + " nodes match the nodeSelector " + wanted + " (" + names +
+                                           "): set nodeName, or narrow the nodeSelector to one node"}};
 }
 
 }  // namespace varda::controllers

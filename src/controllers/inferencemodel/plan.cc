@@ -37,8 +37,8 @@ std::optional<Problem> spec_problem(const InferenceModel& model, const Inference
   }
   if (model.spec.security.closed() && (model.spec.from_image() || !options.servers.at(model.spec.framework_type).closable)) {
     return Problem{"SecurityUnsupported",
-                   "spec.security works with varda-serve only, and this model's server is another one: close "
-                   "the port with the server's own settings"};
+                   "spec.security works with varda-serve only, and this model uses another server: protect the port with that "
+                   "server's own settings"};
   }
   return {};
 }

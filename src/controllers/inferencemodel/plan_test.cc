@@ -141,25 +141,25 @@ TEST(ServerTable, EntriesOfTheOperatorReplaceTheBuiltInOnes) {
 
 TEST(ServerTable, ErrorsNameTheEntryAndTheField) {
   const auto message = [](const char* text) { return servers_from_json(codec::parse_yaml(text).value()).error().message(); };
-  EXPECT_EQ(message("{abacus: {image: x}}"), "servers.abacus: is no framework that an InferenceModel can have");
+  EXPECT_EQ(message("{abacus: {image: x}}"), "servers.abacus: is not a valid frameworkType of an InferenceModel");
   EXPECT_EQ(message("{onnx: {args: []}}"), "servers.onnx.image: is required");
   EXPECT_EQ(message("{onnx: {image: x, args: [1]}}"), "servers.onnx.args: must be a list of strings");
-  EXPECT_EQ(
-      message("{onnx: {image: x, color: red}}"),
-      "servers.onnx.color: is not known: image, command, args, env, mountPath, readyPath, layout, beside, status, closable and "
-      "securityContext are");
+  EXPECT_EQ(message("{onnx: {image: x, color: red}}"),
+            "servers.onnx.color: is unknown: must be image, command, args, env, mountPath, readyPath, layout, beside, status, "
+            "closable or securityContext");
   EXPECT_EQ(message("{onnx: {image: x, layout: heap}}"), "servers.onnx.layout: must be target or numbered");
   EXPECT_EQ(message("{onnx: {image: x, layout: numbered, beside: [a/b]}}"),
-            "servers.onnx.beside: must be names of files, without / and not beginning with a dot");
-  EXPECT_EQ(message("{onnx: {image: x, beside: [a]}}"), "servers.onnx.beside: goes with layout: numbered only");
+            "servers.onnx.beside: must be file names that have no / and do not begin with a dot");
+  EXPECT_EQ(message("{onnx: {image: x, beside: [a]}}"), "servers.onnx.beside: may be set only with layout: numbered");
   EXPECT_EQ(message("{onnx: {image: x, securityContext: 1000}}"), "servers.onnx.securityContext: must be an object");
   EXPECT_EQ(message("{onnx: {image: x, status: {path: v1}}}"), "servers.onnx.status.path: must begin with /");
   EXPECT_EQ(message("{onnx: {image: x, status: {path: /v1, version: v}}}"), "servers.onnx.status.version: must begin with /");
-  EXPECT_EQ(message("{onnx: {image: x, status: {path: /v1, state: /s}}}"), "servers.onnx.status.ready: is required with a state");
+  EXPECT_EQ(message("{onnx: {image: x, status: {path: /v1, state: /s}}}"),
+            "servers.onnx.status.ready: is required if state is set");
   EXPECT_EQ(message("{onnx: {image: x, status: {path: /v1, method: PUT}}}"), "servers.onnx.status.method: must be GET or POST");
   EXPECT_EQ(message("{onnx: {image: x, status: {colour: red}}}"),
-            "servers.onnx.status.colour: is not known: path, method, list, name, version, state, ready, loading, code, message and "
-            "quiet are");
+            "servers.onnx.status.colour: is unknown: must be path, method, list, name, version, state, ready, loading, code, "
+            "message or quiet");
   EXPECT_EQ(message("{onnx: {image: x, mountPath: models}}"), "servers.onnx.mountPath: must be an absolute path");
   EXPECT_EQ(message("[1]"), "servers: must be an object");
 }

@@ -82,9 +82,9 @@ std::optional<Problem> pod_problem(const api::Pod& pod) {
 
 std::optional<Problem> out_of_reach(const std::string& name, const api::Node* node, const api::EdgeNode* agent) {
   const auto problem = [&](std::string_view reason, std::string_view why, std::string_view message) {
-    std::string text = "node " + name + " is out of reach";
+    std::string text = "node " + name + " is unreachable";
     if (!why.empty()) text += " (" + std::string(why) + (message.empty() ? "" : ": " + std::string(message)) + ")";
-    return Problem{std::string(reason), text + "; what it serves is its last report"};
+    return Problem{std::string(reason), text + "; the status shows its last report"};
   };
   if (node != nullptr) {
     const api::CoreCondition* ready = find_condition(node->status.conditions, "Ready");

@@ -35,11 +35,11 @@ std::string one_of_layer(const std::string& layer, const InferenceModel* existin
   const std::string current = existing == nullptr ? "" : existing->spec.node_name;
   if (!current.empty() && std::binary_search(names.begin(), names.end(), current)) return current;
   if (names.empty()) {
-    out.problem = Problem{"NoNodeMatches", "no node is of the layer " + layer + ": label one " + std::string(kLayerLabel) + "=" +
+    out.problem = Problem{"NoNodeMatches", "no node has the layer " + layer + ": label one " + std::string(kLayerLabel) + "=" +
                                                layer + ", or name it with nodeName"};
   } else {
-    out.problem = Problem{"SeveralNodesMatch",
-                          std::to_string(names.size()) + " nodes are of the layer " + layer + ": name one with nodeName"};
+    out.problem =
+        Problem{"SeveralNodesMatch", std::to_string(names.size()) + " nodes have the layer " + layer + ": name one with nodeName"};
   }
   return "";
 }
@@ -57,8 +57,9 @@ Place place_of(const Tier& tier, const InferenceModel* existing, const JointWorl
   } else if (tier.selector != nullptr) {
     place.selector = tier.selector->match_labels;
     if (!tier.selector->match_expressions.empty())
-      out.problem = Problem{"InvalidSpec",
-                            "spec.cloudWorker.selector.matchExpressions: our server in the cloud is placed by matchLabels alone"};
+      out.problem =
+          Problem{"InvalidSpec",
+                  "spec.cloudWorker.selector.matchExpressions: must be empty; varda-serve in the cloud supports matchLabels only"};
   } else if (tier.layer != api::JointTier::kCloud) {
     place.edge = true;
     place.node = one_of_layer(tier.layer, existing, world.nodes, out);
@@ -117,12 +118,12 @@ std::optional<Problem> model_problem(const Tier& tier, const ResolvedModel& mode
     }
     return Problem{"ModelUnsupported",
                    name + " has the format " + (model.framework.empty() ? "\"\"" : model.framework) +
-                       ", for which the operator has no server of the Open Inference Protocol (it has: " + known + ")"};
+                       ", and the operator has no Open Inference Protocol server for that format (servers: " + known + ")"};
   }
   if (!model.path.empty())
-    return Problem{"ModelUnsupported", name + " is a path on a node: its url must be one from which an archive can be fetched"};
+    return Problem{"ModelUnsupported", name + " has a path on a node as url: url must name an archive that nodes can download"};
   if (model.archive() == nullptr)
-    return Problem{"DigestMissing", name + " has no sha256: `varda pack` prints the digest of the archive it makes"};
+    return Problem{"DigestMissing", name + " has no sha256: `varda pack` prints the digest of a new archive"};
   return {};
 }
 

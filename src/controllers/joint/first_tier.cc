@@ -67,13 +67,13 @@ std::optional<Verdict> model_failure(const PodFinding& found, const std::string&
   const Json& problem = found.report->cascade["problem"];
   if (problem.is_object())
     return no(reason_of(problem, "CascadeRefused"),
-              "the tiers of before are in force: " + problem["message"].string_or("the server does not say why"));
+              "the previous tiers stay in use: " + problem["message"].string_or("the server gave no reason"));
   for (const Json& tier : found.report->cascade["tiers"].as_array()) {  // of a tier above, seen in its answers
     const Json& misfit = tier["problem"];
     if (!misfit.is_object()) continue;
     return no(reason_of(misfit, "PolicyMismatch"),
               "the policy of tier " + tier["name"].as_string() +
-                  " cannot read what the tier answers, and takes it as it is: " + misfit["message"].as_string());
+                  " cannot read the tier's answers, so every answer is accepted: " + misfit["message"].as_string());
   }
   return {};
 }
@@ -88,7 +88,7 @@ std::optional<Verdict> model_progress(const PodFinding& found, const std::string
   for (const api::EdgeModelVersion& one : told->versions) {
     if (one.version == told->target) url = one.url;
   }
-  return no("Downloading", "node " + node + " downloads version " + told->target + progress_text(*version, url));
+  return no("Downloading", "node " + node + " is downloading version " + told->target + progress_text(*version, url));
 }
 
 const JointEndpoint* endpoint_before(const View& view, const std::string& node) {
@@ -115,9 +115,9 @@ Verdict answers(const View& view, const WorkerPod& pod, const PodFinding& found)
     if (view.plan.refused) return no(*view.plan.refused);
     if (pod.pod != nullptr) {
       return no("PodPending",
-                "pod " + pod.pod->metadata.name + " of node " + pod.node + " is ending; the next one is made once it is gone");
+                "pod " + pod.pod->metadata.name + " of node " + pod.node + " is terminating; the next pod is created afterwards");
     }
-    return no("PodPending", "the pod is being made");
+    return no("PodPending", "the pod is being created");
   }
   if (!pod.pod->ready()) {
     // A problem that needs an action comes before the pod's status: the pod may wait for that
@@ -130,14 +130,14 @@ Verdict answers(const View& view, const WorkerPod& pod, const PodFinding& found)
       return no(serving.reason.empty() ? "LoadFailed" : serving.reason, serving.message);
     }
     return no("PodNotReady",
-              pod.pod->status.phase == "Pending" ? "the pod is being started" : "the pod runs and does not answer yet");
+              pod.pod->status.phase == "Pending" ? "the pod is starting" : "the pod is running but does not answer yet");
   }
   if (!ours) return yes("");
   if (found.report == nullptr || !found.report->serving)
-    return no("WaitingForNode", "waiting for the agent of node " + pod.node + " to see the server");
+    return no("WaitingForNode", "waiting for the agent of node " + pod.node + " to report the server");
   const api::EdgeServingReport& serving = *found.report->serving;
   if (serving.state == api::EdgeServingReport::kReady) return yes("");
-  if (serving.state == api::EdgeServingReport::kLoading) return no("Loading", "the server loads the model");
+  if (serving.state == api::EdgeServingReport::kLoading) return no("Loading", "the server is loading the model");
   if (serving.state == api::EdgeServingReport::kUnreachable)
     return no("ServerUnreachable", serving.message.empty() ? "the server does not answer" : serving.message);
   return no(serving.reason.empty() ? "LoadFailed" : serving.reason, serving.message);
@@ -222,7 +222,7 @@ FirstTier find_first(const View& view) {
   } else if (idle != nullptr) {
     first.verdict = idle->answers;
     first.verdict.message = some + first.verdict.message;
-    if (until != nullptr) first.verdict.message += "; until it answers, that of node " + until->endpoint.node + " goes on";
+    if (until != nullptr) first.verdict.message += "; until then, the pod of node " + until->endpoint.node + " keeps serving";
   } else if (flawed != nullptr) {
     first.verdict = *flawed->flaw;
   } else if (lost != nullptr) {

@@ -36,7 +36,7 @@ void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier
       tier.status.url = before->url;
       tier.status.model = before->model;
     }
-    tier.verdict = plan.problem ? no(*plan.problem) : no("Pending", "its InferenceModel is being made");
+    tier.verdict = plan.problem ? no(*plan.problem) : no("Pending", "the tier's InferenceModel is being created");
     return;
   }
   tier.status.model = model->spec.model_name;
@@ -59,11 +59,11 @@ void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier
   const std::string name = "InferenceModel " + model->metadata.name;
   if (tier.status.ready) {  // even if it cannot follow the present spec
     tier.verdict = yes(name + " answers at " + model->status.url);
-    if (plan.problem) tier.verdict.message += ", as it was: " + plan.problem->reason + ": " + plan.problem->message;
+    if (plan.problem) tier.verdict.message += " with its previous spec: " + plan.problem->reason + ": " + plan.problem->message;
   } else if (plan.problem) {
     tier.verdict = no(*plan.problem);
   } else if (ready == nullptr) {
-    tier.verdict = no("Pending", name + " is being looked at");
+    tier.verdict = no("Pending", name + " has no Ready condition yet");
   } else {
     const bool unknown = ready->status == kUnknown;
     tier.verdict = {unknown ? kUnknown : kFalse, ready->reason.empty() ? "NotReady" : ready->reason, name + ": " + ready->message};
@@ -97,18 +97,18 @@ void observe_cloud_worker(const View& view, const TierPlan& plan, FurtherTier& t
     tier.verdict = no(*plan.problem);
   } else if (tier.status.ready) {
     tier.verdict = yes(counted(ready, all) + " pods answer, at " + answering.url);
-    if (plan.problem) tier.verdict.message += ", as they were: " + plan.problem->reason + ": " + plan.problem->message;
+    if (plan.problem) tier.verdict.message += " with their previous spec: " + plan.problem->reason + ": " + plan.problem->message;
   } else if (problem) {
     tier.verdict = no(*problem);
   } else if (known.problem) {
     tier.verdict = no(*known.problem);
   } else if (all == 0) {
     tier.verdict = view.service.spec.cloud_worker->replicas == 0 ? no("ScaledToZero", "replicas is 0")
-                                                                 : no("PodPending", "the pods are being made");
+                                                                 : no("PodPending", "the pods are being created");
   } else {
     tier.verdict = ready == 0
                        ? no("PodNotReady", counted(ready, all) + " pods answer")
-                       : no("ServiceNotReady", counted(ready, all) + " pods answer, and the Service does not lead there yet");
+                       : no("ServiceNotReady", counted(ready, all) + " pods answer, but the Service does not forward to them yet");
   }
 }
 

@@ -20,18 +20,18 @@ struct Families {
         degraded(out.gauge("varda_joint_service_degraded", "1 if the condition Degraded is True, else 0.")),
         workers(out.gauge("varda_joint_service_workers", "Workers by state: active or failed.")),
         inferences(out.counter("varda_joint_service_inferences_total", "Requests answered.")),
-        hard(out.counter("varda_joint_service_hard_examples_total", "Requests answered that were hard by a policy.")),
-        sent_up(out.counter("varda_joint_service_sent_up_bytes_total", "Bytes of requests that went to tiers above the first.")),
+        hard(
+            out.counter("varda_joint_service_hard_examples_total", "Answered requests that a policy classified as hard examples.")),
+        sent_up(out.counter("varda_joint_service_sent_up_bytes_total", "Bytes of requests sent to tiers above the first.")),
         tier_ready(out.gauge("varda_joint_service_tier_ready", "1 if the tier answers, else 0.")),
         answered(out.counter("varda_joint_service_answered_total", "Requests by the tier that answered.")),
-        asked(out.counter("varda_joint_service_asked_total", "Requests by the tier that was asked.")),
-        errors(out.counter("varda_joint_service_errors_total",
-                           "Requests that a tier was asked and did not answer, by reason. "
-                           "ClientGone: its client hung up, no fault of the tier.")),
-        p50(out.gauge("varda_joint_service_latency_p50_seconds",
-                      "Half of the tier's calls took at most so long, at the slowest node.")),
+        asked(out.counter("varda_joint_service_asked_total", "Requests by the tier that was called.")),
+        errors(out.counter(
+            "varda_joint_service_errors_total",
+            "Calls that a tier did not answer, by reason. ClientGone: the client disconnected; the tier did not fail.")),
+        p50(out.gauge("varda_joint_service_latency_p50_seconds", "Median duration of the tier's calls, at the slowest node.")),
         p99(out.gauge("varda_joint_service_latency_p99_seconds",
-                      "99 of 100 of the tier's calls took at most so long, at the slowest node.")) {}
+                      "99th percentile of the duration of the tier's calls, at the slowest node.")) {}
 
   Family &ready, &degraded, &workers, &inferences, &hard, &sent_up, &tier_ready, &answered, &asked, &errors, &p50, &p99;
 };

@@ -41,34 +41,34 @@ constexpr std::string_view kText = R"(# HELP varda_joint_service_answered_total 
 # TYPE varda_joint_service_answered_total counter
 varda_joint_service_answered_total{namespace="default",name="digits",tier="edge"} 239
 varda_joint_service_answered_total{namespace="default",name="digits",tier="cloud"} 119
-# HELP varda_joint_service_asked_total Requests by the tier that was asked.
+# HELP varda_joint_service_asked_total Requests by the tier that was called.
 # TYPE varda_joint_service_asked_total counter
 varda_joint_service_asked_total{namespace="default",name="digits",tier="edge"} 0
 varda_joint_service_asked_total{namespace="default",name="digits",tier="cloud"} 121
 # HELP varda_joint_service_degraded 1 if the condition Degraded is True, else 0.
 # TYPE varda_joint_service_degraded gauge
 varda_joint_service_degraded{namespace="default",name="digits"} 0
-# HELP varda_joint_service_errors_total Requests that a tier was asked and did not answer, by reason. ClientGone: its client hung up, no fault of the tier.
+# HELP varda_joint_service_errors_total Calls that a tier did not answer, by reason. ClientGone: the client disconnected; the tier did not fail.
 # TYPE varda_joint_service_errors_total counter
 varda_joint_service_errors_total{namespace="default",name="digits",tier="cloud",reason="Refused"} 1
 varda_joint_service_errors_total{namespace="default",name="digits",tier="cloud",reason="Timeout"} 1
-# HELP varda_joint_service_hard_examples_total Requests answered that were hard by a policy.
+# HELP varda_joint_service_hard_examples_total Answered requests that a policy classified as hard examples.
 # TYPE varda_joint_service_hard_examples_total counter
 varda_joint_service_hard_examples_total{namespace="default",name="digits"} 121
 # HELP varda_joint_service_inferences_total Requests answered.
 # TYPE varda_joint_service_inferences_total counter
 varda_joint_service_inferences_total{namespace="default",name="digits"} 360
-# HELP varda_joint_service_latency_p50_seconds Half of the tier's calls took at most so long, at the slowest node.
+# HELP varda_joint_service_latency_p50_seconds Median duration of the tier's calls, at the slowest node.
 # TYPE varda_joint_service_latency_p50_seconds gauge
 varda_joint_service_latency_p50_seconds{namespace="default",name="digits",tier="edge"} 9e-05
 varda_joint_service_latency_p50_seconds{namespace="default",name="digits",tier="cloud"} 0.012
-# HELP varda_joint_service_latency_p99_seconds 99 of 100 of the tier's calls took at most so long, at the slowest node.
+# HELP varda_joint_service_latency_p99_seconds 99th percentile of the duration of the tier's calls, at the slowest node.
 # TYPE varda_joint_service_latency_p99_seconds gauge
 varda_joint_service_latency_p99_seconds{namespace="default",name="digits",tier="edge"} 0.0015
 # HELP varda_joint_service_ready 1 if the condition Ready is True, else 0.
 # TYPE varda_joint_service_ready gauge
 varda_joint_service_ready{namespace="default",name="digits"} 1
-# HELP varda_joint_service_sent_up_bytes_total Bytes of requests that went to tiers above the first.
+# HELP varda_joint_service_sent_up_bytes_total Bytes of requests sent to tiers above the first.
 # TYPE varda_joint_service_sent_up_bytes_total counter
 varda_joint_service_sent_up_bytes_total{namespace="default",name="digits"} 48400
 # HELP varda_joint_service_tier_ready 1 if the tier answers, else 0.

@@ -55,7 +55,7 @@ const FurtherTier* unreached(const View& view, const PodFinding& pod, const std:
 Verdict not_reached(const View& view, const PodFinding& pod, const FurtherTier& tier, std::string_view status) {
   const std::string& error = report_of(view, pod, tier.status.name)["lastError"].as_string();
   return {status, "TierNotReached",
-          "the server of node " + pod.endpoint.node + " has had no answer of tier " + tier.status.name + " yet" +
+          "the server of node " + pod.endpoint.node + " has had no answer from tier " + tier.status.name + " yet" +
               (error.empty() ? "" : ": " + error)};
 }
 
@@ -178,7 +178,7 @@ JointObservation observe(const JointInferenceService& service, const JointPlan& 
     set("Ready", no(*plan.problem));
     set("EdgeReady", no(*plan.problem));
     set("CloudReady", no(*plan.problem));
-    set("Degraded", {kUnknown, plan.problem->reason, "what served before goes on, and is not looked at"});
+    set("Degraded", {kUnknown, plan.problem->reason, "the previous pods keep serving, but are not monitored"});
   } else {
     const View view{service, plan, world, options};
     const FirstTier first = joint::find_first(view);

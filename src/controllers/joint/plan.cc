@@ -45,13 +45,12 @@ std::optional<Problem> spec_problem(const JointInferenceService& service, const 
   asked.spec = service.spec;
   if (const auto causes = api::validate_rules(*JointInferenceService::kind().schema, asked.to_json()); !causes.empty())
     return Problem{"InvalidSpec", causes.front().field + ": " + causes.front().message};
-  if (tiers.size() < 2)
-    return Problem{"InvalidSpec", "spec: an edgeWorker and a cloudWorker are needed, or tiers, of which there are two at least"};
+  if (tiers.size() < 2) return Problem{"InvalidSpec", "spec: must have edgeWorker and cloudWorker, or at least two tiers"};
   for (const Tier& tier : tiers) {
     if (!service.spec.security.closed() || !tier.has_template()) continue;
-    return Problem{"SecurityUnsupported", "spec.security works with varda-serve only, and the pods of tier " + tier.name +
-                                              " are the user's: leave out the pods, or close every tier with "
-                                              "settings of its own"};
+    return Problem{"SecurityUnsupported",
+                   "spec.security works with varda-serve only, and tier " + tier.name +
+                       " has a pod template: remove the template, or protect every tier with its server's own settings"};
   }
   return {};
 }
@@ -194,9 +193,8 @@ void plan_first(const JointInferenceService& service, const JointWorld& world, c
                      .fetch_image = options.fetch_image,
                      .fetch_arguments = options.fetch_arguments};
   if (worker.pods == Worker::Pods::kServer && worker.serving_port == 0) {
-    plan.first_problem =
-        Problem{"PortInUse", "no port from " + std::to_string(kJointPortMin) + " to " + std::to_string(kJointPortMax) +
-                                 " is free on all of its nodes: give a servingPort"};
+    plan.first_problem = Problem{"PortInUse", "no port from " + std::to_string(kJointPortMin) + " to " +
+                                                  std::to_string(kJointPortMax) + " is free on all of its nodes: set servingPort"};
     return;
   }
   plan.first = plan_worker(job_of(service), worker, around);
@@ -265,7 +263,7 @@ void plan_inference_model(const JointInferenceService& service, const Tier& tier
   if (there != nullptr && existing == nullptr && !is_left_over(*there, service)) {
     out.problem =
         Problem{"NameInUse", "InferenceModel " + there->metadata.key().str() +
-                                 ", which is what this tier's would be called, is not of this service: rename one of them"};
+                                 " does not belong to this service but has the name that this tier needs: rename one of them"};
     out.inference_model.clear();
     return;
   }
@@ -380,9 +378,8 @@ JointPlan plan(const JointInferenceService& service, const JointWorld& world, co
   if (plan.tiers.front().worker != nullptr && plan.tiers.front().worker->hpa) {
     plan.autoscaled = true;
     if (!plan.autoscaling) {
-      plan.autoscaling = Problem{"NotAutoscaled",
-                                 "hpa of edgeWorker has no effect: edge workers are pods on the nodes that the spec "
-                                 "names"};
+      plan.autoscaling =
+          Problem{"NotAutoscaled", "hpa of edgeWorker has no effect: edge workers run once on each node of the spec"};
     }
   }
   keep_replaced(service, world, plan);

@@ -43,19 +43,20 @@ class Merge {
     const api::EdgeWorker* worker = node.spec.find_worker(report.key);
     if (worker == nullptr || worker->uid.empty() || worker->uid != report.uid) return;  // report of an earlier job
     const std::string who = "worker " + report.key + " on node " + node.metadata.name;
-    if (namespace_of(report.key) != ns_) return doubt(who + " speaks of a Model of another namespace");
+    if (namespace_of(report.key) != ns_) return doubt(who + " reports a Model of another namespace");
     const Json& sequence = report.report["sequence"];
-    if (!sequence.is_integer() || sequence.as_integer() < 1) return doubt(who + " gives its report no sequence of 1 or more");
+    if (!sequence.is_integer() || sequence.as_integer() < 1)
+      return doubt(who + " sent a report whose sequence is missing or less than 1");
     api::ModelReporter* reporter = find_reporter(status_, node.metadata.name, report);
     if (reporter != nullptr && sequence.as_integer() < reporter->sequence) return;
     const bool again = reporter != nullptr && sequence.as_integer() == reporter->sequence;
     if (reporter == nullptr) reporter = add_reporter(node.metadata.name, report);
-    if (reporter == nullptr) return doubt(who + " is one worker too many: of more than 32, no order can be remembered");
+    if (reporter == nullptr) return doubt(who + " is ignored: a Model accepts reports of at most 32 workers");
     reporter->sequence = sequence.as_integer();
     const Json::Object& metrics = (*model)["metrics"].as_object();
     for (const auto& [name, value] : metrics) {
       if (name.empty() || name.size() > kKeyBytesMax || !value.is_number()) {
-        doubt(who + " gives a metric without a name, with one over 253 bytes, or with a value that is no number");
+        doubt(who + " sent an invalid metric: the name must have 1 to 253 bytes, and the value must be a number");
       } else if (!again) {
         put(who, name, codec::write_json(value));
       } else if (status_.find_metric(name) == nullptr && status_.metrics.size() >= ModelMetricsStatus::kMetricsMax) {
@@ -71,7 +72,7 @@ class Merge {
     if (doubt_.empty()) doubt_ = what;
   }
   static std::string too_many(const std::string& who) {
-    return who + " gives more metrics than a Model has room for, which is " + std::to_string(ModelMetricsStatus::kMetricsMax);
+    return who + " sent too many metrics; a Model has at most " + std::to_string(ModelMetricsStatus::kMetricsMax);
   }
 
   void put(const std::string& who, const std::string& name, const std::string& value) {
@@ -139,12 +140,12 @@ ModelMetricsStatus observe(const ModelView& model, const ModelMetricsStatus& bef
                         {std::move(type), std::move(value), std::move(reason), std::move(message), generation, ""}, now);
   };
   if (status.metrics.empty()) {
-    set("Ready", "True", "Registered", "known by its metadata; no job or worker has reported metrics yet");
+    set("Ready", "True", "Registered", "the Model has no metrics yet; no job or worker has reported any");
   } else {
-    set("Ready", "True", "Evaluated", "status.metrics tells how good it was found to be");
+    set("Ready", "True", "Evaluated", "status.metrics has the reported metrics");
   }
   if (!merge.doubt().empty()) {
-    set("ReportAccepted", "False", "ReportImplausible", "a part of what is reported is left out: " + merge.doubt());
+    set("ReportAccepted", "False", "ReportImplausible", "some reported values are ignored: " + merge.doubt());
   } else {
     std::erase_if(status.conditions, [](const meta::Condition& condition) { return condition.type == "ReportAccepted"; });
   }
@@ -170,9 +171,9 @@ std::optional<api::ReplicationStatus> observe_copies(const ModelView& model, con
     return observe_replication(*claim, world, before.replication.value_or(api::ReplicationStatus()), now);
   api::ReplicationStatus out;
   out.reason = spec.node_name.empty() ? "NodeMissing" : "Unsupported";
-  out.message = spec.node_name.empty() ? "copies come from the node that has the model: name it in nodeName"
-                                       : "only what is at an absolute path on nodeName is copied, and the URL is none; archives "
-                                         "behind other URLs are fetched for an InferenceModel";
+  out.message = spec.node_name.empty()
+                    ? "nodeName must be set: replicas are copied from that node"
+                    : "url must be an absolute path on nodeName to be copied; an InferenceModel downloads archives from other URLs";
   return out;
 }
 

@@ -170,9 +170,7 @@ api::ReplicationStatus observe_replication(const ReplicationClaim& claim, const 
   out.wanted = static_cast<std::int64_t>(wanted.size());
   if (wanted.empty() && out.reason.empty()) {
     out.reason = "NoNodeSelected";
-    out.message =
-        "no other node that runs an agent and is not revoked has the labels of nodeSelector (`kubectl get nodes --show-labels` "
-        "tells them)";
+    out.message = "no other unrevoked node with an agent matches nodeSelector (`kubectl get nodes --show-labels` lists labels)";
   }
   for (const std::string& name : wanted) {
     const api::EdgeNode& node = *edge_node(world, name);

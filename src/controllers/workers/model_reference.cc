@@ -39,7 +39,8 @@ std::optional<std::string> no_version_name(const std::string& version) {
 
 std::optional<std::string> no_fetched_url(const std::string& url) {
   if (url.size() <= kFetchedUrlMax) return {};
-  return "a url of " + std::to_string(url.size()) + " characters: nodes fetch from " + std::to_string(kFetchedUrlMax) + " at most";
+  return "a url of " + std::to_string(url.size()) + " characters: must be no more than " + std::to_string(kFetchedUrlMax) +
+         " characters";
 }
 
 bool leads_up(const std::string& path) { return (path + '/').find("/../") != std::string::npos; }
@@ -53,8 +54,8 @@ ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
   out.url = spec.url;
   const std::string who = "Model " + out.name;
   if (use == ModelUse::kServer && !spec.format.empty() && spec.format != kServedFramework) {
-    return unresolved("ModelUnsupported",
-                      who + " has the format " + spec.format + ": varda-serve loads onnx; give the worker a template of your own");
+    return unresolved("ModelUnsupported", who + " has the format " + spec.format +
+                                              ": varda-serve supports onnx only; set the worker's template for other formats");
   }
   // Nodes and servers distinguish archives by version: another archive needs another name.
   out.version = !spec.version.empty() ? spec.version : spec.sha256.empty() ? "1" : spec.sha256.substr(0, kVersionDigits);
@@ -70,8 +71,8 @@ ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
   }
   const std::optional<std::string> path = local_path(spec.url);
   if (use == ModelUse::kServer) {
-    if (path) return unresolved("ModelUnsupported", who + " names a path: varda-serve gets archives, by url and sha256");
-    return unresolved("DigestMissing", who + " has no sha256: nothing is fetched that cannot be checked; `varda pack` prints it");
+    if (path) return unresolved("ModelUnsupported", who + " has a path as url: varda-serve needs the url and sha256 of an archive");
+    return unresolved("DigestMissing", who + " has no sha256, which verifies the download; `varda pack` prints the digest");
   }
   if (path && leads_up(*path))
     return unresolved("ModelUnsupported", who + " has a path with \"..\": " + path->substr(0, kVersionMax));
@@ -82,11 +83,10 @@ ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
 ModelResolution of_inference_model(const api::InferenceModel& model, ModelUse use) {
   const api::InferenceModelSpec& spec = model.spec;
   const std::string who = "InferenceModel " + model.metadata.name;
-  if (spec.from_image())
-    return unresolved("ModelUnsupported", who + " is served from an image: it has no files to give to a worker");
+  if (spec.from_image()) return unresolved("ModelUnsupported", who + " is served from an image, so it has no files for a worker");
   if (use == ModelUse::kServer && spec.framework_type != kServedFramework) {
     return unresolved("ModelUnsupported", who + " has the frameworkType " + spec.framework_type +
-                                              ": varda-serve loads onnx; give the worker a template of your own");
+                                              ": varda-serve supports onnx only; set the worker's template for other formats");
   }
   const api::ManifestEntry* entry = spec.find_version(spec.target_version);
   if (entry == nullptr) return unresolved("ModelNotFound", who + " has no version " + spec.target_version + " in its manifest");

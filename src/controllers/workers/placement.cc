@@ -48,10 +48,10 @@ WorkerNodes nodes_of(const Worker& worker, const NodeList& nodes) {
   WorkerNodes out;
   if (matching.size() > kNodesPerWorkerMax) {
     const std::string which = worker.node_layer.empty() ? "match the selector" : "are of the layer " + worker.node_layer;
-    out.problem = Problem{"TooManyNodes", std::to_string(matching.size()) + " nodes " + which + ", and a worker runs on " +
-                                              std::to_string(kNodesPerWorkerMax) + " at most, those that joined first: " +
-                                              std::to_string(matching.size() - kNodesPerWorkerMax) +
-                                              " of them have none; let several jobs share the nodes"};
+    out.problem = Problem{"TooManyNodes", std::to_string(matching.size()) + " nodes " + which + ", but a worker runs on at most " +
+                                              std::to_string(kNodesPerWorkerMax) +
+                                              ", those that joined first: " + std::to_string(matching.size() - kNodesPerWorkerMax) +
+                                              " nodes have no worker; split the nodes between several jobs"};
     std::sort(matching.begin(), matching.end(), [](const auto* a, const auto* b) { return joined_before(*a, *b); });
     matching.resize(kNodesPerWorkerMax);
   }

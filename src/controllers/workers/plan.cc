@@ -112,7 +112,7 @@ class EdgePlan {
     };
     if (agent == nullptr || agent->status.model_root.empty())
       return no("AgentMissing", "no agent has reported from node " + pod.node + " yet: start `varda agent` there");
-    if (!worker_.model) return no("ModelPending", "the model of worker " + worker_.name + " is not known");
+    if (!worker_.model) return no("ModelPending", "the model of worker " + worker_.name + " is not resolved yet");
     if (auto full = no_room(*agent, pod.name)) {
       pod.problem = std::move(full);
       return slot;
@@ -162,8 +162,7 @@ class EdgePlan {
                             holds_port(job_, worker_, world_.pods, node, port)};
       const std::string which = "port " + std::to_string(port.port) + " of node " + node;
       if (number > 0) {
-        return Problem{"PortInUse",
-                       which + " belongs to the worker's first replica: several on one node need ports of their own pods"};
+        return Problem{"PortInUse", which + " belongs to the worker's first replica: replicas on one node need different ports"};
       }
       if (const PortClaim* holder = port_holder(claim, world_.claims))
         return Problem{"PortInUse", which + " " + has_it(*holder) + ": change the port or the node"};
@@ -273,7 +272,7 @@ class EdgePlan {
       Problem problem = pod_problem(*pod).value_or(Problem{"PodFailed", "the pod has ended"});
       while (!problem.message.empty() && (problem.message.back() == '.' || problem.message.back() == ' '))
         problem.message.pop_back();
-      problem.message += "; the pod is replaced after a pause";
+      problem.message += "; the pod is replaced after a back-off";
       shall.problem = std::move(problem);
     }
     if (pod == nullptr || slot.replace || pod->metadata.deleting()) {
@@ -351,7 +350,7 @@ WorkerPlan plan_cloud(const Job& job, const Worker& worker, const WorkerWorld& w
   }
   const Json wish = live == nullptr ? Json() : last_wish(live->metadata);
   if (!worker.model) {
-    if (!out.problem) out.problem = Problem{"ModelPending", "the model of worker " + worker.name + " is not known"};
+    if (!out.problem) out.problem = Problem{"ModelPending", "the model of worker " + worker.name + " is not resolved yet"};
     if (wish.is_null()) return out;
     Json kept = wish;
     kept.make("metadata").set("uid", live->metadata.uid);

@@ -404,7 +404,7 @@ std::optional<Problem> unmounted_model(const Worker& worker) {
   return Problem{std::string(kModelNotMounted), "Model " + worker.model->name + " names the path " + path +
                                                     ", which Varda does not mount: mount it in the template " + "of worker " +
                                                     worker.name +
-                                                    ", set MODEL_URL there, or give the Model an archive by url and sha256"};
+                                                    ", set MODEL_URL there, or set the Model's url and sha256 to an archive"};
 }
 
 std::int64_t bind_port(const Worker& worker) {
