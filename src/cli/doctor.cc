@@ -86,7 +86,7 @@ const Json* condition(const Json& object, std::string_view type) {
 bool is_true(const Json* condition) { return condition != nullptr && (*condition)["status"].as_string() == "True"; }
 
 std::string because(const Json* c) {
-  if (c == nullptr) return "no word yet";
+  if (c == nullptr) return "no report yet";
   return (*c)["reason"].as_string() + ((*c)["message"].as_string().empty() ? "" : ": " + (*c)["message"].as_string());
 }
 
@@ -160,10 +160,10 @@ class Diagnosis {
     found_.push_back({level, std::move(where), std::move(what), std::move(advice)});
   }
   void unread(const std::string& where, const std::string& error) {
-    add(Level::kUnknown, where, "not checked: " + error, "ask somebody who may read it to run `varda doctor`");
+    add(Level::kUnknown, where, "not checked: " + error, "run `varda doctor` as a user with read permission");
   }
   std::string install() const {
-    return one_machine_ ? "start `varda up` again: it brings them" : "kubectl apply -f deploy/varda.yaml";
+    return one_machine_ ? "restart `varda up`, which installs them" : "kubectl apply -f deploy/varda.yaml";
   }
 
   // True if the certificate is expired or not yet valid: a wrong clock, or a certificate that
@@ -175,7 +175,7 @@ class Diagnosis {
 
   bool server() {
     if (!seen_.version.object && refused_for_dates()) {
-      add(Level::kBad, "server", "shows a certificate that is not valid by the clock here: " + seen_.version.error,
+      add(Level::kBad, "server", "has a certificate that is not valid at this machine's time: " + seen_.version.error,
           "this machine's clock says " + meta::format_time(seen_.now) +
               ": set it if that is wrong; else start `varda up` again, which renews the certificates in pki/ of its data "
               "directory");
@@ -200,16 +200,16 @@ class Diagnosis {
       add(Level::kNote, "server", "is that of varda " + name.substr(ours + 7) + ", this is " + options_.version,
           "use the program that `varda up` was started with, or start it again with this one");
     } else if (leading_number(version["major"].as_string()) == 1 && leading_number(version["minor"].as_string()) < 27) {
-      add(Level::kNote, "server", "is version " + name + ", older than 1.27",
-          "upgrade it; rules across fields are checked by the operator only, which tells of them in conditions");
+      add(Level::kNote, "server", "is version " + name + "; Varda needs 1.27 or newer",
+          "upgrade the server; until then only the operator checks rules across fields, and reports violations in conditions");
     } else {
       add(Level::kGood, "server", "answers, version " + name);
     }
     if (!seen_.unready.empty()) {
       add(Level::kBad, "server", "is not ready: " + seen_.unready,
           seen_.unready.find("is full") != std::string::npos
-              ? "free some room on that disk, or delete objects: until then nothing new is accepted"
-              : "look at its log");
+              ? "free some space on that disk, or delete objects; until then the server rejects new objects"
+              : "check the server's log");
     }
     return true;
   }
@@ -226,7 +226,7 @@ class Diagnosis {
         add(Level::kBad, where, "is not installed", install());
       } else if (!is_true(condition(*theirs.object, "Established"))) {
         add(Level::kBad, where, "is not established (" + because(condition(*theirs.object, "Established")) + ")",
-            "another kind may have its names: kubectl describe crd " + ours.at("metadata/name").as_string());
+            "another CRD may use the same names: kubectl describe crd " + ours.at("metadata/name").as_string());
       } else if (!same_schema(ours, *theirs.object, version)) {
         add(Level::kNote, where, "is of another release than this program",
             "apply the CRDs of the release that the operator has: kubectl apply -f deploy/crds");
@@ -251,10 +251,11 @@ class Diagnosis {
       missing += (missing.empty() ? "" : ", ") + one.verb + " " + one.resource + (one.group.empty() ? "" : "." + one.group);
     }
     if (!told) {
-      add(Level::kUnknown, "permissions", "not checked: the server does not tell", "kubectl auth can-i --list");
+      add(Level::kUnknown, "permissions", "not checked: the server did not answer the permission review",
+          "kubectl auth can-i --list");
     } else if (!missing.empty()) {
       add(Level::kNote, "permissions", "you may not " + missing,
-          "have a role with these verbs bound to you, if you are to put models on this cluster");
+          "ask an administrator for a role with these verbs if you deploy models to this cluster");
     } else {
       add(Level::kGood, "permissions", "you may create, change and watch models");
     }
@@ -264,15 +265,16 @@ class Diagnosis {
     const std::string where = "Lease " + seen_.operator_namespace + "/" + kOperator;
     if (!seen_.lease.error.empty()) return unread(where, seen_.lease.error);
     if (!seen_.lease.object) {
-      return add(Level::kBad, where, "is not there: no operator runs, or none has led yet", "kubectl apply -f deploy/varda.yaml");
+      return add(Level::kBad, where, "does not exist: no operator runs, or no operator has become leader yet",
+                 "kubectl apply -f deploy/varda.yaml");
     }
     const Json& spec = (*seen_.lease.object)["spec"];
     const std::string holder = spec["holderIdentity"].as_string();
     const auto renewed = meta::parse_time(spec["renewTime"].as_string());
     const std::chrono::seconds duration(spec["leaseDurationSeconds"].as_integer(15));
-    const std::string advice = "kubectl get pods -n " + seen_.operator_namespace + ", and look at the operator's log";
+    const std::string advice = "kubectl get pods -n " + seen_.operator_namespace + ", then check the operator's log";
     // Twice the duration, because the local clock may differ from the operator's.
-    if (holder.empty() || !renewed.ok()) return add(Level::kBad, where, "is held by nobody", advice);
+    if (holder.empty() || !renewed.ok()) return add(Level::kBad, where, "has no holder", advice);
     if (seen_.now - *renewed > 2 * duration)
       return add(Level::kBad, where, "was last renewed by " + holder + " at " + spec["renewTime"].as_string(), advice);
     add(Level::kGood, where, "is held by " + holder);
@@ -285,7 +287,7 @@ class Diagnosis {
       return add(Level::kNote, where, "is not there", "kubectl apply -f deploy/varda.yaml, unless the " + what + " runs elsewhere");
     const std::int64_t available = seen.object->at("status/availableReplicas").as_integer();
     const std::int64_t wanted = seen.object->at("spec/replicas").as_integer(1);
-    if (available == 0) return add(Level::kBad, where, "has no pod that is available", describe);
+    if (available == 0) return add(Level::kBad, where, "has no available pod", describe);
     if (available < wanted)
       return add(Level::kNote, where, "has " + std::to_string(available) + " of " + std::to_string(wanted) + " pods", describe);
     add(Level::kGood, where, "is available");
@@ -297,18 +299,19 @@ class Diagnosis {
     if (!seen_.gateway_service.error.empty()) {
       unread(service, seen_.gateway_service.error);
     } else if (!seen_.gateway_service.object) {
-      add(Level::kNote, service, "is not there", "nodes need another address of the gateway: kubectl apply -f deploy/varda.yaml");
+      add(Level::kNote, service, "is not there",
+          "agents need this Service, or another address of the gateway: kubectl apply -f deploy/varda.yaml");
     } else {
       add(Level::kGood, service, "is there");
     }
     if (!seen_.gateway_config.error.empty()) {
       unread(authority, seen_.gateway_config.error);
     } else if (!seen_.gateway_config.object && !seen_.gateway_deployment.object) {
-      add(Level::kNote, authority, "is not there: without a gateway no node at the edge can enrol",
+      add(Level::kNote, authority, "does not exist: without a gateway no edge node can enrol",
           "kubectl apply -f deploy/varda.yaml");
     } else if (!seen_.gateway_config.object || seen_.gateway_config.object->at("data").find("ca.crt") == nullptr) {
       add(Level::kBad, authority, "has no ca.crt: no gateway has started yet, so no node can enrol",
-          "look at the gateway's log: kubectl logs -n varda-system deployment/varda-gateway");
+          "check the gateway's log: kubectl logs -n varda-system deployment/varda-gateway");
     } else {
       add(Level::kGood, authority, "has the authority of the edge");
     }
@@ -319,7 +322,7 @@ class Diagnosis {
     const std::string where = "gateway " + seen_.gateway_url;
     if (seen_.gateway_trouble->empty()) return add(Level::kGood, where, "answers");
     add(Level::kBad, where, "does not answer: " + *seen_.gateway_trouble,
-        "check the address and the firewalls on the way; a certificate of another authority is another gateway's");
+        "check the address and the firewalls; a certificate of another authority belongs to another gateway");
   }
 
   void nodes() {
@@ -339,16 +342,16 @@ class Diagnosis {
             one_machine_ ? agent_log(name) : "kubectl describe node " + name);
       }
       if (edge && seen_.edge_nodes.error.empty() && !has_agent(name)) {
-        add(Level::kBad, "node " + name, "is to have an agent, and none has enrolled: models do not get there",
-            one_machine_ ? agent_log(name) : "kubectl get pods -n varda-edge -o wide, and look at the log of the agent there");
+        add(Level::kBad, "node " + name, "has no enrolled agent, so it gets no models",
+            one_machine_ ? agent_log(name) : "kubectl get pods -n varda-edge -o wide, then check the log of the agent on the node");
       }
     }
   }
   /// A one-machine server has nodes started by `varda up` and nodes that joined at its gateway. The
   /// server cannot distinguish them.
   static std::string agent_log(const std::string& node) {
-    return "look at its agent's log: DATA-DIR/nodes/" + node + "/agent.log of `varda up`, or standard error of a `varda agent`; " +
-           "`varda delete edgenode/" + node + " node/" + node + "` removes a node that is gone";
+    return "check the agent's log: DATA-DIR/nodes/" + node + "/agent.log of `varda up`, or standard error of a `varda agent`; " +
+           "`varda delete edgenode/" + node + " node/" + node + "` removes a node that no longer exists";
   }
   bool has_agent(const std::string& node) const {
     for (const Json& agent : seen_.edge_nodes.items) {
@@ -368,7 +371,8 @@ class Diagnosis {
       } else {
         add(connected == nullptr ? Level::kNote : Level::kBad, where,
             "is not connected (" + because(connected) + ")" + (last_seen.empty() ? "" : ", last seen " + last_seen),
-            "what serves there goes on; look at the agent's log and at the way to the gateway (varda doctor --gateway URL)");
+            "models on the node keep serving; check the agent's log and the connection to the gateway (varda doctor --gateway "
+            "URL)");
       }
       const std::string version = agent.at("status/agentVersion").as_string();
       if (version != options_.version && !(version.empty() && connected == nullptr)) {
@@ -423,7 +427,7 @@ class Diagnosis {
       if (!is_true(ready)) {
         const bool unknown = ready != nullptr && (*ready)["status"].as_string() == "Unknown";
         add(unknown ? Level::kNote : Level::kBad, where,
-            (unknown ? "may answer, nobody knows (" : "is not ready (") + because(ready) + ")", advice);
+            (unknown ? "has an unknown state (" : "is not ready (") + because(ready) + ")", advice);
         continue;
       }
       if (const Json* degraded = condition(service, "Degraded"); is_true(degraded)) {
@@ -434,7 +438,7 @@ class Diagnosis {
       for (const char* type : {"CloudReady", "EdgeReady"})
         if (const Json* one = condition(service, type); one != nullptr && !is_true(one)) wrong = one;
       if (wrong != nullptr) {
-        add(Level::kNote, where, "answers, but not as its spec has it (" + because(wrong) + ")", advice);
+        add(Level::kNote, where, "answers, but not with its current spec (" + because(wrong) + ")", advice);
       } else {
         add(Level::kGood, where, "answers at " + service.at("status/url").as_string());
       }

@@ -175,7 +175,7 @@ class Evaluator {
       } else if (c >= '0' && c <= '9' && index < 1'000'000) {
         index = index * 10 + (c - '0');
       } else {
-        return fail("\"[" + std::string(inside) + "]\" is no index, name or filter");
+        return fail("\"[" + std::string(inside) + "]\" is not an index, name or filter");
       }
     }
     for (const Json* node : nodes) {

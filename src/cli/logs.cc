@@ -78,7 +78,7 @@ Result<std::vector<meta::ObjectKey>> pods_of(const Context& ctx, Session& sessio
   std::vector<meta::ObjectKey> out;
   for (const Json& pod : list.items) out.push_back({pod.at("metadata/namespace").as_string(), pod.at("metadata/name").as_string()});
   if (out.empty())
-    return Error(Code::kNotFound, spelled(object.resource, object.key.name) + " has no pods; `varda describe` tells why");
+    return Error(Code::kNotFound, spelled(object.resource, object.key.name) + " has no pods; `varda describe` shows the reason");
   return out;
 }
 

@@ -88,31 +88,31 @@ std::vector<std::string> values_of(const Json& model, std::string_view name) {
 Result<ModelQuery::Condition> ModelQuery::parse_condition(const std::string& text) {
   const auto refuse = [&](const std::string& why) { return Error(Code::kInvalid, "--where \"" + text + "\": " + why); };
   const std::size_t at = text.find_first_of("=!<>");
-  const std::string example = "it is NAME OPERATOR VALUE, such as accuracy>=0.9 or task=classification";
-  if (at == std::string::npos) return refuse("there is no operator in it; " + example);
+  const std::string example = "must be NAME OPERATOR VALUE, such as accuracy>=0.9 or task=classification";
+  if (at == std::string::npos) return refuse("the operator is missing; " + example);
   Condition condition;
   condition.name = std::string(trim(std::string_view(text).substr(0, at)));
-  if (condition.name.empty() || condition.name == kMetricPrefix) return refuse("there is no name before the operator; " + example);
+  if (condition.name.empty() || condition.name == kMetricPrefix) return refuse("the name is missing; " + example);
   static constexpr std::pair<std::string_view, Op> kOps[] = {{"==", Op::kEqual},   {"!=", Op::kDiffers}, {"<=", Op::kAtMost},
                                                              {">=", Op::kAtLeast}, {"=", Op::kEqual},    {"<", Op::kLess},
                                                              {">", Op::kMore}};
   std::string_view rest = std::string_view(text).substr(at);
   const auto* op = std::find_if(std::begin(kOps), std::end(kOps), [&](const auto& one) { return rest.starts_with(one.first); });
   const std::string known = "operators are =, !=, <, <=, > and >=";
-  if (op == std::end(kOps)) return refuse("\"!\" is no operator; " + known);
+  if (op == std::end(kOps)) return refuse("\"!\" is not an operator; " + known);
   condition.op = op->second;
   rest.remove_prefix(op->first.size());
   if (!rest.empty() && std::string_view("=!<>").find(rest.front()) != std::string_view::npos)
-    return refuse("\"" + std::string(op->first) + rest.front() + "\" is no operator; " + known);
+    return refuse("\"" + std::string(op->first) + rest.front() + "\" is not an operator; " + known);
   rest = trim(rest);
   if (rest.size() >= 2 && (rest.front() == '"' || rest.front() == '\'') && rest.back() == rest.front())
     rest = rest.substr(1, rest.size() - 2);
   condition.value = std::string(rest);
-  if (condition.value.empty()) return refuse("there is no value behind the operator; " + example);
+  if (condition.value.empty()) return refuse("the value is missing; " + example);
   if (condition.op == Op::kEqual || condition.op == Op::kDiffers) return condition;
-  if (is_text(condition.name)) return refuse(condition.name + " is text, which has no order: ask with = or !=");
+  if (is_text(condition.name)) return refuse(condition.name + " is text, which has no order: use = or !=");
   if (!number_of(condition.name, condition.value))
-    return refuse("\"" + condition.value + "\" is no number, and " + std::string(op->first) + " compares numbers");
+    return refuse("\"" + condition.value + "\" is not a number, but " + std::string(op->first) + " compares numbers");
   return condition;
 }
 
@@ -125,11 +125,11 @@ Result<ModelQuery> ModelQuery::parse(const std::vector<std::string>& where, std:
   const std::size_t colon = sort_by.rfind(':');
   const std::string_view order = colon == std::string_view::npos ? "" : sort_by.substr(colon + 1);
   if (colon != std::string_view::npos && order != "asc" && order != "desc")
-    return Error(Code::kInvalid, "--sort-by \"" + std::string(sort_by) + "\": behind the colon stands asc or desc");
+    return Error(Code::kInvalid, "--sort-by \"" + std::string(sort_by) + "\": must end in :asc or :desc");
   query.descending_ = order == "desc";
   query.sort_by_ = std::string(trim(sort_by.substr(0, colon)));
   if (query.sort_by_.empty() && !sort_by.empty())
-    return Error(Code::kInvalid, "--sort-by \"" + std::string(sort_by) + "\": there is no name, such as accuracy:desc");
+    return Error(Code::kInvalid, "--sort-by \"" + std::string(sort_by) + "\": must begin with a name, such as accuracy:desc");
   return query;
 }
 

@@ -68,7 +68,8 @@ Status list_models(const Context& ctx, Session& session, const ListModelsOptions
     for (Json& item : found.items) models.push_back(std::move(item));
   }
   if (groups == 0)
-    return Error(Code::kNotFound, "the server has no kind Model: install the files of deploy/crds, as `varda up` does by itself");
+    return Error(Code::kNotFound,
+                 "the server has no kind Model: install the CRDs in deploy/crds (`varda up` installs them automatically)");
   const bool any = !models.empty();
   models = query.select(std::move(models));
   if (!options.output.table()) {
@@ -81,7 +82,7 @@ Status list_models(const Context& ctx, Session& session, const ListModelsOptions
   }
   if (models.empty()) {
     const std::string where = session.all_namespaces ? "" : " in namespace " + session.ns;
-    session.error(any ? "No Model" + where + " is like that\n" : "No resources found" + where + "\n");
+    session.error(any ? "No Model" + where + " matches\n" : "No resources found" + where + "\n");
     return {};
   }
   session.out(table(models, session, options));

@@ -109,7 +109,7 @@ TEST_F(ListModels, NothingIsNoErrorAndSaysWhich) {
   install({"sedna.io"});
   add_models();
   ASSERT_TRUE(list({.where = {"accuracy>100"}}).ok());
-  EXPECT_EQ(error_, "No Model in namespace default is like that\n");
+  EXPECT_EQ(error_, "No Model in namespace default matches\n");
 }
 
 TEST_F(ListModels, WithoutTheKindTheErrorSaysWhatToInstall) {

@@ -53,7 +53,7 @@ Result<std::vector<Target>> parse_targets(const Context& ctx, Session& session, 
     for (const std::string& word : words) {
       const auto slash = word.find('/');
       if (slash == std::string::npos || slash + 1 == word.size()) {
-        return Error(Code::kInvalid, "\"" + word + "\": with TYPE/NAME every word must be one");
+        return Error(Code::kInvalid, "\"" + word + "\": either all arguments or none must be TYPE/NAME");
       }
       TRY(kube::ApiResource resource, discovery->find(word.substr(0, slash)));
       out.push_back({std::move(resource), {word.substr(slash + 1)}});

@@ -159,7 +159,7 @@ Status wait(const Context& ctx, Session& session, const WaitOptions& options) {
 Status remove(const Context& ctx, Session& session, const DeleteCommand& command) {
   std::vector<Named> objects;
   if (!command.files.empty() && !command.words.empty()) {
-    return Error(Code::kInvalid, "say what to delete with -f or with names, not with both");
+    return Error(Code::kInvalid, "-f and names exclude each other");
   }
   if (command.all && !command.label_selector.empty()) return Error(Code::kInvalid, "--all and --selector exclude each other");
   if (!command.files.empty()) {
