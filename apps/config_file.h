@@ -38,7 +38,7 @@ class ConfigFile {
       if (line.empty() || line.front() == '#') continue;
       const std::size_t equals = line.find('=');
       if (equals == std::string_view::npos || equals == 0)
-        throw CLI::ConfigError(out.place(number) + "\"" + std::string(line) + "\" is no line NAME = VALUE");
+        throw CLI::ConfigError(out.place(number) + "\"" + std::string(line) + "\" is not of the form NAME = VALUE");
       std::string_view value = trimmed(line.substr(equals + 1));
       if (value.size() >= 2 && value.front() == '"' && value.back() == '"') value = value.substr(1, value.size() - 2);
       out.lines_.push_back({std::string(trimmed(line.substr(0, equals))), std::string(value), number});
@@ -60,7 +60,7 @@ class ConfigFile {
       if (!line.used) continue;
       if (option->get_items_expected_max() == 0) {
         if (line.value != "true" && line.value != "false")
-          throw CLI::ConfigError(place(line.number) + line.name + " is true or false, not \"" + line.value + "\"");
+          throw CLI::ConfigError(place(line.number) + line.name + " must be true or false, not \"" + line.value + "\"");
         out.push_back("--" + line.name + "=" + line.value);
       } else {
         // Two arguments: CLI11 takes "--name=" for a flag without a value.
@@ -106,7 +106,7 @@ class ConfigFile {
     const auto first = std::find_if(lines_.begin(), lines_.end(), [&](const Line& other) { return other.name == line.name; });
     if (first->number != line.number)
       throw CLI::ConfigError(place(line.number) + line.name + " takes one value, and line " + std::to_string(first->number) +
-                             " gives one already");
+                             " already gives one");
   }
 
   std::string path_;

@@ -49,7 +49,7 @@ Parsed parse_flags(int argc, char** argv) {
       ->check(CLI::Range(0u, 256u));
   parser
       .add_option("--connections-max", flags.connections_max,
-                  "connections at a time; beyond, the one that has waited longest for its client is closed")
+                  "connections at a time; beyond that, the connection whose client was silent longest is closed")
       ->check(CLI::PositiveNumber)
       ->check(app::whole_number());
   parser
@@ -61,8 +61,8 @@ Parsed parse_flags(int argc, char** argv) {
       ->check(app::whole_number());
   parser
       .add_option("--bodies-bytes-max", flags.bodies_bytes_max,
-                  "bytes of all request bodies larger than 64 KiB together, half of it for one address; beyond, the slowest is "
-                  "answered 408")
+                  "total bytes of request bodies larger than 64 KiB, half of them for one address; beyond that, the slowest "
+                  "request is answered 408")
       ->check(CLI::PositiveNumber)
       ->check(app::whole_number());
   parser.add_option("--header-bytes-max", flags.header_bytes_max, "largest request header; larger ones are answered 431")
@@ -73,10 +73,10 @@ Parsed parse_flags(int argc, char** argv) {
       ->check(app::finite_number());
   parser
       .add_option("--drain-delay", flags.drain_delay_seconds,
-                  "seconds between \"not ready\" and the end of listening, so that proxies look elsewhere")
+                  "seconds between \"not ready\" and the end of listening, so that proxies choose another server")
       ->check(CLI::Range(0.0, 3600.0))
       ->check(app::finite_number());
-  parser.add_option("--drain-timeout", flags.drain_timeout_seconds, "seconds that requests under way may take after that")
+  parser.add_option("--drain-timeout", flags.drain_timeout_seconds, "seconds for requests in flight after that")
       ->check(CLI::Range(0.0, 3600.0))
       ->check(app::finite_number());
   parser.add_option("--engine-path", flags.engine_path,
@@ -91,7 +91,7 @@ Parsed parse_flags(int argc, char** argv) {
   auto* const key = parser.add_option("--tls-key", flags.tls_key, "PEM file of its private key")->group(access);
   cert->needs(key);
   key->needs(cert);
-  parser.add_option("--client-ca", flags.client_ca, "PEM file of an authority: clients need a certificate of it")
+  parser.add_option("--client-ca", flags.client_ca, "PEM file of an authority: clients need a certificate from this authority")
       ->needs(cert)
       ->group(access);
   parser
@@ -101,12 +101,12 @@ Parsed parse_flags(int argc, char** argv) {
   const std::string tiers = "Access to tiers above a model (joint inference)";
   parser
       .add_option("--tier-ca", flags.tier_ca,
-                  "PEM file of the authority of their certificates; without it, the system's. Read again when it changes, as is "
-                  "--tier-token-file. A tier that asks for a client certificate gets that of --tls-cert")
+                  "PEM file of the authority of tiers' certificates; default: the system's authorities. Read again when it "
+                  "changes, as is --tier-token-file. A tier that asks for a client certificate gets the one of --tls-cert")
       ->group(tiers);
   parser
       .add_option("--tier-token-file", flags.tier_token_file,
-                  "file of tokens, one a line: the first is sent to them, with --tier-ca over HTTPS only")
+                  "file of tokens, one a line: the first token is sent to tiers, with --tier-ca over HTTPS only")
       ->group(tiers);
   parser
       .add_option("--confine", flags.confine,
@@ -116,23 +116,24 @@ Parsed parse_flags(int argc, char** argv) {
       .add_option("--also-read", flags.also_read,
                   "files and directories that a confined server may read too, such as targets of links in the model repository")
       ->group(access);
-  parser.add_option("--try-loads", flags.try_loads,
-                    "load a version that did not serve here before in a process of its own first, so that one that crashes the "
-                    "engine does not end the server");
+  parser.add_option(
+      "--try-loads", flags.try_loads,
+      "load a new version in a separate process first, so that a version that crashes the engine does not end the server");
   parser.add_option("--load-timeout", flags.load_timeout_seconds, "seconds such a first load may take; 0: no limit")
       ->check(CLI::Range(0.0, 86400.0))
       ->check(app::finite_number());
   // The server starts its own probe with this flag; --help hides it.
   parser.add_option("--probe-load", flags.probe_load)->group("");
 
-  const std::string models = "Defaults for models whose model.yaml does not say";
+  const std::string models = "Defaults for models whose model.yaml does not set them";
   parser.add_option("--instances", flags.defaults.instances, "runs of a model at a time")
       ->check(CLI::Range(1u, 256u))
       ->group(models);
   parser.add_option("--threads", flags.defaults.threads, "threads of one run; 0: the engine's choice")
       ->check(CLI::Range(0u, 256u))
       ->group(models);
-  parser.add_option("--memory-arena", arena, "keep memory of a run for the next one: faster, and the peak stays")->group(models);
+  parser.add_option("--memory-arena", arena, "keep the memory of a run for the next run: faster, but memory stays at the peak")
+      ->group(models);
   parser.add_option("--queue-max", flags.defaults.queue_max, "requests waiting for a model; further ones are answered 429")
       ->check(app::whole_number())
       ->group(models);

@@ -51,7 +51,7 @@ void add_about_commands(Program program) {
   });
 
   const auto shell = std::make_shared<std::string>();
-  CLI::App* completion = parser.add_subcommand("completion", "print a script with which a shell completes varda's command line");
+  CLI::App* completion = parser.add_subcommand("completion", "print a script that completes varda's command line in a shell");
   completion->add_option("shell", *shell, "bash or zsh")->required()->check(CLI::IsMember({"bash", "zsh"}));
   completion->callback([&parser, &chosen, shell] {
     chosen = [&parser, shell](const Context&) -> Status {

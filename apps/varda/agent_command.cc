@@ -49,7 +49,7 @@ Result<std::string> read_join_token(const std::filesystem::path& file) {
   if (!text.ok() && text.error().code() == Code::kNotFound) return std::move(text).error().context("--join-token-file");
   if (!text.ok()) return std::move(text).error().context("--join-token-file").as_terminal();
   TRY(const auto info, fs.stat(real));
-  if (info && (info->mode & 0077) != 0) log::warn("others on this machine can read the join token", {{"file", file.string()}});
+  if (info && (info->mode & 0077) != 0) log::warn("other users of this machine can read the join token", {{"file", file.string()}});
   return std::move(*text);
 }
 
@@ -207,27 +207,27 @@ void add_agent_commands(Program program) {
   const auto flags = std::make_shared<AgentFlags>();
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
-  CLI::App* command = program.daemon("agent", "keep one node's models installed and served, also while it is cut off");
+  CLI::App* command = program.daemon("agent", "keep one node's models installed and served, also while the node is offline");
   command->add_option("--node", flags->node, "name of this node; default: $NODE_NAME");
   command->add_option("--layer", flags->layer, "cloud, edge or device")->check(CLI::IsMember({"cloud", "edge", "device"}));
   command
       ->add_option("--runner", flags->runner,
-                   "what runs the node's pods: none (a kubelet does), or this agent: process (as its children) or containerd")
+                   "pod runner of the node: none (a kubelet runs the pods), process (child processes of the agent) or containerd")
       ->check(CLI::IsMember({"none", "process", "containerd"}));
-  command->add_option("--containerd-socket", flags->containerd_socket, "where containerd answers (runner containerd)")
+  command->add_option("--containerd-socket", flags->containerd_socket, "address of containerd (runner containerd)")
       ->capture_default_str()
       ->group(kContainerGroup);
   command
       ->add_option("--pod-network", flags->pod_network,
-                   "where pods without hostNetwork are (runner containerd): cni (networks of their own) or node (this node's)")
+                   "network of pods without hostNetwork (runner containerd): cni (separate networks) or node (the node's network)")
       ->check(CLI::IsMember({"cni", "node"}))
       ->group(kContainerGroup);
-  command->add_option("--data-dir", flags->data_dir, "where everything of this node is kept")->required();
+  command->add_option("--data-dir", flags->data_dir, "directory for all data of this node")->required();
   command->add_option("--kubeconfig", globals.kubeconfig, "the API server and this node's credentials");
   command->add_option("--gateway", flags->gateway,
                       "https://HOST:PORT of the gateway, instead of a kubeconfig; default: $VARDA_GATEWAY");
   command->add_option("--join-token-file", flags->join_token_file,
-                      "file with the token of `varda join-token`, or with the token that agents share; read until the node has "
+                      "file with the token of `varda join-token`, or with the shared token of agents; read until the node has "
                       "enrolled; the agent waits for a missing file");
   command
       ->add_option("--watch-seconds", flags->watch_seconds,
@@ -237,25 +237,25 @@ void add_agent_commands(Program program) {
       ->group(kLinkGroup)
       ->check(CLI::Range(2, 600));
   command->add_option("--address", flags->address,
-                      "IP address where other machines reach this node; default: one of 127.0.0.0/8, drawn once and kept, "
-                      "not reported to other machines");
+                      "IP address where other machines reach this node; default: a random address of 127.0.0.0/8, kept for later "
+                      "starts and not reported to other machines");
   command->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command (runner process)");
   command->add_option("--hide-from-pods", flags->hidden,
-                      "file or directory that pods do not see, besides the data directory, the kubeconfig and the join token "
+                      "file or directory to hide from pods, in addition to the data directory, the kubeconfig and the join token "
                       "(runner process); default: none");
-  command->add_option("--dataset-root", flags->dataset_roots, "datasets below this directory may be read; default: none");
+  command->add_option("--dataset-root", flags->dataset_roots, "the agent may read datasets below this directory; default: none");
   command
       ->add_option("--peer-listen", flags->peer_listen,
-                   "address where other nodes get files that are shared with them, as 0.0.0.0:10445; default: none")
+                   "address where other nodes download shared files, as 0.0.0.0:10445; default: none")
       ->group(kLinkGroup);
   command
       ->add_option("--peer-url", flags->peer_url,
                    "https://HOST:PORT where other nodes reach --peer-listen; default: the address itself")
       ->group(kLinkGroup);
   command
-      ->add_option(
-          "--worker-listen", flags->worker_listen,
-          "address where workers of jobs reach the agent besides DATA-DIR/worker/worker.sock, as 127.0.0.1:10446; default: none")
+      ->add_option("--worker-listen", flags->worker_listen,
+                   "address where workers of jobs reach the agent, in addition to DATA-DIR/worker/worker.sock, as 127.0.0.1:10446; "
+                   "default: none")
       ->group(kLinkGroup);
   add_limit_flags(*command, flags->limits);
   add_download_flags(*command, flags->download);

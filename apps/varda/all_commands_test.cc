@@ -139,9 +139,9 @@ TEST(ConfigFileOfCommands, IsRefusedWithItsPlaceWhereItIsWrong) {
                {"config = other\n", "wrong.conf:1: `varda NAME` has no flag \"config\""},
                {"help = true\n", "wrong.conf:1: `varda NAME` has no flag \"help\""},
                {"--log-level = info\n", "wrong.conf:1: `varda NAME` has no flag \"--log-level\""},
-               {"# fine\n[section]\n", "wrong.conf:2: \"[section]\" is no line NAME = VALUE"},
-               {"\x7f\x45\x4c\x46 garbage\n", "is no line NAME = VALUE"},
-               {"log-level = info\nlog-level = warn\n", "wrong.conf:2: log-level takes one value, and line 1 gives one already"},
+               {"# fine\n[section]\n", "wrong.conf:2: \"[section]\" is not of the form NAME = VALUE"},
+               {"\x7f\x45\x4c\x46 garbage\n", "is not of the form NAME = VALUE"},
+               {"log-level = info\nlog-level = warn\n", "wrong.conf:2: log-level takes one value, and line 1 already gives one"},
                {"# a comment\nlog-level = loud\n", "wrong.conf:2: --log-level: loud not in {debug,info,warn,error}"}};
   for (const auto& path : daemons()) {
     std::string name;
@@ -190,7 +190,7 @@ TEST(ConfigFileOfCommands, YieldsToTheCommandLine) {
   ASSERT_EQ(off.parse({"operator", "--config", directory.write("operator.conf", "leader-elect = false\n")}), "");
   EXPECT_EQ(off.command({"operator"}).get_option("--leader-elect")->as<bool>(), false);
   EXPECT_THAT(Parser().parse({"up", "--config", directory.write("flag.conf", "detach = perhaps\n")}),
-              HasSubstr("flag.conf:1: detach is true or false, not \"perhaps\""));
+              HasSubstr("flag.conf:1: detach must be true or false, not \"perhaps\""));
 }
 
 TEST(Help, FitsTheTerminal) {

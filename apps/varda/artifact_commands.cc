@@ -39,7 +39,7 @@ Result<Place> place_of(const ArtifactFlags& flags) {
   std::string hint;
   if (const auto nodes = os::real_file_system().list(data / "nodes"); nodes.ok() && !nodes->empty())
     hint = "; the agents of `varda up` use " + (data / "nodes").string() + "/NAME/data";
-  return Error(Code::kNotFound, data.string() + " is no data directory of an agent: it has no artifacts" + hint);
+  return Error(Code::kNotFound, data.string() + " is not the data directory of an agent: it has no artifacts" + hint);
 }
 
 std::string state_of(const Found& found) {
@@ -78,7 +78,7 @@ Result<std::vector<codec::Sha256>> choose(const std::set<codec::Sha256>& all, co
     for (char& c : digits)
       if (c >= 'A' && c <= 'F') c = static_cast<char>(c + ('a' - 'A'));
     if (digits.empty() || digits.size() > 64 || digits.find_first_not_of("0123456789abcdef") != std::string::npos)
-      return Error(Code::kInvalid, "\"" + text + "\" is no digest: write 64 hexadecimal digits, or the first few");
+      return Error(Code::kInvalid, "\"" + text + "\" is not a digest: must be 64 hexadecimal digits, or the first few");
     std::vector<codec::Sha256> fits;
     for (const codec::Sha256& digest : all)
       if (digest.hex().starts_with(digits)) fits.push_back(digest);
@@ -171,7 +171,7 @@ Status pin(const ArtifactFlags& flags, bool on) {
 class NoDownloads final : public net::HttpClient {
  public:
   Result<net::ClientResponse> send(const Context&, net::ClientRequest) override {
-    return Error(Code::kUnavailable, "nothing is downloaded here");
+    return Error(Code::kUnavailable, "this command downloads nothing");
   }
 };
 
@@ -215,7 +215,7 @@ void add_artifact_commands(Program program) {
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
   CLI::App* artifacts = program.parser.add_subcommand(
-      "artifacts", "what a node's disk holds of models: list, look over, tidy up; serve archives to nodes");
+      "artifacts", "list, verify and remove the artifacts of models on a node's disk; serve archives to nodes");
   artifacts->require_subcommand(1);
   const auto add = [&](const char* name, const char* what, std::function<Status(const Context&, const ArtifactFlags&)> run) {
     const auto flags = std::make_shared<ArtifactFlags>();
@@ -233,22 +233,21 @@ void add_artifact_commands(Program program) {
   const auto output = [](const std::pair<CLI::App*, std::shared_ptr<ArtifactFlags>>& added) {
     added.first->add_option("-o,--output", added.second->output, "table or json")->check(CLI::IsMember({"table", "json"}));
   };
-  output(add("ls", "list artifacts, downloads under way, and who uses them",
+  output(add("ls", "list artifacts and downloads in progress, with their users",
              [](const Context&, const ArtifactFlags& flags) { return list(flags); }));
 
-  const auto verify = add("verify", "read every byte and compare with what the archive held; exit code 1 if something is damaged",
+  const auto verify = add("verify", "read every byte and compare with the archive's content; exit code 1 if something is damaged",
                           [](const Context& ctx, const ArtifactFlags& flags) { return look_over(ctx, flags); });
   output(verify);
   verify.first->add_option("digest", verify.second->digests, "SHA-256 of the archive, or its beginning; none: all");
 
   const auto gc = add("gc", "remove unused artifacts: in no model's folder, in no work list, and not pinned",
                       [](const Context&, const ArtifactFlags& flags) { return collect(flags); });
-  gc.first->add_flag("--dry-run", gc.second->dry_run, "only say what would go");
+  gc.first->add_flag("--dry-run", gc.second->dry_run, "only print what would be removed");
 
   for (const bool on : {true, false}) {
-    const auto command =
-        add(on ? "pin" : "unpin", on ? "keep an artifact whether it is used or not" : "remove the pin of an artifact",
-            [on](const Context&, const ArtifactFlags& flags) { return pin(flags, on); });
+    const auto command = add(on ? "pin" : "unpin", on ? "keep an artifact even if it is unused" : "remove the pin of an artifact",
+                             [on](const Context&, const ArtifactFlags& flags) { return pin(flags, on); });
     command.first->add_option("digest", command.second->digests, "SHA-256 of the archive, or its beginning")->required();
   }
   add_serve_command(*artifacts, program);

@@ -54,7 +54,7 @@ Result<Pieces> ask_server(const Context& ctx, const fs::path& data_dir, bool cre
   request.headers.add("Authorization", "Bearer " + config.token);
   auto sent = client->send(ctx, std::move(request));
   if (!sent.ok())
-    return std::move(sent).error().context("the server of " + data_dir.string() + ", which has the store open, does not answer");
+    return std::move(sent).error().context("the server of " + data_dir.string() + " has the store open but does not answer");
   const auto answer = std::make_shared<net::ClientResponse>(std::move(sent).value());
   if (answer->status == 404) {
     return Error(Code::kUnsupported,
@@ -174,15 +174,16 @@ void add_backup_commands(Program program) {
       };
     });
   };
-  CLI::App* backup = program.parser.add_subcommand("backup", "save every object of `varda up` in a file, while it runs or not");
-  backup->add_option("FILE", flags->file, "must not be there yet; -: standard output")->required();
+  CLI::App* backup =
+      program.parser.add_subcommand("backup", "save every object of `varda up` in a file, whether the server runs or not");
+  backup->add_option("FILE", flags->file, "must not exist yet; -: standard output")->required();
   backup->add_option("--data-dir", flags->data_dir, "that of `varda up`; default: $XDG_DATA_HOME/varda");
   backup->add_flag("--with-credentials", flags->credentials,
-                   "keys and tokens too, so that clients go on with the kubeconfig they have; guard such a file like them");
+                   "include keys and tokens, so that existing kubeconfigs stay valid; protect the file like the keys");
   set(backup, back_up);
-  CLI::App* restoring = program.parser.add_subcommand("restore", "make a data directory from what `varda backup` saved");
+  CLI::App* restoring = program.parser.add_subcommand("restore", "create a data directory from the file of `varda backup`");
   restoring->add_option("FILE", flags->file, "the backup; -: standard input")->required();
-  restoring->add_option("--data-dir", flags->data_dir, "must be empty, or not there yet; default: $XDG_DATA_HOME/varda");
+  restoring->add_option("--data-dir", flags->data_dir, "must be empty or not exist yet; default: $XDG_DATA_HOME/varda");
   set(restoring, restore);
 }
 

@@ -318,7 +318,7 @@ Result<BackupInfo> restore_backup(codec::ByteSource source, const fs::path& data
     TRY(const auto names, files.list(data_dir).context("--data-dir"));
     if (!names.empty()) {
       return Error(Code::kAlreadyExists,
-                   data_dir.string() + " is not empty: a backup needs an empty directory; move this one away (`mv " +
+                   data_dir.string() + " is not empty: a backup needs an empty directory; move this directory away (`mv " +
                        data_dir.string() + " " + data_dir.string() + ".old`), or name another with --data-dir");
     }
   }

@@ -331,7 +331,7 @@ TEST(Restore, RefusesNodesAndKeysThatCannotBe) {
   const TestDirectory root;
   const std::pair<Raw, const char*> heads[] = {
       {head_with(R"({"nodes":[{"name":"../../evil","layer":"edge"}]})"), "../../evil"},
-      {head_with(R"({"nodes":[{"name":"a","layer":"fog"}]})"), "the layer is cloud, edge or device"},
+      {head_with(R"({"nodes":[{"name":"a","layer":"fog"}]})"), "the layer must be cloud, edge or device"},
       {head_with(R"({"nodes":[{}]})"), "damaged"},
   };
   for (const auto& [head, message] : heads) {

@@ -132,9 +132,9 @@ void add_client_commands(Program program) {
   remove->add_option("-f,--filename", flags->files, "delete the objects of these files");
   remove->add_option("-l,--selector", flags->label_selector, "label selector");
   remove->add_flag("--all", flags->all, "every object of the type");
-  remove->add_flag("--ignore-not-found", flags->ignore_not_found, "fine if it is not there");
-  remove->add_flag("--wait,!--no-wait", flags->wait, "return when they are gone (default)");
-  remove->add_option("--timeout", flags->timeout, "how long to wait for that")->default_str("30s");
+  remove->add_flag("--ignore-not-found", flags->ignore_not_found, "succeed if the object does not exist");
+  remove->add_flag("--wait,!--no-wait", flags->wait, "return when the objects are gone (default)");
+  remove->add_option("--timeout", flags->timeout, "maximum time to wait for the deletion")->default_str("30s");
 
   CLI::App* logs = add("logs", "print what a pod's container wrote", [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
     return cli::logs(ctx, s,
@@ -145,22 +145,24 @@ void add_client_commands(Program program) {
                       .timestamps = f.timestamps,
                       .tail = f.tail >= 0 ? std::optional<int>(f.tail) : std::nullopt});
   });
-  logs->add_option("pod", flags->words, "POD, or TYPE/NAME of what has pods (inferencemodel/digits)")->required()->expected(1);
+  logs->add_option("pod", flags->words, "POD, or TYPE/NAME of an object with pods (inferencemodel/digits)")
+      ->required()
+      ->expected(1);
   logs->add_option("-c,--container", flags->container, "which container, if there are several");
-  logs->add_flag("-f,--follow", flags->follow, "go on as it is written");
+  logs->add_flag("-f,--follow", flags->follow, "follow the log");
   logs->add_flag("-p,--previous", flags->previous, "of the container before its last restart");
   logs->add_flag("--timestamps", flags->timestamps, "with the time of each line");
   logs->add_option("--tail", flags->tail, "only the last N lines; -1: all")->check(CLI::Range(-1, 1'000'000'000));
 
-  CLI::App* events = add("events", "what happened, oldest first", [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
+  CLI::App* events = add("events", "list events, oldest first", [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
     return cli::events(ctx, s, {.for_word = f.for_word, .watch = f.watch});
   });
   events->add_option("--for", flags->for_word, "only of TYPE/NAME");
-  events->add_flag("-w,--watch", flags->watch, "go on as they happen");
+  events->add_flag("-w,--watch", flags->watch, "follow new events");
   events->add_flag("-A,--all-namespaces", flags->all_namespaces, "in every namespace");
 
   CLI::App* wait =
-      add("wait", "wait until objects fulfil a condition", [](const Context& ctx, cli::Session& s, const ClientFlags& f) -> Status {
+      add("wait", "wait until objects meet a condition", [](const Context& ctx, cli::Session& s, const ClientFlags& f) -> Status {
         TRY(const auto timeout, parse_duration("--timeout", f.timeout));
         return cli::wait(
             ctx, s,
@@ -185,7 +187,7 @@ void add_client_commands(Program program) {
   scale->add_option("resource", flags->words, "TYPE NAME or TYPE/NAME")->required();
   scale->add_option("--replicas", flags->replicas, "how many")->required()->check(CLI::Range(0, 1'000'000));
 
-  add("api-resources", "the kinds of objects that the server has",
+  add("api-resources", "list the kinds of objects that the server has",
       [](const Context& ctx, cli::Session& s, const ClientFlags&) { return cli::api_resources(ctx, s); });
 }
 

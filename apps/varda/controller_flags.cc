@@ -18,8 +18,7 @@ void add_controller_flags(CLI::App& command, ControllerFlags& flags) {
       ->group(kServerGroup);
   command
       .add_option("--edge-network", flags.edge_network,
-                  "how pods of the edge layer are reached, unless a model says: host (the network of the node) or hostport (one "
-                  "port of it)")
+                  "default network of pods in the edge layer: host (the node's network) or hostport (one port of the node)")
       ->check(CLI::IsMember({"host", "hostport"}))
       ->default_str(usual.edge_network)
       ->group(kServerGroup);

@@ -42,20 +42,20 @@ std::string names_of_formats() {
 void add_dataset_commands(Program program) {
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
-  CLI::App* dataset = program.parser.add_subcommand("dataset", "look at datasets on this machine");
+  CLI::App* dataset = program.parser.add_subcommand("dataset", "inspect datasets on this machine");
   dataset->require_subcommand(1);
 
   const auto flags = std::make_shared<CountFlags>();
-  CLI::App* command = dataset->add_subcommand("count", "count the samples of a file or folder exactly, or say why that cannot be");
+  CLI::App* command =
+      dataset->add_subcommand("count", "count the samples of a file or folder exactly, or print why counting failed");
   command->add_option("path", flags->path, "file, or for voc and imagefolder a folder")->required();
   command->add_option("--format", flags->options.format, names_of_formats())->required();
   command
       ->add_option("--header", flags->options.header, "whether the first record of csv and tsv names the columns: auto, yes or no")
       ->capture_default_str();
   command->add_option("-o,--output", flags->options.output, "json or yaml; default: text");
-  command->add_option("--state", flags->state,
-                      "file that remembers where counting stopped: what was appended since is all that is read");
-  command->add_option("--allow-files-below", flags->roots, "links lead nowhere else than below this directory; default: anywhere");
+  command->add_option("--state", flags->state, "file that records where counting stopped: the next count reads appended data only");
+  command->add_option("--allow-files-below", flags->roots, "links must stay below this directory; default: no limit");
   command->callback(
       [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return count(ctx, globals, *flags); }; });
 }

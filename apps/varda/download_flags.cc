@@ -42,17 +42,18 @@ void add_download_flags(CLI::App& command, DownloadFlags& flags) {
        "hosts reached without a proxy: names, addresses, blocks of them, separated by commas; default: $no_proxy");
   command.add_option("--proxy-credentials-file", flags.proxy_credentials_file, "file with USER:PASSWORD for the proxy")
       ->group(kDownloadGroup);
-  command.add_option("--ca-file", flags.ca_file, "PEM certificates of file servers to trust, besides the machine's")
+  command
+      .add_option("--ca-file", flags.ca_file,
+                  "PEM certificates of file servers to trust, in addition to the machine's certificates")
       ->group(kDownloadGroup);
   add_allow_source_flag(command, flags.allow_sources);
 }
 
 void add_allow_source_flag(CLI::App& command, std::vector<std::string>& sources) {
   command
-      .add_option(
-          "--allow-source", sources,
-          "address or block, such as 127.0.0.0/8: archives may come from there although loopback, link-local, multicast and "
-          "metadata addresses are refused (repeatable)")
+      .add_option("--allow-source", sources,
+                  "address or block, such as 127.0.0.0/8, to allow as a source of archives although loopback, link-local, "
+                  "multicast and metadata addresses are refused (repeatable)")
       ->allow_extra_args(false)
       ->group(kDownloadGroup);
 }
@@ -112,7 +113,7 @@ Result<net::ClientOptions> download_client_options(const DownloadFlags& flags) {
     TRY(std::string text, read_small_file(flags.proxy_credentials_file).context("--proxy-credentials-file"));
     while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
     if (text.find(':') == std::string::npos || text.find_first_of("\r\n") != std::string::npos)
-      return Error(Code::kInvalid, "--proxy-credentials-file: one line with USER:PASSWORD is expected");
+      return Error(Code::kInvalid, "--proxy-credentials-file: must contain one line USER:PASSWORD");
     options.proxies.credentials = std::move(text);
   }
   if (!flags.ca_file.empty()) {

@@ -124,7 +124,7 @@ TEST(DownloadFlags, CredentialsAreOneLineWithAColon) {
   for (const char* text : {"", "\n", "secret", "secret:1\nsecret:2", "secret:1\n\nsecret"}) {
     const auto options = download_client_options({.proxy_credentials_file = root.write("file", text)});
     ASSERT_FALSE(options.ok()) << text;
-    EXPECT_EQ(options.error().message(), "--proxy-credentials-file: one line with USER:PASSWORD is expected");
+    EXPECT_EQ(options.error().message(), "--proxy-credentials-file: must contain one line USER:PASSWORD");
   }
 }
 

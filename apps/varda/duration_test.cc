@@ -41,7 +41,7 @@ TEST(ParseDuration, RefusesWhatIsNoTime) {
     const auto parsed = parse_duration("--wait", text);
     ASSERT_FALSE(parsed.ok()) << '"' << text << '"';
     EXPECT_EQ(parsed.error().code(), Code::kInvalid);
-    EXPECT_EQ(parsed.error().message(), "--wait takes a time like 30s, 5m or 1h, not \"" + text + "\"");
+    EXPECT_EQ(parsed.error().message(), "--wait must be a time such as 30s, 5m or 1h, not \"" + text + "\"");
   }
 }
 

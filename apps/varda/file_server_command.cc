@@ -26,7 +26,7 @@ Status serve_files(const Context& ctx, const Globals& globals, const FileServerF
   std::error_code error;
   const os::Path root = std::filesystem::canonical(flags.directory, error);
   if (error || !std::filesystem::is_directory(root, error))
-    return Error(Code::kNotFound, flags.directory + (error ? ": " + error.message() : " is no directory"));
+    return Error(Code::kNotFound, flags.directory + (error ? ": " + error.message() : " is not a directory"));
 
   net::HandlerPool pool({.threads = kDiskThreads, .queue_max = 1024});
   auto handler = pool.wrap([&root](const net::Request& request) {

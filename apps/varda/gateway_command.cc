@@ -143,23 +143,22 @@ void add_gateway_command(Program program) {
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
   const auto flags = std::make_shared<GatewayFlags>();
-  CLI::App* command = program.daemon("gateway", "let nodes behind NAT dial in; each node reads only its own objects");
+  CLI::App* command = program.daemon("gateway", "accept connections from nodes behind NAT; each node reads only its own objects");
   command->add_option("--kubeconfig", globals.kubeconfig, "the server; default: $KUBECONFIG, then the pod's service account");
   command->add_option("--listen", flags->listen, "address and port for the nodes")->default_str("0.0.0.0:10443");
-  command->add_option("--host", flags->hosts, "name or address by which nodes reach it, for its certificate; once each");
-  command->add_option("--join-secret", flags->join_secret,
-                      "NAMESPACE/NAME of a Secret where the join token is kept (key token) that the agents of a DaemonSet share; "
-                      "default: there is none");
+  command->add_option("--host", flags->hosts, "name or address of the gateway for nodes, for the certificate (repeatable)");
+  command->add_option(
+      "--join-secret", flags->join_secret,
+      "NAMESPACE/NAME of a Secret for the join token (key token) that the agents of a DaemonSet share; default: none");
   command->add_option("--ca-cert", flags->ca_cert,
-                      "PEM of the authority of the edge; default: the Secret varda-system/varda-gateway-ca, "
-                      "made if there is none");
+                      "PEM of the authority of the edge; default: the Secret varda-system/varda-gateway-ca, created if missing");
   command->add_option("--ca-key", flags->ca_key, "its key");
   command->add_option("--tls-cert", flags->tls_cert, "PEM of another certificate, then its chain; default: one of the authority");
   command->add_option("--tls-key", flags->tls_key, "its key");
   command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics")->default_str("127.0.0.1:8086");
   command
       ->add_option("--max-connections", flags->limits.connections_max,
-                   "connections of nodes; beyond, the one that has waited longest for its client is closed")
+                   "connections of nodes; beyond that, the connection whose client was silent longest is closed")
       ->group(kLimitGroup)
       ->default_str(std::to_string(flags->limits.connections_max))
       ->check(CLI::PositiveNumber);
@@ -167,7 +166,7 @@ void add_gateway_command(Program program) {
       ->group(kLimitGroup)
       ->default_str(std::to_string(flags->limits.body_bytes_max))
       ->check(CLI::PositiveNumber);
-  command->add_option("--upstream-threads", flags->limits.upstream.threads, "requests made to the API server at once")
+  command->add_option("--upstream-threads", flags->limits.upstream.threads, "requests to the API server at a time")
       ->group(kLimitGroup)
       ->default_str(std::to_string(flags->limits.upstream.threads))
       ->check(CLI::Range(1, 256));

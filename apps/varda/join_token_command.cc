@@ -39,7 +39,7 @@ Result<std::vector<net::IpBlock>> networks_of(const std::vector<std::string>& te
 
 /// "90m", "24h", "7d".
 Result<std::chrono::seconds> ttl_of(const std::string& text) {
-  const Error wrong(Code::kInvalid, "--ttl " + text + ": a whole number and s, m, h or d is needed, from 1m to 30d");
+  const Error wrong(Code::kInvalid, "--ttl " + text + ": must be a whole number followed by s, m, h or d, from 1m to 30d");
   long count = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), count);
   if (problem != std::errc() || end + 1 != text.data() + text.size()) return wrong;
@@ -158,30 +158,28 @@ void add_join_token_command(Program program) {
   const auto flags = std::make_shared<JoinTokenFlags>();
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
-  CLI::App* command = program.parser.add_subcommand("join-token", "print a token with which one node can join at the gateway once");
+  CLI::App* command = program.parser.add_subcommand("join-token", "print a token that lets one node join through the gateway once");
   command->add_option("--kubeconfig", globals.kubeconfig, kKubeconfigHelp);
-  command->add_option("--node", flags->node, "name of the node that may join with it");
+  command->add_option("--node", flags->node, "name of the node that may join with the token");
   command
       ->add_option("--layer", flags->layer,
-                   "where that node stands: edge, device or cloud; pods for the cloud go to cloud nodes alone; default: edge")
+                   "layer of the node: edge, device or cloud; pods of the cloud layer run on cloud nodes only; default: edge")
       ->check(CLI::IsMember({"edge", "device", "cloud"}));
   command
       ->add_option("--from", flags->from,
-                   "network (CIDR) or address that the node comes from, as the gateway sees it; again for further ones; default: "
-                   "anywhere")
+                   "network (CIDR) or address of the node, as the gateway sees it (repeatable); default: any")
       ->allow_extra_args(false);
   command->add_option("--output,-o", flags->output,
-                      "write the token to this new file, which its owner alone may read; default: standard output");
-  command->add_option("--ttl", flags->ttl, "how long it can be used: 90m, 24h, 7d")->capture_default_str();
-  command->add_flag("--list", flags->list, "show the tokens there are: node, layer, state, end, networks");
-  command->add_option("--revoke", flags->revoke, "ID: that token lets nobody in from now on");
-  command->add_option(
-      "--forget", flags->forget,
-      "NODE: its key is forgotten, so that an agent without it (a lost disk, another machine) gets in by the shared token");
-  command->add_flag("--rotate-shared", flags->rotate_shared,
-                    "another token for the agents that share one, also after --revoke-shared");
-  command->add_flag("--revoke-shared", flags->revoke_shared, "the token that agents share lets nobody in from now on");
-  command->add_option("--join-secret", flags->join_secret, "NAMESPACE/NAME of the Secret with the token that agents share")
+                      "write the token to this new file, readable by its owner only; default: standard output");
+  command->add_option("--ttl", flags->ttl, "lifetime of the token: 90m, 24h, 7d")->capture_default_str();
+  command->add_flag("--list", flags->list, "list tokens with node, layer, state, end and networks");
+  command->add_option("--revoke", flags->revoke, "ID: revoke this token");
+  command->add_option("--forget", flags->forget,
+                      "NODE: forget the node's key, so that an agent without the key (lost disk, replaced machine) can enrol with "
+                      "the shared token");
+  command->add_flag("--rotate-shared", flags->rotate_shared, "replace the shared token of agents, also after --revoke-shared");
+  command->add_flag("--revoke-shared", flags->revoke_shared, "revoke the shared token of agents");
+  command->add_option("--join-secret", flags->join_secret, "NAMESPACE/NAME of the Secret with the shared token of agents")
       ->capture_default_str();
   command->callback(
       [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return run(ctx, globals, *flags); }; });

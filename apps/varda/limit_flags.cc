@@ -30,35 +30,36 @@ void add_limit_flags(CLI::App& command, ApiLimits& limits) {
   add(command, kApiGroup, "--object-bytes-max", limits.api.object_bytes_max, "largest stored object; 413 beyond");
   add(command, kApiGroup, "--header-bytes-max", limits.http.header_bytes_max, "largest request header; 431 beyond");
   add(command, kApiGroup, "--connections-max", limits.http.connections_max,
-      "connections at a time; beyond, the one that has waited longest for its client is closed");
+      "connections at a time; beyond that, the connection whose client was silent longest is closed");
   add(command, kApiGroup, "--connections-per-address-max", limits.http.connections_per_address_max,
       "connections of one client address at a time");
   add(command, kApiGroup, "--bodies-bytes-max", limits.http.bodies_bytes_max,
-      "bytes of all request bodies larger than 64 KiB together, half of it for one address; beyond, the slowest is answered 408");
+      "total bytes of request bodies larger than 64 KiB, half of them for one address; beyond that, the slowest request is "
+      "answered 408");
   add_seconds(command, "--header-timeout", limits.http.header_timeout, "seconds a request header may take; 408 beyond");
   add_seconds(command, "--idle-timeout", limits.http.idle_timeout, "seconds a connection may lie idle");
   add_seconds(command, "--write-timeout", limits.http.write_timeout, "seconds without progress before a connection is closed");
   add(command, kApiGroup, "--json-depth-max", limits.api.json_depth_max, "deepest nesting of a body");
   add(command, kApiGroup, "--patch-operations-max", limits.api.patch_operations_max, "operations of one JSON patch");
   add(command, kApiGroup, "--watches-max", limits.api.watches_max, "watches at a time; 429 beyond");
-  add(command, kApiGroup, "--watch-queue-events-max", limits.store.watch_queue_events_max, "a watch further behind is closed");
+  add(command, kApiGroup, "--watch-queue-events-max", limits.store.watch_queue_events_max,
+      "events a watch may lag; beyond that, the watch is closed");
   add(command, kApiGroup, "--history-events-max", limits.store.history_events_max, "changes a watch can start behind; 410 beyond");
   add(command, kApiGroup, "--history-bytes-max", limits.store.history_bytes_max, "their bytes");
-  add(command, kApiGroup, "--events-max", limits.api.events_max, "Event objects kept; the oldest go");
+  add(command, kApiGroup, "--events-max", limits.api.events_max, "Event objects kept; the oldest are deleted");
   add(command, kApiGroup, "--handler-threads", limits.api.handler_threads, "requests worked on at a time");
   add(command, kApiGroup, "--handler-queue-max", limits.api.handler_queue_max, "requests waiting for a thread; 429 beyond");
 }
 
 void add_audit_flags(CLI::App& command, AuditFlags& flags) {
   constexpr const char* kGroup = "Audit log";
-  command.add_option("--audit-log", flags.file, "a JSON line for every request to the API server goes to this file; default: none")
-      ->group(kGroup);
+  command.add_option("--audit-log", flags.file, "file for a JSON line per request to the API server; default: none")->group(kGroup);
   command.add_option("--audit-level", flags.level, "None, Metadata, or Request: with the body sent, but for secrets")
       ->capture_default_str()
       ->check(CLI::IsMember({"None", "Metadata", "Request"}))
       ->group(kGroup);
-  add(command, kGroup, "--audit-log-bytes-max", flags.bytes_max, "size at which a new file begins");
-  add(command, kGroup, "--audit-log-files-max", flags.files_max, "older files that are kept: FILE.1 is the newest of them");
+  add(command, kGroup, "--audit-log-bytes-max", flags.bytes_max, "size at which the file is rotated");
+  add(command, kGroup, "--audit-log-files-max", flags.files_max, "rotated files to keep; FILE.1 is the newest");
 }
 
 Result<std::optional<apiserver::AuditLog::Options>> audit_options(const AuditFlags& flags) {
@@ -76,18 +77,18 @@ void add_limit_flags(CLI::App& command, artifact::Limits& limits) {
   add(command, kNodeGroup, "--extracted-bytes-max", limits.extracted_bytes_max, "most it may unpack to");
   add(command, kNodeGroup, "--archive-entries-max", limits.entries_max, "most files, links and directories in it");
   add(command, kNodeGroup, "--archive-ratio-max", limits.ratio_max,
-      "most it may unpack to, in times its size (looked at beyond 64 MiB)");
+      "maximum ratio of unpacked to packed size (checked beyond 64 MiB)");
 }
 
 void add_limit_flags(CLI::App& command, NodeLimits& limits) {
   add_limit_flags(command, limits.archives);
-  command.add_option("--artifact-bytes-max", limits.artifact_bytes_max, "disk for archives that are kept; 0: no limit of its own")
+  command.add_option("--artifact-bytes-max", limits.artifact_bytes_max, "disk space for kept archives; 0: no separate limit")
       ->capture_default_str()
       ->check(whole_number())
       ->group(kNodeGroup);
   add(command, kNodeGroup, "--replica-bytes-max", limits.replica_bytes_max,
-      "largest share of other nodes' files that is copied to a node");
-  command.add_option("--allow-files-below", limits.file_roots, "file URLs may read below this directory; default: none")
+      "largest set of files that a node copies from another node");
+  command.add_option("--allow-files-below", limits.file_roots, "allow file URLs below this directory; default: none")
       ->group(kNodeGroup);
 }
 

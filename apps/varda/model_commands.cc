@@ -30,7 +30,7 @@ Status check_version(const std::string& version) {
       version.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == std::string::npos;
   if (good) return {};
   return Error(Code::kInvalid,
-               "\"" + version + "\" cannot be a version; name one with --version-name: 1 to 63 letters, digits, '.', '_' or '-'");
+               "\"" + version + "\" is not a valid version; set --version-name to 1 to 63 letters, digits, '.', '_' or '-'");
 }
 
 /// Reads model.yaml and labels like the model server, to report errors early.
@@ -98,7 +98,7 @@ Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags
   options.to = flags.to;
   for (const std::string& name : flags.beside) {
     if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos)
-      return Error(Code::kInvalid, "--beside " + name + ": must be the name of a file, without / and not beginning with a dot");
+      return Error(Code::kInvalid, "--beside " + name + ": must be a file name that has no / and does not begin with a dot");
   }
   options.beside = flags.beside;
   options.limits = flags.limits;
@@ -130,7 +130,7 @@ struct ListFlags {
 void add_models_command(Program program) {
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
-  CLI::App* models = program.parser.add_subcommand("models", "choose among the Models that the server knows");
+  CLI::App* models = program.parser.add_subcommand("models", "list and filter the Models of the server");
   models->require_subcommand(1);
 
   const auto flags = std::make_shared<ListFlags>();
@@ -139,9 +139,10 @@ void add_models_command(Program program) {
   command->add_option("-n,--namespace", flags->session.ns, "namespace; default: the kubeconfig's, else \"default\"");
   command->add_flag("-A,--all-namespaces", flags->session.all_namespaces, "in every namespace");
   command
-      ->add_option("--where", flags->options.where,
-                   "only those for which NAME OPERATOR VALUE holds, such as accuracy>=0.9 or task=classification; again: all must "
-                   "hold. NAME is a metric, or name, namespace, group, task, format, version, url, sourceJob, size, label, parent")
+      ->add_option(
+          "--where", flags->options.where,
+          "only Models that match NAME OPERATOR VALUE, such as accuracy>=0.9 or task=classification (repeatable; all must match). "
+          "NAME is a metric, or name, namespace, group, task, format, version, url, sourceJob, size, label, parent")
       ->allow_extra_args(false);
   command->add_option("--sort-by", flags->options.sort_by, "NAME, NAME:asc or NAME:desc, such as accuracy:desc");
   command->add_option("-l,--selector", flags->options.label_selector, "label selector");
@@ -166,43 +167,43 @@ void add_model_commands(Program program) {
   const auto pack_flags = std::make_shared<PackFlags>();
   CLI::App* pack_command =
       program.parser.add_subcommand("pack", "pack a model directory reproducibly and print its manifest entry");
-  pack_command->add_option("directory", pack_flags->directory, "holds the model, for onnx model.onnx; or the .onnx file alone")
+  pack_command
+      ->add_option("directory", pack_flags->directory, "directory with the model (for onnx: model.onnx), or a single .onnx file")
       ->required();
   pack_command->add_option("-o,--output", pack_flags->output,
                            "archive to write: .tar.gz, .tar.zst or .tar; default: NAME.tar.gz here");
   pack_command->add_option("--version-name", pack_flags->version,
                            "version in the entry; default: the directory's name, or the file's");
   pack_command->add_option("--url", pack_flags->url, "downloadURL in the entry");
-  pack_command->add_option("--framework", pack_flags->framework, "whose layout is checked; \"\" for none")->default_str("onnx");
+  pack_command->add_option("--framework", pack_flags->framework, "framework whose layout is checked; \"\" for none")
+      ->default_str("onnx");
   pack_command->callback([&chosen, pack_flags] { chosen = [pack_flags](const Context& ctx) { return pack(ctx, *pack_flags); }; });
 
   const auto fetch_flags = std::make_shared<FetchFlags>();
   CLI::App* fetch_command = program.parser.add_subcommand("fetch", "download, verify and unpack one version into a directory");
   fetch_command->add_option("--url", fetch_flags->url, "http, https, s3 or file URL of the archive")->required();
-  fetch_command->add_option("--mirror", fetch_flags->mirrors, "further URL of the same archive, tried when those before it fail");
+  fetch_command->add_option("--mirror", fetch_flags->mirrors, "further URL of the same archive, tried when the previous URLs fail");
   fetch_command->add_option(
       "--credentials-dir", fetch_flags->credentials_dir,
-      "directory with what the sources ask for, one file a key, as a Secret is mounted: hosts, username and password, "
+      "directory with credentials for the sources, one file per key like a mounted Secret: hosts, username and password, "
       "token, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ca.crt ...");
   add_download_flags(*fetch_command, fetch_flags->download);
-  fetch_command->add_option("--sha256", fetch_flags->sha256, "of the archive, 64 lower-case hex digits")->required();
+  fetch_command->add_option("--sha256", fetch_flags->sha256, "digest of the archive, 64 lower-case hex digits")->required();
   fetch_command->add_option("--to", fetch_flags->to, "directory to create; it appears only after the whole version is verified")
       ->required();
   fetch_command->add_option("--beside", fetch_flags->beside,
-                            "a file at the archive's root that is shown beside the directory too: config.pbtxt (repeatable)");
+                            "file at the archive's root to expose next to the directory too, such as config.pbtxt (repeatable)");
   fetch_command->add_option("--framework", fetch_flags->framework, "whose layout is checked");
-  fetch_command->add_option("--allow-files-below", fetch_flags->file_roots,
-                            "file URLs may read below this directory; default: none");
+  fetch_command->add_option("--allow-files-below", fetch_flags->file_roots, "allow file URLs below this directory; default: none");
   add_limit_flags(*fetch_command, fetch_flags->limits);
   fetch_command->add_flag("--insecure-skip-tls-verify", fetch_flags->insecure,
-                          "do not check the server's certificate (the digest is checked always)");
+                          "do not check the server's certificate (the digest is always checked)");
   fetch_command
-      ->add_option("--attempts", fetch_flags->attempts,
-                   "how often all sources are asked while trouble lasts; pauses of 1 s to 30 s between")
+      ->add_option("--attempts", fetch_flags->attempts, "attempts over all sources while transient errors last, 1 s to 30 s apart")
       ->check(CLI::PositiveNumber);
-  fetch_command->add_flag("--no-spool", fetch_flags->no_spool,
-                          "keep nothing of an unfinished download: half the bytes to write, and a kill starts over (a connection "
-                          "that breaks is continued all the same)");
+  fetch_command->add_flag(
+      "--no-spool", fetch_flags->no_spool,
+      "do not keep unfinished downloads: writes half the bytes, but a killed fetch starts over (broken connections still resume)");
   fetch_command->callback([&chosen, &globals, fetch_flags] {
     chosen = [&globals, fetch_flags](const Context& ctx) { return fetch(ctx, globals, *fetch_flags); };
   });

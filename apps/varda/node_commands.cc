@@ -55,7 +55,7 @@ void add_node_commands(Program program) {
   node->require_subcommand(1);
   CLI::App* command = node->add_subcommand("remove", "forget a node's key and delete its Node, EdgeNode and Lease");
   command->add_option("node", flags->node, "name of the node; stop its agent first")->required();
-  command->add_flag("--yes", flags->yes, "also a node that pods are bound to, or that was shut out (edgeai.io/revoked)");
+  command->add_flag("--yes", flags->yes, "also remove a node with bound pods, or a revoked node (edgeai.io/revoked)");
   command->add_option("--kubeconfig", globals.kubeconfig, kKubeconfigHelp);
   command->callback([&chosen, &globals, flags] {
     chosen = [&globals, flags](const Context& ctx) { return remove_one_node(ctx, globals, *flags); };

@@ -97,12 +97,13 @@ void add_operator_command(Program program) {
   command->add_option("--kubeconfig", globals.kubeconfig, "the server; default: $KUBECONFIG, then the pod's service account");
   command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics")->default_str("127.0.0.1:8085");
   command->add_option("--servers", flags->controllers.servers,
-                      "YAML file that says which server runs which frameworkType, over the built-in table");
+                      "YAML file with the server of each frameworkType, merged over the built-in table");
   add_controller_flags(*command, flags->controllers);
   add_allow_source_flag(*command, flags->allow_sources);
   command->add_option("--namespace", flags->namespaces,
-                      "work on the models and data sets of this namespace only; may be repeated. Default: of all");
-  command->add_flag("--leader-elect,!--no-leader-elect", flags->elect, "let one of several operators work at a time (default)");
+                      "reconcile models and datasets of this namespace only (repeatable); default: all namespaces");
+  command->add_flag("--leader-elect,!--no-leader-elect", flags->elect,
+                    "only one of several operators is active at a time (default)");
   command
       ->add_option("--leader-election-namespace", flags->election_namespace,
                    "namespace of the Lease; default: that of the pod this runs in, else kube-system. The authority of "
@@ -118,10 +119,10 @@ void add_operator_command(Program program) {
         ->default_str(otherwise)
         ->group(kElectionGroup);
   };
-  time("--leader-election-lease-duration", flags->lease_ms, "time without a renewal after which another operator takes over",
+  time("--leader-election-lease-duration", flags->lease_ms, "time without renewal after which another operator becomes leader",
        "15s");
   time("--leader-election-renew-deadline", flags->renew_ms, "time without a renewal after which the leader ends itself", "10s");
-  time("--leader-election-retry-period", flags->retry_ms, "time between two looks at the Lease", "2s");
+  time("--leader-election-retry-period", flags->retry_ms, "time between two checks of the Lease", "2s");
   command->callback(
       [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return operate(ctx, globals, *flags); }; });
 }

@@ -70,7 +70,8 @@ Result<std::pair<Json, Served>> find_served(const Context& ctx, const kube::Clie
       return word != kind.word && word != kind.short_word && word != std::string(kind.word) + "s";
     });
     if (kinds.empty())
-      return Error(Code::kInvalid, "\"" + word + "\" answers no requests; give an inferencemodel or a jointinferenceservice");
+      return Error(Code::kInvalid,
+                   "\"" + word + "\" does not answer requests; must be an inferencemodel or a jointinferenceservice");
   }
   std::optional<Error> first;
   for (const Served& kind : kinds) {
@@ -424,11 +425,11 @@ void add_predict_command(Program program) {
   command->add_option("--json", flags->json, "instead of images: file with an Open Inference Protocol request in JSON");
   command
       ->add_option("--input", flags->inputs,
-                   "instead of images: NAME=FILE.npy, an input of the model and a NumPy file; once for each input")
+                   "instead of images: NAME=FILE.npy, an input of the model and a NumPy file (repeatable)")
       ->allow_extra_args(false);
-  command->add_option("--labels", flags->labels, "IDX file of the right answers; then accuracy is printed");
+  command->add_option("--labels", flags->labels, "IDX file of the expected labels, to print the accuracy");
   command->add_option("--limit", flags->limit, "only the first N images; 0: all")->check(CLI::Range(0, 1'000'000'000));
-  command->add_option("--url", flags->url, "ask this server instead of the model's status.url");
+  command->add_option("--url", flags->url, "call this server instead of the model's status.url");
   command->add_option("-n,--namespace", flags->ns, "namespace of the model; default: the kubeconfig's, else \"default\"");
   command->add_option("--wait", flags->wait, "time to wait for a server that does not answer yet: 30s, 5m");
   constexpr const char* kLoadGroup = "Load";
@@ -440,9 +441,7 @@ void add_predict_command(Program program) {
       ->add_option("--until-version", flags->until_version,
                    "send requests until this version has answered every client; then --duration starts")
       ->group(kLoadGroup);
-  command->add_option("--longest", flags->longest, "end after this time in any case")
-      ->default_str(flags->longest)
-      ->group(kLoadGroup);
+  command->add_option("--longest", flags->longest, "maximum time of the run")->default_str(flags->longest)->group(kLoadGroup);
   command->add_option("--clients", flags->clients, "clients at a time; every second client opens a new connection for each request")
       ->check(CLI::Range(1, 1024))
       ->default_str("4")

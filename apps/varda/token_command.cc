@@ -115,12 +115,12 @@ void add_token_command(Program program) {
   Run& chosen = program.chosen;
   CLI::App* command = program.parser.add_subcommand(
       "token", "list or rotate the bearer tokens of the API server of `varda up`, while it runs or not");
-  command->add_flag("--list", flags->list, "show whose tokens there are, and when they end");
-  command->add_option("--rotate", flags->rotate, "USER: another token in the place of all that user has; the former ones end");
-  command->add_option("--ttl", flags->ttl, "how long the new one is good: 12h, 90d; default: for good");
+  command->add_flag("--list", flags->list, "list users with tokens and expiry times");
+  command->add_option("--rotate", flags->rotate, "USER: replace all tokens of the user with a new one");
+  command->add_option("--ttl", flags->ttl, "lifetime of the new token: 12h, 90d; default: unlimited");
   command->add_option("--output,-o", flags->output,
-                      "write the new one to this new file, which its owner alone may read; default: into the kubeconfig that "
-                      "`varda up` keeps for that user, else to standard output");
+                      "write the new token to this new file, readable by its owner only; default: the user's kubeconfig of `varda "
+                      "up`, else standard output");
   command->add_option("--data-dir", flags->data_dir, "that of `varda up`; default: $XDG_DATA_HOME/varda");
   command->callback([&chosen, &globals, flags] {
     chosen = [&globals, flags](const Context&) -> Status {

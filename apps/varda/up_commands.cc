@@ -133,7 +133,7 @@ Result<std::vector<NodeAddress>> addresses_of(const std::vector<std::string>& gi
     const Status ours = agent::check_node_address(one.address, agent::PodsListen::kHere);
     if (ours.ok()) continue;
     return Error(Code::kInvalid, ours.error().message() +
-                                     (given.empty() ? "; it was given to an earlier `varda up`: name another, or \"off\"" : ""));
+                                     (given.empty() ? ", which an earlier `varda up` set: give another value, or \"off\"" : ""));
   }
   return out;
 }
@@ -468,42 +468,41 @@ void add_up_commands(Program program) {
 
   const auto flags = std::make_shared<UpFlags>();
   CLI::App* up = program.daemon("up", "everything on this machine: API server, operator and nodes");
-  up->add_option("--data-dir", flags->data_dir, "where everything is kept; default: $XDG_DATA_HOME/varda");
+  up->add_option("--data-dir", flags->data_dir, "directory for all data; default: $XDG_DATA_HOME/varda");
   up->add_option("--listen", flags->listen,
                  "address of the API server; port 0 takes a free one; default: 127.0.0.1:6443, or that of last time");
-  up->add_option(
-      "--gateway", flags->gateway,
-      "address where further nodes dial in, as 0.0.0.0:10443; port 0 takes a free one, \"off\" ends it; default: none, or "
-      "that of last time");
+  up->add_option("--gateway", flags->gateway,
+                 "address of the gateway for further nodes, as 0.0.0.0:10443; port 0 takes a free port, \"off\" disables it; "
+                 "default: none, or the previous value");
   up->add_option("--node", flags->nodes, "NAME[=cloud|edge|device], once a node; default: cloud and edge0, or those of last time");
   up->add_option("--driver", flags->driver,
                  "how pods run: process (programs of this machine: those of varda, of --image, and any that a pod's command names) "
                  "or containerd (every image imported there); default: process, or that of last time")
       ->check(CLI::IsMember({"process", "containerd"}));
   up->add_option("--containerd-socket", flags->containerd_socket,
-                 std::string("where containerd answers; default: ") + node::kContainerdSocket + ", or that of last time")
+                 std::string("address of containerd; default: ") + node::kContainerdSocket + ", or that of last time")
       ->group(kContainerGroup);
   up->add_option("--pod-network", flags->pod_network,
-                 "where pods without hostNetwork are, with containerd: cni (networks of their own, as CNI is configured) or node "
-                 "(this machine's, each with an address of its own, as processes are); default: cni, or that of last time")
+                 "network of pods without hostNetwork, with containerd: cni (separate networks, as configured by CNI) or node "
+                 "(this machine's network, with an address per node); default: cni, or the previous value")
       ->check(CLI::IsMember({"cni", "node"}))
       ->group(kContainerGroup);
   up->add_option("--servers", flags->controllers.servers,
-                 "YAML file that says which server runs which frameworkType; default: DATA-DIR/servers.yaml if it is there");
+                 "YAML file with the server of each frameworkType; default: DATA-DIR/servers.yaml if it exists");
   add_controller_flags(*up, flags->controllers);
   up->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command; kept for later starts");
   add_audit_flags(*up, flags->audit);
   add_limit_flags(*up, flags->limits);
   up->add_option("--dataset-root", flags->dataset_roots,
-                 "[NODE=]DIR: that node, or every one, may read datasets below this directory; \"off\" ends it; default: none, or "
-                 "those of last time");
+                 "[NODE=]DIR: NODE, or every node, may read datasets below this directory; \"off\" disables it; default: none, or "
+                 "the previous values");
   up->add_option("--address", flags->addresses,
                  "[NODE=]IP: IPv4 or IPv6 address of this machine where other machines reach models; without NODE for models in "
                  "the cloud layer "
                  "and on all other nodes; \"off\" ends it; default: loopback addresses, or those of last time");
   add_limit_flags(*up, flags->node_limits);
   add_download_flags(*up, flags->download);
-  up->add_flag("--detach,-d", flags->detach, "go to the background when it is ready");
+  up->add_flag("--detach,-d", flags->detach, "run in the background once ready");
   const auto parent = std::make_shared<std::optional<Detached>>();
   up->callback([&chosen, &globals, &before = program.before, flags, parent] {
     before = [flags, parent]() -> Status {

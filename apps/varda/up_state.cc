@@ -50,7 +50,7 @@ Result<NodeSpec> parse_node(const std::string& text) {
   if (const std::string why = meta::check_dns_label(node.name); !why.empty())
     return Error(Code::kInvalid, "--node \"" + text + "\": " + why);
   if (node.layer != "cloud" && node.layer != "edge" && node.layer != "device") {
-    return Error(Code::kInvalid, "--node \"" + text + "\": the layer is cloud, edge or device, not \"" + node.layer + "\"");
+    return Error(Code::kInvalid, "--node \"" + text + "\": the layer must be cloud, edge or device, not \"" + node.layer + "\"");
   }
   return node;
 }
@@ -64,9 +64,10 @@ Result<std::optional<UpState>> read_state(const std::filesystem::path& data_dir)
   if (!text.ok()) return text.error().code() == Code::kForbidden ? denied(data_dir, file) : text.error();
   const auto json = codec::parse_json(*text);
   if (!json.ok() || !json->is_object()) {
-    return Error(Code::kCorrupt,
-                 file.string() + " is damaged" + (json.ok() ? "" : " (" + json.error().message() + ")") +
-                     ": it names the nodes of this directory; to do without it, remove it and name each node with --node");
+    return Error(
+        Code::kCorrupt,
+        file.string() + " is damaged" + (json.ok() ? "" : " (" + json.error().message() + ")") +
+            ", which lists the nodes of this directory; to start without the file, remove it and set --node for each node");
   }
   UpState state;
   state.process = {static_cast<pid_t>((*json)["pid"].as_integer()), static_cast<std::uint64_t>((*json)["startTicks"].as_integer())};

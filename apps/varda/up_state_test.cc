@@ -44,7 +44,7 @@ TEST(ParseNode, RefusesOtherNamesAndLayers) {
     const auto parsed = parse_node(std::string("a=") + layer);
     ASSERT_FALSE(parsed.ok()) << layer;
     EXPECT_EQ(parsed.error().message(),
-              std::string("--node \"a=") + layer + "\": the layer is cloud, edge or device, not \"" + layer + "\"");
+              std::string("--node \"a=") + layer + "\": the layer must be cloud, edge or device, not \"" + layer + "\"");
   }
 }
 

@@ -452,7 +452,7 @@ class ByHand(unittest.TestCase):
         self.assertEqual(self.pinned(), [], 'all of them, or none')
         self.assertEqual(self.artifacts('pin', 'sha256:' + self.digests[0].upper(), self.digests[1][:9]).returncode, 0)
         self.assertEqual(self.pinned(), sorted(self.digests[:2]))
-        for data_dir, says in (('', 'must not be empty'), ('/nonexistent', 'no data directory of an agent'), (m.VARDA, 'no data directory of an agent')):
+        for data_dir, says in (('', 'must not be empty'), ('/nonexistent', 'not the data directory of an agent'), (m.VARDA, 'not the data directory of an agent')):
             done = self.artifacts('ls', data_dir=data_dir)
             self.assertEqual((done.returncode, says in done.stderr), (1, True), done.stderr)
 
