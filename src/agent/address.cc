@@ -78,9 +78,9 @@ Status check_node_address(const std::string& address, PodsListen pods) {
   };
   // Link-local addresses are among those that lead nowhere: they need the name of an interface, which no URL has.
   const auto scope = meta::address_scope(address);
-  if (scope == meta::AddressScope::kNowhere) return refused("is no address that clients can connect to");
+  if (scope == meta::AddressScope::kNowhere) return refused("is not an address that clients can connect to");
   if (pods == PodsListen::kElsewhere) return {};
-  if (!scope) return refused("is no IP address");
+  if (!scope) return refused("is not an IP address");
   if (!can_listen_at(net::parse_ip(address))) return refused("is not an address of this machine");
   return {};
 }

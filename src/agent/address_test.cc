@@ -16,19 +16,19 @@ TEST(NodeAddress, OneOfThisMachineIsTakenAndAllElseIsRefused) {
   EXPECT_TRUE(check_node_address("127.31.4.9", PodsListen::kHere).ok());
   EXPECT_TRUE(check_node_address("::1", PodsListen::kHere).ok());
   const std::pair<const char*, const char*> cases[] = {
-      {"0.0.0.0", "is no address that clients can connect to"},
-      {"::", "is no address that clients can connect to"},
-      {"224.0.0.1", "is no address that clients can connect to"},
-      {"255.255.255.255", "is no address that clients can connect to"},
+      {"0.0.0.0", "is not an address that clients can connect to"},
+      {"::", "is not an address that clients can connect to"},
+      {"224.0.0.1", "is not an address that clients can connect to"},
+      {"255.255.255.255", "is not an address that clients can connect to"},
       {"192.0.2.77", "is not an address of this machine"},  // documentation range (RFC 5737)
-      {"169.254.1.1", "is no address that clients can connect to"},
-      {"fe80::1", "is no address that clients can connect to"},
-      {"ff02::1", "is no address that clients can connect to"},
+      {"169.254.1.1", "is not an address that clients can connect to"},
+      {"fe80::1", "is not an address that clients can connect to"},
+      {"ff02::1", "is not an address that clients can connect to"},
       {"2001:db8::77", "is not an address of this machine"},  // RFC 3849
-      {"edge0", "is no IP address"},
-      {"", "is no IP address"},
-      {"[::1]", "is no IP address"},
-      {"127.0.0.1:80", "is no IP address"},
+      {"edge0", "is not an IP address"},
+      {"", "is not an IP address"},
+      {"[::1]", "is not an IP address"},
+      {"127.0.0.1:80", "is not an IP address"},
   };
   for (const auto& [address, why] : cases) {
     const Status status = check_node_address(address, PodsListen::kHere);

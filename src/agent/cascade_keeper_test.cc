@@ -303,7 +303,7 @@ TEST_F(CascadeFile, AnAnswerThatCannotBeTakenIsInTheLogOnceForEachReason) {
   EXPECT_EQ(logged("", 404), "") << "it knows of no tiers, or of none yet";
   EXPECT_THAT(logged("{\"instance\": \"a\", \"more\": \"" + std::string(256 << 10, 'x') + "\"}"), HasSubstr("more than 256 KiB"));
   EXPECT_THAT(logged("{\"instance\""), HasSubstr("model=default/digits.edge error=\"invalid: "));
-  EXPECT_THAT(logged("[]"), HasSubstr("it is no object"));
+  EXPECT_THAT(logged("[]"), HasSubstr("it is not an object"));
   EXPECT_THAT(logged("oops", 500), HasSubstr("HTTP 500"));
   EXPECT_EQ(told.models[0].cascade.at("counters/inferences").as_integer(), 3) << "what was taken stays";
 }

@@ -33,7 +33,7 @@ Status read_counters(const Json& from, const std::string& at, std::size_t depth,
     if (name.size() > kNameBytesMax) return wrong("a counter's name has more than " + std::to_string(kNameBytesMax) + " bytes");
     const std::string place = at + "/" + escaped(name);
     if (value.is_object()) {
-      if (depth + 1 >= kNamesMax) return wrong("counters" + place + " lies too deep");
+      if (depth + 1 >= kNamesMax) return wrong("counters" + place + " is nested too deeply");
       TRY_VOID(read_counters(value, place, depth + 1, out));
       continue;
     }
@@ -122,22 +122,22 @@ void for_each_tier(Json& rest, const auto& what) {
 }  // namespace
 
 Result<CascadeAnswer> read_cascade(const Json& answer) {
-  if (!answer.is_object()) return wrong("it is no object");
+  if (!answer.is_object()) return wrong("it is not an object");
   CascadeAnswer out;
   out.rest = Json::object();
   out.instance = answer["instance"].as_string();
-  if (out.instance.empty() || out.instance.size() > kNameBytesMax) return wrong("instance is no text of 1 to 128 bytes");
-  if (!answer["counters"].is_object()) return wrong("counters is no object");
+  if (out.instance.empty() || out.instance.size() > kNameBytesMax) return wrong("instance is not a text of 1 to 128 bytes");
+  if (!answer["counters"].is_object()) return wrong("counters is not an object");
   TRY_VOID(read_counters(answer["counters"], "", 0, out.counters));
   for (const auto& [name, value] : answer.as_object())
     if (name != "instance" && name != "counters" && name != "epoch" && name != "uid") out.rest.set(name, value);
   const Json& tiers = answer["tiers"];
-  if (!tiers.is_array() || tiers.size() > kTiersMax) return wrong("tiers is no list of at most " + std::to_string(kTiersMax));
+  if (!tiers.is_array() || tiers.size() > kTiersMax) return wrong("tiers is not a list of at most " + std::to_string(kTiersMax));
   for (const Json& tier : tiers.as_array())
-    if (!tier.is_object()) return wrong("a tier is no object");
+    if (!tier.is_object()) return wrong("a tier is not an object");
   for (const char* name : {"degraded", "problem"})
     if (const Json* said = answer.find(name); said != nullptr && !said->is_object())
-      return wrong(std::string(name) + " is no object");
+      return wrong(std::string(name) + " is not an object");
   for_each_tier(out.rest, [](Json& tier) {
     for (const char* name : {"p50Us", "p99Us"})
       if (Json* figure = tier.find(name); figure != nullptr && figure->is_integer()) *figure = two_digits(*figure);

@@ -18,7 +18,7 @@ std::string shown(const os::Path& path) { return fit(path.string(), kPathMax); }
 std::string allowed(const std::vector<os::Path>& roots) {
   if (roots.empty())
     return "this node allows no directory: start its agent with --dataset-root DIR (varda up: --dataset-root [NODE=]DIR)";
-  std::string out = "this node allows what lies below ";
+  std::string out = "this node allows paths below ";
   for (std::size_t i = 0; i < std::min(roots.size(), kRootsTold); ++i) out += (i == 0 ? "" : ", ") + shown(roots[i]);
   if (roots.size() > kRootsTold) out += " and " + std::to_string(roots.size() - kRootsTold) + " more";
   return out;
@@ -123,7 +123,7 @@ std::size_t classes_max(std::size_t datasets) {
 }
 
 DatasetFailure refusal_of(const os::Path& path, const std::vector<os::Path>& roots) {
-  if (!path.is_absolute()) return {"PathForbidden", shown(path) + " is no absolute path; " + allowed(roots)};
+  if (!path.is_absolute()) return {"PathForbidden", shown(path) + " is not an absolute path; " + allowed(roots)};
   if (roots.empty()) return {"PathForbidden", shown(path) + " may not be read: " + allowed(roots)};
   return {};
 }

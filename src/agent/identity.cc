@@ -32,7 +32,7 @@ Result<std::string> pin_of(std::string_view token) {
   const std::string_view hash = token.substr(std::min(token.size(), token.rfind('.') + 1));
   const bool hex = std::all_of(hash.begin(), hash.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
   if (!token.starts_with("varda-join.") || hash.size() != 64 || !hex) {
-    return Error(Code::kInvalid, "this is no join token (varda-join.ID.SECRET.CAHASH, as `varda join-token` prints it)");
+    return Error(Code::kInvalid, "this is not a join token (varda-join.ID.SECRET.CAHASH, as `varda join-token` prints it)");
   }
   return std::string(hash);
 }
@@ -241,8 +241,8 @@ class NodeIdentity final : public Identity {
   Status join(const Context& ctx) {
     if (!options_.join_token) {
       return Error(Code::kInvalid,
-                   "this node has no identity yet and needs a join token; whoever runs the gateway makes one with "
-                   "`varda join-token --node " +
+                   "this node has no identity yet and needs a join token; an operator of the gateway creates one with `varda "
+                   "join-token --node " +
                        options_.node_name + "`");
     }
     const auto text = options_.join_token();
@@ -257,7 +257,7 @@ class NodeIdentity final : public Identity {
     TRY(NodeCertificate certificate,
         ask(ctx, tls, "/gateway/v1/enroll", Json::object({{"token", token}, {"node", options_.node_name}})));
     TRY(const net::CertificateFacts ca, net::certificate_facts(certificate.ca_pem));
-    if (ca.sha256 != pin) return Error(Code::kCorrupt, "the gateway answers with another authority than the join token names");
+    if (ca.sha256 != pin) return Error(Code::kCorrupt, "the gateway's authority differs from the authority in the join token");
     TRY_VOID(keep(std::move(certificate)));
     log::info("node enrolled; join token no longer needed", {{"gateway", options_.gateway}, {"ends", end()}});
     return {};
@@ -322,7 +322,7 @@ class NodeIdentity final : public Identity {
       return Error(Code::kUnavailable, "the gateway cannot serve this now (" + said + ")");
     }
     return Error(Code::kForbidden, "the gateway refuses node \"" + options_.node_name + "\" (" + said +
-                                       "); a new join token is made with `varda join-token --node " + options_.node_name + "`")
+                                       "); create a new join token with `varda join-token --node " + options_.node_name + "`")
         .as_terminal();
   }
 
@@ -336,13 +336,13 @@ class NodeIdentity final : public Identity {
     auto facts = net::certificate_facts(out.certificate_pem);
     if (!facts.ok() || !net::certificate_facts(out.ca_pem).ok()) return wrong("certificates are missing");
     TRY(const std::string key, net::key_sha256(key_));
-    if (facts->key_sha256 != key) return wrong("the certificate is of another key");
+    if (facts->key_sha256 != key) return wrong("the certificate belongs to another key");
     if (facts->common_name != options_.node_name) {
       return Error(Code::kInvalid,
                    "the join token is for node \"" + facts->common_name + "\", and this is \"" + options_.node_name + "\"");
     }
     if (facts->organizations != std::vector<std::string>{std::string(kNodesOrganization)})
-      return wrong("the certificate is no node's");
+      return wrong("the certificate is not a node certificate");
     if (facts->not_after <= facts->not_before) return wrong("the certificate is never valid");
     out.facts = std::move(*facts);
     return out;

@@ -40,7 +40,7 @@ Result<std::optional<std::string>> IdentityStore::read(const char* name) {
 
 Result<std::string> IdentityStore::key() {
   TRY(std::optional<std::string> present, read("key.pem"));
-  if (present && !net::key_sha256(*present).ok()) return corrupt("key.pem holds no key");
+  if (present && !net::key_sha256(*present).ok()) return corrupt("key.pem contains no key");
   // With a certificate, the key is already durable, so a start needs no write.
   TRY(const auto certified, fs_.stat(directory_ / "cert.pem"));
   if (present && certified) return std::move(*present);
@@ -57,11 +57,11 @@ Result<std::optional<NodeCertificate>> IdentityStore::certificate(const std::str
   TRY(std::optional<std::string> certificate, read("cert.pem"));
   if (!certificate) return std::optional<NodeCertificate>();
   TRY(std::optional<std::string> ca, read("ca.pem"));
-  if (!ca || !net::certificate_facts(*ca).ok()) return corrupt("ca.pem holds no certificate");
+  if (!ca || !net::certificate_facts(*ca).ok()) return corrupt("ca.pem contains no certificate");
   auto facts = net::certificate_facts(*certificate);
-  if (!facts.ok()) return corrupt("cert.pem holds no certificate");
+  if (!facts.ok()) return corrupt("cert.pem contains no certificate");
   TRY(const std::string key, net::key_sha256(key_pem));
-  if (facts->key_sha256 != key) return corrupt("cert.pem is not of the key in key.pem");
+  if (facts->key_sha256 != key) return corrupt("cert.pem does not belong to the key in key.pem");
   return std::optional(NodeCertificate{std::move(*certificate), std::move(*ca), std::move(*facts)});
 }
 

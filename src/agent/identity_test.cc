@@ -200,10 +200,10 @@ TEST_F(IdentityTest, TornDirectoriesAreNamed) {
     std::string bytes;
     const char* said;
   } cases[] = {
-      {"key.pem", "nonsense", "key.pem holds no key"},
-      {"key.pem", *net::make_key(), "not of the key"},
-      {"cert.pem", "", "cert.pem holds no certificate"},
-      {"ca.pem", key, "ca.pem holds no certificate"},
+      {"key.pem", "nonsense", "key.pem contains no key"},
+      {"key.pem", *net::make_key(), "does not belong to the key"},
+      {"cert.pem", "", "cert.pem contains no certificate"},
+      {"ca.pem", key, "ca.pem contains no certificate"},
   };
   for (const auto& c : cases) {
     ASSERT_TRUE(os::write_file_atomically(fs_, os::Path(kDirectory) / c.name, c.bytes, 0600).ok());

@@ -558,7 +558,7 @@ void ModelKeeper::publish() {
     for (auto& [key, report] : book_.reports()) {
       bytes += codec::write_json(report).size();
       const bool fits = bytes <= kCascadeReportBytesMax;
-      const char* const message = "what this node's servers say of their tiers is more than it may tell";
+      const char* const message = "the tier reports of this node's servers exceed the size limit";
       world.cascades[key] =
           fits ? report : codec::Json::object({{"problem", codec::Json::object({{"reason", "TooMuch"}, {"message", message}})}});
     }

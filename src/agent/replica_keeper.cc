@@ -366,7 +366,7 @@ Status ReplicaKeeper::bring(const Context& ctx, const api::EdgeReplica& spec, st
     if (net::HttpClient* http = client_of_(source.node)) peers.push_back({.http = http, .url = source.url});
   }
   reason = "SourceUnreachable";
-  if (peers.empty()) return Error(Code::kUnavailable, "there is no node to ask yet");
+  if (peers.empty()) return Error(Code::kUnavailable, "no source node is known yet");
   {
     const MutexLock lock(mutex_);
     if (const auto at = replicas_.find(key); at != replicas_.end()) at->second.report.state = api::EdgeReplicaReport::kCopying;

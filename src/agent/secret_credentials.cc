@@ -21,7 +21,7 @@ artifact::Outcome<artifact::Credentials> SecretCredentials::read(const Context& 
   const auto slash = name.find('/');
   if (slash == std::string::npos || slash == 0 || slash + 1 == name.size())
     return Failure{Reason::kCredentialsMissing,
-                   Error(Code::kInvalid, "credentials \"" + name + "\" are no NAMESPACE/NAME of a Secret")};
+                   Error(Code::kInvalid, "credentials \"" + name + "\" must be NAMESPACE/NAME of a Secret")};
   const std::string ns = name.substr(0, slash);
   const auto secret = client_.get(ctx.with_timeout(kPatience), secrets_resource(), {ns, name.substr(slash + 1)});
   if (!secret.ok()) {

@@ -116,7 +116,7 @@ void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
       report.reason = "Unreachable";
       const Error& error = answer.error();
       const bool said = error.code() == Code::kCorrupt || error.code() == Code::kExhausted;
-      report.message = said ? "what the model server says at " + poll.url + " cannot be read"
+      report.message = said ? "the answer of the model server at " + poll.url + " cannot be read"
                             : "the model server does not answer at " + poll.url;
       if (said && state.complaint.is_news(error.message(), clock_.now()))
         log::warn("version status of a model server unreadable", {{"model", poll.key}, {"error", error}});

@@ -122,7 +122,7 @@ net::Handler WorkerApi::handler() {
 void WorkerApi::count(std::string_view request, int status) {
   if (options_.metrics == nullptr) return;
   options_.metrics
-      ->counter("varda_agent_worker_requests_total", "Requests of workers, by what they ask and the status of the answer.",
+      ->counter("varda_agent_worker_requests_total", "Requests of workers by request and status code.",
                 {{"request", std::string(request)}, {"code", std::to_string(status)}})
       .add();
 }
@@ -152,8 +152,8 @@ std::optional<Error> WorkerApi::over_limit(const WorkerKeeper::Who& who, bool wr
   if (mine.uid != who.uid) mine = {who.uid, Allowance(options_.requests), Allowance(options_.writes), {}};
   if (mine.requests.take(now) && (!writes || mine.writes.take(now))) return std::nullopt;
   const auto& rate = writes ? options_.writes : options_.requests;
-  return Error(Code::kUnavailable, "worker " + who.name.key() +
-                                       " asks too often: " + std::to_string(static_cast<int>(rate.per_second)) + " a second" +
+  return Error(Code::kUnavailable, "worker " + who.name.key() + " sends too many requests: at most " +
+                                       std::to_string(static_cast<int>(rate.per_second)) + " a second" +
                                        (writes ? " of registrations and results" : ""));
 }
 
@@ -166,9 +166,10 @@ void WorkerApi::answer(const Request& request, const Reply& respond) {
       if (!strangers_.take(clock_.now()))
         return respond(problem(429, "TooManyRequests", "too many requests without a valid token"));
     }
-    return respond(problem(401, "Unauthorized",
-                           token ? "no worker of this node has that token: read the file again, its token may have been made anew"
-                                 : "expected Authorization: Bearer TOKEN, with what is in the worker's file"));
+    return respond(
+        problem(401, "Unauthorized",
+                token ? "no worker of this node has that token: read the file again, because the token may have been replaced"
+                      : "expected Authorization: Bearer TOKEN, with the token in the worker's file"));
   }
   const Reply reply = [this, respond, worker = who->name.key(), name = name_of(request)](Response response) {
     log_refusal(worker, name, response);
@@ -185,7 +186,7 @@ void WorkerApi::answer(const Request& request, const Reply& respond) {
     std::string known;
     for (const Route& route : routes())
       known += (known.empty() ? "" : ", ") + std::string(route.method) + " " + std::string(route.path);
-    return reply(problem(404, "NotFound", "there is no such path; there are " + known));
+    return reply(problem(404, "NotFound", "no such path; paths are " + known));
   }
   if (request.method != method) {
     Response response = problem(405, "MethodNotAllowed", "this path takes " + std::string(method) + " only");
@@ -193,7 +194,7 @@ void WorkerApi::answer(const Request& request, const Reply& respond) {
     return reply(std::move(response));
   }
   if (path == kAssignment) return get_assignment(*who, request, reply);
-  if (!request.query().empty()) return reply(problem(400, "BadRequest", "this path takes no parameters"));
+  if (!request.query().empty()) return reply(problem(400, "BadRequest", "this path accepts no parameters"));
   if (request.body.size() > kWorkerBodyBytesMax)
     return reply(problem(413, "RequestEntityTooLarge",
                          "the body has " + std::to_string(request.body.size()) + " bytes, and " +

@@ -19,9 +19,9 @@ constexpr std::string_view kNumbers = "worker-numbers";
 constexpr std::size_t kRevisionDigits = 16;
 
 Error not_expected(const std::string& key) {
-  return {Code::kUnauthenticated, "this node does not expect worker " + key + " any more, or a token made anew is in its file"};
+  return {Code::kUnauthenticated, "this node does not expect worker " + key + " any more, or the worker's file has a new token"};
 }
-Error stopping() { return {Code::kUnavailable, "the agent stops"}; }
+Error stopping() { return {Code::kUnavailable, "the agent is stopping"}; }
 
 Json sorted(const Json& value) {
   if (value.is_array()) {
@@ -311,7 +311,7 @@ void WorkerKeeper::submit(Unwritten one) {
     if (ended_) {
       refused = stopping();
     } else if (unwritten_.size() >= kUnwrittenMax) {
-      refused = Error(Code::kUnavailable, "too much waits for the disk; try again");
+      refused = Error(Code::kUnavailable, "too many writes wait for the disk; try again");
     } else {
       unwritten_.push_back(std::move(one));
       wake();
@@ -370,7 +370,8 @@ void WorkerKeeper::write() {
   }
   for (auto& [key, state] : to_write) state = next.at(key);
   Status kept = keep(to_write);
-  if (!kept.ok()) kept = Error(Code::kUnavailable, "it cannot be kept on this node's disk now: " + kept.error().message());
+  if (!kept.ok())
+    kept = Error(Code::kUnavailable, "the report cannot be written to this node's disk now: " + kept.error().message());
   {
     const MutexLock lock(mutex_);
     for (std::size_t i = 0; i < batch.size(); ++i) {

@@ -381,7 +381,7 @@ TEST_F(Workers, ThatAskTooOftenAreToldToWait) {
   }
   EXPECT_EQ(refused, 36) << "64 at once";
   EXPECT_EQ(last->headers.find("Retry-After"), "1");
-  EXPECT_EQ(last->message(), "worker default/a asks too often: 20 a second of registrations and results");
+  EXPECT_EQ(last->message(), "worker default/a sends too many requests: at most 20 a second of registrations and results");
   EXPECT_EQ(ask(token_of("default/b"), "PUT", "/v1/results/r", R"({"data": 1})").status, 200) << "the other one is another one";
   pass(milliseconds(1000));
   EXPECT_EQ(ask(token, "PUT", "/v1/results/r", R"({"data": "last"})").status, 200);
@@ -460,7 +460,7 @@ TEST_F(Workers, WhatADiskRefusesIsNotAcknowledgedAndNotTold) {
   disk_->full = true;
   const Answer refused = ask(token, "PUT", "/v1/results/a", accuracy(0.1));
   EXPECT_EQ(refused.status, 503);
-  EXPECT_EQ(refused.message(), "it cannot be kept on this node's disk now: disk full");
+  EXPECT_EQ(refused.message(), "the report cannot be written to this node's disk now: disk full");
   EXPECT_EQ(ask(token, "PUT", "/v1/results/a", accuracy(0.9)).status, 200) << "that is there already";
   EXPECT_EQ(ask(token, "PUT", "/v1/progress", R"({"step": 7})").status, 202);
   pass(milliseconds(2000));
@@ -512,7 +512,8 @@ TEST_F(Workers, TogetherStayWithinWhatTheStatusHasRoomFor) {
   for (const api::EdgeWorkerReport& one : told) bytes += codec::write_json(one.report).size();
   EXPECT_LE(bytes, WorkerKeeper::kReportBytesMax + 64 * 64);
   EXPECT_FALSE(report(0).contains("cut")) << "who says little is heard";
-  EXPECT_EQ(report(1)["cut"].as_string(), "left out, for the room there is for workers of this node: 2 of 2 results");
+  EXPECT_EQ(report(1)["cut"].as_string(),
+            "left out, because the reports of this node's workers exceed the size limit: 2 of 2 results");
 }
 
 TEST_F(Workers, AreToldAtTheEndThatTheAgentStops) {
@@ -543,17 +544,18 @@ TEST_F(Workers, GetAStatusThatSaysWhatIsWrong) {
   want(kOne);
   const Wrong cases[] = {
       {"GET", "/v2/assignment", "", 404,
-       "there is no such path; there are GET /v1/assignment, POST /v1/register, PUT /v1/progress, PUT /v1/metrics, PUT "
+       "no such path; paths are GET /v1/assignment, POST /v1/register, PUT /v1/progress, PUT /v1/metrics, PUT "
        "/v1/results/{name}"},
       {"POST", "/v1/assignment", "", 405, "this path takes GET only"},
       {"DELETE", "/v1/results/a", "", 405, "this path takes PUT only"},
       {"GET", "/v1/assignment?timeoutSeconds=301", "", 400, "timeoutSeconds: expected a whole number from 0 to 300"},
       {"GET", "/v1/assignment?timeoutSeconds=-1", "", 400, "timeoutSeconds: expected a whole number from 0 to 300"},
       {"GET", "/v1/assignment?wait=1", "", 400, "unknown parameter, expected after, timeoutSeconds"},
-      {"PUT", "/v1/progress?x=1", R"({"step": 1})", 400, "this path takes no parameters"},
-      {"PUT", "/v1/progress", "{\"message\": \"\xc3\"}", 400, "body: it is no JSON: "},
+      {"PUT", "/v1/progress?x=1", R"({"step": 1})", 400, "this path accepts no parameters"},
+      {"PUT", "/v1/progress", "{\"message\": \"\xc3\"}", 400, "body: it is not JSON: "},
       {"PUT", "/v1/progress", R"({"setp": 1})", 400, "body: unknown member \"setp\", did you mean \"step\"?"},
-      {"PUT", "/v1/results/a%2fb", R"({"data": 1})", 400, "the name of a result has 1 to 63 letters, digits, '.', '_' and '-'"},
+      {"PUT", "/v1/results/a%2fb", R"({"data": 1})", 400,
+       "the name of a result must have 1 to 63 letters, digits, '.', '_' and '-'"},
       {"PUT", "/v1/results/", R"({"data": 1})", 404, "there is no such path"},
       {"PUT", "/v1/results/a", "{\"data\": \"" + std::string(kWorkerBodyBytesMax, 'x') + "\"}", 413,
        "the body has 32780 bytes, and 32768 are allowed"},

@@ -72,9 +72,9 @@ Status known_members(const Json& object, const std::string& where, Names names) 
 Result<Json> read_object(std::string_view text, Names names) {
   std::vector<std::string> twice;
   auto body = codec::parse_json(text, {.depth_max = kDepthMax, .duplicates = &twice});
-  if (!body.ok()) return wrong("body", (text.empty() ? "it is empty" : "it is no JSON: " + body.error().message()));
-  if (!body->is_object()) return wrong("body", "it is no JSON object");
-  if (!twice.empty()) return wrong("body", "member " + in_quotes(twice.front()) + " stands twice");
+  if (!body.ok()) return wrong("body", (text.empty() ? "it is empty" : "it is not JSON: " + body.error().message()));
+  if (!body->is_object()) return wrong("body", "it is not a JSON object");
+  if (!twice.empty()) return wrong("body", "member " + in_quotes(twice.front()) + " occurs twice");
   TRY_VOID(known_members(*body, "body", names));
   return std::move(*body);
 }
@@ -83,7 +83,7 @@ Result<Json> read_object(std::string_view text, Names names) {
 Status take_text(const Json& body, const char* name, std::size_t bytes_max, Json& out) {
   const Json* value = body.find(name);
   if (value == nullptr) return {};
-  if (!value->is_string()) return wrong(name, "it is no string");
+  if (!value->is_string()) return wrong(name, "it is not a string");
   if (value->as_string().size() > bytes_max) return wrong(name, "it is longer than " + std::to_string(bytes_max) + " bytes");
   if (!value->as_string().empty()) out.set(name, *value);
   return {};
@@ -98,13 +98,13 @@ Status take_count(const Json& body, const char* name, Json& out) {
 }
 
 Status check_metrics(const Json& metrics, const std::string& where, std::size_t max) {
-  if (!metrics.is_object()) return wrong(where, "it is no object of names and numbers");
+  if (!metrics.is_object()) return wrong(where, "it is not an object of names and numbers");
   if (metrics.size() > max)
     return wrong(where, "there are " + std::to_string(metrics.size()) + ", and " + std::to_string(max) + " are allowed");
   for (const auto& [name, value] : metrics.as_object()) {
     if (name.empty() || name.size() > kMetricNameBytesMax)
-      return wrong(where, "the name of a metric has 1 to 253 bytes, not " + std::to_string(name.size()));
-    if (!value.is_number() || !std::isfinite(value.as_double())) return wrong(where + "." + in_quotes(name), "it is no number");
+      return wrong(where, "the name of a metric must have 1 to 253 bytes, not " + std::to_string(name.size()));
+    if (!value.is_number() || !std::isfinite(value.as_double())) return wrong(where + "." + in_quotes(name), "it is not a number");
   }
   return {};
 }
@@ -119,8 +119,8 @@ Status check_model(const WorkerName& who, const std::string& key, const Json& mo
   const auto named = rest.empty() ? Result<WorkerName>(Error(Code::kInvalid, "")) : WorkerName::parse(rest);
   if (!named.ok()) return wrong(where, "expected models.edgeai.io/NAMESPACE/NAME or models.sedna.io/NAMESPACE/NAME");
   if (named->ns != who.ns)
-    return Error(Code::kForbidden, where + ": worker " + who.key() + " speaks of Models of its own namespace only");
-  if (!model.is_object()) return wrong(where, "it is no object");
+    return Error(Code::kForbidden, where + ": worker " + who.key() + " may report Models of its own namespace only");
+  if (!model.is_object()) return wrong(where, "it is not an object");
   TRY_VOID(known_members(model, where, {"metrics"}));
   return check_metrics(model["metrics"], where + ".metrics", kWorkerModelMetricsMax);
 }
@@ -143,20 +143,20 @@ Result<Json> read_registration(const WorkerName& who, std::string_view body) {
   Json out = Json::object();
   TRY_VOID(take_text(said, "version", kWordBytesMax, out));
   TRY_VOID(take_text(said, "instance", kWordBytesMax, out));
-  if (!out.contains("version")) return wrong("version", "it is missing: which version of the worker this is");
+  if (!out.contains("version")) return wrong("version", "must be set to the version of the worker");
   if (const Json* worker = said.find("worker"); worker != nullptr && !worker->is_null()) {
-    if (!worker->is_string()) return wrong("worker", "it is no string");
+    if (!worker->is_string()) return wrong("worker", "it is not a string");
     if (worker->as_string() != who.key())
-      return Error(Code::kForbidden, "worker: the token is that of " + who.key() + ", not of " + in_quotes(worker->as_string()));
+      return Error(Code::kForbidden, "worker: the token belongs to " + who.key() + ", not of " + in_quotes(worker->as_string()));
   }
   const Json* capabilities = said.find("capabilities");
   if (capabilities == nullptr) return out;
-  if (!capabilities->is_array()) return wrong("capabilities", "it is no list");
+  if (!capabilities->is_array()) return wrong("capabilities", "it is not a list");
   if (capabilities->size() > kWorkerCapabilitiesMax)
     return wrong("capabilities", "it has more than " + std::to_string(kWorkerCapabilitiesMax) + " items");
   for (const Json& one : capabilities->as_array()) {
     if (!one.is_string() || one.as_string().empty() || one.as_string().size() > kWordBytesMax)
-      return wrong("capabilities", "each is a string of 1 to 63 bytes");
+      return wrong("capabilities", "each must be a string of 1 to 63 bytes");
   }
   if (!capabilities->empty()) out.set("capabilities", *capabilities);
   return out;
@@ -168,7 +168,7 @@ Result<Json> read_progress(std::string_view body) {
   TRY_VOID(take_text(said, "phase", kWordBytesMax, out));
   if (const Json* fraction = said.find("fraction")) {
     if (!fraction->is_number() || fraction->as_double() < 0 || fraction->as_double() > 1)
-      return wrong("fraction", "it is no number from 0 to 1");
+      return wrong("fraction", "it is not a number from 0 to 1");
     out.set("fraction", *fraction);
   }
   TRY_VOID(take_count(said, "step", out));
@@ -176,7 +176,7 @@ Result<Json> read_progress(std::string_view body) {
   if (said.contains("steps") && said["step"].as_integer() > said["steps"].as_integer())
     return wrong("step", "it is greater than steps");
   TRY_VOID(take_text(said, "message", kMessageBytesMax, out));
-  if (out.empty()) return wrong("body", "it says nothing: expected some of phase, fraction, step, steps, message");
+  if (out.empty()) return wrong("body", "must have at least one of phase, fraction, step, steps, message");
   return out;
 }
 
@@ -190,13 +190,13 @@ Result<Json> read_result(const WorkerName& who, std::string_view body) {
   TRY(const Json said, read_object(body, {"models", "data"}));
   Json out = Json::object();
   if (const Json* models = said.find("models")) {
-    if (!models->is_object()) return wrong("models", "it is no object of Models and what is said of them");
+    if (!models->is_object()) return wrong("models", "must be an object with an entry for each Model");
     if (models->size() > kWorkerModelsMax) return wrong("models", "there are more than " + std::to_string(kWorkerModelsMax));
     for (const auto& [key, model] : models->as_object()) TRY_VOID(check_model(who, key, model));
     if (!models->empty()) out.set("models", *models);
   }
   if (const Json* data = said.find("data"); data != nullptr && !data->is_null()) out.set("data", *data);
-  if (out.empty()) return wrong("body", "it says nothing: expected models or data");
+  if (out.empty()) return wrong("body", "must have models or data");
   return out;
 }
 
@@ -205,7 +205,7 @@ std::string check_result_name(std::string_view name) {
   const bool good =
       !name.empty() && name.size() <= kWordBytesMax && letter_or_digit(name.front()) &&
       std::all_of(name.begin(), name.end(), [&](char c) { return letter_or_digit(c) || c == '.' || c == '_' || c == '-'; });
-  return good ? "" : "the name of a result has 1 to 63 letters, digits, '.', '_' and '-', and begins with a letter or a digit";
+  return good ? "" : "the name of a result must have 1 to 63 letters, digits, '.', '_' and '-', and begin with a letter or a digit";
 }
 
 }  // namespace varda::agent

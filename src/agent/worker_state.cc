@@ -74,7 +74,7 @@ Status WorkerState::check_size() const {
   for (const auto& [name, one] : results_) bytes += name.size() + one.time.size() + codec::write_json(one.said).size() + 48;
   if (bytes <= kBytesMax - kProgressBytesMax) return {};
   return Error(Code::kExhausted, "metrics and results of a worker may have " + std::to_string(kBytesMax - kProgressBytesMax) +
-                                     " bytes together, and with this it would be " + std::to_string(bytes));
+                                     " bytes together; with this request the total would be " + std::to_string(bytes));
 }
 
 Result<bool> WorkerState::set_registered(Json said, const std::string& time) {
@@ -113,7 +113,8 @@ Result<bool> WorkerState::set_result(const std::string& name, Json said, const s
     if (metrics.is_null()) metrics = Json::object();
     if (metrics.size() > kModelMetricsMax)
       return Error(Code::kExhausted, "the results of a worker may give a Model " + std::to_string(kModelMetricsMax) +
-                                         " metrics, and with this it would be " + std::to_string(metrics.size()) + " for " + key);
+                                         " metrics; with this request the total would be " + std::to_string(metrics.size()) +
+                                         " for " + key);
   }
   if (next.models_.size() > kModelsMax)
     return Error(Code::kExhausted, "the results of a worker may name " + std::to_string(kModelsMax) + " Models");
@@ -157,7 +158,7 @@ Json WorkerState::report(std::size_t bytes_max) const {
   for (auto& [name, one] : chosen) results.set(name, std::move(one));
   if (!results.empty()) out.set("results", std::move(results));
   if (!cut.empty()) {
-    std::string text = "left out, for the room there is for workers of this node:";
+    std::string text = "left out, because the reports of this node's workers exceed the size limit:";
     for (const std::string& one : cut) text += (&one == &cut.front() ? " " : ", ") + one;
     out.set("cut", std::move(text));
   }

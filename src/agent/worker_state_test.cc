@@ -26,23 +26,23 @@ TEST(WorkerMessages, SayWhichMemberIsWrongAndWhatWasExpected) {
       {R"({"version": "1.2"})", ""},
       {R"({"version": "1.2", "capabilities": ["resume"], "worker": "default/eval"})", ""},
       {"", "body: it is empty"},
-      {"[]", "body: it is no JSON object"},
-      {R"({"capabilities": []})", "version: it is missing: which version of the worker this is"},
+      {"[]", "body: it is not a JSON object"},
+      {R"({"capabilities": []})", "version: must be set to the version of the worker"},
       {R"({"vesrion": "1"})", "body: unknown member \"vesrion\", did you mean \"version\"?"},
       {R"({"version": "1", "colour": 1})", "body: unknown member \"colour\", expected version, instance, capabilities, worker"},
-      {R"({"version": "1", "version": "2"})", "body: member \"version\" stands twice"},
-      {R"({"version": 1})", "version: it is no string"},
-      {R"({"version": "1", "capabilities": [""]})", "capabilities: each is a string of 1 to 63 bytes"},
-      {R"({"version": "1", "capabilities": "a"})", "capabilities: it is no list"},
-      {R"({"version": "1", "worker": "default/train"})", "worker: the token is that of default/eval, not of \"default/train\""},
+      {R"({"version": "1", "version": "2"})", "body: member \"version\" occurs twice"},
+      {R"({"version": 1})", "version: it is not a string"},
+      {R"({"version": "1", "capabilities": [""]})", "capabilities: each must be a string of 1 to 63 bytes"},
+      {R"({"version": "1", "capabilities": "a"})", "capabilities: it is not a list"},
+      {R"({"version": "1", "worker": "default/train"})", "worker: the token belongs to default/eval, not of \"default/train\""},
   };
   for (const Case& one : registrations) EXPECT_EQ(error_of(read_registration(kEval, one.body)), one.message) << one.body;
   const Case progress[] = {
       {R"({"fraction": 0.5})", ""},
       {R"({"phase": "train", "step": 3, "steps": 3, "message": "epoch 1"})", ""},
-      {"{}", "body: it says nothing: expected some of phase, fraction, step, steps, message"},
-      {R"({"fraction": 1.5})", "fraction: it is no number from 0 to 1"},
-      {R"({"fraction": "half"})", "fraction: it is no number from 0 to 1"},
+      {"{}", "body: must have at least one of phase, fraction, step, steps, message"},
+      {R"({"fraction": 1.5})", "fraction: it is not a number from 0 to 1"},
+      {R"({"fraction": "half"})", "fraction: it is not a number from 0 to 1"},
       {R"({"step": -1})", "step: must be an integer of 0 or more"},
       {R"({"step": 1.5})", "step: must be an integer of 0 or more"},
       {R"({"step": 4, "steps": 3})", "step: it is greater than steps"},
@@ -52,25 +52,25 @@ TEST(WorkerMessages, SayWhichMemberIsWrongAndWhatWasExpected) {
   const Case metrics[] = {
       {R"({"metrics": {"loss": 0.1, "epochs": 3}})", ""},
       {R"({"metrics": {}})", ""},
-      {"{}", "metrics: it is no object of names and numbers"},
-      {R"({"metrics": {"loss": "low"}})", "metrics.\"loss\": it is no number"},
-      {R"({"metrics": {"": 1}})", "metrics: the name of a metric has 1 to 253 bytes, not 0"},
+      {"{}", "metrics: it is not an object of names and numbers"},
+      {R"({"metrics": {"loss": "low"}})", "metrics.\"loss\": it is not a number"},
+      {R"({"metrics": {"": 1}})", "metrics: the name of a metric must have 1 to 253 bytes, not 0"},
   };
   for (const Case& one : metrics) EXPECT_EQ(error_of(read_metrics(one.body)), one.message) << one.body;
   const Case results[] = {
       {R"({"models": {"models.edgeai.io/default/digits": {"metrics": {"accuracy": 0.9}}}})", ""},
       {R"({"data": {"anything": ["goes"]}})", ""},
-      {R"({"data": null})", "body: it says nothing: expected models or data"},
+      {R"({"data": null})", "body: must have models or data"},
       {R"({"models": {"digits": {"metrics": {}}}})",
        "models.\"digits\": expected models.edgeai.io/NAMESPACE/NAME or models.sedna.io/NAMESPACE/NAME"},
       {R"({"models": {"models.edgeai.io/default/../x": {"metrics": {}}}})",
        "models.\"models.edgeai.io/default/../x\": expected models.edgeai.io/NAMESPACE/NAME or models.sedna.io/NAMESPACE/NAME"},
       {R"({"models": {"models.sedna.io/other/digits": {"metrics": {}}}})",
-       "models.\"models.sedna.io/other/digits\": worker default/eval speaks of Models of its own namespace only"},
+       "models.\"models.sedna.io/other/digits\": worker default/eval may report Models of its own namespace only"},
       {R"({"models": {"models.edgeai.io/default/digits": {"metric": {}}}})",
        "models.\"models.edgeai.io/default/digits\": unknown member \"metric\", did you mean \"metrics\"?"},
       {R"({"models": {"models.edgeai.io/default/digits": {"metrics": {"a": null}}}})",
-       "models.\"models.edgeai.io/default/digits\".metrics.\"a\": it is no number"},
+       "models.\"models.edgeai.io/default/digits\".metrics.\"a\": it is not a number"},
   };
   for (const Case& one : results) EXPECT_EQ(error_of(read_result(kEval, one.body)), one.message) << one.body;
 }
@@ -82,7 +82,7 @@ TEST(WorkerMessages, ThatAreNoJsonOrNoUtf8OrTooDeepAreRefused) {
     const auto read = read_registration(kEval, body);
     ASSERT_FALSE(read.ok()) << body;
     EXPECT_EQ(read.error().code(), Code::kInvalid);
-    EXPECT_TRUE(read.error().message().starts_with("body: it is no JSON: ")) << read.error();
+    EXPECT_TRUE(read.error().message().starts_with("body: it is not JSON: ")) << read.error();
   }
 }
 
@@ -244,7 +244,8 @@ TEST(WorkerState, SaysInTheRoomThereIsWhatMattersMostAndWhatIsLeftOut) {
     EXPECT_TRUE(!report.contains("results") || report.contains("models")) << room;
     EXPECT_EQ(report.contains("cut"), report["results"].size() < 3 || !report.contains("progress")) << room;
   }
-  EXPECT_EQ(state.report(2048)["cut"].as_string(), "left out, for the room there is for workers of this node: 1 of 3 results");
+  EXPECT_EQ(state.report(2048)["cut"].as_string(),
+            "left out, because the reports of this node's workers exceed the size limit: 1 of 3 results");
   EXPECT_TRUE(state.report(2048).at("results").contains("new"));
   EXPECT_FALSE(state.report(6000).contains("cut"));
 }

@@ -72,7 +72,7 @@ class UpFlags(unittest.TestCase):
 
     def test_an_address_is_one_of_this_machine(self):
         said = self.refused('--data-dir', self.varda.dir, '--address', '0.0.0.0')
-        self.assertTrue(said.startswith('error: --address: 0.0.0.0 is no address that clients can connect to'), said)
+        self.assertTrue(said.startswith('error: --address: 0.0.0.0 is not an address that clients can connect to'), said)
         said = self.refused('--data-dir', self.varda.dir, '--address', '192.0.2.77')
         self.assertTrue(said.startswith('error: --address: 192.0.2.77 is not an address of this machine; this machine has '), said)
         said = self.refused('--data-dir', self.varda.dir, '--address', 'edge7=127.0.0.1')
