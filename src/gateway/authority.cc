@@ -63,14 +63,14 @@ Result<Json> with_good_dates(const Context& ctx, const kube::Client& client, Jso
 }
 
 Error other_stands(const std::string& sha256) {
-  return Error(
-      Code::kConflict,
-      "ConfigMap " + kPublished.str() + " has another authority of the edge (SHA-256 " + sha256.substr(0, 12) +
-          "...), which nodes and join tokens rely on. If its gateway runs (that of `varda up --gateway`, perhaps), run that "
-          "one only, or give this one the same authority: --ca-cert and --ca-key (of `varda up`: pki/ca.crt and pki/ca.key "
-          "in its data directory). If it was in the Secret " +
-          kCaSecret.str() +
-          ", put that back. If it is gone, or to be replaced, delete the ConfigMap; then every node has to join anew");
+  return Error(Code::kConflict, "ConfigMap " + kPublished.str() + " has another authority of the edge (SHA-256 " +
+                                    sha256.substr(0, 12) +
+                                    "...), which nodes and join tokens trust. If another gateway runs, such as that of `varda up "
+                                    "--gateway`, stop one of them, or use the same authority: --ca-cert and --ca-key (of `varda "
+                                    "up`: pki/ca.crt and pki/ca.key in its data directory). If the authority was in the Secret " +
+                                    kCaSecret.str() +
+                                    ", restore that Secret. If the Secret is lost or must be replaced, delete the ConfigMap; then "
+                                    "every node must join again");
 }
 
 }  // namespace
@@ -180,7 +180,7 @@ Result<std::string> published_ca(const Context& ctx, const kube::Client& client)
   TRY(const std::optional<Json> map, client.find(ctx, config_maps(), kPublished));
   const std::string pem = map ? (*map)["data"]["ca.crt"].as_string() : std::string();
   if (pem.empty()) {
-    return Error(Code::kNotFound, "no gateway has begun here yet (ConfigMap " + kPublished.str() +
+    return Error(Code::kNotFound, "no gateway has started here yet (ConfigMap " + kPublished.str() +
                                       " is missing); start `varda gateway`, or `varda up` with --gateway");
   }
   return pem;

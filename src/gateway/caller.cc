@@ -7,7 +7,7 @@ namespace varda::gateway {
 Result<Caller> caller_of(const net::Peer& peer, WallTime now) {
   const std::string& name = peer.certificate_common_name;
   if (name.empty() && peer.certificate_organizations.empty()) {
-    return Error(Code::kUnauthenticated, "a client certificate is needed; a node gets it by enrolment with a join token");
+    return Error(Code::kUnauthenticated, "a client certificate is required; a node gets one by enrolment with a join token");
   }
   // Exactly one organization: a certificate with more was made for another purpose.
   const bool of_nodes = peer.certificate_organizations.size() == 1 && peer.certificate_organizations[0] == kNodesOrganization;
@@ -27,7 +27,7 @@ Result<Caller> node_of(const net::Peer& peer, WallTime now) {
   TRY(Caller caller, caller_of(peer, now));
   if (caller.expired) {
     return Error(Code::kUnauthenticated, "the certificate of node \"" + caller.node + "\" ended at " +
-                                             meta::format_time(peer.certificate_not_after) + "; it has to be renewed");
+                                             meta::format_time(peer.certificate_not_after) + "; the certificate must be renewed");
   }
   return caller;
 }
@@ -38,7 +38,7 @@ Status check_layer(const Caller& caller, Layer on_record) {
   const std::string recorded(to_string(on_record));
   if (!caller.layer) {
     return Error(Code::kUnauthenticated, "the certificate of " + node + " names no layer, and the node is of the layer " +
-                                             recorded + "; the certificate has to be renewed");
+                                             recorded + "; the certificate must be renewed");
   }
   return Error(Code::kUnauthenticated, "the certificate of " + node + " is for the layer " + std::string(to_string(*caller.layer)) +
                                            ", and the node is of the layer " + recorded + "; `varda join-token --node " +

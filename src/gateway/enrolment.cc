@@ -93,7 +93,7 @@ std::string tried(const net::Request& request) {
 /// A member that must be a non-empty string.
 Result<std::string> text_of(const Json& body, const char* name) {
   const Json& value = body[name];
-  if (!value.is_string() || value.as_string().empty()) return Error(Code::kInvalid, std::string(name) + ": a text is needed");
+  if (!value.is_string() || value.as_string().empty()) return Error(Code::kInvalid, std::string(name) + ": must be a string");
   return value.as_string();
 }
 
@@ -130,7 +130,7 @@ struct Enrolment::Impl {
     auto certificate = authority.issue(node, layer, csr, clock.wall());
     if (!certificate.ok()) {
       log::error("cannot make a node's certificate", {{"node", node}, {"error", certificate.error()}});
-      return {"failed", certificate.error().message(), node, failure(500, "InternalError", "the certificate could not be made")};
+      return {"failed", certificate.error().message(), node, failure(500, "InternalError", "the certificate could not be created")};
     }
     Outcome outcome{"ok", "", node, {}};
     outcome.response =
@@ -214,12 +214,12 @@ struct Enrolment::Impl {
     const auto said = text_of(body, "node");
     if (!said.ok()) return {"invalid", said.error().message(), "", bad_request(said.error().message())};
     const std::string& node = *said;
-    if (!is_name_of_node(node)) return {"invalid", "node", "", bad_request("node: this is no name of a node")};
+    if (!is_name_of_node(node)) return {"invalid", "node", "", bad_request("node: this is not a name of a node")};
     const auto has_edge_node = check_admitted(ctx, node);
     if (!has_edge_node.ok()) {
       const Error& admitted = has_edge_node.error();
       if (admitted.code() != Code::kForbidden) return upstream_failed(admitted, node);
-      return refuse_node("node revoked", node, "node \"" + node + "\" was shut out: " + admitted.message());
+      return refuse_node("node revoked", node, "node \"" + node + "\" is revoked: " + admitted.message());
     }
     const auto why = why_no_agent(ctx, upstream, options.join_secret->ns, node);
     if (!why.ok()) return upstream_failed(why.error(), node);
@@ -239,17 +239,18 @@ struct Enrolment::Impl {
         return refuse_node("another key", node,
                            name + " has enrolled with another key before. If its data directory was lost, or the machine " +
                                "replaced, `varda join-token --forget " + node +
-                               "` lets the new one in; else somebody tries to be that node");
+                               "` admits the new one; otherwise another machine impersonates the node");
       case KeyClaim::kIsForgotten:
         return refuse_node("forgotten key", node,
-                           "this key of " + name + " was forgotten, so the token that agents share does not let it in any more. " +
+                           "this key of " + name + " was forgotten, so the shared token of agents no longer admits it. " +
                                "If it is the true one, a token of its own does: `varda join-token --node " + node + "`");
       case KeyClaim::kIsUnknown:
         break;
     }
-    return refuse_node("no key remembered", node,
-                       name + " has an EdgeNode, but no key of it is remembered: it came in before keys were, or in another way. " +
-                           "If its data directory was lost, `varda join-token --forget " + node + "` lets the new key in");
+    return refuse_node(
+        "no key remembered", node,
+        name + " has an EdgeNode but no recorded key: the node joined before keys were recorded, or without enrolment. " +
+            "If its data directory was lost, `varda join-token --forget " + node + "` admits the new key");
   }
 
   Outcome renew(const Context& ctx, const net::Peer& peer, const Json& body) const {
@@ -262,7 +263,8 @@ struct Enrolment::Impl {
     const std::string& node = caller->node;
     if (peer.certificate_not_after + kRenewalGrace <= now) {
       return refuse_certificate(
-          "too late", node, "it ended at " + meta::format_time(peer.certificate_not_after) + "; a new join token lets it in again");
+          "too late", node,
+          "it ended at " + meta::format_time(peer.certificate_not_after) + "; a new join token admits the node again");
     }
     auto csr = text_of(body, "csr");
     if (!csr.ok()) return {"invalid", csr.error().message(), node, bad_request(csr.error().message())};
@@ -294,12 +296,12 @@ struct Enrolment::Impl {
         another ? "another key" : "forgotten key", node,
         "the certificate is not renewed: " +
             (another ? "node \"" + node + "\" has another key now" : "this key of node \"" + node + "\" was forgotten") +
-            ". If this is the true node, a join token of its own lets it in again");
+            ". If this is the true node, a join token for this node admits it again");
   }
 
   Outcome serve(const Context& ctx, const net::Request& request) {
     if (request.method != "POST") {
-      net::Response response = failure(405, "MethodNotAllowed", "POST is the method of this path");
+      net::Response response = failure(405, "MethodNotAllowed", "this path accepts POST only");
       response.headers.add("Allow", "POST");
       return {"invalid", "method", "", std::move(response)};
     }
@@ -308,7 +310,7 @@ struct Enrolment::Impl {
               failure(413, "RequestEntityTooLarge", "the body has more than " + std::to_string(kBodyBytesMax) + " bytes")};
     }
     auto body = codec::parse_json(request.body, {.depth_max = 8});
-    if (!body.ok() || !body->is_object()) return {"invalid", "body", "", bad_request("the body is no JSON object")};
+    if (!body.ok() || !body->is_object()) return {"invalid", "body", "", bad_request("the body is not a JSON object")};
     const Context limited = ctx.with_timeout(options.upstream_timeout);
     return request.path() == kEnroll ? enroll(limited, request.peer, *body) : renew(limited, request.peer, *body);
   }

@@ -198,7 +198,7 @@ TEST_F(EnrolmentTest, OnlyACertificateOfTheLayerOnRecordIsRenewed) {
   EXPECT_NE(reply.text.find("is for the layer cloud, and the node is of the layer device"), std::string::npos) << reply.text;
   EXPECT_NE(reply.text.find("varda join-token --node line7"), std::string::npos) << reply.text;
   EXPECT_EQ(count("renew", "another layer"), 3u);
-  EXPECT_EQ(enroll(token("line7"), csr_).status, 200) << "a new token lets it in again";
+  EXPECT_EQ(enroll(token("line7"), csr_).status, 200) << "a new token admits the node again";
 }
 
 TEST_F(EnrolmentTest, ANodeOfAnEarlierBuildIsOfTheEdge) {

@@ -178,9 +178,9 @@ class TheGateway final : public Gateway, Admission {
     };
     gauge("varda_gateway_nodes_connected", "Nodes with a watch open.", [this] { return static_cast<double>(watches_.nodes()); });
     gauge("varda_gateway_watches", "Open watches of nodes.", [this] { return static_cast<double>(watches_.watches()); });
-    gauge("varda_gateway_requests_waiting", "Requests of nodes that wait for their turn to go upstream.",
+    gauge("varda_gateway_requests_waiting", "Requests of nodes that wait to be sent upstream.",
           [this] { return static_cast<double>(pool_.waiting()); });
-    gauge("varda_gateway_strangers_waiting", "Requests of clients without a certificate that wait for their turn.",
+    gauge("varda_gateway_strangers_waiting", "Requests of clients without a certificate that wait to be sent upstream.",
           [this] { return static_cast<double>(strangers_.waiting()); });
   }
   ~TheGateway() override { stop(); }
@@ -264,9 +264,9 @@ class TheGateway final : public Gateway, Admission {
       const bool same = name.size() >= kImpersonate.size() &&
                         std::equal(kImpersonate.begin(), kImpersonate.end(), name.begin(),
                                    [](char lower, char c) { return lower == (c >= 'A' && c <= 'Z' ? c + 32 : c); });
-      if (same) return Error(Code::kForbidden, "a node does not act in the name of another");
+      if (same) return Error(Code::kForbidden, "a node may not act in the name of another node");
     }
-    if (shut_out(caller.node)) return Error(Code::kForbidden, "node \"" + caller.node + "\" was shut out");
+    if (shut_out(caller.node)) return Error(Code::kForbidden, "node \"" + caller.node + "\" is revoked");
     return caller;
   }
 
@@ -406,7 +406,7 @@ class TheGateway final : public Gateway, Admission {
     submit(stranger ? strangers_ : pool_, key, bytes, std::move(respond), [this, request = std::move(request)] {
       std::optional<Response> response;
       if (options_.enrolment) response = options_.enrolment(upstream(), request);
-      return response ? std::move(*response) : error_response(Error(Code::kNotFound, "there is nothing of that path here"));
+      return response ? std::move(*response) : error_response(Error(Code::kNotFound, "there is no such path"));
     });
   }
 
@@ -466,7 +466,7 @@ class TheGateway final : public Gateway, Admission {
       wait = written_.wait(call.node, clock_.now());
     }
     if (wait.count() > 0) {
-      return too_many("node \"" + call.node + "\" has written too much of late", std::chrono::ceil<std::chrono::seconds>(wait));
+      return too_many("node \"" + call.node + "\" has exceeded its write rate", std::chrono::ceil<std::chrono::seconds>(wait));
     }
     Response response = go(way, call);
     if (response.status >= 200 && response.status < 300) {
@@ -497,7 +497,7 @@ class TheGateway final : public Gateway, Admission {
       case Route::kPatchEvent:
         return write_event(way, call);
     }
-    return error_response(Error(Code::kInternal, "a request came where it does not belong"), &call.asked);
+    return error_response(Error(Code::kInternal, "the request must not have a path of another server"), &call.asked);
   }
 
   static const Resource& resource_of(const Asked& asked) {

@@ -245,7 +245,7 @@ TEST(Gateway, ACertificateOfAnotherLayerThanTheOneOnRecordIsRefused) {
   EXPECT_EQ(status({"edge"}).status, 401);
   const auto former = status({});
   EXPECT_EQ(former.status, 401) << former.body;
-  EXPECT_NE(former.body.find("the certificate has to be renewed"), std::string::npos) << former.body;
+  EXPECT_NE(former.body.find("the certificate must be renewed"), std::string::npos) << former.body;
 
   // Back to the edge: the node's next report reads the change, and later requests follow it.
   record(Layer::kEdge);

@@ -28,8 +28,8 @@ Result<std::optional<SharedJoinToken>> read(const Json& secret, const meta::Obje
   auto token = JoinToken::parse(decoded_text(secret, kToken));
   if (!token.ok()) {
     return Error(Code::kCorrupt, "Secret " + key.str() +
-                                     ": its key token holds no join token. If it is meant to, delete the Secret, or "
-                                     "say `varda join-token --rotate-shared`");
+                                     ": the key token contains no join token. If the Secret is the right one, delete it, or run "
+                                     "`varda join-token --rotate-shared`");
   }
   return std::optional(SharedJoinToken{std::move(*token), says_revoked(secret)});
 }
@@ -54,7 +54,7 @@ Result<meta::ObjectKey> parse_join_secret(std::string_view text) {
   meta::ObjectKey key;
   if (slash != std::string_view::npos) key = {std::string(text.substr(0, slash)), std::string(text.substr(slash + 1))};
   if (!meta::check_dns_label(key.ns).empty() || !meta::check_dns_subdomain(key.name).empty()) {
-    return Error(Code::kInvalid, "\"" + std::string(text) + "\": a Secret is named as NAMESPACE/NAME");
+    return Error(Code::kInvalid, "\"" + std::string(text) + "\": must be NAMESPACE/NAME of a Secret");
   }
   return key;
 }

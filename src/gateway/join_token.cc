@@ -49,7 +49,7 @@ const meta::Resource& config_maps() {
 }
 
 Result<JoinToken> JoinToken::parse(std::string_view text) {
-  const Error wrong(Code::kInvalid, "this is no join token (varda-join.ID.SECRET.CAHASH, as `varda join-token` prints it)");
+  const Error wrong(Code::kInvalid, "this is not a join token (varda-join.ID.SECRET.CAHASH, as `varda join-token` prints it)");
   constexpr std::string_view kBlank = " \t\r\n";
   const auto begin = text.find_first_not_of(kBlank);
   if (begin == std::string_view::npos) return wrong;
@@ -108,27 +108,27 @@ Result<JoinTokenRecord> JoinTokenRecord::from_secret(const Json& secret) {
   record.id = name.substr(kNamePrefix.size());
   record.node = text("node");
   if (record.node.size() > kNodeNameBytesMax || !meta::check_dns_subdomain(record.node).empty()) {
-    return corrupt("data.node is no name of a node");
+    return corrupt("data.node is not a name of a node");
   }
   if (secret["data"].contains("layer")) {
     const auto layer = parse_layer(text("layer"));
-    if (!layer) return corrupt("data.layer is none of edge, device and cloud");
+    if (!layer) return corrupt("data.layer must be edge, device or cloud");
     record.layer = *layer;
   }
   if (secret["data"].contains("from")) {
     std::istringstream list(text("from"));
     for (std::string one; std::getline(list, one, ',');) {
       const auto block = net::parse_ip_block(one);
-      if (!block) return corrupt("data.from is no list of networks");
+      if (!block) return corrupt("data.from is not a list of networks");
       record.networks.push_back(*block);
     }
     // An empty list must not mean any address.
-    if (record.networks.empty()) return corrupt("data.from is no list of networks");
+    if (record.networks.empty()) return corrupt("data.from is not a list of networks");
   }
   record.secret_sha256 = text("secret-sha256");
-  if (!is_hex(record.secret_sha256, kDigestDigits)) return corrupt("data.secret-sha256 is no digest");
+  if (!is_hex(record.secret_sha256, kDigestDigits)) return corrupt("data.secret-sha256 is not a digest");
   auto expires = meta::parse_time(text("expires"));
-  if (!expires.ok()) return corrupt("data.expires is no time");
+  if (!expires.ok()) return corrupt("data.expires is not a time");
   record.expires = *expires;
   record.used_by = text("used-by");
   record.revoked = says_revoked(secret);
@@ -243,7 +243,7 @@ Result<std::vector<JoinTokenRecord>> list_join_tokens(const Context& ctx, const 
 }
 
 Status revoke_join_token(const Context& ctx, const kube::Client& client, const std::string& id) {
-  if (!is_hex(id, kIdDigits)) return Error(Code::kInvalid, "\"" + id + "\" is no ID of a join token (12 digits of hex)");
+  if (!is_hex(id, kIdDigits)) return Error(Code::kInvalid, "\"" + id + "\" is not an ID of a join token (12 digits of hex)");
   const Json patch = Json::object({{"data", Json::object({{"revoked", codec::base64("true")}})}});
   TRY_VOID(client.patch(ctx, secrets(), key_of(id), kube::PatchType::kMerge, patch));
   return {};

@@ -16,7 +16,7 @@ bool is_edge_taint(const Json& taint) {
 Json edge_taint() { return Json::object({{"key", kEdgeRole}, {"effect", kNoSchedule}}); }
 
 Error contradiction(std::string_view label, Layer layer) {
-  return Error(Code::kForbidden, "metadata.labels." + std::string(label) + ": the node was let in to the layer " +
+  return Error(Code::kForbidden, "metadata.labels." + std::string(label) + ": the node was admitted to the layer " +
                                      std::string(to_string(layer)) + " (`varda join-token --node NAME --layer LAYER`)");
 }
 

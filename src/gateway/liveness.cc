@@ -54,7 +54,7 @@ std::optional<Json> connected_patch(const Json& edge_node, bool connected, WallT
   mine->set("status", wanted);
   mine->set("reason", reason);
   mine->set("message", connected ? "the node's agent is connected"
-                                 : "the node's agent has no connection to the gateway; what runs on the node goes on");
+                                 : "the node's agent has no connection to the gateway; pods on the node keep running");
   Json status = Json::object({{"conditions", std::move(conditions)}});
   if (connected) {
     if (!edge_node.at("status/lastSeen").is_null()) status.set("lastSeen", nullptr);

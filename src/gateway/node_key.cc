@@ -86,21 +86,21 @@ Result<std::optional<Remembered>> find(const Context& ctx, const kube::Client& c
   Remembered known;
   if (data.contains(kKey)) {
     auto text = codec::unbase64(data[kKey].as_string());
-    if (!text.ok() || !is_digest(*text)) return corrupt("data.key-sha256 is no digest");
+    if (!text.ok() || !is_digest(*text)) return corrupt("data.key-sha256 is not a digest");
     known.key_sha256 = std::move(*text);
   }
   if (data.contains(kLayer)) {
     const auto text = codec::unbase64(data[kLayer].as_string());
     const auto layer = text.ok() ? parse_layer(*text) : std::nullopt;
-    if (!layer) return corrupt("data.layer is none of edge, device and cloud");
+    if (!layer) return corrupt("data.layer must be edge, device or cloud");
     known.layer = *layer;
   }
   const auto lines = codec::unbase64(data[kRefused].as_string());
-  if (!lines.ok()) return corrupt("data.refused-sha256 is no list of digests");
+  if (!lines.ok()) return corrupt("data.refused-sha256 is not a list of digests");
   for (std::string_view rest = *lines; !rest.empty();) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    if (!is_digest(line)) return corrupt("data.refused-sha256 is no list of digests");
+    if (!is_digest(line)) return corrupt("data.refused-sha256 is not a list of digests");
     known.refused.emplace_back(line);
   }
   known.secret = std::move(*secret);
@@ -169,7 +169,7 @@ Status forget_node_key(const Context& ctx, const kube::Client& client, const std
     if (!known) {
       // A node that enrolled before keys were remembered has an EdgeNode.
       TRY(const std::optional<Json> edge_node, client.find(ctx, api::EdgeNode::resource(), {"", node}));
-      if (!edge_node) return Error(Code::kNotFound, "no key of node \"" + node + "\" is remembered");
+      if (!edge_node) return Error(Code::kNotFound, "no key of node \"" + node + "\" is recorded");
     } else if (known->key_sha256.empty()) {
       return {};
     }

@@ -71,8 +71,8 @@ Result<RemovedNode> remove_node(const Context& ctx, const kube::Client& client, 
   TRY(out.pods, pods_of(ctx, client, node));
   if (risk == RemovalRisk::kNone && !out.pods.empty()) return has_pods(node, out.pods);
   if (risk == RemovalRisk::kNone && edge_node && is_revoked(*edge_node)) {
-    return Error(Code::kConflict, "node \"" + node + "\" was shut out (" + std::string(kRevokedAnnotation) +
-                                      "); without its EdgeNode its certificate is good again until it ends");
+    return Error(Code::kConflict, "node \"" + node + "\" is revoked (" + std::string(kRevokedAnnotation) +
+                                      "); without the EdgeNode, the node's certificate is valid again until it expires");
   }
   out.connected = edge_node && is_connected(*edge_node);
   // The key first: after that no renewal admits the node again.

@@ -57,9 +57,9 @@ Status read_parameters(std::string_view text, Asked& asked, bool& watch) {
   std::set<std::string_view> seen;
   for (const auto& [name, value] : query.all()) {
     if (std::find(kParameters.begin(), kParameters.end(), name) == kParameters.end()) {
-      return invalid("parameter \"" + name.substr(0, 100) + "\": not known here");
+      return invalid("parameter \"" + name.substr(0, 100) + "\": is unknown");
     }
-    if (!seen.insert(name).second) return invalid("parameter " + name + " stands twice");
+    if (!seen.insert(name).second) return invalid("parameter " + name + " occurs twice");
   }
   asked.field_selector = query.get("fieldSelector");
   asked.label_selector = query.get("labelSelector");
@@ -83,7 +83,7 @@ Result<std::string> verb_of(const std::string& method, bool has_name, bool watch
   if (method == "PUT") return std::string("update");
   if (method == "PATCH") return std::string("patch");
   if (method == "DELETE") return std::string(has_name ? "delete" : "deletecollection");
-  return Error(Code::kUnsupported, "the method is none of GET, POST, PATCH and DELETE");
+  return Error(Code::kUnsupported, "the method must be GET, POST, PATCH or DELETE");
 }
 
 }  // namespace

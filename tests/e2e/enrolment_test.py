@@ -167,7 +167,7 @@ class Enrolment(unittest.TestCase):
         self.assertEqual(ask('/apis/edgeai.io/v1alpha1/edgenodes', edge_node)[0], 201)
         status, answer = ask('/api/v1/nodes', node({'edgeai.io/layer': 'cloud'}))
         self.assertEqual(status, 403)
-        self.assertIn('let in to the layer edge', answer['message'])
+        self.assertIn('admitted to the layer edge', answer['message'])
         self.assertEqual(ask('/api/v1/nodes', node({}))[0], 201)
 
         # The node is as ready as any other. Its identity reads fewer pods than any other.
