@@ -192,7 +192,7 @@ Result<ModelConfig> read_config(os::FileSystem& fs, const std::filesystem::path&
   }
   // Opening a pipe would block the loader forever.
   TRY(const std::optional<os::FileInfo> info, fs.stat(directory / config.file));
-  if (info && info->kind == os::FileKind::kOther) return Error(Code::kInvalid, config.file + " is no file");
+  if (info && info->kind == os::FileKind::kOther) return Error(Code::kInvalid, config.file + " is not a file");
   if (config.engine.empty()) {
     if (!ends_with(config.file, kOnnx)) return Error(Code::kInvalid, "model.yaml: engine must be set for " + config.file);
     config.engine = kOnnxEngine;

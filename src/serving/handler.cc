@@ -118,7 +118,7 @@ class ModelServer {
  private:
   // Why the server is not ready; "" if it is.
   std::string_view not_ready() const {
-    if (service_.draining.load()) return "the server is going away";
+    if (service_.draining.load()) return "the server is shutting down";
     if (!service_.repository.settled()) return "models are loading";
     return "";
   }
@@ -170,7 +170,7 @@ class ModelServer {
     const bool ready = (version.ok() || others) && !draining;
     Json out = Json::object({{"name", route.model}, {"ready", ready}});
     if (draining) {
-      out.set("reason", "the server is going away");
+      out.set("reason", "the server is shutting down");
     } else if (!version.ok()) {
       out.set("reason", version.error().message());
     }

@@ -14,7 +14,7 @@ namespace {
 Error late(Duration waited) {
   return Error(Code::kTimeout, "the request waited " +
                                    std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(waited).count()) +
-                                   " ms for an instance, longer than it may");
+                                   " ms for an instance, which exceeds its limit");
 }
 
 std::size_t samples(const ModelVersion& version, const std::vector<tensor::Named>& inputs) {

@@ -78,10 +78,10 @@ Result<Wanted> look(os::FileSystem& fs, const std::filesystem::path& model) {
   if (std::find(names.begin(), names.end(), "target") != names.end()) {
     TRY(const std::string text, read_text(fs, model / "target", 4096));
     const std::string_view version = trimmed(text);
-    if (!is_version(version)) return Error(Code::kInvalid, "target holds no version: A-Z a-z 0-9 . _ - are allowed, up to 63");
+    if (!is_version(version)) return Error(Code::kInvalid, "target contains no version: must be up to 63 of A-Z a-z 0-9 . _ -");
     out.version = version;
     if (!is_directory(fs, model / out.version)) {
-      out.problem = "target names version " + out.version + ", which is not there";
+      out.problem = "target names version " + out.version + ", which does not exist";
       return out;
     }
   } else {
@@ -99,7 +99,7 @@ Result<Wanted> look(os::FileSystem& fs, const std::filesystem::path& model) {
 
 Result<std::string> read_text(os::FileSystem& fs, const std::filesystem::path& path, std::uint64_t max_bytes) {
   TRY(const std::optional<os::FileInfo> info, fs.stat(path));
-  if (info && info->kind != os::FileKind::kFile) return Error(Code::kInvalid, path.filename().string() + " is no file");
+  if (info && info->kind != os::FileKind::kFile) return Error(Code::kInvalid, path.filename().string() + " is not a file");
   return os::read_file(fs, path, max_bytes);
 }
 

@@ -53,7 +53,7 @@ TEST_F(Layout, TargetNamesTheVersionHoweverOld) {
 TEST_F(Layout, TargetThatIsNotThereKeepsItsNameAndSaysSo) {
   file("digits/3/model.onnx");
   file("digits/target", "5");
-  EXPECT_EQ(wanted("digits"), (Wanted{.version = "5", .problem = "target names version 5, which is not there"}));
+  EXPECT_EQ(wanted("digits"), (Wanted{.version = "5", .problem = "target names version 5, which does not exist"}));
   file("digits/target", "../../etc");
   EXPECT_EQ(wanted("digits").version, "");
   EXPECT_NE(wanted("digits").problem, "");
@@ -87,7 +87,7 @@ TEST(LayoutOnDisk, PipesAndLinksToThemAreNotReadAndKeepNobodyWaiting) {
     ASSERT_EQ(::mkfifo((root / "letters/3" / file).c_str(), 0600), 0);
     const auto config = read_config(os::real_file_system(), root / "letters/3", {});
     ASSERT_FALSE(config.ok());
-    EXPECT_EQ(config.error().message(), std::string(file) + " is no file");
+    EXPECT_EQ(config.error().message(), std::string(file) + " is not a file");
     std::filesystem::remove(root / "letters/3" / file);
   }
   const auto found = scan(os::real_file_system(), root);
@@ -97,7 +97,7 @@ TEST(LayoutOnDisk, PipesAndLinksToThemAreNotReadAndKeepNobodyWaiting) {
     EXPECT_NE(found->at(model).problem, "");
     EXPECT_EQ(found->at(model).last_good, "");
   }
-  EXPECT_THAT(found->at("digits").problem, ::testing::HasSubstr("target is no file"));
+  EXPECT_THAT(found->at("digits").problem, ::testing::HasSubstr("target is not a file"));
   std::filesystem::remove_all(root);
 }
 

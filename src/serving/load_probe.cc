@@ -80,7 +80,7 @@ std::optional<LoadFailure> ChildProbe::judge(const os::ExitStatus& ended, std::s
   failure.message = "the engine ended its process while loading (" +
                     (ended.signal != 0 ? signal_name(ended.signal) : "exit code " + std::to_string(ended.code)) + ")";
   if (ended.signal == SIGKILL) failure.message += "; memory may have run out";
-  if (!last.empty() && !last.starts_with(kOutcome)) failure.message += "; its last words: " + std::string(last.substr(0, 512));
+  if (!last.empty() && !last.starts_with(kOutcome)) failure.message += "; last output: " + std::string(last.substr(0, 512));
   return failure;
 }
 
@@ -115,7 +115,7 @@ std::optional<LoadFailure> ChildProbe::probe(const Context& ctx, const ModelVers
                        options_.crash_retry_interval};
   }
   if (!ended.ok() || !ended->has_value()) {
-    return LoadFailure{"LoadFailed", "nobody knows how the process that tried the version ended", options_.retry_interval};
+    return LoadFailure{"LoadFailed", "the exit status of the probe process is unknown", options_.retry_interval};
   }
   return judge(**ended, output.tail());
 }

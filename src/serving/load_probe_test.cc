@@ -53,12 +53,12 @@ TEST(ChildProbe, EveryWayToEndIsUnderstood) {
       {R"(echo 'varda-serve probe-load: {"loads":false,"message":"no memory","mayPass":true}'; exit 3)", "LoadFailed", "no memory",
        soon},
       {"echo free: invalid pointer; kill -6 $$", "LoadCrashed",
-       "the engine ended its process while loading (SIGABRT); its last words: free: invalid pointer", late},
+       "the engine ended its process while loading (SIGABRT); last output: free: invalid pointer", late},
       {"kill -11 $$", "LoadCrashed", "the engine ended its process while loading (SIGSEGV)", late},
       {"kill -9 $$", "LoadCrashed", "the engine ended its process while loading (SIGKILL); memory may have run out", late},
       {"exit 7", "LoadCrashed", "the engine ended its process while loading (exit code 7)", late},
       // An engine that calls exit(0) has loaded nothing.
-      {"echo bye; exit 0", "LoadCrashed", "the engine ended its process while loading (exit code 0); its last words: bye", late},
+      {"echo bye; exit 0", "LoadCrashed", "the engine ended its process while loading (exit code 0); last output: bye", late},
       // A reported success before a crash does not count.
       {R"(echo 'varda-serve probe-load: {"loads":true}'; kill -11 $$)", "LoadCrashed",
        "the engine ended its process while loading (SIGSEGV)", late},

@@ -127,7 +127,7 @@ Result<codec::Json> Repository::describe_tiers(std::string_view model) const {
     if (it->second.active != nullptr) version = it->second.active->version();
   }
   if (joint == nullptr)
-    return Error(Code::kNotFound, "model \"" + std::string(model) + "\" has no cascade.json: it is all there is");
+    return Error(Code::kNotFound, "model \"" + std::string(model) + "\" has no cascade.json: the model has one tier");
   return joint->describe(options_.joint->instance(), version, system_clock().now(), system_clock().wall());
 }
 

@@ -161,7 +161,7 @@ TEST_F(Serving, VersionThatFailsLeavesTheOldOneServingAndSaysWhy) {
 
   models_.target("m", "6");
   settle();
-  EXPECT_THAT(index(), ElementsAre("m/3 READY", "m/6 UNAVAILABLE: target names version 6, which is not there"));
+  EXPECT_THAT(index(), ElementsAre("m/3 READY", "m/6 UNAVAILABLE: target names version 6, which does not exist"));
 
   models_.target("m", "3");
   settle();

@@ -7,14 +7,16 @@ TierMeters::TierMeters(metrics::Registry& registry, const std::string& model, co
                                 {{"model", model}, {"tier", tier}})),
       seconds(registry.histogram("varda_joint_seconds", "Time of a tier's calls that brought an answer.",
                                  metrics::latency_buckets(), {{"model", model}, {"tier", tier}})),
-      breaker_state(registry.gauge("varda_joint_breaker_state", "0: the tier is asked; 1: it is tried; 2: it is not asked.",
+      breaker_state(registry.gauge("varda_joint_breaker_state",
+                                   "Breaker state: 0 calls the tier, 1 tries the tier, 2 does not call the tier.",
                                    {{"model", model}, {"tier", tier}})) {}
 
 Meters::Meters(metrics::Registry& registry, const std::string& model)
     : registry_(registry),
       model_(model),
       inferences_(registry.counter("varda_joint_inferences_total", "Requests that a tier answered.", {{"model", model}})),
-      hard_(registry.counter("varda_joint_hard_total", "Of these, hard by a policy.", {{"model", model}})),
+      hard_(registry.counter("varda_joint_hard_total", "Answered requests that a policy classified as hard examples.",
+                             {{"model", model}})),
       bytes_up_(
           registry.counter("varda_joint_bytes_up_total", "Bytes of bodies sent to tiers above the first.", {{"model", model}})) {}
 
@@ -35,7 +37,7 @@ void Meters::count(const cascade::Summary& summary, const cascade::Route& route,
     const bool error = is_error(*tier.reason);
     registry_
         .counter(error ? "varda_joint_errors_total" : "varda_joint_not_asked_total",
-                 error ? "Requests that a tier was asked and did not answer." : "Requests that a tier could not be asked.",
+                 error ? "Calls that a tier did not answer." : "Requests for which a tier could not be called.",
                  {{"model", model_}, {"tier", route.tiers[i].name}, {"reason", std::string(to_string(*tier.reason))}})
         .add();
   }

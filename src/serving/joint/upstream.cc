@@ -20,7 +20,7 @@ Called failed(cascade::Failure failure) {
 cascade::Failure timeout(std::string message) { return {.reason = cascade::Reason::kTimeout, .message = std::move(message)}; }
 
 // Cancelled on this side: no evidence about the other server.
-cascade::Failure cancelled() { return {.message = "the call was given up", .tier_at_fault = false}; }
+cascade::Failure cancelled() { return {.message = "the call was cancelled", .tier_at_fault = false}; }
 
 // Whether the other server may have the whole request. Only the text separates the client's errors
 // from errors of connecting. Other texts are errors of connecting, after which the request is sent
@@ -97,7 +97,7 @@ Called Upstream::exchange(const Context& ctx, net::HttpClient& http, net::Client
     }
     if (!share.grow((*bytes)->size())) {
       return failed({.reason = cascade::Reason::kInFlightLimit,
-                     .message = "there is no room for one more answer of this size",
+                     .message = "the memory limit leaves no space for an answer of this size",
                      .tier_at_fault = false});
     }
     if (answer.body.empty()) {
@@ -134,7 +134,7 @@ Called Upstream::infer(const Context& ctx, const std::string& url, const std::st
   if (opened.ok()) {
     out.answer = std::move(opened).value();
   } else {
-    out.failure = cascade::unreadable("no answer of the protocol: " + opened.error().message());
+    out.failure = cascade::unreadable("the answer violates the protocol: " + opened.error().message());
   }
   return out;
 }

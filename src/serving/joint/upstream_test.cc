@@ -57,9 +57,9 @@ TEST(Upstream, WhatServersSayBecomesAReason) {
     std::string outcome;
   };
   for (const Case& c : std::vector<Case>{
-           {200, "<html>welcome</html>", "Failed: no answer of the protocol: offset 0"},
-           {200, "", "Failed: no answer of the protocol"},
-           {200, R"({"outputs":[{"name":"y"}]})", "Failed: no answer of the protocol"},
+           {200, "<html>welcome</html>", "Failed: the answer violates the protocol: offset 0"},
+           {200, "", "Failed: the answer violates the protocol"},
+           {200, R"({"outputs":[{"name":"y"}]})", "Failed: the answer violates the protocol"},
            {204, "", "Failed: HTTP 204"},
            {302, "", "Failed: HTTP 302"},
            {400, R"({"error":"no such input"})", "Refused: HTTP 400: no such input"},
@@ -111,7 +111,7 @@ TEST(Upstream, WhatConnectionsDoBecomesAReason) {
   std::stop_source hung_up;
   hung_up.request_stop();
   const Called early = upstream.infer(Context(hung_up.get_token()), "http://127.0.0.1:1", "m", call_of("x"), kAny);
-  EXPECT_EQ(early.failure->message, "the call was given up");
+  EXPECT_EQ(early.failure->message, "the call was cancelled");
   EXPECT_EQ(early.bytes_sent, 0u);
   EXPECT_THAT(outcome(upstream.infer(Context::background(), "not a url", "m", call_of("x"), kAny)), StartsWith("Failed: "));
 }
