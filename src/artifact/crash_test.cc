@@ -381,7 +381,7 @@ class Life {
       const auto shown = model.versions.find(active);
       if (!active.empty() && (shown == model.versions.end() || !shown->second.contains(kAbsent)) &&
           !left.stat(tree.directory(key) / active).value())
-        return key + ": target names " + active + ", which is not there";
+        return key + ": target names " + active + ", which does not exist";
       const auto cascade = os::read_file(left, tree.directory(key) / "cascade.json");
       if (const auto says = codec::parse_json(cascade.value_or("\"\"")); !says.ok() || !model.cascades.contains(says->as_string()))
         return key + ": cascade.json is \"" + cascade.value_or("") + "\"";

@@ -26,7 +26,7 @@ Status check_replaceable(os::FileSystem& fs, const os::Path& to) {
   TRY(const auto there, fs.stat(to));
   if (!there) return {};
   if (there->kind != os::FileKind::kDirectory) {
-    return Error(Code::kInvalid, to.string() + " is no directory and is not replaced; name a directory that does not exist yet");
+    return Error(Code::kInvalid, to.string() + " is not a directory and is not replaced; name a directory that does not exist yet");
   }
   TRY(const auto names, fs.list(to));
   if (names.empty() || std::find(names.begin(), names.end(), kMarker) != names.end()) return {};

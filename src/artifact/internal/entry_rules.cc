@@ -94,12 +94,12 @@ Result<EntryRules::Admitted> EntryRules::admit(const codec::ArchiveEntry& entry)
     if (const auto found = names_.find(parent); found == names_.end()) {
       TRY_VOID(add(parent, EntryKind::kDirectory));
     } else if (found->second != EntryKind::kDirectory) {
-      return refuse(path, "below \"" + parent + "\", which is no directory");
+      return refuse(path, "below \"" + parent + "\", which is not a directory");
     }
   }
   if (const auto found = names_.find(path); found != names_.end()) {
     if (found->second == EntryKind::kDirectory && entry.kind == EntryKind::kDirectory) return admitted;
-    return refuse(path, "the name stands twice");
+    return refuse(path, "the name occurs twice");
   }
   EntryKind kind = entry.kind;
   if (kind == EntryKind::kSymlink) TRY_VOID(check_symlink(path, entry.link_target));
@@ -107,7 +107,7 @@ Result<EntryRules::Admitted> EntryRules::admit(const codec::ArchiveEntry& entry)
     TRY(admitted.link_source, normalise_entry_path(entry.link_target, limits_).context("entry \"" + path + "\""));
     const auto found = names_.find(admitted.link_source);
     if (found == names_.end() || found->second != EntryKind::kFile)
-      return refuse(path, "hard link to \"" + admitted.link_source + "\", which is no earlier file of the archive");
+      return refuse(path, "hard link to \"" + admitted.link_source + "\", which is not an earlier file of the archive");
     kind = EntryKind::kFile;
   }
   if (kind == EntryKind::kFile) {
