@@ -219,7 +219,7 @@ Result<std::unique_ptr<FolderCount>> FolderCount::begin(os::ReadableTree& tree, 
   CHECK(format.tree != nullptr);
   TRY(const os::FileFacts facts, tree.facts(path));
   if (facts.kind != os::FileKind::kDirectory)
-    return Error(Code::kInvalid, path.string() + " is no folder; " + std::string(format.name) + " is counted in a folder");
+    return Error(Code::kInvalid, path.string() + " is not a folder; " + std::string(format.name) + " is counted in a folder");
   auto out = std::make_unique<RealFolderCount>(tree, path, facts, format.tree(options));
   TRY_VOID(out->begin());
   return std::unique_ptr<FolderCount>(std::move(out));

@@ -180,7 +180,7 @@ TEST_F(Folders, WhatIsNotThereOrOfTheWrongKindIsRefusedByName) {
            {"csv", root_ / "../secret.csv", Code::kForbidden, "secret.csv"},
            {"csv", root_ / "link.csv", Code::kForbidden, "secret.csv"},
            {"csv", "/dev/zero", Code::kForbidden, "/dev/zero"},
-           {"imagefolder", root_ / "data.csv", Code::kInvalid, "is no folder"},
+           {"imagefolder", root_ / "data.csv", Code::kInvalid, "is not a folder"},
            {"voc", root_ / "folder", Code::kInvalid, "Annotations"},
            {"voc", scratch_, Code::kForbidden, "does not lie below"},
        }) {

@@ -46,11 +46,11 @@ class CocoScanner final : public JsonFileScanner {
 
   void begin(std::size_t depth, Kind kind, std::uint64_t at, std::uint64_t line) override {
     if (depth == 0) {
-      if (kind != Kind::kObject) wrong_file("the file is no object", at, line);
+      if (kind != Kind::kObject) wrong_file("the file is not an object", at, line);
     } else if (depth == kSectionDepth) {
       if (section_ == Section::kImages) has_images_ = true;
       if (section_ != Section::kOther && kind != Kind::kArray) {
-        add_malformed(tally_, {"", line + 1, at, std::string(section_name()) + " is no array"});
+        add_malformed(tally_, {"", line + 1, at, std::string(section_name()) + " is not an array"});
         section_ = Section::kOther;
       }
     } else if (depth == kElementDepth && section_ != Section::kOther) {
@@ -86,12 +86,12 @@ class CocoScanner final : public JsonFileScanner {
     const auto malformed = [&](std::string what) {
       add_malformed(tally_, {"", element_line_, element_at_, std::string(section_name()) + ": " + std::move(what)});
     };
-    if (!is_object_) return malformed("an element that is no object");
+    if (!is_object_) return malformed("an element that is not an object");
     if (section_ == Section::kImages) {
       ++tally_.samples;
     } else if (section_ == Section::kAnnotations) {
       // Captions have no category.
-      if (category_given_ && !id_) return malformed("a category_id that is no integer");
+      if (category_given_ && !id_) return malformed("a category_id that is not an integer");
       if (id_) add_bounded(annotations_, tally_.further_classes, *id_);
     } else {
       if (!id_) return malformed("a category without an integer as its id");

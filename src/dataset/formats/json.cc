@@ -11,7 +11,7 @@ class ArrayScanner final : public JsonFileScanner {
 
  private:
   void begin(std::size_t depth, JsonStream::Kind kind, std::uint64_t at, std::uint64_t line) override {
-    if (depth == 0 && kind != JsonStream::Kind::kArray) wrong_file("the file is no array", at, line);
+    if (depth == 0 && kind != JsonStream::Kind::kArray) wrong_file("the file is not an array", at, line);
   }
   void end(std::size_t depth, JsonStream::Kind, std::string_view, bool) override {
     if (depth == 1 && !is_wrong_file()) ++tally_.samples;
