@@ -30,7 +30,7 @@ Result<const Json::Object*> object(const Json& value, const std::string& setting
 }
 
 Result<std::string> name_of(const Json& value, const std::string& setting) {
-  if (value.is_bool()) return invalid(setting, "must be a name: put it in quotes, for YAML reads it as true or false");
+  if (value.is_bool()) return invalid(setting, "must be a name: put it in quotes, because YAML reads it as true or false");
   if (!value.is_string() || value.as_string().empty()) return invalid(setting, "must be a name");
   return value.as_string();
 }
@@ -108,7 +108,7 @@ Status read_resize(const Json& value, ImageStep& out) {
     } else if (name == "fit") {
       // Reserved for letterboxing: a fit that keeps proportions must also be undone in the boxes.
       if (item.is_string() && item.as_string() == "letterbox") {
-        return Error(Code::kUnsupported, setting + ": letterbox is not there yet; stretch is what this server does");
+        return Error(Code::kUnsupported, setting + ": letterbox is not supported; use stretch");
       }
       if (!item.is_string() || item.as_string() != "stretch") return invalid(setting, "must be stretch");
     } else {
@@ -232,7 +232,7 @@ Status read_preprocess(const Json& value, Declaration& out) {
       return unknown("preprocess." + name);
     }
   }
-  if (!there) return invalid("preprocess", "needs image: what becomes of an image that a request sends");
+  if (!there) return invalid("preprocess", "must have image, which declares how images become tensors");
   out.image = std::move(image);
   return {};
 }
@@ -250,8 +250,7 @@ Status read_postprocess(const Json& value, Declaration& out) {
       return Error(Code::kUnsupported,
                    "postprocess.anchors: anchors are not decoded yet; export the model so that it puts out boxes");
     } else if (name == "labels") {
-      return invalid("postprocess.labels",
-                     "is not a step: the names of the classes are the file that labels names, beside postprocess");
+      return invalid("postprocess.labels", "is not a step: set the member labels of model.yaml to the file of class names");
     } else {
       return unknown("postprocess." + name);
     }

@@ -73,7 +73,7 @@ TEST(Declaration, WrongSettingsAreNamed) {
       {"preprocess: {image: {resize: {width: 20000, height: 1}}}", "from 1 to 16384"},
       {"preprocess: {image: {resize: {width: 4}}}", "preprocess.image.resize needs both width and height"},
       {"preprocess: {image: {resize: {filter: cubic}}}", "preprocess.image.resize.filter must be one of bilinear, nearest, area"},
-      {"preprocess: {image: {resize: {fit: letterbox}}}", "preprocess.image.resize.fit: letterbox is not there yet"},
+      {"preprocess: {image: {resize: {fit: letterbox}}}", "preprocess.image.resize.fit: letterbox is not supported"},
       {"preprocess: {image: {resize: {fit: crop}}}", "preprocess.image.resize.fit must be stretch"},
       {"preprocess: {image: {resize: {size: 3}}}", "unknown setting preprocess.image.resize.size"},
       {"preprocess: {image: {scale: big}}", "preprocess.image.scale must be a number"},

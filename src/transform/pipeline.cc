@@ -251,7 +251,7 @@ Result<std::size_t> Pipeline::Compiled::only_scores(const std::string& setting) 
   std::optional<std::size_t> found;
   for (std::size_t i = 0; i < model_outputs.size(); ++i) {
     if (!internal::is_floating(model_outputs[i].dtype) || model_outputs[i].shape.empty()) continue;
-    if (found) return Error(Code::kInvalid, setting + " must say which output it reads: " + names(model_outputs));
+    if (found) return Error(Code::kInvalid, setting + " must name the output to read: " + names(model_outputs));
     found = i;
   }
   if (!found) return Error(Code::kInvalid, setting + ": the model has no output of scores; it has " + names(model_outputs));
@@ -412,7 +412,7 @@ Result<Pipeline> Pipeline::compile(const Declaration& declaration, std::vector<S
         input = {std::string(kImageInput), DType::kBytes, made->image->files()};
       } else if (input.name == kImageInput) {
         return Error(Code::kInvalid,
-                     "preprocess: the model has an input of its own that is called image; rename it when you export the model");
+                     "preprocess: the model already has an input called image; rename that input when you export the model");
       }
     }
   }
@@ -438,7 +438,8 @@ Result<Prepared> Pipeline::before(std::vector<Named> inputs) const {
   const std::string& target = compiled_->image->target().name;
   for (const Named& input : out.inputs) {
     if (&input != &*it && input.name == target) {
-      return Error(Code::kInvalid, "the request has both \"image\" and \"" + target + "\", which is made of it: send one of them");
+      return Error(Code::kInvalid,
+                   "the request has both \"image\" and \"" + target + "\", which image replaces: send only one of them");
     }
   }
   if (it->tensor.shape().size() != 1) {

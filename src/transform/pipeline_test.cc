@@ -232,7 +232,7 @@ TEST(Pipeline, WrongImagesAreRefusedByNumber) {
               HasSubstr("image 1 has 7x1 pixels: the images of a request may have 10 together"));
   std::vector<Named> both = images({good});
   both.push_back(floats("x", {1, 2, 2}, {1, 2, 3, 4}));
-  EXPECT_EQ(error(both), "the request has both \"image\" and \"x\", which is made of it: send one of them");
+  EXPECT_EQ(error(both), "the request has both \"image\" and \"x\", which image replaces: send only one of them");
   EXPECT_EQ(error({{"image", Tensor::of_strings({1, 1}, std::vector{good}).value()}}),
             "input \"image\" takes shape [-1], not [1,1]");
   const Pipeline two = compile("preprocess: {image: {channels: grey}}", {{{"x", DType::kFp32, {2, 2, 2}}}, {}, {}}).value();
@@ -347,12 +347,12 @@ TEST(Pipeline, DeclarationsThatDoNotFitTheModelSayWhatToDo) {
     std::string want;
   };
   const std::vector<Case> cases = {
-      {"preprocess: {image: {}}", two, "preprocess.input must say which of the model's inputs images become: a, image"},
+      {"preprocess: {image: {}}", two, "preprocess.input must name the model's input for images: a, image"},
       {"preprocess: {input: z, image: {}}", two, "preprocess.input: the model has no input \"z\"; it has a, image"},
-      {"preprocess: {input: a, image: {}}", two, "the model has an input of its own that is called image"},
+      {"preprocess: {input: a, image: {}}", two, "the model already has an input called image"},
       {"preprocess: {image: {}}", input(DType::kInt64, {1, 3, 2, 2}), "is INT64; images become FP32, FP64, FP16 or UINT8"},
       {"preprocess: {image: {}}", input(DType::kFp32, {1, 3, 2, 3}),
-       "preprocess.image.layout must be set: the shape of the model's input \"x\" of shape [1,3,2,3] does not tell it"},
+       "preprocess.image.layout must be set: the shape of the model's input \"x\" of shape [1,3,2,3] does not define it"},
       {"preprocess: {image: {}}", input(DType::kFp32, {1, 4, 2, 2}), "preprocess.image.layout must be set"},
       {"preprocess: {image: {}}", input(DType::kFp32, {-1, 12}), "preprocess.image.layout must be set"},
       {"preprocess: {image: {}}", input(DType::kFp32, {12}), "preprocess.image.layout must be set"},
@@ -373,7 +373,7 @@ TEST(Pipeline, DeclarationsThatDoNotFitTheModelSayWhatToDo) {
        "images of 16384x16384 pixels are more than"},
       {"preprocess: {image: {channels: grey, layout: HW, resize: {width: 16384, height: 16384}}}", input(DType::kUint8, {-1, -1}),
        "1 images of 16384x16384 pixels"},
-      {"postprocess: {softmax: {}}", twins, "postprocess.softmax.input must say which output it reads: a, b, n"},
+      {"postprocess: {softmax: {}}", twins, "postprocess.softmax.input must name the output to read: a, b, n"},
       {"postprocess: {softmax: {input: c}}", twins, "postprocess.softmax.input: the model has no output \"c\"; it has a, b, n"},
       {"postprocess: {softmax: {input: 'n'}}", twins, "output \"n\" of shape [1] is INT64, not a floating type"},
       {"postprocess: {softmax: {input: a, output: raw.a}}", twins, "must not begin with raw."},

@@ -27,7 +27,7 @@ std::string names(std::span<const tensor::Spec> specs) {
 Result<tensor::Spec> find_target(const std::string& name, std::span<const tensor::Spec> inputs) {
   if (name.empty()) {
     if (inputs.size() == 1) return inputs[0];
-    return Error(Code::kInvalid, "preprocess.input must say which of the model's inputs images become: " + names(inputs));
+    return Error(Code::kInvalid, "preprocess.input must name the model's input for images: " + names(inputs));
   }
   const auto it = std::find_if(inputs.begin(), inputs.end(), [&](const tensor::Spec& spec) { return spec.name == name; });
   if (it == inputs.end())
@@ -36,7 +36,7 @@ Result<tensor::Spec> find_target(const std::string& name, std::span<const tensor
 }
 
 Error open_layout(const tensor::Spec& target) {
-  return Error(Code::kInvalid, "preprocess.image.layout must be set: the shape of " + quoted(target) + " does not tell it");
+  return Error(Code::kInvalid, "preprocess.image.layout must be set: the shape of " + quoted(target) + " does not define it");
 }
 
 // Derives the layout from a shape, for a number of channels.
@@ -134,7 +134,7 @@ Status ImageInput::settle_size(const ImageStep& step) {
     const std::int64_t own = flattened_ ? -1 : shape[layout_.find(letter)];
     if (!declared && own <= 0) {
       return Error(Code::kInvalid,
-                   "preprocess.image.resize needs width and height: the shape of " + quoted(target_) + " does not tell them");
+                   "preprocess.image.resize needs width and height: the shape of " + quoted(target_) + " does not define them");
     }
     if (declared && own >= 0 && own != *declared) {
       return Error(Code::kInvalid, "preprocess.image.resize." + std::string(setting) + " is " + std::to_string(*declared) +

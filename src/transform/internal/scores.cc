@@ -30,7 +30,7 @@ Result<Floats> Floats::of(const tensor::Tensor& tensor) {
       for (const std::uint16_t value : tensor.values<std::uint16_t>()) out.owned_.push_back(tensor::float_of_bf16(value));
       return out;
     default:
-      return Error(Code::kInvalid, std::string(to_string(tensor.dtype())) + " is no floating type");
+      return Error(Code::kInvalid, std::string(to_string(tensor.dtype())) + " is not a floating type");
   }
 }
 
