@@ -118,7 +118,7 @@ Result<std::vector<TierConfig>> read_tiers(const Json& json) {
     const std::string path = "tiers[" + std::to_string(i) + "]";
     TRY(TierConfig tier, read_tier(list->as_array()[i], path, i == 0, i + 1 == list->size()));
     const auto same = [&](const TierConfig& other) { return other.name == tier.name; };
-    if (std::any_of(tiers.begin(), tiers.end(), same)) return wrong(path + ".name", "'" + tier.name + "' stands twice");
+    if (std::any_of(tiers.begin(), tiers.end(), same)) return wrong(path + ".name", "'" + tier.name + "' occurs twice");
     tiers.push_back(std::move(tier));
   }
   return tiers;
@@ -132,7 +132,7 @@ Result<Config> parse_config(std::string_view source) {
   std::vector<std::string> duplicates;
   TRY(const Json json, codec::parse_json(source, {.depth_max = 16, .duplicates = &duplicates}));
   if (!json.is_object()) return Error(Code::kInvalid, "must be an object");
-  if (!duplicates.empty()) return wrong(duplicates.front(), "stands twice");
+  if (!duplicates.empty()) return wrong(duplicates.front(), "occurs twice");
   const Json* version = member(json, "version");
   if (version == nullptr || !version->is_integer() || version->as_integer() != kVersion) {
     return wrong("version", "must be " + std::to_string(kVersion));

@@ -60,7 +60,7 @@ TEST(Config, FaultsNameTheMember) {
       {"tiers", "[1, 2]", "tiers[0]: must be an object"},
       {"tiers/0/name", "", "tiers[0].name: is required"},
       {"tiers/0/name", "\"a,b\"", "tiers[0].name: must be 1 to 63 letters, digits, '-', '_' or '.'"},
-      {"tiers/2/name", "\"edge\"", "tiers[2].name: 'edge' stands twice"},
+      {"tiers/2/name", "\"edge\"", "tiers[2].name: 'edge' occurs twice"},
       {"tiers/0/url", "\"http://x\"", "tiers[0].url: must not be there: the first tier is the model beside the file"},
       {"tiers/0/model", "\"m\"", "tiers[0].model: must not be there: the first tier is the model beside the file"},
       {"tiers/1/url", "", "tiers[1].url: is required"},
@@ -104,7 +104,7 @@ TEST(Config, FaultsNameTheMember) {
 TEST(Config, IsOneJsonObjectWithoutDoubles) {
   EXPECT_FALSE(parse_config("").ok());
   EXPECT_FALSE(parse_config("[]").ok());
-  EXPECT_EQ(parse_config(R"({"version": 1, "version": 1})").error().message(), "version: stands twice");
+  EXPECT_EQ(parse_config(R"({"version": 1, "version": 1})").error().message(), "version: occurs twice");
   EXPECT_FALSE(parse_config(std::string(kConfigBytesMax + 1, ' ')).ok());
 }
 

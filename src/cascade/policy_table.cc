@@ -256,7 +256,7 @@ std::vector<PolicyFault> check_policy(std::string_view name, std::span<const Pol
     if (known == nullptr) {
       faults.push_back({item + ".key", i, unknown_key(*row, parameter.key)});
     } else if (std::any_of(parameters.begin(), parameters.begin() + static_cast<std::ptrdiff_t>(i), same)) {
-      faults.push_back({item + ".key", i, shown(parameter.key) + " stands twice"});
+      faults.push_back({item + ".key", i, shown(parameter.key) + " occurs twice"});
     } else if (std::string what = value_fault(*known, parameter.value); !what.empty()) {
       faults.push_back({item + ".value", i, std::move(what)});
     }
@@ -285,9 +285,9 @@ Result<std::vector<std::string>> parse_text_list(std::string_view text) {
   const std::string whole = trimmed(text);
   if (whole.starts_with('[')) {
     const auto json = codec::parse_json(whole, {.depth_max = 2});
-    if (!json.ok()) return Error(Code::kInvalid, "begins with '[' and is no JSON list of strings: " + json.error().message());
+    if (!json.ok()) return Error(Code::kInvalid, "begins with '[' and is not a JSON list of strings: " + json.error().message());
     for (const codec::Json& item : json->as_array()) {
-      if (!item.is_string()) return Error(Code::kInvalid, "begins with '[' and is no JSON list of strings");
+      if (!item.is_string()) return Error(Code::kInvalid, "begins with '[' and is not a JSON list of strings");
       items.push_back(trimmed(item.as_string()));
     }
   } else if (!whole.empty()) {

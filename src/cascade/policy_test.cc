@@ -160,11 +160,11 @@ TEST(PolicyTable, FaultsSayWhatIsMeant) {
             "parameters[0].key: IBT has no parameter 'threshold'; it takes threshold_img, threshold_box, output\n");
   EXPECT_EQ(faults("AlwaysCloud", {{"x", "1"}}), "parameters[0].key: AlwaysCloud has no parameter 'x'; it takes none\n");
   EXPECT_EQ(faults("Random", {{"random_ratio", "0.1"}, {"random_ratio", "0.1"}}),
-            "parameters[1].key: 'random_ratio' stands twice\n");
+            "parameters[1].key: 'random_ratio' occurs twice\n");
   EXPECT_EQ(faults("Labels", {}), "parameters: Labels needs the parameter labels\n");
   EXPECT_EQ(faults("Labels", {{"labels", "a,,b"}}), "parameters[0].value: has an empty item\n");
   EXPECT_EQ(faults("Labels", {{"labels", " "}}), "parameters[0].value: must not be empty\n");
-  EXPECT_EQ(faults("Labels", {{"labels", "[1]"}}), "parameters[0].value: begins with '[' and is no JSON list of strings\n");
+  EXPECT_EQ(faults("Labels", {{"labels", "[1]"}}), "parameters[0].value: begins with '[' and is not a JSON list of strings\n");
   EXPECT_EQ(faults("Threshold", {{"output", ""}}), "parameters[0].value: must not be empty\n");
   EXPECT_EQ(faults("Threshold", {{"output", "\xff"}}), "parameters[0].value: must be UTF-8\n");
   EXPECT_EQ(faults("Threshold", {{"threshold", "1.5"}, {"output", ""}}),
