@@ -27,7 +27,7 @@ bool may_label(const std::string& node, std::string_view key, const Json& value)
 Error forbidden(std::string what) { return Error(Code::kForbidden, std::move(what)); }
 
 Status check_object(const Json& body) {
-  if (!body.is_object()) return Error(Code::kInvalid, "the body is no object");
+  if (!body.is_object()) return Error(Code::kInvalid, "the body is not an object");
   const Json& metadata = body["metadata"];
   if (!metadata.is_null() && !metadata.is_object()) return Error(Code::kInvalid, "metadata: must be an object");
   return {};
