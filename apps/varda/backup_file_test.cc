@@ -255,7 +255,7 @@ TEST(Backup, RefusesWhatIsNoBackup) {
       {"a model's archive", archive_of({{"model.onnx", "bytes"}}, codec::ArchiveFormat::kTarGzip),
        "it does not begin with varda-backup.json"},
       {"an empty archive", archive_of({}), ""},
-      {"a head that is no JSON", archive_of({{"varda-backup.json", "{"}}), "it does not begin with varda-backup.json"},
+      {"a head that is not JSON", archive_of({{"varda-backup.json", "{"}}), "it does not begin with varda-backup.json"},
       {"sums alone", archive_of({{"SHA256SUMS", ""}}), "the SHA-256 sums at the end do not match"},
       {"no sums", archive_of({head, kObject}), "the end is missing"},
       {"other sums", archive_of({head, kObject, {"SHA256SUMS", "0"}}), "the SHA-256 sums at the end do not match"},
@@ -268,7 +268,7 @@ TEST(Backup, RefusesWhatIsNoBackup) {
       {"an object too many", summed({head_with(R"({"objects":0})"), kObject}), "it has 1 objects and should have 0"},
       {"an object too few", summed({head_with(R"({"objects":2})"), kObject}), "it has 1 objects and should have 2"},
       {"a negative number of objects", summed({head_with(R"({"objects":-1})"), kObject}), "it has 1 objects and should have"},
-      {"a file that stands twice", summed({head, kObject, {"servers.yaml", "a"}, {"servers.yaml", "b"}}),
+      {"a file that occurs twice", summed({head, kObject, {"servers.yaml", "a"}, {"servers.yaml", "b"}}),
        "servers.yaml occurs twice"},
       {"two heads", summed({head, head, kObject}), "varda-backup.json occurs twice"},
       {"an object without a key", summed({head, {"store/1", "{\"bytes\":2}\n{}\n"}}), "is incomplete"},
@@ -280,7 +280,7 @@ TEST(Backup, RefusesWhatIsNoBackup) {
        "is incomplete"},
       {"an object with something behind it", summed({head, {"store/1", "{\"key\":\"/k\",\"bytes\":1}\n{}\n"}}), "is incomplete"},
       {"a piece without lines", summed({head, {"store/1", "{\"key\":\"/k\",\"bytes\":0}"}}), "has no key where an object begins"},
-      {"a piece that is no JSON", summed({head, {"store/1", "key\n"}}), "has no key where an object begins"},
+      {"a piece that is not JSON", summed({head, {"store/1", "key\n"}}), "has no key where an object begins"},
       {"a directory", summed({head, {"store", "", codec::EntryKind::kDirectory}}), "is not an expected file"},
       {"a link", summed({head, {"servers.yaml", "", codec::EntryKind::kSymlink, "/etc/passwd"}}), "is not an expected file"},
       {"a hard link", summed({head, {"tokens.json", "", codec::EntryKind::kHardLink, "varda-backup.json"}}),
@@ -344,7 +344,7 @@ TEST(Restore, RefusesNodesAndKeysThatCannotBe) {
       restore_backup(source_of(summed({head_with(R"({"objects":2})"), {"store/1", kObject.bytes + kObject.bytes}})), root / "new");
   ASSERT_FALSE(twice.ok());
   EXPECT_EQ(twice.error().code(), Code::kCorrupt);
-  EXPECT_THAT(twice.error().message(), HasSubstr("/k stands twice"));
+  EXPECT_THAT(twice.error().message(), HasSubstr("/k occurs twice"));
   EXPECT_EQ(root.all(), std::vector<std::string>());
 }
 

@@ -446,7 +446,7 @@ class ByHand(unittest.TestCase):
         for word in ('', 'zz', '../..', 'sha256:', 'sha512:' + self.digests[0], self.digests[0] + '00', self.digests[0] + ' '):
             for command in ('pin', 'unpin', 'verify'):
                 done = self.artifacts(command, word)
-                self.assertEqual((done.returncode, 'is no digest' in done.stderr), (1, True), (command, word, done.stderr))
+                self.assertEqual((done.returncode, 'is not a digest' in done.stderr), (1, True), (command, word, done.stderr))
         done = self.artifacts('pin', self.digests[0], 'abcdef012345')
         self.assertIn('there is no artifact abcdef012345', done.stderr)
         self.assertEqual(self.pinned(), [], 'all of them, or none')

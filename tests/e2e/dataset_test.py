@@ -248,7 +248,7 @@ class Datasets(Base):
         self.assertEqual(names.split(), ['model.sedna.io/theirs', 'model.edgeai.io/ours'])
         refused = self.varda.varda('models', 'ls', '--where', 'accuracy=>0.9', check=False)
         self.assertNotEqual(refused.returncode, 0)
-        self.assertIn('is no operator', refused.stderr)
+        self.assertIn('is not an operator', refused.stderr)
 
         # Deletion does not wait for a node that never existed.
         self.varda.kubectl('delete', 'dataset.edgeai.io', 'nowhere', '--timeout=%ds' % m.seconds(30))
