@@ -243,7 +243,7 @@ struct Enrolment::Impl {
       case KeyClaim::kIsForgotten:
         return refuse_node("forgotten key", node,
                            "this key of " + name + " was forgotten, so the shared token of agents no longer admits it. " +
-                               "If it is the true one, a token of its own does: `varda join-token --node " + node + "`");
+                               "If this is the true node, create a token for it: `varda join-token --node " + node + "`");
       case KeyClaim::kIsUnknown:
         break;
     }
