@@ -96,7 +96,7 @@ Result<Packed> pack_file(const Context& ctx, os::FileSystem& fs, const os::Path&
     TRY(const auto weights, fs.stat(os::Path(file) += end));
     if (weights)
       return Error(Code::kInvalid, file.string() + ": its weights are in " + file.filename().string() + end +
-                                       "; put both into a directory of their own and pack that");
+                                       "; put both into a separate directory and pack that directory");
   }
   const os::Path name = file.filename();
   const std::vector<Item> items{
@@ -134,7 +134,7 @@ Result<Packed> pack_to_file(const Context& ctx, os::FileSystem& fs, const os::Pa
   const os::Path relative = std::filesystem::absolute(file).lexically_normal().lexically_relative(
       std::filesystem::absolute(directory / "").lexically_normal());
   if (!relative.empty() && *relative.begin() != "..")
-    return Error(Code::kInvalid, file.string() + ": lies inside the directory that is packed; name another place with -o FILE");
+    return Error(Code::kInvalid, file.string() + ": is inside the packed directory; choose another path with -o FILE");
   const os::Path part = os::Path(file) += ".part";
   TRY(auto out, fs.open(part, os::Open::kTruncate, 0644));
   auto packed = pack(ctx, fs, directory, options, [&](std::string_view bytes) { return out->write(bytes); });

@@ -61,7 +61,7 @@ void AheadSource::end() {
     changed_.notify_all();
   }
   thread_.join();
-  if (!last_) last_ = Failure{Reason::kCancelled, Error(Code::kCancelled, "nobody wants the rest")};
+  if (!last_) last_ = Failure{Reason::kCancelled, Error(Code::kCancelled, "the reader stopped")};
 }
 
 }  // namespace varda::artifact

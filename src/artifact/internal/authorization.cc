@@ -93,7 +93,7 @@ Sending sending_of(const Credentials& credentials, const net::Url& url, const st
     if (std::none_of(credentials.hosts->begin(), credentials.hosts->end(), listed))
       return {Kind::kWithheld, "its hosts do not name " + to.host};
   } else if (const auto own = net::Url::parse(first); !own.ok() || own->host != to.host || own->port != to.port) {
-    return {Kind::kWithheld, "without a key hosts it goes to the host of downloadURL alone"};
+    return {Kind::kWithheld, "without a key hosts, credentials are sent to the host of downloadURL only"};
   }
   if (to.scheme == "http" && !s3 && !credentials.allow_http && !is_loopback(to.host))
     return {Kind::kWithheld, "plain http can be read on the way: use https, or add a key allow-http: \"true\""};

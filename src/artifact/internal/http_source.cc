@@ -204,8 +204,9 @@ std::optional<Failure> HttpSource::await_neighbour(net::ClientResponse& response
   const bool unaware = response.status == 404;
   const Duration patience = unaware ? Duration(kNeighbourUnawarePatience) : Duration(kNeighbourPatience);
   if (now - *neighbour_moved_ >= patience || now - *neighbour_waited_ >= kNeighbourPatienceMax) {
-    return failed(Error(Code::kUnavailable, unaware ? "it knows nothing of the archive" : "it gets on no further with the archive")
-                      .as_terminal(unaware));
+    return failed(
+        Error(Code::kUnavailable, unaware ? "the peer does not have the archive" : "it gets on no further with the archive")
+            .as_terminal(unaware));
   }
   for (int i = 0; i < 4 && response.body != nullptr; ++i) {  // reads the short error text, so that the connection can be reused
     const auto said = response.body->read();
@@ -353,7 +354,7 @@ Outcome<std::string> HttpSource::next() {
     Result<std::optional<std::string>> piece = body_->read();
     // Counts only the time of the peer node, not of the disk and the unpacking.
     const bool drip = drips(clock_.now() - began, piece.ok() && *piece ? (*piece)->size() : 0);
-    const auto drip_failure = [this] { return failed(Error(Code::kUnavailable, "it gives next to nothing of the archive")); };
+    const auto drip_failure = [this] { return failed(Error(Code::kUnavailable, "the peer sends almost nothing of the archive")); };
     // A server may send less of a range than exists (RFC 9110, 14.2 and 15.3.7). The rest is
     // requested as after a break.
     const bool neighbour = options_.kind == SourceKind::kNeighbour;

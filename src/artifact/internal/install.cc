@@ -292,7 +292,8 @@ Outcome<std::optional<Credentials>> read_credentials(const Context& ctx, const S
   if (request.credentials.empty() || (is_file(request.url) && std::all_of(request.mirrors.begin(), request.mirrors.end(), is_file)))
     return std::optional<Credentials>();
   if (options.transport.credentials == nullptr)
-    return Failure{Reason::kCredentialsMissing, Error(Code::kNotFound, "nobody here can read credentials " + request.credentials)};
+    return Failure{Reason::kCredentialsMissing,
+                   Error(Code::kNotFound, "this program cannot read credentials " + request.credentials)};
   Outcome<Credentials> found = options.transport.credentials->read(ctx, request.credentials);
   if (!found.ok()) return found.failure();
   return std::optional<Credentials>(std::move(found.value()));

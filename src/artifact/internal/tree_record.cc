@@ -51,7 +51,7 @@ Result<Entry> parse(const std::string& line) {
     words.push_back(line.substr(at, space - at));
     at = space + 1;
   }
-  const Error wrong(Code::kCorrupt, "the record of the tree has a line that is none: " + line.substr(0, 100));
+  const Error wrong(Code::kCorrupt, "the record of the tree has an invalid line: " + line.substr(0, 100));
   Entry entry;
   entry.kind = words.front();
   const std::size_t wanted = entry.kind == "file" ? 4 : entry.kind == "link" ? 3 : 2;
