@@ -170,7 +170,7 @@ class FileCount {
       // The state stays valid if the next count finds the counted part unchanged.
       why = "the file grew" + sizes + "while it was read; the first " + std::to_string(before.size_bytes) + " are counted";
     } else if (end.more) {  // as in /proc
-      why = "the file goes on behind the " + std::to_string(before.size_bytes) + " bytes that the system says it has";
+      why = "the file continues after the " + std::to_string(before.size_bytes) + " bytes that the system says it has";
       out_.state.clear();
     } else if (!(after == before)) {
       why = "the file was written to while it was read";

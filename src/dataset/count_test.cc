@@ -221,7 +221,7 @@ class OddTree final : public os::ReadableTree {
 
 TEST(Count, AFileOfAnotherSizeThanTheSystemSaysIsNotExact) {
   for (const auto& [size, samples, why] :
-       {std::tuple(0, 0U, "goes on behind the 0 bytes"), std::tuple(2, 1U, "goes on behind the 2 bytes"), std::tuple(4, 2U, ""),
+       {std::tuple(0, 0U, "continues after the 0 bytes"), std::tuple(2, 1U, "continues after the 2 bytes"), std::tuple(4, 2U, ""),
         std::tuple(4096, 2U, "ended at byte 4 of 4096")}) {
     OddTree tree("1\n2\n", static_cast<std::uint64_t>(size));
     const Counted counted = count(Context::background(), tree, {.path = "/data", .format = find_format("txt").value()}).value();
