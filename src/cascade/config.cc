@@ -90,7 +90,7 @@ Result<TierConfig> read_tier(const Json& json, const std::string& path, bool fir
   TRY(const auto deadline, number(json, within, "deadlineMs", kDeadlineMax.count()));
   if (deadline) tier.deadline = std::chrono::milliseconds(*deadline);
   if (const Json* policy = member(json, "policy")) {
-    if (last) return wrong(within + "policy", "must not be there: the last tier has nobody above it");
+    if (last) return wrong(within + "policy", "must not be set: no tier is above the last tier");
     TRY(tier.policy, read_policy(*policy, within + "policy"));
   }
   if (first) {

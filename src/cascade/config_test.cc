@@ -72,7 +72,7 @@ TEST(Config, FaultsNameTheMember) {
        "tiers[1].url: must be http://HOST:PORT or https://HOST:PORT, or empty while it is not known"},
       {"tiers/1/model", "\"\"", "tiers[1].model: must not be empty"},
       {"tiers/1/deadlineMs", "-1", "tiers[1].deadlineMs: must be a whole number from 1 to 3600000"},
-      {"tiers/2/policy", R"({"name": "NeverCloud"})", "tiers[2].policy: must not be there: the last tier has nobody above it"},
+      {"tiers/2/policy", R"({"name": "NeverCloud"})", "tiers[2].policy: must not be set: no tier is above the last tier"},
       {"tiers/0/policy", "\"IBT\"", "tiers[0].policy: must be an object"},
       {"tiers/0/policy/name", "\"ibt\"", "tiers[0].policy.name: no policy is called 'ibt'; IBT is"},
       {"tiers/0/policy/parameters", "[]", "tiers[0].policy.parameters: must be an object of texts"},
