@@ -101,7 +101,7 @@ Result<Json> own_event(const std::string& ns, const Json& body) {
     }
   }
   if (!body["involvedObject"].is_object()) return Error(Code::kInvalid, "involvedObject: must be an object");
-  if (body.contains("related")) return forbidden("related: a node tells of its own objects only");
+  if (body.contains("related")) return forbidden("related: a node may report its own objects only");
   // Events about cluster-scoped objects are in "default".
   const std::string& about = body["involvedObject"]["namespace"].as_string();
   if (about.empty() ? ns != "default" : ns != about) {
