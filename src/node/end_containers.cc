@@ -81,16 +81,16 @@ Result<std::size_t> end_in_containerd(const os::Path& root, std::chrono::millise
   const Result<std::size_t> ended = end_pods(root, note->socket, grace, left);
   const std::string by_hand = "crictl --runtime-endpoint unix://" + note->socket;
   if (!ended.ok()) {
-    return Error(ended.error().code(), "what runs below " + root.string() + " in containerd goes on: " + ended.error().message() +
-                                           "; once containerd answers, `varda down` again, or by hand: " + by_hand +
-                                           " pods --label " + internal::kRunnerLabel + "=" + internal::runner_mark(root) +
-                                           " and rmp -f each");
+    return Error(ended.error().code(),
+                 "what runs below " + root.string() + " in containerd keeps running: " + ended.error().message() +
+                     "; once containerd answers, `varda down` again, or by hand: " + by_hand + " pods --label " +
+                     internal::kRunnerLabel + "=" + internal::runner_mark(root) + " and rmp -f each");
   }
   if (left.reason) {
     std::string ids;
     for (const std::string& id : left.sandboxes) ids += " " + id;
     return Error(left.reason->code(), std::to_string(left.sandboxes.size()) + " pods below " + root.string() +
-                                          " go on in containerd: " + left.reason->message() +
+                                          " keep running in containerd: " + left.reason->message() +
                                           "; `varda down` again, or by hand: " + by_hand + " rmp -f" + ids);
   }
   TRY_VOID(internal::remove_containerd_note(root));
