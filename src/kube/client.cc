@@ -277,7 +277,7 @@ struct Client::Impl {
     const std::string method = call.method, target = call.target;
     TRY(const std::string text, this->call(ctx, std::move(call)));
     auto json = codec::parse_json(text);
-    if (!json.ok()) return Error(Code::kCorrupt, what(method, target) + ": the answer is no JSON: " + json.error().message());
+    if (!json.ok()) return Error(Code::kCorrupt, what(method, target) + ": the answer is not JSON: " + json.error().message());
     return std::move(*json);
   }
 
@@ -342,7 +342,7 @@ Result<List> Client::list(const Context& ctx, const Resource& resource, const Li
   const Json& listed = std::as_const(json)["items"];
   const bool none = json.contains("items") && listed.is_null();
   if (!std::as_const(json)["metadata"].is_object() || !(listed.is_array() || none))
-    return Error(Code::kCorrupt, what("GET", target) + ": the answer is no list");
+    return Error(Code::kCorrupt, what("GET", target) + ": the answer is not a list");
   List out;
   out.resource_version = std::as_const(json)["metadata"]["resourceVersion"].as_string();
   out.continue_token = std::as_const(json)["metadata"]["continue"].as_string();
