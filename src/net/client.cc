@@ -245,7 +245,7 @@ class SocketClient final : public HttpClient {
     for (int redirects = 0;; ++redirects) {
       TRY(Url url, Url::parse(request.url));
       if (url.scheme != "http" && url.scheme != "https") {
-        return Error(Code::kInvalid, "URL \"" + shown(url) + "\": only http and https are spoken here");
+        return Error(Code::kInvalid, "URL \"" + shown(url) + "\": must begin with http:// or https://");
       }
       TRY(ClientResponse response, send_once(ctx, request, url));
       response.other_origin = other_origin;
