@@ -184,8 +184,8 @@ Result<std::vector<Detection>> all_detections(const InferResponse& response, con
 Result<Predictor> Predictor::open(const Context& ctx, const Client& client, const std::string& model) {
   TRY(ModelMetadata metadata, client.metadata(ctx, model));
   if (metadata.inputs.size() != 1 || metadata.outputs.empty()) {
-    return Error(Code::kInvalid,
-                 "model \"" + model + "\" takes " + std::to_string(metadata.inputs.size()) + " inputs: it is no image classifier");
+    return Error(Code::kInvalid, "model \"" + model + "\" takes " + std::to_string(metadata.inputs.size()) +
+                                     " inputs: it is not an image classifier");
   }
   return Predictor(client, std::move(metadata));
 }

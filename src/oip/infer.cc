@@ -17,7 +17,7 @@ Result<Encoding> encoding_of(const Json& value, std::string_view name) {
 }
 
 Status read_parameters(const Json& parameters, InferRequest& request) {
-  if (!parameters.is_object()) return Error(Code::kInvalid, "parameters is no object");
+  if (!parameters.is_object()) return Error(Code::kInvalid, "parameters is not an object");
   if (const Json* binary = parameters.find("binary_data_output")) {
     TRY(request.encoding, encoding_of(*binary, "binary_data_output"));
   }

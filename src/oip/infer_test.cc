@@ -135,7 +135,7 @@ TEST(InferRequest, BinaryLengthsMustAddUp) {
   EXPECT_THAT(parse(body(-1), "abcd").error().message(), HasSubstr("binary_data_size"));
   const auto both = std::make_shared<const std::string>("{}");
   EXPECT_THAT(parse_infer_request(both, "3").error().message(), HasSubstr("says 3 bytes, the body has 2"));
-  EXPECT_THAT(parse_infer_request(both, "two").error().message(), HasSubstr("is no number"));
+  EXPECT_THAT(parse_infer_request(both, "two").error().message(), HasSubstr("is not a number"));
 }
 
 TEST(InferRequest, EmptyTensorsOfOrdinaryShapesAreAccepted) {

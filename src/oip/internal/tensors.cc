@@ -279,7 +279,7 @@ Result<Parts> split(std::shared_ptr<const std::string> body, std::optional<std::
   std::size_t length = 0;
   const auto parsed = std::from_chars(json_length->data(), json_length->data() + json_length->size(), length);
   if (json_length->empty() || parsed.ec != std::errc() || parsed.ptr != json_length->data() + json_length->size()) {
-    return Error(Code::kInvalid, std::string(kJsonLengthHeader) + " is no number");
+    return Error(Code::kInvalid, std::string(kJsonLengthHeader) + " is not a number");
   }
   if (length > all.size()) {
     return Error(Code::kInvalid, std::string(kJsonLengthHeader) + " says " + std::to_string(length) + " bytes, the body has " +
