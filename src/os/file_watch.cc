@@ -67,7 +67,7 @@ class InotifyWatch final : public FileWatch {
     if (there && scope != Scope::kNames) {
       struct statfs raw {};
       if (::statfs(there->c_str(), &raw) == 0 && !tells_of_changes(raw))
-        round.status = Error(Code::kUnsupported, there->string() + " lies on a file system that does not tell what changes");
+        round.status = Error(Code::kUnsupported, there->string() + " is on a file system that does not report changes");
       if (scope == Scope::kFile) {
         add(round, *there, kContentEvents | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF, "");
       } else {

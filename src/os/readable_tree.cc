@@ -77,7 +77,7 @@ class RealReadableFile final : public ReadableFile {
 /// A single name only: ".." or a path could leave the folder.
 Status check_entry(const std::string& name) {
   if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos)
-    return Error(Code::kInvalid, "\"" + name + "\" is no name of an entry");
+    return Error(Code::kInvalid, "\"" + name + "\" is not a name of an entry");
   return {};
 }
 

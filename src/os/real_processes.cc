@@ -162,7 +162,7 @@ class RealProcesses final : public ProcessRunner {
     const auto stat = internal::read_proc_stat(pid);
     if (failure || !stat) {
       retry([&] { return ::waitpid(pid, nullptr, 0); });
-      if (!failure) return Error(Code::kInternal, "start " + options.program + ": /proc tells nothing about the child");
+      if (!failure) return Error(Code::kInternal, "start " + options.program + ": /proc has no data about the child");
       return explain(*failure, plan);
     }
     return ProcessId{.pid = pid, .start_ticks = stat->start_ticks};
