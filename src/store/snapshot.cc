@@ -46,7 +46,7 @@ class Writer final : public SqliteWriter {
     Status added = insert_->bind(key).bind(value).run();
     if (added.ok()) return added;
     const bool twice = sqlite3_errcode(db_.get()) == SQLITE_CONSTRAINT;
-    return twice ? Status(Error(Code::kInvalid, std::string(key) + " stands twice")) : std::move(added).context(file_.string());
+    return twice ? Status(Error(Code::kInvalid, std::string(key) + " occurs twice")) : std::move(added).context(file_.string());
   }
 
   Status finish(Revision revision) override {

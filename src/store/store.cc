@@ -116,7 +116,8 @@ class GroupStore final : public Store {
       metrics.gauge_from(name, help, {}, [core = core_, read] { return static_cast<double>(read(*core)); });
     };
     gauge("varda_store_revision", "Of the last committed write.", [](const Core& core) { return core.revision(); });
-    gauge("varda_store_oldest_revision", "The oldest that a watch can go on from.", [](const Core& core) { return core.oldest(); });
+    gauge("varda_store_oldest_revision", "The oldest revision from which a watch can resume.",
+          [](const Core& core) { return core.oldest(); });
     gauge("varda_store_history_events", "Events that are kept.", [](const Core& core) { return core.history().events; });
     gauge("varda_store_history_bytes", "Memory of these events.", [](const Core& core) { return core.history().bytes; });
     gauge("varda_store_compactions_total", "Times that old history was forgotten.",
@@ -129,7 +130,7 @@ class GroupStore final : public Store {
     for (const Op& op : ops) {
       const std::string& key = key_of(op);
       if (key.empty()) return Error(Code::kInvalid, "an empty key");
-      if (!keys.insert(key).second) return Error(Code::kInvalid, key + " stands twice in one transaction");
+      if (!keys.insert(key).second) return Error(Code::kInvalid, key + " occurs twice in one transaction");
       if (const Put* put = std::get_if<Put>(&op); put != nullptr && put->value.size() > value_bytes_max_) {
         return Error(Code::kExhausted, key + ": value of " + std::to_string(put->value.size()) + " bytes, at most " +
                                            std::to_string(value_bytes_max_) + " are allowed");

@@ -225,8 +225,7 @@ class SqliteJournal final : public Journal {
     if (failed_) {
       return Error(
           Code::kUnavailable,
-          "nothing is written any more, because the disk failed and nobody knows what it holds: check the disk and start the "
-          "process again, which reads the file anew (" +
+          "writes are refused because the disk failed and its content is unknown: check the disk and restart the process (" +
               failed_->message() + ")");
     }
     TRY_VOID(sql_.begin.run());
