@@ -70,7 +70,7 @@ Status AuditLog::reopen() {
   TRY(const std::string begins, file_->read(kBegin.size()));
   if (!begins.empty() && begins[0] != '\0' && begins != kBegin.substr(0, begins.size())) {
     file_.reset();
-    return Error(Code::kInvalid, "there is a file already, and it is no audit log");
+    return Error(Code::kInvalid, "there is a file already, and it is not an audit log");
   }
   TRY_VOID(fs_.set_mode(options_.file, 0600));
   // A killed process may have left half a line, a power cut a damaged end.

@@ -123,14 +123,14 @@ Result<std::vector<Token>> read_tokens(os::FileSystem& fs, const os::Path& file)
   if (!text) return tokens;
   auto parsed = codec::parse_json(*text);
   if (!parsed.ok() || !parsed->is_array()) {
-    return Error(Code::kCorrupt, file.string() + " is no list of tokens; remove it to have new ones made");
+    return Error(Code::kCorrupt, file.string() + " is not a list of tokens; remove it to have new ones made");
   }
   for (const Json& item : parsed->as_array()) {
     Token token{.token = item["token"].as_string(), .identity = {.name = item["user"].as_string(), .groups = {}}};
     for (const Json& group : item["groups"].as_array()) token.identity.groups.push_back(group.as_string());
     if (item.contains("expires")) {
       const auto expires = meta::parse_time(item["expires"].as_string());
-      if (!expires.ok()) return Error(Code::kCorrupt, file.string() + ": expires of " + token.identity.name + " is no time");
+      if (!expires.ok()) return Error(Code::kCorrupt, file.string() + ": expires of " + token.identity.name + " is not a time");
       token.expires = *expires;
     }
     if (token.token.empty() || token.identity.name.empty()) {

@@ -190,7 +190,7 @@ Outcome<Json> read_object(const net::Request& request, const Kind& kind, const L
 Outcome<Json> accept_patched(Json object, const Kind& kind, Validation validation, const std::vector<std::string>& duplicates,
                              std::vector<std::string>* warnings) {
   const meta::Resource& resource = kind.resource();
-  if (!object.is_object()) return bad_patch(object, "the patched object is no JSON object");
+  if (!object.is_object()) return bad_patch(object, "the patched object is not a JSON object");
   const std::string body_kind = std::as_const(object)["kind"].as_string();
   const std::string body_version = std::as_const(object)["apiVersion"].as_string();
   if (kind.info().custom) {

@@ -111,9 +111,9 @@ Dialect::Reply Dialect::scale(Call& call) {
   Json body;
   if (replaces) {
     TRY(Result<Json> tree, read_tree(call.http, {.depth_max = core_.options.limits.json_depth_max}));
-    if (!tree.ok()) return bad_request("the body is no Scale: " + tree.error().message());
+    if (!tree.ok()) return bad_request("the body is not a Scale: " + tree.error().message());
     body = std::move(tree).value();
-    if (!body.is_object()) return bad_request("the body is no Scale");
+    if (!body.is_object()) return bad_request("the body is not a Scale");
     const std::string& body_kind = std::as_const(body)["kind"].as_string();
     if (!body_kind.empty() && body_kind != "Scale") {
       return bad_request(body_kind + " in version " + in_quotes(std::as_const(body)["apiVersion"].as_string()) +
@@ -128,7 +128,8 @@ Dialect::Reply Dialect::scale(Call& call) {
         (type != "application/strategic-merge-patch+json" || kind.info().custom)) {
       return unsupported_media_type("application/json-patch+json, application/merge-patch+json");
     }
-    auto parsed = codec::parse_json(call.http.body, {.depth_max = core_.options.limits.json_depth_max, .nodes_max = kBodyValuesMax});
+    auto parsed =
+        codec::parse_json(call.http.body, {.depth_max = core_.options.limits.json_depth_max, .nodes_max = kBodyValuesMax});
     if (!parsed.ok()) return bad_request("error decoding patch: " + parsed.error().message());
     body = std::move(parsed).value();
   }
@@ -183,7 +184,7 @@ Dialect::Reply Dialect::scale(Call& call) {
 Dialect::Reply Dialect::bind(Call& call) {
   TRY(const DryRun dry_run, parse_dry_run(call.query, "CreateOptions"));
   TRY(Result<Json> tree, read_tree(call.http, {.depth_max = core_.options.limits.json_depth_max}));
-  if (!tree.ok()) return bad_request("the body is no Binding: " + tree.error().message());
+  if (!tree.ok()) return bad_request("the body is not a Binding: " + tree.error().message());
   const Json& binding = *tree;
   const std::string& target_kind = binding.at("target/kind").as_string();
   const std::string& node = binding.at("target/name").as_string();
@@ -237,7 +238,7 @@ Dialect::Reply Dialect::bind(Call& call) {
 Dialect::Reply Dialect::evict(Call& call) {
   TRY(DryRun dry_run, parse_dry_run(call.query, "CreateOptions"));
   TRY(Result<Json> tree, read_tree(call.http, {.depth_max = core_.options.limits.json_depth_max}));
-  if (!tree.ok()) return bad_request("the body is no Eviction: " + tree.error().message());
+  if (!tree.ok()) return bad_request("the body is not an Eviction: " + tree.error().message());
   const Json& eviction = *tree;
   if (name_of(eviction) != call.info.name) return bad_request("name in URL does not match name in Eviction object");
   TRY(const DeleteOptions deletion, delete_options(eviction["deleteOptions"], dry_run));
