@@ -179,7 +179,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void set_key(const YAML::Mark& mark, const std::string& name, bool merging) {
     Level& level = levels_.back();
     if (!merging && level.names.contains(name) && !level.merged.contains(name))
-      throw Stop{mark, "key \"" + name + "\" stands twice"};
+      throw Stop{mark, "key \"" + name + "\" occurs twice"};
     level.key = name;
     level.merging = merging;
   }
