@@ -206,7 +206,7 @@ Result<std::unique_ptr<Engine>> open_engine(const std::filesystem::path& plugin)
   if (library == nullptr) return Error(Code::kInvalid, "engine plug-in does not load: " + std::string(::dlerror()));
   void* const symbol = ::dlsym(library, VARDA_ENGINE_SYMBOL);
   if (symbol == nullptr) {
-    return Error(Code::kInvalid, plugin.string() + " is no engine plug-in: it has no symbol " VARDA_ENGINE_SYMBOL);
+    return Error(Code::kInvalid, plugin.string() + " is not an engine plug-in: it has no symbol " VARDA_ENGINE_SYMBOL);
   }
   const varda_engine_api* api = reinterpret_cast<varda_engine_entry>(symbol)(VARDA_ENGINE_ABI_VERSION, &kHost);
   if (api == nullptr || api->abi_version != VARDA_ENGINE_ABI_VERSION) {
@@ -220,7 +220,7 @@ Result<std::unique_ptr<Engine>> open_engine(const std::filesystem::path& plugin)
 
 Result<Engine*> Engines::get(std::string_view name) {
   if (name.empty() || name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-") != std::string_view::npos) {
-    return Error(Code::kInvalid, "\"" + std::string(name) + "\" is no engine name (a-z, 0-9, _ and -)");
+    return Error(Code::kInvalid, "\"" + std::string(name) + "\" is not an engine name (a-z, 0-9, _ and -)");
   }
   MutexLock lock(mutex_);
   if (const auto it = engines_.find(name); it != engines_.end()) return it->second.get();
