@@ -238,7 +238,9 @@ Result<std::string> render_header(const ClientRequest& request, const Url& url, 
 
 class SocketClient final : public HttpClient {
  public:
-  explicit SocketClient(ClientOptions options) : options_(std::move(options)), pool_(std::make_shared<Pool>(options_)) {}
+  explicit SocketClient(ClientOptions options) : options_(std::move(options)), pool_(std::make_shared<Pool>(options_)) {
+    if (options_.look_up) lookups_ = std::make_unique<internal::Lookups>(find_with(options_.look_up));
+  }
 
   Result<ClientResponse> send(const Context& ctx, ClientRequest request) override {
     bool other_origin = false;
@@ -306,6 +308,16 @@ class SocketClient final : public HttpClient {
     std::string base = from.target.substr(0, from.target.find('?'));
     if (!text.starts_with("?")) base.erase(base.rfind('/') + 1);
     return Url::parse(from.origin() + base + text);
+  }
+
+  static internal::Lookups::Find find_with(LookUp look_up) {
+    return [look_up = std::move(look_up)](const std::string& host, int port) {
+      const HostAddresses known = look_up(host);
+      internal::Lookups::Found out{.error = known.error, .addresses = {}};
+      for (const std::string& numeric : known.numeric)
+        for (const internal::Address& address : internal::numeric_addresses(numeric, port)) out.addresses.push_back(address);
+      return out;
+    };
   }
 
   static Ip ip_of(const internal::Address& address) {
@@ -383,7 +395,7 @@ class SocketClient final : public HttpClient {
       TRY(auto address, internal::Address::unix_path(options_.unix_socket));
       addresses.push_back(address);
     } else {
-      TRY(addresses, reach(ctx, route, internal::resolve(limited, peer.host, peer.port)));
+      TRY(addresses, reach(ctx, route, internal::resolve(limited, peer.host, peer.port, lookups_.get())));
       if (!route.proxy) TRY_VOID(keep_allowed(url, addresses));
     }
     TRY(connection->fd, reach(ctx, route, internal::connect_any(limited, connection->waiter, addresses)));
@@ -548,6 +560,7 @@ class SocketClient final : public HttpClient {
   }
 
   const ClientOptions options_;
+  std::unique_ptr<internal::Lookups> lookups_;  // null: the system's
   const std::shared_ptr<Pool> pool_;
   Mutex mutex_;
   std::optional<Result<internal::TlsContext>> tls_ GUARDED_BY(mutex_);  // an error surfaces with the first https request

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "net/destinations.h"
 #include "net/http.h"
@@ -13,6 +15,14 @@
 #include "net/tls.h"
 
 namespace varda::net {
+
+/// The addresses of a host.
+struct HostAddresses {
+  int error = 0;  // of getaddrinfo
+  std::vector<std::string> numeric = {};
+};
+/// Looks up a host name. May block: each call runs on a separate thread, which may outlive the client.
+using LookUp = std::function<HostAddresses(const std::string& host)>;
 
 struct ClientOptions {
   TlsClient tls;
@@ -27,6 +37,7 @@ struct ClientOptions {
   /// terminal. Absent: every address is allowed. A proxy itself is never refused. Proxies resolve
   /// names, so behind a proxy only numeric hosts are checked.
   std::optional<Destinations> destinations;
+  LookUp look_up;                      // absent: this process asks the system
   bool tcp_keepalive = true;           // finds dead peers of long watches within ~30 s
   std::chrono::seconds dead_after{0};  // closes a connection after this long without a TCP
                                        // acknowledgement; at least 2 s; 0: tcp_keepalive decides

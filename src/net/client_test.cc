@@ -3,6 +3,7 @@
 #include <atomic>
 #include <gtest/gtest.h>
 #include <mutex>
+#include <netdb.h>
 #include <set>
 #include <thread>
 
@@ -255,6 +256,18 @@ TEST(Client, RefusedConnectionAndUnknownNameAreUnavailable) {
             Code::kUnavailable);
   EXPECT_EQ(client->call(Context(), {.url = "ftp://a/"}).error().code(), Code::kInvalid);
   EXPECT_EQ(client->call(Context(), {.url = "http://a/", .headers = {{"X", "a\r\nb"}}}).error().code(), Code::kInvalid);
+}
+
+TEST(Client, NamesAreLookedUpWhereTheCallerWants) {
+  CannedServer server("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+  const auto client = make_client({.look_up = [](const std::string& host) {
+    return host == "tier.test" ? HostAddresses{.numeric = {"127.0.0.1"}} : HostAddresses{.error = EAI_NONAME};
+  }});
+  const auto ask = [&](const std::string& host) {
+    return client->call(Context().with_timeout(60s), {.url = "http://" + host + ":" + std::to_string(server.port()) + "/"});
+  };
+  EXPECT_EQ(ask("tier.test")->body, "hi");
+  EXPECT_EQ(ask("another.test").error().message(), "cannot resolve another.test: Name or service not known");
 }
 
 TEST(Client, EarlyRefusalOfALargeBodyIsRead) {

@@ -10,8 +10,6 @@
 #include <unistd.h>
 #include <utility>
 
-#include "net/internal/lookups.h"
-
 namespace varda::net::internal {
 namespace {
 
@@ -90,7 +88,7 @@ std::vector<Address> numeric_addresses(const std::string& host, int port) {
   return addresses;
 }
 
-Result<std::vector<Address>> resolve(const Context& ctx, const std::string& host, int port) {
+Result<std::vector<Address>> resolve(const Context& ctx, const std::string& host, int port, Lookups* lookups) {
   const auto failed = [&](int error) { return Error(Code::kUnavailable, "cannot resolve " + host + ": " + ::gai_strerror(error)); };
   std::vector<Address> addresses = numeric_addresses(host, port);
   if (!addresses.empty()) return addresses;
@@ -100,12 +98,12 @@ Result<std::vector<Address>> resolve(const Context& ctx, const std::string& host
     return addresses;
   }
   // Never destroyed, because threads may remain when the process ends.
-  static Lookups& lookups = *new Lookups([](const std::string& name, int at) {
+  static Lookups& of_the_system = *new Lookups([](const std::string& name, int at) {
     Lookups::Found out;
     out.error = look_up(name, at, AI_NUMERICSERV | AI_ADDRCONFIG, out.addresses);
     return out;
   });
-  TRY(Lookups::Found found, lookups.find(ctx, host, port));
+  TRY(Lookups::Found found, (lookups != nullptr ? *lookups : of_the_system).find(ctx, host, port));
   if (found.error != 0) return failed(found.error);
   return std::move(found.addresses);
 }
