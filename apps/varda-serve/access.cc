@@ -109,7 +109,7 @@ bool TokenFile::knows(std::string_view token) {
 net::Handler guarded(net::Handler handler, Access access) {
   return [handler = std::move(handler), access](net::Request request, net::Responder respond) {
     const bool open = is_open(request);
-    if (!open && access.needs_client_certificate && request.peer.certificate_common_name.empty())
+    if (!open && access.needs_client_certificate && request.peer.certificate_name.empty())
       return respond(unauthorized("a client certificate is required"));
     if (!open && access.tokens != nullptr) {
       const auto token = bearer_token(request);

@@ -26,7 +26,7 @@ class AccessTest : public ::testing::Test {
   int ask(const net::Handler& handler, std::string target, std::string authorization = "", std::string name = "") {
     net::Request request;
     request.target = std::move(target);
-    request.peer.certificate_common_name = std::move(name);
+    request.peer.certificate_name = std::move(name);
     if (!authorization.empty()) request.headers.add("Authorization", std::move(authorization));
     int status = 0;
     handler(std::move(request), net::Responder([&](net::Response response) { status = response.status; }));

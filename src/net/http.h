@@ -46,6 +46,10 @@ struct Peer {
   WallTime certificate_not_after = {};  // a connection may outlive this time: users of the
                                         // certificate compare it with their clock
   bool certificate_expired = false;     // at the handshake; see TlsServer::Expired::kAccept
+  /// For logs and queues: the common name of a verified client certificate, else its first
+  /// alternative name, else its serial number. "" without a certificate. Only the common name is an
+  /// identity.
+  std::string certificate_name = {};
 };
 
 struct Request {

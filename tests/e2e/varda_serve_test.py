@@ -11,8 +11,9 @@ class Server:
 
     def __init__(self, *flags, url='http', ca=None):
         self.headers = {}
-        self.opener = m.DIRECT if ca is None else urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ca)))
+        self.opener = m.DIRECT
+        if ca is not None:
+            self.trust(ca)
         self.work = pathlib.Path(tempfile.mkdtemp(prefix='varda-serve-'))
         self.model = self.work / 'models/digits'
         shutil.copytree(m.DIGITS / 'models', self.model)
@@ -21,6 +22,12 @@ class Server:
                                                     '--admin', '127.0.0.1:0', *flags)
         self.url, self.admin = url + '://' + models, 'http://' + admin
         m.wait_until('varda-serve is ready', lambda: self.status(self.url + '/v2/health/ready') == 200)
+
+    def trust(self, ca, certificate=None):
+        context = ssl.create_default_context(cafile=ca)
+        if certificate is not None:
+            context.load_cert_chain(*certificate)
+        self.opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
 
     def text(self):
         return (self.work / 'log').read_text()
@@ -160,6 +167,24 @@ class ModelServer(unittest.TestCase):
         m.wait_until('the old token is refused', lambda: server.status(server.url + '/v2') == 401)
         with self.assertRaises(OSError):
             urllib.request.build_opener(urllib.request.ProxyHandler({})).open(server.url.replace('https', 'http') + '/v2', timeout=m.seconds(60))
+
+    def test_any_certificate_of_the_client_authority_is_enough(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix='varda-tls-'))
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        m.self_signed(folder)
+
+        def openssl(*words):
+            subprocess.run(['openssl', *map(str, words)], cwd=folder, check=True, capture_output=True, timeout=m.seconds(60))
+        openssl('req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-subj', '/CN=cameras',
+                '-keyout', 'ca.key', '-out', 'ca.crt')
+        openssl('req', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-subj', '/O=no common name',
+                '-keyout', 'client.key', '-out', 'client.csr')
+        openssl('x509', '-req', '-in', 'client.csr', '-CA', 'ca.crt', '-CAkey', 'ca.key', '-CAcreateserial', '-out', 'client.crt')
+        server = self.serve('--tls-cert', folder / 'tls.crt', '--tls-key', folder / 'tls.key', '--client-ca', folder / 'ca.crt',
+                            url='https', ca=folder / 'tls.crt')
+        self.assertEqual(server.status(server.url + '/v2'), 401)
+        server.trust(folder / 'tls.crt', (folder / 'client.crt', folder / 'client.key'))
+        self.assertEqual(server.status(server.url + '/v2'), 200)
 
     def test_a_changed_certificate_needs_no_restart(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix='varda-tls-'))

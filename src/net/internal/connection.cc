@@ -127,7 +127,7 @@ std::string Connection::refusal() const {
   }
 }
 
-bool Connection::nameless() const { return loop_.state().asks_names && peer_.certificate_common_name.empty(); }
+bool Connection::nameless() const { return loop_.state().asks_names && peer_.certificate_name.empty(); }
 
 // Nameless connections need no credentials and serve short exchanges, so they time out sooner.
 void Connection::expire_idle() {
@@ -166,7 +166,7 @@ void Connection::handshake_done() {
   handshake_over();
   if (loop_.state().asks_names) {
     has_place_ = true;
-    loop_.state().clients.add(peer_.certificate_common_name, loop_, id_);
+    loop_.state().clients.add(peer_.certificate_name, loop_, id_);
   }
   expire_idle();
 }
@@ -662,7 +662,7 @@ void Connection::close() {
   handshake_over();
   release_body();
   loop_.state().addresses.remove(peer_.address);
-  if (has_place_) loop_.state().clients.remove(peer_.certificate_common_name, loop_, id_);
+  if (has_place_) loop_.state().clients.remove(peer_.certificate_name, loop_, id_);
   phase_ = Phase::kClosed;
   deadline_ = SteadyTime::max();
   body_stream_.reset();

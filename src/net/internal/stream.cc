@@ -170,6 +170,7 @@ class TlsStream final : public Stream {
     X509* const certificate = SSL_get0_peer_certificate(ssl_);
     if (!certificate || SSL_get_verify_result(ssl_) != X509_V_OK) return;
     auto names = subject_parts(*certificate, NID_commonName);
+    peer.certificate_name = name_of(*certificate);
     peer.certificate_common_name = names.empty() ? "" : std::move(names.front());
     peer.certificate_organizations = subject_parts(*certificate, NID_organizationName);
     peer.certificate_organizational_units = subject_parts(*certificate, NID_organizationalUnitName);

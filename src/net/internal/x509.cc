@@ -1,6 +1,7 @@
 #include "net/internal/x509.h"
 
 #include <algorithm>
+#include <arpa/inet.h>
 #include <ctime>
 #include <openssl/err.h>
 
@@ -66,6 +67,50 @@ std::vector<std::string> subject_parts(const X509& certificate, int nid) {
     out.emplace_back(reinterpret_cast<const char*>(text), static_cast<std::size_t>(size));
   }
   return out;
+}
+
+namespace {
+
+/// "": a kind without a text.
+std::string text_of_name(const GENERAL_NAME& name) {
+  const auto text = [](const ASN1_STRING* from) {
+    const auto* const bytes = reinterpret_cast<const char*>(ASN1_STRING_get0_data(from));
+    return std::string(bytes, static_cast<std::size_t>(ASN1_STRING_length(from)));
+  };
+  switch (name.type) {
+    case GEN_DNS:
+      return text(name.d.dNSName);
+    case GEN_EMAIL:
+      return text(name.d.rfc822Name);
+    case GEN_URI:
+      return text(name.d.uniformResourceIdentifier);
+    case GEN_IPADD: {
+      const int size = ASN1_STRING_length(name.d.iPAddress);
+      char address[INET6_ADDRSTRLEN] = "";
+      if (size == 4 || size == 16)
+        ::inet_ntop(size == 4 ? AF_INET : AF_INET6, ASN1_STRING_get0_data(name.d.iPAddress), address, sizeof(address));
+      return address;
+    }
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+std::string name_of(const X509& certificate) {
+  for (std::string& name : subject_parts(certificate, NID_commonName))
+    if (!name.empty()) return std::move(name);
+  const Owned<GENERAL_NAMES> names(
+      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(&certificate, NID_subject_alt_name, nullptr, nullptr)));
+  for (int i = 0; names && i < sk_GENERAL_NAME_num(names.get()); ++i)
+    if (std::string name = text_of_name(*sk_GENERAL_NAME_value(names.get(), i)); !name.empty()) return name;
+  const Owned<BIGNUM> serial(ASN1_INTEGER_to_BN(X509_get0_serialNumber(&certificate), nullptr));
+  char* const hex = serial ? BN_bn2hex(serial.get()) : nullptr;
+  ERR_clear_error();
+  const std::string number = hex != nullptr ? hex : "unknown";
+  OPENSSL_free(hex);
+  return "serial " + number;
 }
 
 WallTime time_of(const ASN1_TIME* time) {

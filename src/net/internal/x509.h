@@ -49,6 +49,8 @@ std::string sha256_of_key(const EVP_PKEY& key);
 
 /// All values of one part of a subject (NID_commonName), as UTF-8.
 std::vector<std::string> subject_parts(const X509& certificate, int nid);
+/// The first common name, else the first alternative name, else "serial " and the number in hex.
+std::string name_of(const X509& certificate);
 /// The epoch if `time` is unreadable.
 WallTime time_of(const ASN1_TIME* time);
 
