@@ -60,6 +60,10 @@ Result<std::string> read_through_links(os::FileSystem& fs, os::Path path) {
   return Error(Code::kInvalid, path.string() + ": too many links");
 }
 
+ReadFile read_from(os::FileSystem& fs) {
+  return [&fs](const os::Path& path) { return read_through_links(fs, path); };
+}
+
 std::vector<std::string> token_lines(std::string_view text) {
   std::vector<std::string> out;
   while (!text.empty()) {
@@ -79,8 +83,8 @@ Status check_pair(const std::string& certificate_pem, const std::string& key_pem
   return {};
 }
 
-Result<std::unique_ptr<TokenFile>> TokenFile::open(os::Path path, os::FileSystem& fs, const Clock& clock) {
-  std::unique_ptr<TokenFile> out(new TokenFile(std::move(path), fs, clock));
+Result<std::unique_ptr<TokenFile>> TokenFile::open(os::Path path, ReadFile read_file, const Clock& clock) {
+  std::unique_ptr<TokenFile> out(new TokenFile(std::move(path), std::move(read_file), clock));
   MutexLock lock(out->mutex_);
   TRY_VOID(out->read());
   return out;
@@ -88,7 +92,7 @@ Result<std::unique_ptr<TokenFile>> TokenFile::open(os::Path path, os::FileSystem
 
 Status TokenFile::read() {
   read_at_ = clock_.now();
-  TRY(const std::string text, read_through_links(fs_, path_));
+  TRY(const std::string text, read_file_(path_));
   std::vector<std::string> tokens = token_lines(text);
   if (tokens.empty()) return Error(Code::kInvalid, path_.string() + " has no token");
   tokens_ = std::move(tokens);

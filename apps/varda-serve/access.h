@@ -1,9 +1,11 @@
 // Access: the clients that may use the inference port.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -17,6 +19,11 @@ namespace varda::serve {
 /// Reads a file, also through links: a kubelet mounts the files of Secrets as links.
 Result<std::string> read_through_links(os::FileSystem& fs, os::Path path);
 
+/// Reads the whole file, through links. Thread-safe.
+using ReadFile = std::function<Result<std::string>(const os::Path& path)>;
+/// `fs` outlives the function.
+ReadFile read_from(os::FileSystem& fs);
+
 /// Splits a file's text into tokens, one a line. Trailing blanks and empty lines are ignored.
 std::vector<std::string> token_lines(std::string_view text);
 
@@ -29,17 +36,18 @@ Status check_pair(const std::string& certificate_pem, const std::string& key_pem
 /// Thread-safe.
 class TokenFile {
  public:
-  /// kInvalid: the file has no token. `fs` and `clock` outlive it.
-  static Result<std::unique_ptr<TokenFile>> open(os::Path path, os::FileSystem& fs, const Clock& clock);
+  /// kInvalid: the file has no token. `clock` outlives it.
+  static Result<std::unique_ptr<TokenFile>> open(os::Path path, ReadFile read_file, const Clock& clock);
   /// Compares with every token in constant time.
   bool knows(std::string_view token);
 
  private:
-  TokenFile(os::Path path, os::FileSystem& fs, const Clock& clock) : path_(std::move(path)), fs_(fs), clock_(clock) {}
+  TokenFile(os::Path path, ReadFile read_file, const Clock& clock)
+      : path_(std::move(path)), read_file_(std::move(read_file)), clock_(clock) {}
   Status read() REQUIRES(mutex_);
 
   const os::Path path_;
-  os::FileSystem& fs_;
+  const ReadFile read_file_;
   const Clock& clock_;
   Mutex mutex_;
   std::vector<std::string> tokens_ GUARDED_BY(mutex_);

@@ -34,12 +34,13 @@ class AccessTest : public ::testing::Test {
   }
   const net::Handler ok_ = [](net::Request, net::Responder respond) { respond({200, {}, "", nullptr}); };
   os::testing::MemoryFileSystem fs_;
+  const ReadFile read_ = read_from(fs_);
   HandClock clock_;
 };
 
 TEST_F(AccessTest, OneTokenALineLetsIn) {
   write("first\r\n\nsecond");
-  const auto tokens = TokenFile::open("/tokens", fs_, clock_).value();
+  const auto tokens = TokenFile::open("/tokens", read_, clock_).value();
   const net::Handler handler = guarded(ok_, {.tokens = tokens.get()});
   EXPECT_EQ(ask(handler, "/v2", "Bearer first"), 200);
   EXPECT_EQ(ask(handler, "/v2", "bearer second"), 200);
@@ -54,19 +55,19 @@ TEST_F(AccessTest, TokensAreReadThroughLinksAsAKubeletMakesThem) {
   }
   ASSERT_TRUE(fs_.symlink("first", "/..data").ok());
   ASSERT_TRUE(fs_.symlink("..data/token", "/token").ok());
-  const auto tokens = TokenFile::open("/token", fs_, clock_).value();
+  const auto tokens = TokenFile::open("/token", read_, clock_).value();
   EXPECT_TRUE(tokens->knows("first"));
   ASSERT_TRUE(fs_.symlink("second", "/..next").ok());
   ASSERT_TRUE(fs_.rename("/..next", "/..data").ok());
   clock_.advance(std::chrono::seconds(1));
   EXPECT_TRUE(tokens->knows("second"));
   ASSERT_TRUE(fs_.symlink("round", "/round").ok());
-  EXPECT_EQ(TokenFile::open("/round", fs_, clock_).error().code(), Code::kInvalid);
+  EXPECT_EQ(TokenFile::open("/round", read_, clock_).error().code(), Code::kInvalid);
 }
 
 TEST_F(AccessTest, HealthAndStateNeedNothing) {
   write("secret");
-  const auto tokens = TokenFile::open("/tokens", fs_, clock_).value();
+  const auto tokens = TokenFile::open("/tokens", read_, clock_).value();
   const net::Handler handler = guarded(ok_, {.tokens = tokens.get(), .needs_client_certificate = true});
   for (const char* path :
        {"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/v2/models/m/ready", "/v2/models/m/cascade"})
@@ -82,7 +83,7 @@ TEST_F(AccessTest, ClientCertificatesAreRequiredWhereAskedFor) {
 
 TEST_F(AccessTest, ReplacedTokensCountAfterASecond) {
   write("old");
-  const auto tokens = TokenFile::open("/tokens", fs_, clock_).value();
+  const auto tokens = TokenFile::open("/tokens", read_, clock_).value();
   write("new");
   EXPECT_TRUE(tokens->knows("old"));
   clock_.advance(std::chrono::seconds(1));
@@ -92,7 +93,7 @@ TEST_F(AccessTest, ReplacedTokensCountAfterASecond) {
 
 TEST_F(AccessTest, AFileThatGoesAwayOrIsEmptyLeavesTheLastTokens) {
   write("secret");
-  const auto tokens = TokenFile::open("/tokens", fs_, clock_).value();
+  const auto tokens = TokenFile::open("/tokens", read_, clock_).value();
   write("\n");
   clock_.advance(std::chrono::seconds(1));
   EXPECT_TRUE(tokens->knows("secret"));
@@ -103,9 +104,9 @@ TEST_F(AccessTest, AFileThatGoesAwayOrIsEmptyLeavesTheLastTokens) {
 }
 
 TEST_F(AccessTest, WithoutATokenItDoesNotOpen) {
-  EXPECT_FALSE(TokenFile::open("/tokens", fs_, clock_).ok());
+  EXPECT_FALSE(TokenFile::open("/tokens", read_, clock_).ok());
   write("\n  \n");
-  EXPECT_THAT(TokenFile::open("/tokens", fs_, clock_).error().message(), HasSubstr("has no token"));
+  EXPECT_THAT(TokenFile::open("/tokens", read_, clock_).error().message(), HasSubstr("has no token"));
 }
 
 }  // namespace

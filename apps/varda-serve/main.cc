@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/rng.h"
+#include "broker.h"
 #include "flags.h"
 #include "infer/engine.h"
 #include "net/browser_guard.h"
@@ -125,28 +126,50 @@ int probe_load(const Flags& flags) {
   std::_Exit(serving::ChildProbe::child(source, flags.defaults, os::real_file_system(), engines));
 }
 
+/// Returns null if the server will not be confined, or if the system allows no second process.
+std::shared_ptr<Broker> start_broker(const Flags& flags) {
+  if (!flags.confine || !flags.probe_load.empty()) return nullptr;
+  auto broker = Broker::start(credential_files(flags));
+  if (broker.ok()) return std::move(*broker);
+  log::warn("broker not started: files replaced by a rename need a restart of the server", {{"error", broker.error()}});
+  return nullptr;
+}
+
 /// Returns whether the kernel now confines this process and its children. Called before any thread
 /// starts.
-bool confine(const Flags& flags) {
+bool confine(const Flags& flags, Credentials credentials) {
   if (!flags.confine) return false;
-  const Status status = os::confine_files(reach_of(flags, engine_directories(flags), environment()));
+  const Status status = os::confine_files(reach_of(flags, engine_directories(flags), environment(), credentials));
   if (!status.ok()) log::warn("not confined: a model could read every file of this user", {{"error", status.error()}});
   return status.ok();
 }
 
-Status serve(const Context& ctx, const Flags& flags, bool confined, std::vector<std::string> arguments) {
+/// `broker` is null if the server is not confined. Threads of name lookups share it.
+Status serve(const Context& ctx, const Flags& flags, bool confined, const std::shared_ptr<const Broker>& broker,
+             std::vector<std::string> arguments) {
   metrics::Registry registry;
   infer::Engines engines(engine_directories(flags));
+  // A confined child cannot raise its own score.
+  std::function<void(pid_t)> started;
+  if (broker) started = [broker](pid_t child) { (void)broker->sacrifice(child); };
   serving::ChildProbe probe({.program = os::self_path(),
                              .arguments = std::move(arguments),
                              .environment = environment(),
-                             .timeout = milliseconds(flags.load_timeout_seconds)});
+                             .timeout = milliseconds(flags.load_timeout_seconds),
+                             .started = started});
+  ReadFile read_file = read_from(os::real_file_system());
+  net::LookUp look_up;
+  if (broker) {
+    read_file = [broker](const os::Path& path) { return broker->read(path); };
+    look_up = [broker](const std::string& host) { return broker->look_up(host); };
+  }
   const net::Proxies proxies = proxies_of_environment();
   const TierFiles tier_files{
       .ca = flags.tier_ca, .certificate = flags.tls_cert, .key = flags.tls_key, .tokens = flags.tier_token_file};
   const auto tier_client = [&](std::size_t idle_connections_max) {
-    return make_tier_client({.proxies = proxies, .idle_connections_max = idle_connections_max, .dead_after = kDeadAfter},
-                            tier_files, os::real_file_system(), system_clock());
+    return make_tier_client(
+        {.proxies = proxies, .idle_connections_max = idle_connections_max, .look_up = look_up, .dead_after = kDeadAfter},
+        tier_files, read_file, system_clock());
   };
   const std::unique_ptr<net::HttpClient> pooled = tier_client(kIdleConnectionsMax);
   const std::unique_ptr<net::HttpClient> fresh = tier_client(0);
@@ -165,12 +188,12 @@ Status serve(const Context& ctx, const Flags& flags, bool confined, std::vector<
   const bool one_port = flags.admin.empty();
   std::unique_ptr<TokenFile> tokens;
   if (!flags.token_file.empty()) {
-    TRY(tokens, TokenFile::open(flags.token_file, os::real_file_system(), system_clock()));
+    TRY(tokens, TokenFile::open(flags.token_file, read_file, system_clock()));
   }
   const ServedFiles served_files{.certificate = flags.tls_cert, .key = flags.tls_key, .client_ca = flags.client_ca};
   std::optional<net::TlsServer> tls;
   if (!flags.tls_cert.empty()) {
-    TRY(tls, read_served(served_files, os::real_file_system()));
+    TRY(tls, read_served(served_files, read_file));
   }
   const net::Handler front = guarded(
       [&](net::Request request, net::Responder respond) {
@@ -211,7 +234,7 @@ Status serve(const Context& ctx, const Flags& flags, bool confined, std::vector<
 
   std::function<void()> look;
   if (tls) {
-    look = [&, served = ServedCertificate(served_files, *tls, os::real_file_system())]() mutable {
+    look = [&, served = ServedCertificate(served_files, *tls, read_file)]() mutable {
       served.look([&](const net::TlsServer& changed) { return server->use_tls(changed); });
     };
   }
@@ -249,9 +272,12 @@ int run(int argc, char** argv) {
   const Flags& flags = *parsed.flags;
   log::configure(flags.log_format == "json" ? log::Format::kJson : log::Format::kText,
                  log::parse_level(flags.log_level).value_or(log::Level::kInfo));
-  const bool confined = confine(flags);
+  std::shared_ptr<Broker> broker = start_broker(flags);
+  const bool confined = confine(flags, broker ? Credentials::kOutside : Credentials::kInside);
   if (!flags.probe_load.empty()) return probe_load(flags);
-  const Status status = serve(Context(os::stop_on_signals()), flags, confined, std::vector<std::string>(argv + 1, argv + argc));
+  if (!confined) broker.reset();
+  const Status status =
+      serve(Context(os::stop_on_signals()), flags, confined, broker, std::vector<std::string>(argv + 1, argv + argc));
   if (status.ok()) return 0;
   std::fprintf(stderr, "varda-serve: %s\n", status.error().message().c_str());
   return 1;

@@ -57,10 +57,29 @@ bool is_mount_point(const std::filesystem::path& directory) {
   return false;
 }
 
+/// Kubernetes replaces a Secret's files by swapping a link in their directory. `varda agent` renames
+/// files into the directory that it mounts. Any other directory stays closed, since it may hold
+/// unrelated files.
+void add_followed(const std::vector<std::filesystem::path>& files, std::vector<os::Path>& out) {
+  for (const std::filesystem::path& file : files) {
+    std::error_code error;
+    const bool directory = std::filesystem::is_symlink(file, error) || is_mount_point(file.parent_path());
+    out.push_back(directory ? file.parent_path() : file);
+  }
+}
+
 }  // namespace
 
+std::vector<std::filesystem::path> credential_files(const Flags& flags) {
+  std::vector<std::filesystem::path> out;
+  for (const std::string& path :
+       {flags.tls_cert, flags.tls_key, flags.client_ca, flags.token_file, flags.tier_ca, flags.tier_token_file})
+    if (!path.empty()) out.emplace_back(path);
+  return out;
+}
+
 os::ReachableFiles reach_of(const Flags& flags, const std::vector<std::filesystem::path>& engines,
-                            const std::map<std::string, std::string>& environment) {
+                            const std::map<std::string, std::string>& environment, Credentials credentials) {
   os::ReachableFiles out;
   out.read = {flags.model_repository, os::self_path()};
   for (const std::string_view path : kOfTheSystem) out.read.emplace_back(path);
@@ -69,17 +88,7 @@ os::ReachableFiles reach_of(const Flags& flags, const std::vector<std::filesyste
     add_links(directory, out.read);
   }
   for (const std::string& path : flags.also_read) out.read.emplace_back(path);
-  for (const std::string& path :
-       {flags.tls_cert, flags.tls_key, flags.client_ca, flags.token_file, flags.tier_ca, flags.tier_token_file}) {
-    if (path.empty()) continue;
-    // Kubernetes replaces a Secret's files by swapping a link in their directory. `varda agent`
-    // renames files into the directory that it mounts. Any other directory stays closed, since it
-    // may hold unrelated files.
-    std::error_code error;
-    const std::filesystem::path file(path);
-    const bool directory = std::filesystem::is_symlink(file, error) || is_mount_point(file.parent_path());
-    out.read.push_back(directory ? file.parent_path() : file);
-  }
+  if (credentials == Credentials::kInside) add_followed(credential_files(flags), out.read);
   for (const char* name : {"LD_LIBRARY_PATH", "VARDA_ONNXRUNTIME", "SSL_CERT_FILE", "SSL_CERT_DIR"}) {
     const auto value = environment.find(name);
     if (value == environment.end()) continue;
@@ -87,9 +96,11 @@ os::ReachableFiles reach_of(const Flags& flags, const std::vector<std::filesyste
     for (std::string path; std::getline(paths, path, ':');)
       if (path.starts_with('/')) out.read.emplace_back(path);
   }
-  // The child of a first load writes /proc/self/oom_score_adj. The kernel still hides the memory
-  // and the environment of other processes from a confined process.
-  out.read_write = {"/dev/null", "/proc"};
+  // Landlock grants /proc as a whole or not at all: the directory of a later child is unknown here.
+  // Reading is harmless, since a confined process cannot inspect the memory and the environment of
+  // others. Writing would reach /proc/sys.
+  out.read.emplace_back("/proc");
+  out.read_write = {"/dev/null"};
   return out;
 }
 

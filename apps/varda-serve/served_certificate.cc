@@ -1,6 +1,5 @@
 #include "served_certificate.h"
 
-#include "access.h"
 #include "base/log.h"
 
 namespace varda::serve {
@@ -12,19 +11,19 @@ bool same_files(const net::TlsServer& a, const net::TlsServer& b) {
 
 }  // namespace
 
-Result<net::TlsServer> read_served(const ServedFiles& files, os::FileSystem& fs) {
+Result<net::TlsServer> read_served(const ServedFiles& files, const ReadFile& read_file) {
   net::TlsServer tls;
-  TRY(tls.certificate_pem, read_through_links(fs, files.certificate));
-  TRY(tls.key_pem, read_through_links(fs, files.key));
+  TRY(tls.certificate_pem, read_file(files.certificate));
+  TRY(tls.key_pem, read_file(files.key));
   TRY_VOID(check_pair(tls.certificate_pem, tls.key_pem).context(files.certificate.string()));
   if (!files.client_ca.empty()) {
-    TRY(tls.client_ca_pem, read_through_links(fs, files.client_ca));
+    TRY(tls.client_ca_pem, read_file(files.client_ca));
   }
   return tls;
 }
 
 void ServedCertificate::look(const Use& use) {
-  Result<net::TlsServer> found = read_served(files_, fs_);
+  Result<net::TlsServer> found = read_served(files_, read_file_);
   Status status = found.ok() ? Status() : Status(found.error());
   if (found.ok() && !same_files(*found, served_)) {
     status = use(*found);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "access.h"
 #include "base/result.h"
 #include "net/tls.h"
 #include "os/file_system.h"
@@ -16,16 +17,16 @@ struct ServedFiles {
 };
 
 /// Reads the files. kInvalid: the key does not belong to the certificate.
-Result<net::TlsServer> read_served(const ServedFiles& files, os::FileSystem& fs);
+Result<net::TlsServer> read_served(const ServedFiles& files, const ReadFile& read_file);
 
 /// Not thread-safe.
 class ServedCertificate {
  public:
   using Use = std::function<Status(const net::TlsServer&)>;
 
-  /// `served`: the files that the server uses now. `fs` outlives this object.
-  ServedCertificate(ServedFiles files, net::TlsServer served, os::FileSystem& fs)
-      : files_(std::move(files)), served_(std::move(served)), fs_(fs) {}
+  /// `served`: the files that the server uses now.
+  ServedCertificate(ServedFiles files, net::TlsServer served, ReadFile read_file)
+      : files_(std::move(files)), served_(std::move(served)), read_file_(std::move(read_file)) {}
   /// Reads the files and passes changed ones to `use`. The last good files stay in force while the
   /// files are unreadable, do not belong together or are refused. Each problem is logged once.
   void look(const Use& use);
@@ -33,7 +34,7 @@ class ServedCertificate {
  private:
   const ServedFiles files_;
   net::TlsServer served_;
-  os::FileSystem& fs_;
+  const ReadFile read_file_;
   std::string problem_;
 };
 

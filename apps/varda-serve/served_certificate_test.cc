@@ -26,6 +26,7 @@ class ServedCertificateTest : public ::testing::Test {
   }
 
   os::testing::MemoryFileSystem fs_;
+  const ReadFile read_ = read_from(fs_);
   const ServedFiles files_{.certificate = "/tls.crt", .key = "/tls.key", .client_ca = "/ca.crt"};
   std::vector<net::TlsServer> used_;
 };
@@ -33,7 +34,7 @@ class ServedCertificateTest : public ::testing::Test {
 TEST_F(ServedCertificateTest, ChangedFilesAreUsedOnce) {
   put("first");
   write("/ca.crt", "authority");
-  ServedCertificate served(files_, read_served(files_, fs_).value(), fs_);
+  ServedCertificate served(files_, read_served(files_, read_).value(), read_);
   look(served);
   EXPECT_TRUE(used_.empty());
   const net::KeyPair second = put("second");
@@ -50,7 +51,7 @@ TEST_F(ServedCertificateTest, ChangedFilesAreUsedOnce) {
 TEST_F(ServedCertificateTest, ATornPairKeepsTheLastGoodOne) {
   put("first");
   write("/ca.crt", "authority");
-  ServedCertificate served(files_, read_served(files_, fs_).value(), fs_);
+  ServedCertificate served(files_, read_served(files_, read_).value(), read_);
   const net::KeyPair next = net::make_ca("second", std::chrono::hours(1)).value();
   write("/tls.crt", next.certificate_pem);
   look(served);
@@ -63,13 +64,13 @@ TEST_F(ServedCertificateTest, ATornPairKeepsTheLastGoodOne) {
   write("/tls.key", next.key_pem);
   look(served);
   EXPECT_EQ(used_.size(), 1u);
-  EXPECT_EQ(read_served(files_, fs_).value().key_pem, next.key_pem);
+  EXPECT_EQ(read_served(files_, read_).value().key_pem, next.key_pem);
 }
 
 TEST_F(ServedCertificateTest, WhatTheServerRefusesIsOfferedAgain) {
   put("first");
   write("/ca.crt", "authority");
-  ServedCertificate served(files_, read_served(files_, fs_).value(), fs_);
+  ServedCertificate served(files_, read_served(files_, read_).value(), read_);
   put("second");
   served.look([](const net::TlsServer&) { return Status(Error(Code::kInvalid, "no")); });
   look(served);

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "access.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "net/certificates.h"
@@ -17,8 +16,8 @@ constexpr std::chrono::seconds kLookAgainAfter{1};
 
 class TierClient final : public net::HttpClient {
  public:
-  TierClient(net::ClientOptions options, TierFiles files, os::FileSystem& fs, const Clock& clock)
-      : options_(std::move(options)), files_(std::move(files)), fs_(fs), clock_(clock) {}
+  TierClient(net::ClientOptions options, TierFiles files, ReadFile read_file, const Clock& clock)
+      : options_(std::move(options)), files_(std::move(files)), read_file_(std::move(read_file)), clock_(clock) {}
 
   Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
     TRY(const Current current, look());
@@ -39,7 +38,7 @@ class TierClient final : public net::HttpClient {
 
   Result<std::string> text_of(const os::Path& path) const {
     if (path.empty()) return std::string();
-    return read_through_links(fs_, path);
+    return read_file_(path);
   }
 
   Result<Texts> read() const {
@@ -80,7 +79,7 @@ class TierClient final : public net::HttpClient {
 
   const net::ClientOptions options_;
   const TierFiles files_;
-  os::FileSystem& fs_;
+  const ReadFile read_file_;
   const Clock& clock_;
   Mutex mutex_;
   std::optional<SteadyTime> read_at_ GUARDED_BY(mutex_);
@@ -91,9 +90,9 @@ class TierClient final : public net::HttpClient {
 
 }  // namespace
 
-std::unique_ptr<net::HttpClient> make_tier_client(net::ClientOptions options, TierFiles files, os::FileSystem& fs,
+std::unique_ptr<net::HttpClient> make_tier_client(net::ClientOptions options, TierFiles files, ReadFile read_file,
                                                   const Clock& clock) {
-  return std::make_unique<TierClient>(std::move(options), std::move(files), fs, clock);
+  return std::make_unique<TierClient>(std::move(options), std::move(files), std::move(read_file), clock);
 }
 
 }  // namespace varda::serve

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "access.h"
 #include "base/clock.h"
 #include "net/client.h"
 #include "os/file_system.h"
@@ -18,9 +19,9 @@ struct TierFiles {
 
 /// send() reads the files again if the last reading is at least one second old. The last good files
 /// stay in force while the files are unusable. kUnavailable: the files were never usable. With
-/// `ca`, the client sends the token over HTTPS only. Thread-safe. `fs` and `clock` outlive the
-/// client. The client ignores `options.tls`.
-std::unique_ptr<net::HttpClient> make_tier_client(net::ClientOptions options, TierFiles files, os::FileSystem& fs,
+/// `ca`, the client sends the token over HTTPS only. Thread-safe. `clock` outlives the client. The
+/// client ignores `options.tls`.
+std::unique_ptr<net::HttpClient> make_tier_client(net::ClientOptions options, TierFiles files, ReadFile read_file,
                                                   const Clock& clock);
 
 }  // namespace varda::serve

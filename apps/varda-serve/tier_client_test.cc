@@ -50,6 +50,7 @@ class TierClientTest : public ::testing::Test {
 
   const Authority ours_{};
   os::testing::MemoryFileSystem fs_;
+  const ReadFile read_ = read_from(fs_);
   HandClock clock_;
   const TierFiles files_{.ca = "/ca.crt", .certificate = "/tls.crt", .key = "/tls.key", .tokens = "/token"};
 };
@@ -60,7 +61,7 @@ TEST_F(TierClientTest, ShowsTokenAndCertificateToTiersOfTheAuthority) {
   write("/tls.crt", own.certificate_pem);
   write("/tls.key", own.key_pem);
   write("/token", "first\nsecond\n");
-  const auto client = make_tier_client({}, files_, fs_, clock_);
+  const auto client = make_tier_client({}, files_, read_, clock_);
   const auto closed = serve(net::TlsServer{
       .certificate_pem = upper.certificate_pem, .key_pem = upper.key_pem, .client_ca_pem = ours_.ca.certificate_pem});
   EXPECT_EQ(ask(*client, *closed), "Bearer first of tier");
@@ -73,7 +74,7 @@ TEST_F(TierClientTest, ShowsTokenAndCertificateToTiersOfTheAuthority) {
 }
 
 TEST_F(TierClientTest, SaysPlainlyWhyATierIsNotTrusted) {
-  const auto client = make_tier_client({}, {.ca = "/ca.crt"}, fs_, clock_);
+  const auto client = make_tier_client({}, {.ca = "/ca.crt"}, read_, clock_);
   const net::KeyPair good = ours_.certificate();
   const auto server = serve(net::TlsServer{.certificate_pem = good.certificate_pem, .key_pem = good.key_pem});
   EXPECT_THAT(ask(*client, *server), HasSubstr("/ca.crt")) << "the file is missing";
@@ -94,7 +95,7 @@ TEST_F(TierClientTest, SaysPlainlyWhyATierIsNotTrusted) {
 
 TEST_F(TierClientTest, WithoutTlsOfItsOwnItSendsTheTokenInTheOpen) {
   write("/token", "first");
-  const auto client = make_tier_client({}, {.tokens = "/token"}, fs_, clock_);
+  const auto client = make_tier_client({}, {.tokens = "/token"}, read_, clock_);
   EXPECT_EQ(ask(*client, *serve(std::nullopt), "http"), "Bearer first of ");
 }
 

@@ -104,6 +104,7 @@ std::optional<LoadFailure> ChildProbe::probe(const Context& ctx, const ModelVers
               {{"model", source.model}, {"version", source.version}, {"error", child.error()}});
     return std::nullopt;
   }
+  if (options_.started) options_.started(child->pid);
   const Context limited = options_.timeout.count() > 0 ? ctx.with_timeout(options_.timeout) : ctx;
   const Status waited = os::wait_for_exit(limited, *child);
   if (!waited.ok()) (void)os::signal_process(*child, SIGKILL, false);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -49,6 +50,7 @@ class ChildProbe final : public LoadProbe {
     std::chrono::milliseconds timeout{600'000};        // for one load; 0: no limit
     std::chrono::milliseconds retry_interval{30'000};  // after failures that may pass
     std::chrono::milliseconds crash_retry_interval{3'600'000};
+    std::function<void(pid_t)> started = {};  // called with each child
   };
   /// `processes` outlives the probe.
   explicit ChildProbe(Options options, os::ProcessRunner& processes = os::real_processes())

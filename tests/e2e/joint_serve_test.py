@@ -1,6 +1,6 @@
 """One model over two servers: the clients' view of an upper tier that is slow, broken, killed or
 changed."""
-import contextlib, http.client, json, pathlib, shutil, signal, socket, struct, sys, tempfile, threading, time, unittest, urllib.request
+import contextlib, http.client, json, pathlib, shutil, signal, socket, struct, subprocess, sys, tempfile, threading, time, unittest, urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 import faulty_link  # noqa: E402
@@ -179,6 +179,27 @@ class JointServe(unittest.TestCase):
         metrics = read(self.edge.url, '/metrics')
         self.assertIn('varda_joint_inferences_total{model="digits"}', metrics)
         self.assertIn('varda_joint_seconds_count{model="digits",tier="cloud"}', metrics)
+
+    def test_names_are_looked_up_in_files_replaced_by_a_rename(self):
+        if subprocess.run(['unshare', '-mr', 'true'], capture_output=True).returncode != 0:
+            self.skipTest('no private mounts on this machine (user namespaces are off)')
+        etc = self.work / 'etc'
+        etc.mkdir()
+        (etc / 'nsswitch.conf').write_text('hosts: files\n')
+        shutil.copy('/etc/ld.so.cache', etc)
+
+        def hosts(text):
+            (etc / 'next').write_text(text)
+            (etc / 'next').rename(etc / 'hosts')
+        hosts('127.0.0.1 localhost\n')
+        # The edge has this directory as its /etc.
+        self.edge.enter = ['unshare', '-mr', 'sh', '-c', 'mount --bind "$0" /etc && exec "$@"', etc]
+        self.joined('http://tier.test:%d' % self.cloud.port, 'CloudOnly')
+        client = self.client(images=IMAGES[:1])
+        self.assertEqual([a.fallback for a in j.answers(client.all_once())], ['cloud: Unreachable'])
+        hosts('127.0.0.1 localhost tier.test\n')
+        # The cloud listens on loopback and refuses requests by other names than localhost.
+        m.wait_until('the cloud refuses', lambda: [a.fallback for a in j.answers(client.all_once())] == ['cloud: Refused'])
 
     def faults(self, reasons, cascade):
         """Tries every fault once, each after good answers, so that the breaker stays closed."""

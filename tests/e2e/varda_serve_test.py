@@ -135,7 +135,8 @@ class ModelServer(unittest.TestCase):
         self.addCleanup(shutil.rmtree, outside, ignore_errors=True)
         (outside / 'secret').write_text('secret')
         engines = ('--engine-path', m.BIN.parent / 'lib/varda-testing')
-        for words in ('read %s' % (outside / 'secret'), 'read /etc/passwd', 'write %s' % (outside / 'secret')):
+        for words in ('read %s' % (outside / 'secret'), 'read /etc/passwd', 'write %s' % (outside / 'secret'),
+                      'write /proc/self/oom_score_adj'):
             # A child process tries the load, or the server itself loads with --try-loads=false.
             # Both are confined.
             for flags in ((), ('--try-loads=false',)):
@@ -185,6 +186,34 @@ class ModelServer(unittest.TestCase):
         self.assertEqual(server.status(server.url + '/v2'), 401)
         server.trust(folder / 'tls.crt', (folder / 'client.crt', folder / 'client.key'))
         self.assertEqual(server.status(server.url + '/v2'), 200)
+
+    def test_credentials_replaced_by_a_rename_are_followed(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix='varda-tls-'))
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+
+        def replace(token):
+            (folder / 'next').mkdir()
+            m.self_signed(folder / 'next')
+            (folder / 'next/tokens').write_text(token + '\n')
+            for file in ('tls.crt', 'tls.key', 'tokens'):
+                (folder / 'next' / file).rename(folder / file)
+            shutil.rmtree(folder / 'next')
+            return (folder / 'tls.crt').read_text().strip()
+        replace('first')
+        server = self.serve('--tls-cert', folder / 'tls.crt', '--tls-key', folder / 'tls.key', '--token-file', folder / 'tokens',
+                            '--engine-path', m.BIN.parent / 'lib/varda-testing', url='https', ca=folder / 'tls.crt')
+        host, port = server.url.split('//')[1].split(':')
+        server.headers = {'Authorization': 'Bearer first'}
+        self.assertIn('confined_files', json.loads(server.get(server.url + '/v2')[1])['extensions'])
+        second = replace('second')
+        m.wait_until('the second certificate', lambda: ssl.get_server_certificate((host, int(port))).strip() == second)
+        server.trust(folder / 'tls.crt')
+        m.wait_until('the first token is refused', lambda: server.status(server.url + '/v2') == 401)
+        server.headers = {'Authorization': 'Bearer second'}
+        self.assertEqual(server.status(server.url + '/v2'), 200)
+        # A model cannot read them.
+        entry = self.load_echo(server, 'read %s' % (folder / 'tls.key'))
+        self.assertEqual(entry['state'], 'UNAVAILABLE', entry)
 
     def test_a_changed_certificate_needs_no_restart(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix='varda-tls-'))

@@ -108,7 +108,7 @@ class Server:
     because another program may have taken the former one."""
 
     def __init__(self, work, name, version, *flags):
-        self.work, self.name, self.flags = pathlib.Path(work), name, flags
+        self.work, self.name, self.flags, self.enter = pathlib.Path(work), name, flags, ()
         self.model, self.address, self.process = self.work / 'models' / name, None, None
         shutil.copytree(m.DIGITS / 'models' / version, self.model / '1')
 
@@ -119,7 +119,8 @@ class Server:
 
     def start(self):
         log = self.work / 'log'
-        self.process, self.address, _ = m.start_serve(log, '--model-repository', self.model.parent, '--http', '127.0.0.1:0', *self.flags)
+        self.process, self.address, _ = m.start_serve(log, '--model-repository', self.model.parent, '--http', '127.0.0.1:0', *self.flags,
+                                                       enter=self.enter)
         m.wait_until('%s is ready' % self.name, lambda: m.running(self.process, log) and
                      http_status(self.url, '/v2/models/%s/versions/1/ready' % self.name) == 200)
 

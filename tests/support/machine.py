@@ -68,11 +68,13 @@ def running(process, log):
     return True
 
 
-def start_serve(log, *flags):
+def start_serve(log, *flags, enter=()):
     """Starts a varda-serve with the log file `log`; returns (process, address of its models,
-    address of its metrics) once it listens. The process dies with the thread that started it."""
+    address of its metrics) once it listens. The process dies with the thread that started it.
+    `enter` is a command that executes the one after it."""
     with open(log, 'w') as out:
-        process = subprocess.Popen(['setpriv', '--pdeathsig', 'KILL', SERVE, *map(str, flags)], stdin=subprocess.DEVNULL, stderr=out)
+        process = subprocess.Popen([*map(str, enter), 'setpriv', '--pdeathsig', 'KILL', SERVE, *map(str, flags)],
+                                   stdin=subprocess.DEVNULL, stderr=out)
     try:
         found = wait_until('varda-serve listens', lambda: running(process, log) and re.search(
             r'varda-serve listens.*http"?[=:]"?(127\S+?:\d+).*admin"?[=:]"?(127\S+?:\d+)', pathlib.Path(log).read_text()))
