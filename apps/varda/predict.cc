@@ -13,10 +13,13 @@
 #include "api/ai/inference_model.h"
 #include "api/sedna/joint_inference_service.h"
 #include "cli/printer.h"
+#include "codec/digest.h"
 #include "duration.h"
 #include "given_file.h"
 #include "kube/config.h"
 #include "meta/object.h"
+#include "model_access.h"
+#include "net/certificates.h"
 #include "net/client.h"
 #include "oip/client.h"
 #include "os/file_system.h"
@@ -38,13 +41,33 @@ struct PredictFlags {
   std::size_t clients = 4;
   double rate = 0;
   std::vector<std::string> replicas;
+  ModelAccessFlags access;
 
   bool load() const { return !duration.empty() || !until_version.empty(); }
 };
 
 struct Where {
   std::string url, model_name;
+  std::string ca_pem;  // of the model's Secret; "" if unknown
 };
+
+const meta::Resource& secrets() {
+  static const meta::Resource resource{"", "v1", "Secret", "secrets", true};
+  return resource;
+}
+
+/// The authority of a closed model's certificate, as its Secret names it. "": the Secret has none,
+/// or this user may not read it.
+std::string authority_of(const Context& ctx, const kube::Client& client, const Json& object) {
+  const Json& security = object.at("spec/security");
+  std::string name = security["tlsSecretName"].as_string();
+  if (name.empty() && security["tls"].as_bool()) name = api::issued_secret(object.at("metadata/name").as_string());
+  if (name.empty()) return {};
+  const auto secret = client.get(ctx, secrets(), {object.at("metadata/namespace").as_string(), name});
+  if (!secret.ok()) return {};
+  const std::string pem = codec::unbase64(secret->at("data")["ca.crt"].as_string()).value_or("");
+  return net::certificate_facts(pem).ok() ? pem : "";
+}
 
 /// A kind of objects that answer requests at a URL.
 struct Served {
@@ -87,7 +110,7 @@ Result<std::pair<Json, Served>> find_served(const Context& ctx, const kube::Clie
 
 /// Returns --url, or the URL in the object's status. kUnavailable: the model does not serve yet.
 Result<Where> find_model(const Context& ctx, const Globals& globals, const PredictFlags& flags) {
-  if (!flags.url.empty()) return Where{flags.url, flags.model};
+  if (!flags.url.empty()) return Where{flags.url, flags.model, ""};
   TRY(const kube::Config config, find_server(globals));
   const std::unique_ptr<kube::Client> client = kube::connect(config);
   TRY(const auto found, find_served(ctx, *client, flags.ns.empty() ? config.ns : flags.ns, flags.model));
@@ -104,7 +127,9 @@ Result<Where> find_model(const Context& ctx, const Globals& globals, const Predi
                                          std::string(kind.word) + "/" + name + " --for=condition=Ready` waits for it");
   }
   const std::string& model_name = object.at("spec/modelName").as_string();
-  return Where{url, model_name.empty() ? name : model_name};
+  Where where{url, model_name.empty() ? name : model_name, ""};
+  if (flags.access.ca_file.empty()) where.ca_pem = authority_of(ctx, *client, object);
+  return where;
 }
 
 constexpr std::chrono::seconds kAnswerTimeout{30};
@@ -117,7 +142,8 @@ double milliseconds(Duration duration) { return std::chrono::duration<double, st
 bool passes(Code code) { return code == Code::kUnavailable || code == Code::kTimeout || code == Code::kNotFound; }
 
 /// Returns a server that describes the model's inputs. With --wait, retries while passes() is true.
-Result<Where> find_ready(const Context& ctx, const Globals& globals, const PredictFlags& flags, net::HttpClient& http) {
+/// Adds the authority of the model to `access`.
+Result<Where> find_ready(const Context& ctx, const Globals& globals, const PredictFlags& flags, ModelAccess& access) {
   Context patient = ctx;
   if (!flags.wait.empty()) {
     TRY(const auto wait, parse_duration("--wait", flags.wait));
@@ -126,7 +152,9 @@ Result<Where> find_ready(const Context& ctx, const Globals& globals, const Predi
   while (true) {
     auto where = find_model(patient, globals, flags);
     if (where.ok()) {
-      const oip::Client client(http, where->url);
+      if (!where->ca_pem.empty()) access.ca_pem = where->ca_pem;
+      const std::unique_ptr<net::HttpClient> http = make_model_client(access);
+      const oip::Client client(*http, where->url);
       const auto metadata = client.metadata(patient.with_timeout(kAnswerTimeout), where->model_name);
       if (metadata.ok()) return where;
       where = metadata.error().context(where->url);
@@ -194,10 +222,12 @@ Status write_report(const PredictFlags& flags, const Json& summary) {
   return file->write(codec::write_json(summary) + "\n").context(flags.report);
 }
 
-Status load(const Context& ctx, const PredictFlags& flags, const Where& where, const std::vector<oip::Images>& batches) {
+Status load(const Context& ctx, const PredictFlags& flags, const Where& where, const ModelAccess& access,
+            const std::vector<oip::Images>& batches) {
   LoadOptions options{.url = where.url, .model = where.model_name, .clients = flags.clients, .rate = flags.rate};
   options.until_version = flags.until_version;
   options.replicas = flags.replicas;
+  options.access = access;
   if (!flags.duration.empty()) {
     TRY(options.duration, parse_duration("--duration", flags.duration));
   }
@@ -398,15 +428,16 @@ Status check_flags(const PredictFlags& flags) {
 Status predict(const Context& ctx, const Globals& globals, const PredictFlags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kWarn));
   TRY_VOID(check_flags(flags));
-  const std::unique_ptr<net::HttpClient> http = net::make_client({});
+  TRY(ModelAccess access, read_model_access(flags.access));
   if (flags.images.empty()) {
     TRY(oip::InferRequest request, flags.json.empty() ? read_npy_request(flags.inputs) : read_json_request(flags.json));
-    TRY(const Where where, find_ready(ctx, globals, flags, *http));
-    return predict_tensors(ctx, flags, where, std::move(request), *http);
+    TRY(const Where where, find_ready(ctx, globals, flags, access));
+    return predict_tensors(ctx, flags, where, std::move(request), *make_model_client(access));
   }
   TRY(const Samples samples, read_samples(flags));
-  TRY(const Where where, find_ready(ctx, globals, flags, *http));
-  return flags.load() ? load(ctx, flags, where, samples.batches) : predict_each(ctx, flags, where, samples, *http);
+  TRY(const Where where, find_ready(ctx, globals, flags, access));
+  return flags.load() ? load(ctx, flags, where, access, samples.batches)
+                      : predict_each(ctx, flags, where, samples, *make_model_client(access));
 }
 
 }  // namespace
@@ -432,6 +463,7 @@ void add_predict_command(Program program) {
   command->add_option("--url", flags->url, "call this server instead of the model's status.url");
   command->add_option("-n,--namespace", flags->ns, "namespace of the model; default: the kubeconfig's, else \"default\"");
   command->add_option("--wait", flags->wait, "time to wait for a server that does not answer yet: 30s, 5m");
+  add_model_access_flags(*command, flags->access);
   constexpr const char* kLoadGroup = "Load";
   command
       ->add_option("--duration", flags->duration,

@@ -265,9 +265,8 @@ std::string LoadReport::to_text() const {
 }
 
 Result<LoadReport> put_load(const Context& ctx, const LoadOptions& options, const std::vector<oip::Images>& images) {
-  const std::unique_ptr<net::HttpClient> keeping =
-      net::make_client({.idle_connections_max = std::max<std::size_t>(16, options.clients)});
-  const std::unique_ptr<net::HttpClient> renewing = net::make_client({.idle_connections_max = 0});
+  const std::unique_ptr<net::HttpClient> keeping = make_model_client(options.access, std::max<std::size_t>(16, options.clients));
+  const std::unique_ptr<net::HttpClient> renewing = make_model_client(options.access, 0);
   const oip::Client kept(*keeping, options.url), fresh(*renewing, options.url);
   TRY(const oip::Predictor by_kept, oip::Predictor::open(ctx, kept, options.model).context(options.url));
   TRY(const oip::Predictor by_fresh, oip::Predictor::open(ctx, fresh, options.model).context(options.url));

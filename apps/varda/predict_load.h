@@ -11,6 +11,7 @@
 #include "base/context.h"
 #include "base/mutex.h"
 #include "codec/json.h"
+#include "model_access.h"
 #include "oip/images.h"
 
 namespace varda::app {
@@ -40,6 +41,7 @@ struct LoadOptions {
   // If set, `duration` begins when this version has answered every client.
   std::string until_version;
   std::chrono::milliseconds longest = std::chrono::minutes(10);  // the end in any case
+  ModelAccess access = {};
   // Servers behind the URL; the report counts the answers of each one.
   std::vector<std::string> replicas;
 };

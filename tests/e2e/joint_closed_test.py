@@ -89,6 +89,11 @@ class ClosedService(unittest.TestCase):
         client = Client(urls[0], 'digits', self.images[:50], trusting)
         client.prepare()
         self.assertEqual({a.tier for a in j.answers(client.all_once())}, {'cloud'})
+        # The command finds the authority in the Secret.
+        (self.work / 'token').write_text(TOKEN + '\n')
+        predict = ['predict', 'jis/digits', '--images', m.DIGITS / 'png/digit-7.png']
+        self.assertIn('by cloud', self.varda.varda(*predict, '--token-file', self.work / 'token'))
+        self.assertIn('401', self.varda.varda(*predict, check=False).stderr)
         # The first tier answers alone where its policy says so: both tiers have their say.
         self.varda.kubectl('patch', 'jis', 'digits', '--type=merge', '-p', json.dumps(
             {'spec': {'edgeWorker': {'hardExampleMining': j.mining('NeverCloud')}}}))

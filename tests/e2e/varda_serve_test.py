@@ -186,6 +186,12 @@ class ModelServer(unittest.TestCase):
         self.assertEqual(server.status(server.url + '/v2'), 401)
         server.trust(folder / 'tls.crt', (folder / 'client.crt', folder / 'client.key'))
         self.assertEqual(server.status(server.url + '/v2'), 200)
+        images = ['--images', m.DIGITS / 'png/digit-0.png']
+        self.assertEqual(self.predict(server, *images, '--ca-file', folder / 'tls.crt')[0], 1)
+        code, out, err = self.predict(server, *images, '--ca-file', folder / 'tls.crt', '--cert', folder / 'client.crt',
+                                      '--key', folder / 'client.key')
+        self.assertEqual(code, 0, err)
+        self.assertIn('1 images', out)
 
     def test_credentials_replaced_by_a_rename_are_followed(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix='varda-tls-'))
