@@ -28,7 +28,7 @@ class PodHost final : public node::Host {
     std::chrono::milliseconds backoff_first{200};
     std::chrono::milliseconds backoff_max{5000};
     std::chrono::milliseconds config_timeout{5000};
-    std::size_t pods_max = 1000;   // limit of waiting statuses and deletions; excess ones are dropped
+    std::size_t pods_max = 1000;   // limit of waiting statuses; excess ones are dropped
     const Clock* clock = nullptr;  // null: the system clock
   };
   /// `pods` is the informer of this node's pods. All references outlive the host.
