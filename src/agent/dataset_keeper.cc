@@ -84,7 +84,7 @@ void DatasetKeeper::take_up() {
   }
   std::map<std::string, DatasetRecord> records;
   for (const api::EdgeDataset& spec : unknown)
-    if (auto record = records_.read(spec)) records.emplace(spec.key, std::move(*record));
+    if (auto record = read_record(spec)) records.emplace(spec.key, std::move(*record));
 
   const MutexLock lock(mutex_);
   const SteadyTime now = clock_.now();
@@ -353,6 +353,19 @@ void DatasetKeeper::clear_up() {
     log::warn("cannot remove records of former datasets", {{"error", cleared.error()}});
 }
 
+std::optional<DatasetRecord> DatasetKeeper::read_record(const api::EdgeDataset& spec) {
+  auto record = records_.read(spec);
+  if (record.ok()) return std::move(*record);
+  log::warn("dataset record cannot be read", {{"dataset", spec.key}, {"error", record.error()}});
+  return std::nullopt;
+}
+
+Status DatasetKeeper::restore_state(DatasetRecord& record) {
+  TRY(auto before, records_.read(record.spec));
+  if (before) record.state = std::move(before->state);
+  return {};
+}
+
 void DatasetKeeper::save(bool all) {
   struct Due {
     Id id;
@@ -378,9 +391,9 @@ void DatasetKeeper::save(bool all) {
     }
   }
   for (Due& one : due) {
-    if (one.state_on_disk)
-      if (auto before = records_.read(one.record.spec)) one.record.state = std::move(before->state);
-    const Status written = records_.write(one.record);
+    // If the disk holds the only copy of the state, the record is not replaced without it.
+    Status written = one.state_on_disk ? restore_state(one.record) : Status();
+    if (written.ok()) written = records_.write(one.record);
     const MutexLock lock(mutex_);
     const auto found = entries_.find(one.id);
     if (found == entries_.end()) {
@@ -405,7 +418,7 @@ void DatasetKeeper::work(const Context& ctx) {
     const std::stop_callback dropped(task->stop, [&stop] { stop.request_stop(); });
     const SteadyTime began = clock_.now();
     const auto kept = [&] {
-      const auto record = records_.read(task->spec);
+      const auto record = read_record(task->spec);
       return record ? record->state : "";
     };
     const auto progress = [this, id = task->id](const dataset::Progress& far) {

@@ -97,6 +97,8 @@ class DatasetKeeper {
   void settle_counted(Entry& entry, CountOutcome& outcome) REQUIRES(mutex_);
   void settle_portion(Entry& entry, CountOutcome& outcome) REQUIRES(mutex_);
   void save(bool all);
+  Status restore_state(DatasetRecord& record);
+  std::optional<DatasetRecord> read_record(const api::EdgeDataset& spec);  // of load() too
   void clear_up();
   void note_metrics(const CountOutcome& outcome);
   // Noticing strand.

@@ -58,7 +58,11 @@ class Bench {
 
   void start() {
     keeper = std::make_unique<DatasetKeeper>(
-        DatasetKeeper::Options{.roots = {"/data"}, .directory = "/agent/datasets", .portion_bytes = portion_bytes, .clock = &clock},
+        DatasetKeeper::Options{.roots = {"/data"},
+                               .directory = "/agent/datasets",
+                               .portion_bytes = portion_bytes,
+                               .state_bytes_max = state_bytes_max,
+                               .clock = &clock},
         *disk, [this]() -> Result<std::unique_ptr<os::ReadableTree>> { return std::make_unique<Borrowed>(tree); }, watch, *journal,
         [this](std::vector<Report> reports, const std::string& uid, std::int64_t generation) {
           if (!said.empty() && said.back().generation == generation && said.back().uid == uid && keeper) {
@@ -135,6 +139,7 @@ class Bench {
   std::unique_ptr<os::testing::CrashingFileSystem> disk;
   std::unique_ptr<Journal> journal;
   std::uint64_t portion_bytes = 256u << 20;
+  std::size_t state_bytes_max = 16 << 10;
   bool counts = true;  // false: time passes without counting
   std::int64_t generation = 1;
   std::vector<Said> said;
@@ -464,6 +469,31 @@ TEST(DatasetKeeper, ADiskThatIsFullCostsNoReport) {
   bench.disk->set_capacity(1 << 20);
   bench.pass(1min);
   EXPECT_EQ(bench.disk->list("/agent/datasets")->size(), 1U) << "tried again";
+}
+
+TEST(DatasetKeeper, AStateOnDiskThatCannotBeReadIsNotOverwritten) {
+  Bench bench;
+  bench.state_bytes_max = 0;
+  bench.tree.put("/data/a", "1\n2\n");
+  bench.start();
+  const api::EdgeDataset a = dataset_of("a", "/data/a", "txt");
+  bench.want({a});
+  bench.pass(5s);
+  const auto record = [&] { return DatasetRecords(*bench.disk, "/agent/datasets").read(a).value().value(); };
+  const std::string state = record().state;
+  ASSERT_NE(state, "");
+  bench.disk->on_call([](std::string_view call, const os::Path& path) -> Status {
+    if (call == "open" && path.extension() == ".json") return Error(Code::kInternal, "Input/output error");
+    return {};
+  });
+  bench.tree.on_read = [](std::uint64_t) -> Status { return Error(Code::kInternal, "Input/output error"); };
+  bench.change("/data/a", [&] { bench.tree.append("/data/a", "3\n"); });
+  bench.pass(5s);
+  ASSERT_EQ(bench.last().reason, "ReadFailed");
+  bench.disk->on_call({});
+  bench.pass(1min);
+  EXPECT_EQ(record().report.reason, "ReadFailed") << "written later";
+  EXPECT_EQ(record().state, state);
 }
 
 TEST(DatasetKeeper, ADamagedRecordIsCountedAnew) {

@@ -68,20 +68,21 @@ bool same_dataset(const api::EdgeDataset& a, const api::EdgeDataset& b) {
 
 std::string DatasetRecords::name_of(std::string_view key) const { return codec::Sha256::of(key).hex().substr(0, 32) + ".json"; }
 
-std::optional<DatasetRecord> DatasetRecords::read(const api::EdgeDataset& spec) {
+Result<std::optional<DatasetRecord>> DatasetRecords::read(const api::EdgeDataset& spec) {
   const os::Path file = directory_ / name_of(spec.key);
   const auto text = os::read_file(fs_, file, kRecordBytesMax);
+  const std::optional<DatasetRecord> none;
   if (!text.ok()) {
-    if (text.error().code() != Code::kNotFound) log::warn("dataset record cannot be read", {{"error", text.error()}});
-    return std::nullopt;
+    if (text.error().code() == Code::kNotFound) return none;
+    return text.error();
   }
   auto record = parse(*text);
   if (!record.ok()) {
     log::warn("dataset record damaged, counting again", {{"file", file.string()}, {"error", record.error()}});
-    return std::nullopt;
+    return none;
   }
-  if (!same_dataset(record->spec, spec)) return std::nullopt;
-  return std::move(*record);
+  if (!same_dataset(record->spec, spec)) return none;
+  return std::optional(std::move(*record));
 }
 
 Status DatasetRecords::write(const DatasetRecord& record) {

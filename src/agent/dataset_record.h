@@ -32,9 +32,9 @@ class DatasetRecords {
  public:
   DatasetRecords(os::FileSystem& fs, os::Path directory) : fs_(fs), directory_(std::move(directory)) {}
 
-  /// Reads the record of a previous run, before any other call. Nothing if it is missing, belongs
-  /// to another dataset, or is damaged (logged; the dataset is counted again).
-  std::optional<DatasetRecord> read(const api::EdgeDataset& spec);
+  /// Nothing if the record is missing, belongs to another dataset, or is damaged (logged; the
+  /// dataset is counted again). Error: the disk fails, and a later read may succeed.
+  Result<std::optional<DatasetRecord>> read(const api::EdgeDataset& spec);
   Status write(const DatasetRecord& record);
   /// Removes records of other datasets, and leftovers of a killed process.
   Status keep_only(const std::set<std::string>& keys);
