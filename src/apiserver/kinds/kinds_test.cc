@@ -159,6 +159,18 @@ TEST(Quantity, HasOneCanonicalForm) {
     EXPECT_FALSE(canonical_quantity(wrong).ok()) << wrong;
 }
 
+TEST(Quantity, ComparesExactly) {
+  const std::pair<const char*, const char*> above[] = {{"2", "1"},          {"1001m", "1"}, {"1Gi", "1G"},
+                                                       {"1n", "0"},         {"1e3", "999"}, {"2", "1.5e0"},
+                                                       {"100m", "99.9e-3"}, {"1", "-1"},    {"-1", "-2"}};
+  for (const auto& [more, less] : above) {
+    EXPECT_TRUE(exceeds(more, less)) << more << " " << less;
+    EXPECT_FALSE(exceeds(less, more)) << more << " " << less;
+  }
+  for (const auto& [a, b] : {std::pair{"1", "1000m"}, {"1Ki", "1024"}, {"1e3", "1k"}, {"", "1"}, {"1", ""}, {"1e99", "1"}})
+    EXPECT_FALSE(exceeds(a, b)) << a << " " << b;
+}
+
 TEST(JsonPath, FindsWhatPrinterColumnsAskFor) {
   const Json object = *codec::parse_json(
       R"({"spec": {"list": [{"n": 1}, {"n": 2}]}, "status": {"conditions": [{"type": "A", "status": "x"}, {"type": "Ready", "status": "True"}]},

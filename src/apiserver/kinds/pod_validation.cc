@@ -90,7 +90,7 @@ void check_probe(const Json& probe, const std::string& field, Causes& causes) {
   }
 }
 
-// Rejects negative amounts.
+// Rejects negative amounts, and requests above limits.
 void check_resources(const Json& resources, const std::string& field, Causes& causes) {
   for (const char* list : {"limits", "requests"}) {
     for (const Json::Member& amount : resources[list].as_object()) {
@@ -98,6 +98,12 @@ void check_resources(const Json& resources, const std::string& field, Causes& ca
         causes.push_back(invalid(keyed(child(field, list), amount.first), amount.second, "must be greater than or equal to 0"));
       }
     }
+  }
+  for (const Json::Member& request : resources["requests"].as_object()) {
+    const std::string& limit = resources["limits"][request.first].as_string();
+    if (!exceeds(request.second.as_string(), limit)) continue;
+    causes.push_back(
+        invalid(child(field, "requests"), request.second, "must be less than or equal to " + request.first + " limit of " + limit));
   }
 }
 

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "apiserver/kinds/types.h"
 
@@ -50,9 +52,24 @@ std::string digits_of(Wide value) {
   return text;
 }
 
-}  // namespace
+struct Amount {
+  bool negative = false;
+  bool binary = false;
+  bool scientific = false;
+  std::optional<Wide> nano;  // in billionths, without the sign; absent: scientific, beyond 128 bits
+};
 
-Result<std::string> canonical_quantity(std::string_view text) {
+/// One unit of the exponent in billionths. Nothing: outside of 1e-9 to 1e20.
+std::optional<Wide> scale_of(std::string_view exponent) {
+  const bool negative = exponent.starts_with("-");
+  if (negative || exponent.starts_with("+")) exponent.remove_prefix(1);
+  int number = 0;
+  for (const char digit : exponent) number = std::min(number * 10 + (digit - '0'), 1000);
+  if (negative) return number > 9 ? std::nullopt : std::optional(power(10, 9 - number));
+  return number > 20 ? std::nullopt : std::optional(power(10, 9 + number));
+}
+
+Result<Amount> amount_of(std::string_view text) {
   const Error bad(Code::kInvalid, "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'");
   std::string_view rest = text;
   const bool negative = rest.starts_with("-");
@@ -78,12 +95,19 @@ Result<std::string> canonical_quantity(std::string_view text) {
   for (const Suffix& known : kSuffixes) {
     if (known.name == rest) suffix = &known;
   }
-  // Scientific notation is kept as written.
   if (suffix == nullptr && rest.size() > 1 && (rest[0] == 'e' || rest[0] == 'E')) {
     std::string_view exponent = rest.substr(1);
     if (exponent[0] == '-' || exponent[0] == '+') exponent.remove_prefix(1);
     if (exponent.empty() || exponent.find_first_not_of("0123456789") != std::string_view::npos) return bad;
-    return std::string(text);
+    Amount out{.negative = negative, .scientific = true};
+    const std::optional<Wide> scale = scale_of(rest.substr(1));
+    Wide nano = 0;
+    Wide rest_nano = 0;
+    if (scale && !__builtin_mul_overflow(fraction, *scale, &rest_nano) && !__builtin_mul_overflow(whole, *scale, &nano) &&
+        !__builtin_add_overflow(nano, rest_nano / unit, &nano)) {
+      out.nano = nano;
+    }
+    return out;
   }
   if (suffix == nullptr) return bad;
   // Like Kubernetes, rounds up below a billionth, and caps amounts in powers of 1024. Other amounts
@@ -95,8 +119,27 @@ Result<std::string> canonical_quantity(std::string_view text) {
   const bool beyond = __builtin_mul_overflow(whole, suffix->nano, &nano) || __builtin_add_overflow(nano, rest_nano / unit, &nano);
   if (beyond && !suffix->binary) return bad;
   if (suffix->binary && (beyond || nano > kBinaryMax)) nano = kBinaryMax;
-  const std::string sign = negative && nano != 0 ? "-" : "";
-  const bool binary = suffix->binary && nano >= 1024 * kNano && nano % kNano == 0;
+  return Amount{.negative = negative, .binary = suffix->binary, .nano = nano};
+}
+
+}  // namespace
+
+bool exceeds(std::string_view amount, std::string_view limit) {
+  const auto signed_nano = [](std::string_view text) -> std::optional<Wide> {
+    const Result<Amount> found = amount_of(text);
+    if (!found.ok() || !found->nano) return std::nullopt;
+    return found->negative ? -*found->nano : *found->nano;
+  };
+  const std::optional<Wide> a = signed_nano(amount), b = signed_nano(limit);
+  return a && b && *a > *b;
+}
+
+Result<std::string> canonical_quantity(std::string_view text) {
+  TRY(const Amount amount, amount_of(text));
+  if (amount.scientific) return std::string(text);  // kept as written
+  const Wide nano = *amount.nano;
+  const std::string sign = amount.negative && nano != 0 ? "-" : "";
+  const bool binary = amount.binary && nano >= 1024 * kNano && nano % kNano == 0;
   for (const Suffix& wanted : kSuffixes) {
     if (nano == 0) break;
     if ((wanted.binary != binary && !(binary && wanted.name.empty())) || nano % wanted.nano != 0) continue;
