@@ -14,8 +14,7 @@ bool is_crd(const meta::Resource& resource) { return resource.group == kCrdGroup
 
 namespace {
 
-// Default tolerations keep a pod for five minutes on an absent node. The default service account
-// applies too.
+// The default service account and priority.
 void fill_pod(Json& pod) {
   Json& spec = pod["spec"];
   if (!spec.is_object()) return;
@@ -26,18 +25,6 @@ void fill_pod(Json& pod) {
   spec.set("serviceAccount", std::as_const(spec)["serviceAccountName"]);
   if (!spec.contains("priority")) spec.set("priority", 0);
   if (!spec.contains("preemptionPolicy")) spec.set("preemptionPolicy", "PreemptLowerPriority");
-  for (const char* key : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {
-    const auto& have = std::as_const(spec)["tolerations"].as_array();
-    const bool tolerated = std::any_of(have.begin(), have.end(), [&](const Json& item) {
-      const std::string& item_key = item["key"].as_string();
-      const std::string& effect = item["effect"].as_string();
-      return (item_key.empty() || item_key == key) && (effect.empty() || effect == "NoExecute");
-    });
-    if (!tolerated) {
-      spec["tolerations"].push_back(
-          Json::object({{"key", key}, {"operator", "Exists"}, {"effect", "NoExecute"}, {"tolerationSeconds", 300}}));
-    }
-  }
 }
 
 }  // namespace
