@@ -73,13 +73,13 @@ std::string authority_of(const Context& ctx, const kube::Client& client, const J
 struct Served {
   const meta::Resource* resource;
   std::string_view word;  // the KIND of KIND/NAME; its plural works too
-  std::string_view short_word;
+  std::vector<std::string_view> short_words;
 };
 
 /// A name without a kind is looked up in this order.
 std::vector<Served> served_kinds() {
-  return {{&api::InferenceModel::resource(), "inferencemodel", "im"},
-          {&api::JointInferenceService::resource(), "jointinferenceservice", "jis"}};
+  return {{&api::InferenceModel::resource(), "inferencemodel", {"im"}},
+          {&api::JointInferenceService::resource(), "jointinferenceservice", {"jis", "ji"}}};
 }
 
 /// Finds the object and its kind by NAME or KIND/NAME.
@@ -90,7 +90,8 @@ Result<std::pair<Json, Served>> find_served(const Context& ctx, const kube::Clie
     const std::string word = name.substr(0, slash);
     name = name.substr(slash + 1);
     std::erase_if(kinds, [&](const Served& kind) {
-      return word != kind.word && word != kind.short_word && word != std::string(kind.word) + "s";
+      return word != kind.word && word != std::string(kind.word) + "s" &&
+             std::find(kind.short_words.begin(), kind.short_words.end(), word) == kind.short_words.end();
     });
     if (kinds.empty())
       return Error(Code::kInvalid,
