@@ -330,7 +330,7 @@ TEST(DatasetKeeper, WhatWillNotDoIsSaidAndNothingIsRead) {
   bench.start();
   for (const Case& one :
        {Case{"/data/a", "parquett", "", "FormatInvalid", "imagefolder"}, Case{"/data/a", "csv", "perhaps", "FormatInvalid", "auto"},
-        Case{"/data/a", "voc", "", "FormatInvalid", "no folder"}, Case{"data/a", "txt", "", "PathForbidden", "absolute"},
+        Case{"/data/a", "voc", "", "FormatInvalid", "not a folder"}, Case{"data/a", "txt", "", "PathForbidden", "absolute"},
         Case{"/etc/b", "txt", "", "PathForbidden", "/data"}}) {
     SCOPED_TRACE(one.path + " " + one.format);
     auto spec = dataset_of("a", one.path, one.format);

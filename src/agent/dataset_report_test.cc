@@ -101,7 +101,7 @@ TEST(DatasetReport, FailuresSayWhichPathAndWhatIsAllowed) {
   };
   const Error missing(Code::kNotFound, "/data/a: No such file or directory");
   const std::vector<Case> cases = {
-      {"not there", "/data/a", {"/data"}, missing, "PathNotFound", {"/data/a: No such", "what lies below /data"}, ""},
+      {"not there", "/data/a", {"/data"}, missing, "PathNotFound", {"/data/a: No such", "paths below /data"}, ""},
       {"below a root with a slash", "/data/a", {"/data/"}, missing, "PathNotFound", {"/data/a"}, ""},
       {"not there, and not allowed either",
        "/etc/a",
@@ -117,7 +117,7 @@ TEST(DatasetReport, FailuresSayWhichPathAndWhatIsAllowed) {
        {"/data"},
        Error(Code::kForbidden, "/data/a, which is /etc/a, does not lie below"),
        "PathForbidden",
-       {"which is /etc/a", "what lies below /data"},
+       {"which is /etc/a", "paths below /data"},
        ""},
       {"a folder where a file is wanted",
        "/data/a",
@@ -144,7 +144,7 @@ TEST(DatasetReport, FailuresSayWhichPathAndWhatIsAllowed) {
     }
   }
   EXPECT_EQ(refusal_of("data/a", {"/data"}).reason, "PathForbidden");
-  EXPECT_THAT(refusal_of("data/a", {"/data"}).message, HasSubstr("no absolute path"));
+  EXPECT_THAT(refusal_of("data/a", {"/data"}).message, HasSubstr("not an absolute path"));
   EXPECT_THAT(refusal_of("/data/a", {}).message, HasSubstr("--dataset-root DIR"));
   EXPECT_EQ(refusal_of("/data/a", {"/data"}).reason, "");
 }

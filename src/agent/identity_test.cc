@@ -170,8 +170,8 @@ TEST_F(IdentityTest, TokensThatCannotServeAreNamedAtOnce) {
     std::string token, said;
   } cases[] = {
       {"", "needs a join token"},
-      {"nonsense", "no join token"},
-      {cloud_.token("line7").substr(0, 100), "no join token"},
+      {"nonsense", "not a join token"},
+      {cloud_.token("line7").substr(0, 100), "not a join token"},
       {cloud_.token("line8"), "is for node \"line8\""},
   };
   for (const auto& c : cases) {

@@ -556,7 +556,7 @@ TEST_F(Workers, GetAStatusThatSaysWhatIsWrong) {
       {"PUT", "/v1/progress", R"({"setp": 1})", 400, "body: unknown member \"setp\", did you mean \"step\"?"},
       {"PUT", "/v1/results/a%2fb", R"({"data": 1})", 400,
        "the name of a result must have 1 to 63 letters, digits, '.', '_' and '-'"},
-      {"PUT", "/v1/results/", R"({"data": 1})", 404, "there is no such path"},
+      {"PUT", "/v1/results/", R"({"data": 1})", 404, "no such path"},
       {"PUT", "/v1/results/a", "{\"data\": \"" + std::string(kWorkerBodyBytesMax, 'x') + "\"}", 413,
        "the body has 32780 bytes, and 32768 are allowed"},
       {"PUT", "/v1/results/a", R"({"models": {"models.edgeai.io/kube-system/m": {"metrics": {"a": 1}}}})", 403, "models.\""},

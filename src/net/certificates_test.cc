@@ -166,10 +166,10 @@ TEST(Certificates, OnlySoundRequestsAreSigned) {
       {"rsa-8192", "not signed here"},
       {"signature-altered", "not signed by its own key"},
       {"subject-altered", "not signed by its own key"},
-      {"truncated", "no PKCS#10"},
-      {"encrypted", "no PKCS#10"},  // and no password prompt appears
-      {"no-key", "no PKCS#10"},
-      {"a-certificate", "no PKCS#10"},
+      {"truncated", "not a PKCS#10"},
+      {"encrypted", "not a PKCS#10"},  // and no password prompt appears
+      {"no-key", "not a PKCS#10"},
+      {"a-certificate", "not a PKCS#10"},
   };
   for (const auto& c : cases) {
     const auto result = sign_csr(ca(), csr_file(c.file), for_node("line7"));

@@ -59,8 +59,8 @@ TEST(Declaration, WhatIsLeftOutHasTheDefaultsOfTheHeader) {
 TEST(Declaration, WrongSettingsAreNamed) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"preprocess: 3", "preprocess must be a mapping"},
-      {"preprocess: {}", "preprocess needs image"},
-      {"preprocess: {input: x}", "preprocess needs image"},
+      {"preprocess: {}", "preprocess must have image"},
+      {"preprocess: {input: x}", "preprocess must have image"},
       {"preprocess: {input: y, image: {}}", "preprocess.input must be a name: put it in quotes"},
       {"preprocess: {input: 3, image: {}}", "preprocess.input must be a name"},
       {"preprocess: {audio: {}, image: {}}", "unknown setting preprocess.audio"},

@@ -227,7 +227,7 @@ TEST_F(EdgeNodeWrites, AnItemThatCannotBeWrittenIsLeftOutAndToldAndTheOthersAreW
        all_workers,
        {"Duplicate"}},
       {"key", [](NodeWork& work) { work.workers.front().key = std::string(318, 'k'); }, all_models, workers, {"key"}},
-      {"key of another", [](NodeWork& work) { work.models.front().key = "default/a"; }, models, all_workers, {"another one"}},
+      {"key of another", [](NodeWork& work) { work.models.front().key = "default/a"; }, models, all_workers, {"another item"}},
       {"key of another, younger",
        [](NodeWork& work) {
          work.since = "2999-05-01T10:00:00Z";
