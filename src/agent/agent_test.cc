@@ -311,6 +311,9 @@ TEST_F(AgentTest, AtRestItWritesNothing) {
   set_model(Json::array({version("3", files.url("/3"), three)}), "3", files.url());
   eventually([this] { return serving_version() == "3"; });
   eventually([this] { return status()["observedGeneration"].as_integer() == generation; });
+  // Until a new watch has shown the last write to the agent, the agent may send that write again.
+  const int first = transport->watches();
+  eventually([&] { return transport->watches() >= first + 2; });
   // The status is complete, so any further write is an error: during polls of the model server, on
   // a new watch, and after a restart.
   const std::vector<std::string> before = transport->writes();
