@@ -93,7 +93,7 @@ class ClosedService(unittest.TestCase):
         (self.work / 'token').write_text(TOKEN + '\n')
         predict = ['predict', 'jis/digits', '--images', m.DIGITS / 'png/digit-7.png']
         self.assertIn('by cloud', self.varda.varda(*predict, '--token-file', self.work / 'token'))
-        self.assertIn('401', self.varda.varda(*predict, check=False).stderr)
+        self.assertIn('a token is required', self.varda.varda(*predict, check=False).stderr)
         # The first tier answers alone where its policy says so: both tiers have their say.
         self.varda.kubectl('patch', 'jis', 'digits', '--type=merge', '-p', json.dumps(
             {'spec': {'edgeWorker': {'hardExampleMining': j.mining('NeverCloud')}}}))

@@ -210,13 +210,13 @@ class Workers(RunsExamples, unittest.TestCase):
                     (a, 'POST', '/v1/register', {'version': '1', 'worker': 'default/b'}, 403, 'worker: the token belongs to default/a'),
                     (a, 'PUT', '/v1/results/r', {'models': {'models.edgeai.io/kube-system/m': {'metrics': {'a': 1}}}}, 403, 'models.'),
                     (a, 'PUT', '/v1/results/r', {'models': {DIGITS: {'metrics': {'a': 'high'}}}}, 400, 'models."%s".metrics."a": it is not a number' % DIGITS),
-                    (a, 'PUT', '/v1/results/..%2fx', {'data': 1}, 400, 'the name of a result has'),
+                    (a, 'PUT', '/v1/results/..%2fx', {'data': 1}, 400, 'the name of a result must have'),
                     (a, 'PUT', '/v1/results/r', b'{"data": ', 400, 'body: it is not JSON'),
                     (a, 'PUT', '/v1/results/r', b'{"data": "\xff\xfe"}', 400, 'body: it is not JSON'),
                     (a, 'PUT', '/v1/results/r', deep, 400, 'body: it is not JSON'),
                     (a, 'PUT', '/v1/results/r', {'dta': 1}, 400, 'body: unknown member "dta", did you mean "data"?'),
                     (a, 'PUT', '/v1/results/r', {'data': 'x' * (40 << 10)}, 413, 'the body has 40972 bytes, and 32768 are allowed'),
-                    (a, 'GET', '/v1/nothing', None, 404, 'there is no such path'),
+                    (a, 'GET', '/v1/nothing', None, 404, 'no such path'),
                     (a, 'GET', '/v1/progress', None, 405, 'this path takes PUT only')):
                 got, said = self.ask(token, method, path, body, port)
                 self.assertEqual(got, status, (path, said))
