@@ -28,7 +28,7 @@ demo: build      ## narrated: the main job on this machine, an edge node on a fa
 demo-edge: build  ## an edge node on a failing link: datasets, cut off, killed, back again
 	@python3 scripts/demo_edge.py
 
-demo-joint: build  ## a little model at the edge, a big one in the cloud: table, curve, lost cloud
+demo-joint: build  ## a small model at the edge, a large one in the cloud: table, curve, lost cloud
 	@python3 scripts/demo_joint.py
 
 test: build      ## every stage below except those on request

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Joint inference on this machine, narrated: a little model at the edge and a big one in the cloud
+"""Joint inference on this machine, narrated: a small model at the edge and a large one in the cloud
 behind one URL, the results of each threshold, and a cloud that goes away and comes back.
 
 Exits 0 only if every step held. Uses free ports and its own data directory, and leaves only
