@@ -118,7 +118,7 @@ bool is_child(const std::string& pid, pid_t server) {
 
 std::string sacrificed(const std::string& pid, pid_t server) {
   const bool number = !pid.empty() && pid.find_first_not_of("0123456789") == std::string::npos;
-  if (!number || !is_child(pid, server)) return answer_of(Error(Code::kForbidden, pid + " is no child of the server"));
+  if (!number || !is_child(pid, server)) return answer_of(Error(Code::kForbidden, pid + " is not a child of the server"));
   std::ofstream score("/proc/" + pid + "/oom_score_adj");
   score << "1000\n" << std::flush;
   if (!score) return answer_of(Error(Code::kUnavailable, "oom_score_adj of " + pid + " cannot be written"));
@@ -127,7 +127,7 @@ std::string sacrificed(const std::string& pid, pid_t server) {
 
 std::string file_read(const std::string& path, const std::vector<os::Path>& files) {
   if (std::find(files.begin(), files.end(), os::Path(path)) == files.end())
-    return answer_of(Error(Code::kForbidden, path + " is no file of the server's flags"));
+    return answer_of(Error(Code::kForbidden, path + " is not a file of the server's flags"));
   const Result<std::string> text = read_through_links(os::real_file_system(), path);
   return text.ok() ? ok_answer(*text) : answer_of(text.error());
 }
