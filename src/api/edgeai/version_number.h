@@ -14,8 +14,8 @@ namespace varda::api {
 
 std::uint64_t version_number(std::string_view version);
 
-/// For another archive under a name whose number is already in use, because servers load a number
-/// only once. The result is above all numbers of names.
+/// The number of another archive under a name that has a number already: servers load a number only
+/// once. The result is above all numbers of names.
 std::uint64_t version_number(std::string_view version, std::string_view sha256);
 
 }  // namespace varda::api

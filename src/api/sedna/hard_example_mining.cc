@@ -37,7 +37,7 @@ std::string parameter_field(std::size_t index, std::string_view member) {
   return ".parameters[" + std::to_string(index) + "]." + std::string(member);
 }
 
-/// Checks one parameter whose policy and key are known.
+/// Checks one parameter. Its policy and key are known.
 using Ask = std::function<std::optional<Violation>(const ParameterRow& row, const std::string& field, const Json& value)>;
 
 std::function<std::vector<Violation>(const Json&)> for_each_value(Ask ask) {

@@ -42,10 +42,11 @@ auto identity(const DatasetStatus& status) {
   return std::tie(status.number_of_samples, status.bytes, status.fingerprint, status.malformed, status.further_classes);
 }
 
-// `told` comes from the node's clock. It counts only if it is plausible by the operator's clock.
-std::string update_time(const std::string& told, const DatasetStatus& before, const meta::ObjectMeta& metadata,
+// `reported_time` comes from the node's clock. It counts only if the operator's clock makes it
+// plausible.
+std::string update_time(const std::string& reported_time, const DatasetStatus& before, const meta::ObjectMeta& metadata,
                         std::string_view now) {
-  const auto time = meta::parse_time(told);
+  const auto time = meta::parse_time(reported_time);
   const auto latest = meta::parse_time(now);
   if (!time.ok() || !latest.ok() || *time > *latest) return std::string(now);
   for (const std::string& earliest : {metadata.creation_timestamp, before.update_time}) {
@@ -189,17 +190,17 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
 
   const std::string node = "node " + dataset.spec.node_name;
   const EdgeDatasetReport* report = nullptr;
-  bool is_told = false, acknowledged = false;
+  bool is_assigned = false, acknowledged = false;
   if (world.edge_node != nullptr) {
     const api::EdgeNode& edge_node = *world.edge_node;
-    const api::EdgeDataset* told = edge_node.spec.find_dataset(work->key);
-    if (told == nullptr && edge_node.spec.datasets.size() >= kDatasetsPerNode) {
+    const api::EdgeDataset* assigned = edge_node.spec.find_dataset(work->key);
+    if (assigned == nullptr && edge_node.spec.datasets.size() >= kDatasetsPerNode) {
       return conclude({kConditionFalse, "TooManyDatasets",
                        node + " watches " + std::to_string(edge_node.spec.datasets.size()) +
                            " older datasets, which is the maximum: delete one of them, or put this dataset on another node"});
     }
-    is_told = told != nullptr && same_work(*told, *work);
-    acknowledged = is_told && edge_node.status.observed_generation >= edge_node.metadata.generation;
+    is_assigned = assigned != nullptr && same_work(*assigned, *work);
+    acknowledged = is_assigned && edge_node.status.observed_generation >= edge_node.metadata.generation;
     if (acknowledged) {
       report = edge_node.status.find_dataset(work->key);
       if (report != nullptr && report->uid != work->uid) report = nullptr;  // of a deleted namesake
@@ -222,7 +223,7 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
   // the list.
   const meta::Condition* ready = meta::find_condition(status.conditions, kReady);
   static constexpr std::string_view kNotOfTheNode[] = {"TooManyDatasets", "NodeUnknown", "AgentMissing"};
-  if (is_told && !acknowledged && ready != nullptr && ready->observed_generation == generation &&
+  if (is_assigned && !acknowledged && ready != nullptr && ready->observed_generation == generation &&
       std::find(std::begin(kNotOfTheNode), std::end(kNotOfTheNode), ready->reason) == std::end(kNotOfTheNode)) {
     return status;
   }

@@ -82,7 +82,7 @@ void tell(const JointInferenceService& service, Families& of) {
 }  // namespace
 
 void JointMetrics::collect(metrics::Samples& out) const {
-  if (!told_()) return;
+  if (!is_reporter_()) return;
   Families families(out);
   for (const auto& service : caches_.of<JointInferenceService>().list()) tell(*service, families);
 }

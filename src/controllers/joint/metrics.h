@@ -13,15 +13,16 @@ namespace varda::controllers {
 /// seconds, like the status.
 class JointMetrics final : public metrics::Collector {
  public:
-  /// Collects nothing while `told` is false: if several operators reported, sums would count twice.
-  /// `caches` and what `told` refers to outlive calls of collect().
-  JointMetrics(const runtime::Caches& caches, std::function<bool()> told) : caches_(caches), told_(std::move(told)) {}
+  /// collect() gives nothing while `is_reporter()` is false: sums over several reporting operators
+  /// would count twice. `caches`, and objects that `is_reporter` uses, outlive calls of collect().
+  JointMetrics(const runtime::Caches& caches, std::function<bool()> is_reporter)
+      : caches_(caches), is_reporter_(std::move(is_reporter)) {}
 
   void collect(metrics::Samples& out) const override;
 
  private:
   const runtime::Caches& caches_;
-  const std::function<bool()> told_;
+  const std::function<bool()> is_reporter_;
 };
 
 }  // namespace varda::controllers
