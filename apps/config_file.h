@@ -38,10 +38,13 @@ class ConfigFile {
       if (line.empty() || line.front() == '#') continue;
       const std::size_t equals = line.find('=');
       if (equals == std::string_view::npos || equals == 0)
-        throw CLI::ConfigError(out.place(number) + "\"" + std::string(line) + "\" is not of the form NAME = VALUE");
+        throw CLI::ConfigError(out.place(number) + "\"" + std::string(line) +
+                               "\" is not of the form NAME = VALUE");
       std::string_view value = trimmed(line.substr(equals + 1));
-      if (value.size() >= 2 && value.front() == '"' && value.back() == '"') value = value.substr(1, value.size() - 2);
-      out.lines_.push_back({std::string(trimmed(line.substr(0, equals))), std::string(value), number});
+      if (value.size() >= 2 && value.front() == '"' && value.back() == '"')
+        value = value.substr(1, value.size() - 2);
+      out.lines_.push_back(
+          {std::string(trimmed(line.substr(0, equals))), std::string(value), number});
     }
     if (in.bad()) throw CLI::FileError("--config " + path + ": " + std::strerror(errno));
     return out;
@@ -54,13 +57,16 @@ class ConfigFile {
     for (Line& line : lines_) {
       const CLI::Option* const option = command.get_option_no_throw("--" + line.name);
       if (option == nullptr || !option->get_configurable())
-        throw CLI::ConfigError(place(line.number) + "`" + title + "` has no flag \"" + line.name + "\"");
-      if (option->get_items_expected_max() <= 1 && !option->get_allow_extra_args()) check_single(line);
+        throw CLI::ConfigError(place(line.number) + "`" + title + "` has no flag \"" + line.name +
+                               "\"");
+      if (option->get_items_expected_max() <= 1 && !option->get_allow_extra_args())
+        check_single(line);
       line.used = option->count() == 0;
       if (!line.used) continue;
       if (option->get_items_expected_max() == 0) {
         if (line.value != "true" && line.value != "false")
-          throw CLI::ConfigError(place(line.number) + line.name + " must be true or false, not \"" + line.value + "\"");
+          throw CLI::ConfigError(place(line.number) + line.name + " must be true or false, not \"" +
+                                 line.value + "\"");
         out.push_back("--" + line.name + "=" + line.value);
       } else {
         // Two arguments: CLI11 takes "--name=" for a flag without a value.
@@ -103,10 +109,11 @@ class ConfigFile {
   std::string place(std::size_t line) const { return path_ + ":" + std::to_string(line) + ": "; }
 
   void check_single(const Line& line) const {
-    const auto first = std::find_if(lines_.begin(), lines_.end(), [&](const Line& other) { return other.name == line.name; });
+    const auto first = std::find_if(lines_.begin(), lines_.end(),
+                                    [&](const Line& other) { return other.name == line.name; });
     if (first->number != line.number)
-      throw CLI::ConfigError(place(line.number) + line.name + " takes one value, and line " + std::to_string(first->number) +
-                             " already gives one");
+      throw CLI::ConfigError(place(line.number) + line.name + " takes one value, and line " +
+                             std::to_string(first->number) + " already gives one");
   }
 
   std::string path_;
@@ -122,7 +129,8 @@ inline void parse_with_config(CLI::App& parser, const std::vector<std::string>& 
     std::reverse(all.begin(), all.end());
     parser.parse(std::move(all));
   };
-  const auto config_of_chosen = [&parser](const CLI::App*& command, std::string& title) -> std::string {
+  const auto config_of_chosen = [&parser](const CLI::App*& command,
+                                          std::string& title) -> std::string {
     command = &parser;
     title = parser.get_name();
     while (!command->get_subcommands().empty()) {

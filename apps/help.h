@@ -17,7 +17,8 @@ namespace varda::app {
 /// Columns of the terminal behind standard output, at least 40; 80 where it is no terminal.
 inline std::size_t help_width() {
   winsize size{};
-  const bool terminal = ::isatty(STDOUT_FILENO) != 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  const bool terminal = ::isatty(STDOUT_FILENO) != 0 &&
+                        ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   return terminal ? std::max<std::size_t>(size.ws_col, 40) : 80;
 }
 
@@ -25,14 +26,17 @@ class HelpFormatter final : public CLI::Formatter {
  public:
   explicit HelpFormatter(std::size_t width) : width_(width) {}
 
-  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
     const bool all = mode == CLI::AppFormatMode::All || app->get_help_all_ptr() == nullptr;
     std::string out = wrapped(app->get_description(), 0) + make_usage(app, std::move(name));
     out += make_positionals(app);
     std::string hidden;
     for (const std::string& group : app->get_groups()) {
       const std::vector<const CLI::Option*> options =
-          app->get_options([&group](const CLI::Option* option) { return option->get_group() == group && option->nonpositional(); });
+          app->get_options([&group](const CLI::Option* option) {
+            return option->get_group() == group && option->nonpositional();
+          });
       if (group.empty() || options.empty()) continue;
       if (all || group == kPlainGroup) {
         out += make_group(group, /*is_positional=*/false, options);
@@ -45,7 +49,8 @@ class HelpFormatter final : public CLI::Formatter {
   }
 
   std::string make_option(const CLI::Option* option, bool is_positional) const override {
-    return row(make_option_name(option, is_positional) + make_option_opts(option), make_option_desc(option));
+    return row(make_option_name(option, is_positional) + make_option_opts(option),
+               make_option_desc(option));
   }
   std::string make_subcommand(const CLI::App* command) const override {
     return row(command->get_name(), command->get_description());
@@ -56,8 +61,9 @@ class HelpFormatter final : public CLI::Formatter {
 
   /// Counts UTF-8 characters.
   static std::size_t columns(std::string_view text) {
-    return static_cast<std::size_t>(
-        std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+    return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+      return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+    }));
   }
 
   /// Wraps at width_ columns and indents all lines but the first. A longer word gets its own line.

@@ -52,14 +52,17 @@ class Connection {
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>(port));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) die("cannot connect");
+    if (::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+      die("cannot connect");
     const int one = 1;
     ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   }
   ~Connection() { ::close(socket_); }
 
   void send(const std::string& bytes) {
-    if (::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(bytes.size())) die("short write");
+    if (::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) !=
+        static_cast<ssize_t>(bytes.size()))
+      die("short write");
   }
   std::string receive() {
     char buffer[65536];
@@ -91,7 +94,8 @@ class Echo {
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof address;
-    if (::bind(listener_, reinterpret_cast<const sockaddr*>(&address), size) != 0 || ::listen(listener_, 1) != 0)
+    if (::bind(listener_, reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
+        ::listen(listener_, 1) != 0)
       die("cannot listen");
     ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
     port_ = ntohs(address.sin_port);
@@ -129,14 +133,21 @@ class Server {
     std::filesystem::copy(VARDA_DIGITS "/models/4", directory_ / "models" / "digits" / "4");
     os::ProcessOptions options;
     options.program = (os::self_path().parent_path() / "varda-serve").string();
-    options.arguments = {"--model-repository", (directory_ / "models").string(), "--http", "127.0.0.1:0", "--drain-delay", "0"};
-    if (const char* library = std::getenv("VARDA_ONNXRUNTIME")) options.environment["VARDA_ONNXRUNTIME"] = library;
+    options.arguments = {"--model-repository",
+                         (directory_ / "models").string(),
+                         "--http",
+                         "127.0.0.1:0",
+                         "--drain-delay",
+                         "0"};
+    if (const char* library = std::getenv("VARDA_ONNXRUNTIME"))
+      options.environment["VARDA_ONNXRUNTIME"] = library;
     options.standard_output = directory_ / "log";
     options.die_with_parent = true;
     process_ = need(os::real_processes().start(options), "varda-serve");
     for (int i = 0; i < 2000 && port_ == 0; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      const std::string log = os::read_file(os::real_file_system(), directory_ / "log").value_or("");
+      const std::string log =
+          os::read_file(os::real_file_system(), directory_ / "log").value_or("");
       const std::size_t at = log.find("http=127.0.0.1:");
       if (at != std::string::npos && log.find("model version serves") != std::string::npos)
         port_ = std::atoi(log.c_str() + at + 15);
@@ -168,17 +179,20 @@ struct Contender {
 };
 
 double percentile(std::vector<double>& sorted, double share) {
-  return sorted[std::min(sorted.size() - 1, static_cast<std::size_t>(share * static_cast<double>(sorted.size())))];
+  return sorted[std::min(sorted.size() - 1,
+                         static_cast<std::size_t>(share * static_cast<double>(sorted.size())))];
 }
 
 int run() {
-  const std::string file = need(os::read_file(os::real_file_system(), VARDA_DIGITS "/test-images.idx3-ubyte"), "test images");
+  const std::string file = need(
+      os::read_file(os::real_file_system(), VARDA_DIGITS "/test-images.idx3-ubyte"), "test images");
   const oip::Images images = need(oip::parse_images(file), "test images");
   infer::Engines engines({os::self_path().parent_path().parent_path() / "lib" / "varda"});
   infer::Engine* engine = need(engines.get("onnxruntime"), "engine");
   const auto model = need(engine->load({.file = VARDA_DIGITS "/models/4/model.onnx"}), "model");
   const tensor::Spec spec = model->inputs().at(0);
-  const std::vector<tensor::Named> inputs = {{spec.name, need(oip::image_tensor(images, 0, 1, spec), "image")}};
+  const std::vector<tensor::Named> inputs = {
+      {spec.name, need(oip::image_tensor(images, 0, 1, spec), "image")}};
 
   const Server server;
   oip::InferRequest request;
@@ -186,15 +200,19 @@ int run() {
   request.encoding = oip::Encoding::kBinary;
   const oip::Message binary = oip::write_infer_request(request);
   const std::string binary_request =
-      http_request(binary.body, "Content-Type: application/octet-stream\r\n" + std::string(oip::kJsonLengthHeader) + ": " +
+      http_request(binary.body, "Content-Type: application/octet-stream\r\n" +
+                                    std::string(oip::kJsonLengthHeader) + ": " +
                                     std::to_string(*binary.json_length) + "\r\n");
   std::string json = R"({"inputs":[{"name":"images","shape":[1,8,8],"datatype":"FP32","data":[)";
-  for (std::size_t i = 0; i < 64; ++i) json += (i > 0 ? "," : "") + std::to_string(images.pixels[i]);
-  const std::string json_request = http_request(json + "]}]}", "Content-Type: application/json\r\n");
+  for (std::size_t i = 0; i < 64; ++i)
+    json += (i > 0 ? "," : "") + std::to_string(images.pixels[i]);
+  const std::string json_request =
+      http_request(json + "]}]}", "Content-Type: application/json\r\n");
 
   Echo echo;
   {
-    Connection echo_connection(echo.port()), binary_connection(server.port()), json_connection(server.port());
+    Connection echo_connection(echo.port()), binary_connection(server.port()),
+        json_connection(server.port());
     const auto http = net::make_client({});
     const oip::Client client(*http, "http://127.0.0.1:" + std::to_string(server.port()));
     std::vector<Contender> contenders = {
@@ -202,7 +220,8 @@ int run() {
         {"TCP echo of the same bytes",
          [&] {
            echo_connection.send(binary_request);
-           for (std::size_t got = 0; got < binary_request.size();) got += echo_connection.receive().size();
+           for (std::size_t got = 0; got < binary_request.size();)
+             got += echo_connection.receive().size();
          },
          {}},
         {"varda-serve, binary tensors",
@@ -229,23 +248,30 @@ int run() {
         for (int i = 0; i < kCallsPerRound; ++i) {
           const SteadyTime start = system_clock().now();
           contender.call();
-          contender.microseconds.push_back(std::chrono::duration<double, std::micro>(system_clock().now() - start).count());
+          contender.microseconds.push_back(
+              std::chrono::duration<double, std::micro>(system_clock().now() - start).count());
         }
       }
     }
     std::printf(
-        "| digits 4, batch 1, %d calls each | p50 µs | p99 µs | p50 added to the engine | p99 added | p50 against the echo |\n",
+        "| digits 4, batch 1, %d calls each | p50 µs | p99 µs | p50 added to the engine | p99 "
+        "added | p50 against the echo |\n",
         kRounds * kCallsPerRound);
     std::printf("|---|---:|---:|---:|---:|---:|\n");
-    for (Contender& contender : contenders) std::sort(contender.microseconds.begin(), contender.microseconds.end());
-    const double engine50 = percentile(contenders[0].microseconds, 0.5), engine99 = percentile(contenders[0].microseconds, 0.99);
+    for (Contender& contender : contenders)
+      std::sort(contender.microseconds.begin(), contender.microseconds.end());
+    const double engine50 = percentile(contenders[0].microseconds, 0.5),
+                 engine99 = percentile(contenders[0].microseconds, 0.99);
     const double echo50 = percentile(contenders[1].microseconds, 0.5);
     for (Contender& contender : contenders) {
-      const double p50 = percentile(contender.microseconds, 0.5), p99 = percentile(contender.microseconds, 0.99);
-      std::printf("| %s | %.1f | %.1f | %+.1f | %+.1f | %.2fx |\n", contender.name.c_str(), p50, p99, p50 - engine50,
-                  p99 - engine99, p50 / echo50);
+      const double p50 = percentile(contender.microseconds, 0.5),
+                   p99 = percentile(contender.microseconds, 0.99);
+      std::printf("| %s | %.1f | %.1f | %+.1f | %+.1f | %.2fx |\n", contender.name.c_str(), p50,
+                  p99, p50 - engine50, p99 - engine99, p50 / echo50);
     }
-    std::printf("\nAim: varda-serve with binary tensors adds less than 60 µs at p50 and less than 250 µs at p99.\n");
+    std::printf(
+        "\nAim: varda-serve with binary tensors adds less than 60 µs at p50 and less than 250 µs "
+        "at p99.\n");
   }
   return 0;
 }

@@ -68,7 +68,8 @@ double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC
 class Agents {
  public:
   void watches(runtime::Watches<api::EdgeNode>& w) const { w.workers(2).name("agents"); }
-  Result<runtime::Action> reconcile(const Context& ctx, const api::EdgeNode& node, runtime::Writer& writer) {
+  Result<runtime::Action> reconcile(const Context& ctx, const api::EdgeNode& node,
+                                    runtime::Writer& writer) {
     api::EdgeNodeStatus status;
     status.observed_generation = node.metadata.generation;
     status.agent_version = "0.1.0";
@@ -103,24 +104,32 @@ class Runner {
  public:
   explicit Runner(apiserver::InMemoryApiServer& api) : api_(api) {}
   void watches(runtime::Watches<api::Pod>& w) const { w.workers(2).name("runners"); }
-  Result<runtime::Action> reconcile(const Context& ctx, const api::Pod& pod, runtime::Writer& writer) {
+  Result<runtime::Action> reconcile(const Context& ctx, const api::Pod& pod,
+                                    runtime::Writer& writer) {
     const std::string path = "/api/v1/namespaces/default/pods/" + pod.metadata.name;
     if (pod.spec.node_name.empty()) {
-      const int number = std::atoi(pod.metadata.name.substr(pod.metadata.name.find('-') + 1).c_str());
-      const Json target =
-          Json::object({{"apiVersion", "v1"}, {"kind", "Node"}, {"name", "edge" + std::to_string(number % kNodes)}});
-      const auto bound = api_.post(path + "/binding", Json::object({{"apiVersion", "v1"},
-                                                                    {"kind", "Binding"},
-                                                                    {"metadata", Json::object({{"name", pod.metadata.name}})},
-                                                                    {"target", target}}));
+      const int number =
+          std::atoi(pod.metadata.name.substr(pod.metadata.name.find('-') + 1).c_str());
+      const Json target = Json::object({{"apiVersion", "v1"},
+                                        {"kind", "Node"},
+                                        {"name", "edge" + std::to_string(number % kNodes)}});
+      const auto bound =
+          api_.post(path + "/binding",
+                    Json::object({{"apiVersion", "v1"},
+                                  {"kind", "Binding"},
+                                  {"metadata", Json::object({{"name", pod.metadata.name}})},
+                                  {"target", target}}));
       if (bound.status >= 300 && bound.status != 409) return Error(Code::kUnavailable, bound.text);
       return runtime::Action::await_change();
     }
     TRY_VOID(writer.edit(ctx, runtime::ObjectRef::of(pod), runtime::Part::kStatus, [](Json& live) {
       if (live["status"]["phase"].as_string() == "Running") return;
-      live.set("status", Json::object({{"phase", "Running"},
-                                       {"podIP", "127.9.2.2"},
-                                       {"conditions", Json::array({Json::object({{"type", "Ready"}, {"status", "True"}})})}}));
+      live.set(
+          "status",
+          Json::object({{"phase", "Running"},
+                        {"podIP", "127.9.2.2"},
+                        {"conditions",
+                         Json::array({Json::object({{"type", "Ready"}, {"status", "True"}})})}}));
     }));
     return runtime::Action::await_change();
   }
@@ -136,23 +145,26 @@ Json model(int number) {
                          {"downloadURL", "http://files.example/" + n + "-" + name + ".tar.gz"},
                          {"sha256sum", codec::Sha256::of(n + name).hex()}});
   };
-  return Json::object({{"apiVersion", "ai.kubeedge.io/v1alpha1"},
-                       {"kind", "InferenceModel"},
-                       {"metadata", Json::object({{"name", "model-" + n}})},
-                       {"spec", Json::object({{"modelName", "model-" + n},
-                                              {"deployToLayer", "edge"},
-                                              {"frameworkType", "onnx"},
-                                              {"nodeName", "edge" + std::to_string(number % kNodes)},
-                                              {"servingPort", 8000 + number / kNodes},
-                                              {"manifest", Json::array({version("3"), version("4")})},
-                                              {"targetVersion", "4"}})}});
+  return Json::object(
+      {{"apiVersion", "ai.kubeedge.io/v1alpha1"},
+       {"kind", "InferenceModel"},
+       {"metadata", Json::object({{"name", "model-" + n}})},
+       {"spec", Json::object({{"modelName", "model-" + n},
+                              {"deployToLayer", "edge"},
+                              {"frameworkType", "onnx"},
+                              {"nodeName", "edge" + std::to_string(number % kNodes)},
+                              {"servingPort", 8000 + number / kNodes},
+                              {"manifest", Json::array({version("3"), version("4")})},
+                              {"targetVersion", "4"}})}});
 }
 
 bool settled(const runtime::Manager& manager) {
   const auto models = manager.caches().of<api::InferenceModel>().list();
   if (models.size() != kModels) return false;
   for (const auto& one : models) {
-    if (one->status.serving_version != "4" || one->status.observed_generation != one->metadata.generation) return false;
+    if (one->status.serving_version != "4" ||
+        one->status.observed_generation != one->metadata.generation)
+      return false;
     const meta::Condition* ready = meta::find_condition(one->status.conditions, "Ready");
     if (ready == nullptr || ready->status != "True") return false;
   }
@@ -162,23 +174,29 @@ bool settled(const runtime::Manager& manager) {
 int run() {
   log::configure(log::Format::kText, log::Level::kWarn);
   apiserver::InMemoryApiServer::Options options;
-  for (const api::NativeRule& rule : api::native_rules()) options.server.rules[{rule.group, rule.kind}] = rule.check;
+  for (const api::NativeRule& rule : api::native_rules())
+    options.server.rules[{rule.group, rule.kind}] = rule.check;
   apiserver::InMemoryApiServer api(options);
   for (const Json& crd : api::crds()) api.install_crds(codec::write_yaml(crd));
   for (int i = 0; i < kNodes; ++i) {
     const std::string name = "edge" + std::to_string(i);
-    const Json labels = Json::object({{"kubernetes.io/hostname", name}, {"node-role.kubernetes.io/edge", ""}});
-    api.post(
-        "/api/v1/nodes",
-        Json::object({{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", Json::object({{"name", name}, {"labels", labels}})}}));
+    const Json labels =
+        Json::object({{"kubernetes.io/hostname", name}, {"node-role.kubernetes.io/edge", ""}});
+    api.post("/api/v1/nodes",
+             Json::object({{"apiVersion", "v1"},
+                           {"kind", "Node"},
+                           {"metadata", Json::object({{"name", name}, {"labels", labels}})}}));
     api.merge_patch(
         "/api/v1/nodes/" + name + "/status",
         Json::object(
-            {{"status", Json::object({{"conditions", Json::array({Json::object({{"type", "Ready"}, {"status", "True"}})})}})}}));
-    api.post("/apis/edgeai.io/v1alpha1/edgenodes", Json::object({{"apiVersion", "edgeai.io/v1alpha1"},
-                                                                 {"kind", "EdgeNode"},
-                                                                 {"metadata", Json::object({{"name", name}})},
-                                                                 {"spec", Json::object({})}}));
+            {{"status",
+              Json::object({{"conditions", Json::array({Json::object(
+                                               {{"type", "Ready"}, {"status", "True"}})})}})}}));
+    api.post("/apis/edgeai.io/v1alpha1/edgenodes",
+             Json::object({{"apiVersion", "edgeai.io/v1alpha1"},
+                           {"kind", "EdgeNode"},
+                           {"metadata", Json::object({{"name", name}})},
+                           {"spec", Json::object({})}}));
   }
   const kube::Client client(api.transport(), {});
   std::optional<runtime::Manager> operator_side(std::in_place, client, runtime::Manager::Options{});
@@ -196,7 +214,10 @@ int run() {
     if (!limit.sleep_for(std::chrono::milliseconds(10)).ok()) return 1;
   }
   const auto revision = [&] {
-    return std::atol(api.get("/api/v1/namespaces?limit=1").body.at("metadata/resourceVersion").as_string().c_str());
+    return std::atol(api.get("/api/v1/namespaces?limit=1")
+                         .body.at("metadata/resourceVersion")
+                         .as_string()
+                         .c_str());
   };
   const double rss = rss_kib(), allocated = allocated_kib(), cpu = cpu_seconds();
   const long writes = revision();
@@ -210,16 +231,19 @@ int run() {
   const double created = std::chrono::duration<double>(system_clock().now() - begin).count();
   while (!settled(manager)) {
     if (!limit.sleep_for(std::chrono::milliseconds(20)).ok()) {
-      std::fprintf(stderr, "not settled within 5 minutes\n%s\n", api.get(kModelsPath + "/model-0").text.c_str());
+      std::fprintf(stderr, "not settled within 5 minutes\n%s\n",
+                   api.get(kModelsPath + "/model-0").text.c_str());
       return 1;
     }
   }
   const double seconds = std::chrono::duration<double>(system_clock().now() - begin).count();
   std::printf("| what | measured | aim |\n|---|---|---|\n");
-  std::printf("| %d InferenceModels on %d nodes, created to all settled | %.2f s | < 10 s |\n", kModels, kNodes, seconds);
+  std::printf("| %d InferenceModels on %d nodes, created to all settled | %.2f s | < 10 s |\n",
+              kModels, kNodes, seconds);
   std::printf("| of that, until the last was created | %.2f s | |\n", created);
   std::printf("| CPU of it all | %.2f s | |\n", cpu_seconds() - cpu);
-  std::printf("| writes an object | %.1f | |\n", static_cast<double>(revision() - writes) / kModels);
+  std::printf("| writes an object | %.1f | |\n",
+              static_cast<double>(revision() - writes) / kModels);
   const double whole = rss_kib(), trimmed = trimmed_rss_kib();
   playing.request_stop();
   playing.join();
@@ -238,7 +262,8 @@ int run() {
   print_memory("the API server's history of what was", without_operator - without_history);
   print_memory("the API server's objects of now: model, pod, events", without_history - rss);
   print_memory("of those, allocated; the rest are holes between", allocated_kib() - allocated);
-  const auto now = api.store().list({.prefix = "/registry/", .start_after = "", .limit = 0, .at = 0});
+  const auto now =
+      api.store().list({.prefix = "/registry/", .start_after = "", .limit = 0, .at = 0});
   if (!now.ok()) return 1;
   std::size_t bytes = 0;
   for (const store::Entry& entry : now->entries) bytes += entry.value->size();

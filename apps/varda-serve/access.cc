@@ -36,8 +36,9 @@ std::optional<std::string_view> bearer_token(const net::Request& request) {
   const auto header = request.headers.find("Authorization");
   constexpr std::string_view kScheme = "bearer ";
   if (!header || header->size() <= kScheme.size()) return std::nullopt;
-  const bool same = std::equal(kScheme.begin(), kScheme.end(), header->begin(),
-                               [](char want, char have) { return want == have || want == (have | 0x20); });
+  const bool same =
+      std::equal(kScheme.begin(), kScheme.end(), header->begin(),
+                 [](char want, char have) { return want == have || want == (have | 0x20); });
   return same ? std::optional(header->substr(kScheme.size())) : std::nullopt;
 }
 
@@ -79,11 +80,13 @@ std::vector<std::string> token_lines(std::string_view text) {
 Status check_pair(const std::string& certificate_pem, const std::string& key_pem) {
   TRY(const net::CertificateFacts facts, net::certificate_facts(certificate_pem));
   TRY(const std::string key, net::key_sha256(key_pem));
-  if (key != facts.key_sha256) return Error(Code::kInvalid, "the key does not belong to the certificate");
+  if (key != facts.key_sha256)
+    return Error(Code::kInvalid, "the key does not belong to the certificate");
   return {};
 }
 
-Result<std::unique_ptr<TokenFile>> TokenFile::open(os::Path path, ReadFile read_file, const Clock& clock) {
+Result<std::unique_ptr<TokenFile>> TokenFile::open(os::Path path, ReadFile read_file,
+                                                   const Clock& clock) {
   std::unique_ptr<TokenFile> out(new TokenFile(std::move(path), std::move(read_file), clock));
   MutexLock lock(out->mutex_);
   TRY_VOID(out->read());

@@ -37,7 +37,8 @@ Status check_pair(const std::string& certificate_pem, const std::string& key_pem
 class TokenFile {
  public:
   /// kInvalid: the file has no token. `clock` outlives it.
-  static Result<std::unique_ptr<TokenFile>> open(os::Path path, ReadFile read_file, const Clock& clock);
+  static Result<std::unique_ptr<TokenFile>> open(os::Path path, ReadFile read_file,
+                                                 const Clock& clock);
   /// Compares with every token in constant time.
   bool knows(std::string_view token);
 

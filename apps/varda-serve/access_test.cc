@@ -22,17 +22,23 @@ class HandClock final : public Clock {
 
 class AccessTest : public ::testing::Test {
  protected:
-  void write(std::string_view text) { ASSERT_TRUE(os::write_file_atomically(fs_, "/tokens", text).ok()); }
-  int ask(const net::Handler& handler, std::string target, std::string authorization = "", std::string name = "") {
+  void write(std::string_view text) {
+    ASSERT_TRUE(os::write_file_atomically(fs_, "/tokens", text).ok());
+  }
+  int ask(const net::Handler& handler, std::string target, std::string authorization = "",
+          std::string name = "") {
     net::Request request;
     request.target = std::move(target);
     request.peer.certificate_name = std::move(name);
     if (!authorization.empty()) request.headers.add("Authorization", std::move(authorization));
     int status = 0;
-    handler(std::move(request), net::Responder([&](net::Response response) { status = response.status; }));
+    handler(std::move(request),
+            net::Responder([&](net::Response response) { status = response.status; }));
     return status;
   }
-  const net::Handler ok_ = [](net::Request, net::Responder respond) { respond({200, {}, "", nullptr}); };
+  const net::Handler ok_ = [](net::Request, net::Responder respond) {
+    respond({200, {}, "", nullptr});
+  };
   os::testing::MemoryFileSystem fs_;
   const ReadFile read_ = read_from(fs_);
   HandClock clock_;
@@ -68,11 +74,13 @@ TEST_F(AccessTest, TokensAreReadThroughLinksAsAKubeletMakesThem) {
 TEST_F(AccessTest, HealthAndStateNeedNothing) {
   write("secret");
   const auto tokens = TokenFile::open("/tokens", read_, clock_).value();
-  const net::Handler handler = guarded(ok_, {.tokens = tokens.get(), .needs_client_certificate = true});
-  for (const char* path :
-       {"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/v2/models/m/ready", "/v2/models/m/cascade"})
+  const net::Handler handler =
+      guarded(ok_, {.tokens = tokens.get(), .needs_client_certificate = true});
+  for (const char* path : {"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready",
+                           "/v2/models/m/ready", "/v2/models/m/cascade"})
     EXPECT_EQ(ask(handler, path), 200) << path;
-  for (const char* path : {"/metrics", "/v2", "/v2/models/m", "/healthz/"}) EXPECT_EQ(ask(handler, path), 401) << path;
+  for (const char* path : {"/metrics", "/v2", "/v2/models/m", "/healthz/"})
+    EXPECT_EQ(ask(handler, path), 401) << path;
 }
 
 TEST_F(AccessTest, ClientCertificatesAreRequiredWhereAskedFor) {
@@ -106,7 +114,8 @@ TEST_F(AccessTest, AFileThatGoesAwayOrIsEmptyLeavesTheLastTokens) {
 TEST_F(AccessTest, WithoutATokenItDoesNotOpen) {
   EXPECT_FALSE(TokenFile::open("/tokens", read_, clock_).ok());
   write("\n  \n");
-  EXPECT_THAT(TokenFile::open("/tokens", read_, clock_).error().message(), HasSubstr("has no token"));
+  EXPECT_THAT(TokenFile::open("/tokens", read_, clock_).error().message(),
+              HasSubstr("has no token"));
 }
 
 }  // namespace

@@ -32,7 +32,9 @@ constexpr int kOk = -1;
 constexpr std::size_t kRequestBytesMax = 8192;
 
 std::string ok_answer(const std::string& result) { return std::to_string(kOk) + "\n" + result; }
-std::string answer_of(const Error& error) { return std::to_string(static_cast<int>(error.code())) + "\n" + error.message(); }
+std::string answer_of(const Error& error) {
+  return std::to_string(static_cast<int>(error.code())) + "\n" + error.message();
+}
 
 net::HostAddresses addresses_of(const std::string& host) {
   addrinfo hints{};
@@ -43,7 +45,8 @@ net::HostAddresses addresses_of(const std::string& host) {
   if (out.error != 0) return out;
   for (const addrinfo* item = found; item; item = item->ai_next) {
     char text[NI_MAXHOST] = "";
-    if (::getnameinfo(item->ai_addr, item->ai_addrlen, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0)
+    if (::getnameinfo(item->ai_addr, item->ai_addrlen, text, sizeof(text), nullptr, 0,
+                      NI_NUMERICHOST) == 0)
       out.numeric.emplace_back(text);
   }
   ::freeaddrinfo(found);
@@ -84,7 +87,8 @@ bool receive(int socket, Request& request) {
   if (count <= 0) return false;
   request = {std::string(bytes.data(), static_cast<std::size_t>(count)), -1};
   const cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  if (header != nullptr && header->cmsg_type == SCM_RIGHTS) std::memcpy(&request.reply, CMSG_DATA(header), sizeof(int));
+  if (header != nullptr && header->cmsg_type == SCM_RIGHTS)
+    std::memcpy(&request.reply, CMSG_DATA(header), sizeof(int));
   return true;
 }
 
@@ -118,10 +122,12 @@ bool is_child(const std::string& pid, pid_t server) {
 
 std::string sacrificed(const std::string& pid, pid_t server) {
   const bool number = !pid.empty() && pid.find_first_not_of("0123456789") == std::string::npos;
-  if (!number || !is_child(pid, server)) return answer_of(Error(Code::kForbidden, pid + " is not a child of the server"));
+  if (!number || !is_child(pid, server))
+    return answer_of(Error(Code::kForbidden, pid + " is not a child of the server"));
   std::ofstream score("/proc/" + pid + "/oom_score_adj");
   score << "1000\n" << std::flush;
-  if (!score) return answer_of(Error(Code::kUnavailable, "oom_score_adj of " + pid + " cannot be written"));
+  if (!score)
+    return answer_of(Error(Code::kUnavailable, "oom_score_adj of " + pid + " cannot be written"));
   return ok_answer("");
 }
 
@@ -192,7 +198,9 @@ Broker::~Broker() {
 }
 
 Result<std::string> Broker::ask(const std::string& request) const {
-  const auto failed = [](const char* what) { return Error(Code::kUnavailable, std::string("broker: ") + what); };
+  const auto failed = [](const char* what) {
+    return Error(Code::kUnavailable, std::string("broker: ") + what);
+  };
   if (request.size() > kRequestBytesMax) return failed("the request is too long");
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return failed(std::strerror(errno));

@@ -29,7 +29,8 @@ class Broker {
 
   /// Reads a file, through links. kForbidden: not one of the files. kUnavailable: the broker ended.
   Result<std::string> read(const os::Path& file) const;
-  /// Looks up a host name as the files of /etc say now. Blocks, up to 30 s if no name server answers.
+  /// Looks up a host name as the files of /etc say now. Blocks, up to 30 s if no name server
+  /// answers.
   net::HostAddresses look_up(const std::string& host) const;
   /// Makes a child of the server the first victim of the OOM killer. kForbidden: another process.
   Status sacrifice(pid_t child) const;

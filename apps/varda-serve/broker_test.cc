@@ -42,7 +42,8 @@ TEST_F(BrokerTest, OpensNoOtherFile) {
   replace(token, "token");
   replace(other, "secret");
   const auto broker = Broker::start({token}).value();
-  for (const fs::path& path : {other, root_ / "./other", token.parent_path(), fs::path("/etc/passwd")})
+  for (const fs::path& path :
+       {other, root_ / "./other", token.parent_path(), fs::path("/etc/passwd")})
     EXPECT_EQ(broker->read(path).error().code(), Code::kForbidden) << path;
   EXPECT_FALSE(broker->read(root_ / std::string(10'000, 'x')).ok());
   EXPECT_EQ(broker->read(token).value(), "token") << "the broker still answers";

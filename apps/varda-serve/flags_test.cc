@@ -49,12 +49,15 @@ TEST(ServeFlags, HaveDefaults) {
 }
 
 TEST(ServeFlags, SetWhatTheyName) {
-  const Outcome outcome = parse_with_models(
-      {"--http=0.0.0.0:80",    "--admin=:81",        "--io-threads=7",      "--connections-max=1",    "--body-bytes-max=2",
-       "--header-bytes-max=3", "--idle-timeout=0.1", "--drain-delay=0",     "--drain-timeout=3600",   "--engine-path=/a",
-       "--engine-path=/b",     "--try-loads=false",  "--load-timeout=0",    "--instances=256",        "--threads=0",
-       "--memory-arena=false", "--queue-max=0",      "--queue-bytes-max=5", "--queue-timeout-ms=250", "--warmup-runs=0",
-       "--log-format=json",    "--log-level=debug"});
+  const Outcome outcome =
+      parse_with_models({"--http=0.0.0.0:80",      "--admin=:81",        "--io-threads=7",
+                         "--connections-max=1",    "--body-bytes-max=2", "--header-bytes-max=3",
+                         "--idle-timeout=0.1",     "--drain-delay=0",    "--drain-timeout=3600",
+                         "--engine-path=/a",       "--engine-path=/b",   "--try-loads=false",
+                         "--load-timeout=0",       "--instances=256",    "--threads=0",
+                         "--memory-arena=false",   "--queue-max=0",      "--queue-bytes-max=5",
+                         "--queue-timeout-ms=250", "--warmup-runs=0",    "--log-format=json",
+                         "--log-level=debug"});
   ASSERT_TRUE(outcome.parsed.flags) << outcome.err;
   const Flags& flags = *outcome.parsed.flags;
   EXPECT_EQ(flags.http, "0.0.0.0:80");
@@ -81,16 +84,17 @@ TEST(ServeFlags, SetWhatTheyName) {
 }
 
 TEST(ServeFlags, RefuseWhatCannotBe) {
-  for (const char* argument : {"--io-threads=257",      "--io-threads=-1",        "--connections-max=0",
-                               "--connections-max=-1",  "--connections-max=010",  "--connections-max=99999999999999999999",
-                               "--body-bytes-max=-5",   "--header-bytes-max=1e3", "--idle-timeout=0",
-                               "--idle-timeout=nan",    "--idle-timeout=inf",     "--idle-timeout=5s",
-                               "--drain-delay=-1",      "--drain-delay=nan",      "--drain-timeout=3601",
-                               "--drain-timeout=nan",   "--load-timeout=nan",     "--load-timeout=-0.1",
-                               "--instances=0",         "--instances=257",        "--queue-max=-1",
-                               "--queue-bytes-max=-1",  "--queue-timeout-ms=-1",  "--queue-timeout-ms=86400001",
-                               "--warmup-runs=1001",    "--log-format=xml",       "--log-level=loud",
-                               "--memory-arena=perhaps"}) {
+  for (const char* argument :
+       {"--io-threads=257",      "--io-threads=-1",        "--connections-max=0",
+        "--connections-max=-1",  "--connections-max=010",  "--connections-max=99999999999999999999",
+        "--body-bytes-max=-5",   "--header-bytes-max=1e3", "--idle-timeout=0",
+        "--idle-timeout=nan",    "--idle-timeout=inf",     "--idle-timeout=5s",
+        "--drain-delay=-1",      "--drain-delay=nan",      "--drain-timeout=3601",
+        "--drain-timeout=nan",   "--load-timeout=nan",     "--load-timeout=-0.1",
+        "--instances=0",         "--instances=257",        "--queue-max=-1",
+        "--queue-bytes-max=-1",  "--queue-timeout-ms=-1",  "--queue-timeout-ms=86400001",
+        "--warmup-runs=1001",    "--log-format=xml",       "--log-level=loud",
+        "--memory-arena=perhaps"}) {
     const std::string name = std::string(argument).substr(0, std::string(argument).find('='));
     const Outcome outcome = parse_with_models({argument});
     EXPECT_FALSE(outcome.parsed.flags) << argument;

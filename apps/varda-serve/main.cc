@@ -43,7 +43,9 @@
 namespace varda::serve {
 namespace {
 
-std::chrono::milliseconds milliseconds(double seconds) { return std::chrono::milliseconds(static_cast<long>(seconds * 1000)); }
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<long>(seconds * 1000));
+}
 
 std::vector<std::filesystem::path> engine_directories(const Flags& flags) {
   std::vector<std::filesystem::path> out(flags.engine_path.begin(), flags.engine_path.end());
@@ -75,8 +77,11 @@ constexpr std::chrono::seconds kRunsPatience{1};  // for runs that outlast the d
 
 net::Proxies proxies_of_environment() {
   std::string left_out;
-  auto proxies = net::proxies_from_environment([](const char* name) { return std::getenv(name); }, &left_out);
-  if (!left_out.empty()) log::warn("user and password of a proxy in the environment are not used", {{"proxy", left_out}});
+  auto proxies =
+      net::proxies_from_environment([](const char* name) { return std::getenv(name); }, &left_out);
+  if (!left_out.empty())
+    log::warn("user and password of a proxy in the environment are not used",
+              {{"proxy", left_out}});
   if (proxies.ok()) return std::move(proxies).value();
   // Only requests to upper tiers use a proxy, so the server starts without one.
   log::warn("proxies in the environment are not usable", {{"error", proxies.error()}});
@@ -103,14 +108,16 @@ std::optional<std::string> load_failure(const serving::Repository& repository) {
 }
 
 // Waits for a stop, and calls `look` each second. kUnavailable: load_failure() has a reason.
-Status wait_for_end(const Context& ctx, const serving::Repository& repository, const std::function<void()>& look) {
+Status wait_for_end(const Context& ctx, const serving::Repository& repository,
+                    const std::function<void()>& look) {
   const bool may_end = ends_without_a_version();
   while (!ctx.stopped()) {
     if (may_end) {
       if (auto why = load_failure(repository)) return Error(Code::kUnavailable, std::move(*why));
     }
     if (look) look();
-    (void)ctx.sleep_for(may_end || look ? Duration(std::chrono::seconds(1)) : Duration(std::chrono::hours(1)));
+    (void)ctx.sleep_for(may_end || look ? Duration(std::chrono::seconds(1))
+                                        : Duration(std::chrono::hours(1)));
   }
   return {};
 }
@@ -122,7 +129,8 @@ int probe_load(const Flags& flags) {
   const std::size_t slash = flags.probe_load.rfind('/');
   const std::string model = flags.probe_load.substr(0, slash);
   const std::string version = slash == std::string::npos ? "" : flags.probe_load.substr(slash + 1);
-  const serving::ModelVersion::Source source{model, version, std::filesystem::path(flags.model_repository) / model / version};
+  const serving::ModelVersion::Source source{
+      model, version, std::filesystem::path(flags.model_repository) / model / version};
   std::_Exit(serving::ChildProbe::child(source, flags.defaults, os::real_file_system(), engines));
 }
 
@@ -131,7 +139,8 @@ std::shared_ptr<Broker> start_broker(const Flags& flags) {
   if (!flags.confine || !flags.probe_load.empty()) return nullptr;
   auto broker = Broker::start(credential_files(flags));
   if (broker.ok()) return std::move(*broker);
-  log::warn("broker not started: files replaced by a rename need a restart of the server", {{"error", broker.error()}});
+  log::warn("broker not started: files replaced by a rename need a restart of the server",
+            {{"error", broker.error()}});
   return nullptr;
 }
 
@@ -139,14 +148,17 @@ std::shared_ptr<Broker> start_broker(const Flags& flags) {
 /// starts.
 bool confine(const Flags& flags, Credentials credentials) {
   if (!flags.confine) return false;
-  const Status status = os::confine_files(reach_of(flags, engine_directories(flags), environment(), credentials));
-  if (!status.ok()) log::warn("not confined: a model could read every file of this user", {{"error", status.error()}});
+  const Status status =
+      os::confine_files(reach_of(flags, engine_directories(flags), environment(), credentials));
+  if (!status.ok())
+    log::warn("not confined: a model could read every file of this user",
+              {{"error", status.error()}});
   return status.ok();
 }
 
 /// `broker` is null if the server is not confined. Threads of name lookups share it.
-Status serve(const Context& ctx, const Flags& flags, bool confined, const std::shared_ptr<const Broker>& broker,
-             std::vector<std::string> arguments) {
+Status serve(const Context& ctx, const Flags& flags, bool confined,
+             const std::shared_ptr<const Broker>& broker, std::vector<std::string> arguments) {
   metrics::Registry registry;
   infer::Engines engines(engine_directories(flags));
   // A confined child cannot raise its own score.
@@ -164,24 +176,32 @@ Status serve(const Context& ctx, const Flags& flags, bool confined, const std::s
     look_up = [broker](const std::string& host) { return broker->look_up(host); };
   }
   const net::Proxies proxies = proxies_of_environment();
-  const TierFiles tier_files{
-      .ca = flags.tier_ca, .certificate = flags.tls_cert, .key = flags.tls_key, .tokens = flags.tier_token_file};
+  const TierFiles tier_files{.ca = flags.tier_ca,
+                             .certificate = flags.tls_cert,
+                             .key = flags.tls_key,
+                             .tokens = flags.tier_token_file};
   const auto tier_client = [&](std::size_t idle_connections_max) {
-    return make_tier_client(
-        {.proxies = proxies, .idle_connections_max = idle_connections_max, .look_up = look_up, .dead_after = kDeadAfter},
-        tier_files, read_file, system_clock());
+    return make_tier_client({.proxies = proxies,
+                             .idle_connections_max = idle_connections_max,
+                             .look_up = look_up,
+                             .dead_after = kDeadAfter},
+                            tier_files, read_file, system_clock());
   };
   const std::unique_ptr<net::HttpClient> pooled = tier_client(kIdleConnectionsMax);
   const std::unique_ptr<net::HttpClient> fresh = tier_client(0);
   serving::joint::Center center({}, {*pooled, *fresh}, registry, system_rng());
-  TRY(const std::unique_ptr<serving::Repository> repository, serving::Repository::open({.directory = flags.model_repository,
-                                                                                        .defaults = flags.defaults,
-                                                                                        .probe = flags.try_loads ? &probe : nullptr,
-                                                                                        .joint = &center},
-                                                                                       os::real_file_system(), engines, registry));
+  TRY(const std::unique_ptr<serving::Repository> repository,
+      serving::Repository::open({.directory = flags.model_repository,
+                                 .defaults = flags.defaults,
+                                 .probe = flags.try_loads ? &probe : nullptr,
+                                 .joint = &center},
+                                os::real_file_system(), engines, registry));
   std::atomic<bool> draining{false};
-  const serving::Service service{
-      .repository = *repository, .registry = registry, .draining = draining, .joint = &center, .confined = confined};
+  const serving::Service service{.repository = *repository,
+                                 .registry = registry,
+                                 .draining = draining,
+                                 .joint = &center,
+                                 .confined = confined};
 
   const net::Handler handler = serving::make_handler(service);
   const net::Handler admin_handler = serving::make_admin_handler(service);
@@ -190,42 +210,48 @@ Status serve(const Context& ctx, const Flags& flags, bool confined, const std::s
   if (!flags.token_file.empty()) {
     TRY(tokens, TokenFile::open(flags.token_file, read_file, system_clock()));
   }
-  const ServedFiles served_files{.certificate = flags.tls_cert, .key = flags.tls_key, .client_ca = flags.client_ca};
+  const ServedFiles served_files{
+      .certificate = flags.tls_cert, .key = flags.tls_key, .client_ca = flags.client_ca};
   std::optional<net::TlsServer> tls;
   if (!flags.tls_cert.empty()) {
     TRY(tls, read_served(served_files, read_file));
   }
   const net::Handler front = guarded(
       [&](net::Request request, net::Responder respond) {
-        const net::Handler& chosen = one_port && request.path() == "/metrics" ? admin_handler : handler;
+        const net::Handler& chosen =
+            one_port && request.path() == "/metrics" ? admin_handler : handler;
         chosen(std::move(request), std::move(respond));
       },
       {.tokens = tokens.get(), .needs_client_certificate = !flags.client_ca.empty()});
-  const std::size_t per_address = flags.connections_per_address_max > 0 ? flags.connections_per_address_max
-                                                                        : std::max<std::size_t>(flags.connections_max / 2, 1);
+  const std::size_t per_address = flags.connections_per_address_max > 0
+                                      ? flags.connections_per_address_max
+                                      : std::max<std::size_t>(flags.connections_max / 2, 1);
   const auto without_pages = [&](const std::string& listen, net::Handler one) {
-    return net::guard_from_browsers({.listen = listen, .cors_origins = flags.cors_origins}, std::move(one));
+    return net::guard_from_browsers({.listen = listen, .cors_origins = flags.cors_origins},
+                                    std::move(one));
   };
   TRY(const std::unique_ptr<net::Server> server,
-      net::Server::create({.listen = flags.http,
-                           .tls = tls,
-                           .io_threads = flags.io_threads,
-                           .connections_max = flags.connections_max,
-                           .connections_per_address_max = per_address,
-                           .header_bytes_max = flags.header_bytes_max,
-                           .body_bytes_max = flags.body_bytes_max,
-                           .body_bytes_max_of =
-                               [max = flags.body_bytes_max](std::string_view method, std::string_view path) {
-                                 return serving::body_bytes_max_of(method, path, max);
-                               },
-                           .bodies_bytes_max = flags.bodies_bytes_max,
-                           .json_refusals = true,
-                           .idle_timeout = milliseconds(flags.idle_timeout_seconds),
-                           .body_bytes_per_second_min = kBodyBytesPerSecondMin},
-                          without_pages(flags.http, front)));
+      net::Server::create(
+          {.listen = flags.http,
+           .tls = tls,
+           .io_threads = flags.io_threads,
+           .connections_max = flags.connections_max,
+           .connections_per_address_max = per_address,
+           .header_bytes_max = flags.header_bytes_max,
+           .body_bytes_max = flags.body_bytes_max,
+           .body_bytes_max_of =
+               [max = flags.body_bytes_max](std::string_view method, std::string_view path) {
+                 return serving::body_bytes_max_of(method, path, max);
+               },
+           .bodies_bytes_max = flags.bodies_bytes_max,
+           .json_refusals = true,
+           .idle_timeout = milliseconds(flags.idle_timeout_seconds),
+           .body_bytes_per_second_min = kBodyBytesPerSecondMin},
+          without_pages(flags.http, front)));
   std::unique_ptr<net::Server> admin;
   if (!one_port) {
-    TRY(admin, net::Server::create({.listen = flags.admin}, without_pages(flags.admin, admin_handler)));
+    TRY(admin,
+        net::Server::create({.listen = flags.admin}, without_pages(flags.admin, admin_handler)));
   }
   log::info("varda-serve listens", {{"version", VARDA_VERSION},
                                     {"http", server->address()},
@@ -250,7 +276,8 @@ Status serve(const Context& ctx, const Flags& flags, bool confined, const std::s
   const std::chrono::milliseconds patience = milliseconds(flags.drain_timeout_seconds);
   std::stop_source drained;
   std::thread closing([&] {
-    (void)Context(drained.get_token()).sleep_for(patience - std::min<std::chrono::milliseconds>(patience / 4, kAnswersPatience));
+    (void)Context(drained.get_token())
+        .sleep_for(patience - std::min<std::chrono::milliseconds>(patience / 4, kAnswersPatience));
     center.stop();
   });
   server->stop(patience);
@@ -276,8 +303,8 @@ int run(int argc, char** argv) {
   const bool confined = confine(flags, broker ? Credentials::kOutside : Credentials::kInside);
   if (!flags.probe_load.empty()) return probe_load(flags);
   if (!confined) broker.reset();
-  const Status status =
-      serve(Context(os::stop_on_signals()), flags, confined, broker, std::vector<std::string>(argv + 1, argv + argc));
+  const Status status = serve(Context(os::stop_on_signals()), flags, confined, broker,
+                              std::vector<std::string>(argv + 1, argv + argc));
   if (status.ok()) return 0;
   std::fprintf(stderr, "varda-serve: %s\n", status.error().message().c_str());
   return 1;

@@ -39,9 +39,11 @@ constexpr std::string_view kOfTheSystem[] = {"/lib",
 /// engine.
 void add_links(const std::filesystem::path& directory, std::vector<os::Path>& out) {
   std::error_code error;
-  for (std::filesystem::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
+  for (std::filesystem::directory_iterator at(directory, error), end; !error && at != end;
+       at.increment(error)) {
     if (!at->is_symlink(error)) continue;
-    if (const auto target = std::filesystem::canonical(at->path(), error); !error) out.push_back(target);
+    if (const auto target = std::filesystem::canonical(at->path(), error); !error)
+      out.push_back(target);
   }
 }
 
@@ -57,13 +59,14 @@ bool is_mount_point(const std::filesystem::path& directory) {
   return false;
 }
 
-/// Kubernetes replaces a Secret's files by swapping a link in their directory. `varda agent` renames
-/// files into the directory that it mounts. Any other directory stays closed, since it may hold
-/// unrelated files.
+/// Kubernetes replaces a Secret's files by swapping a link in their directory. `varda agent`
+/// renames files into the directory that it mounts. Any other directory stays closed, since it may
+/// hold unrelated files.
 void add_followed(const std::vector<std::filesystem::path>& files, std::vector<os::Path>& out) {
   for (const std::filesystem::path& file : files) {
     std::error_code error;
-    const bool directory = std::filesystem::is_symlink(file, error) || is_mount_point(file.parent_path());
+    const bool directory =
+        std::filesystem::is_symlink(file, error) || is_mount_point(file.parent_path());
     out.push_back(directory ? file.parent_path() : file);
   }
 }
@@ -72,14 +75,15 @@ void add_followed(const std::vector<std::filesystem::path>& files, std::vector<o
 
 std::vector<std::filesystem::path> credential_files(const Flags& flags) {
   std::vector<std::filesystem::path> out;
-  for (const std::string& path :
-       {flags.tls_cert, flags.tls_key, flags.client_ca, flags.token_file, flags.tier_ca, flags.tier_token_file})
+  for (const std::string& path : {flags.tls_cert, flags.tls_key, flags.client_ca, flags.token_file,
+                                  flags.tier_ca, flags.tier_token_file})
     if (!path.empty()) out.emplace_back(path);
   return out;
 }
 
 os::ReachableFiles reach_of(const Flags& flags, const std::vector<std::filesystem::path>& engines,
-                            const std::map<std::string, std::string>& environment, Credentials credentials) {
+                            const std::map<std::string, std::string>& environment,
+                            Credentials credentials) {
   os::ReachableFiles out;
   out.read = {flags.model_repository, os::self_path()};
   for (const std::string_view path : kOfTheSystem) out.read.emplace_back(path);
@@ -89,7 +93,8 @@ os::ReachableFiles reach_of(const Flags& flags, const std::vector<std::filesyste
   }
   for (const std::string& path : flags.also_read) out.read.emplace_back(path);
   if (credentials == Credentials::kInside) add_followed(credential_files(flags), out.read);
-  for (const char* name : {"LD_LIBRARY_PATH", "VARDA_ONNXRUNTIME", "SSL_CERT_FILE", "SSL_CERT_DIR"}) {
+  for (const char* name :
+       {"LD_LIBRARY_PATH", "VARDA_ONNXRUNTIME", "SSL_CERT_FILE", "SSL_CERT_DIR"}) {
     const auto value = environment.find(name);
     if (value == environment.end()) continue;
     std::istringstream paths(value->second);

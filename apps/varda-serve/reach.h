@@ -22,6 +22,7 @@ std::vector<std::filesystem::path> credential_files(const Flags& flags);
 /// that flags name. Some variables of `environment` name more files: LD_LIBRARY_PATH,
 /// VARDA_ONNXRUNTIME, SSL_CERT_FILE, SSL_CERT_DIR.
 os::ReachableFiles reach_of(const Flags& flags, const std::vector<std::filesystem::path>& engines,
-                            const std::map<std::string, std::string>& environment, Credentials credentials);
+                            const std::map<std::string, std::string>& environment,
+                            Credentials credentials);
 
 }  // namespace varda::serve

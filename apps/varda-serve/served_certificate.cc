@@ -6,7 +6,8 @@ namespace varda::serve {
 namespace {
 
 bool same_files(const net::TlsServer& a, const net::TlsServer& b) {
-  return a.certificate_pem == b.certificate_pem && a.key_pem == b.key_pem && a.client_ca_pem == b.client_ca_pem;
+  return a.certificate_pem == b.certificate_pem && a.key_pem == b.key_pem &&
+         a.client_ca_pem == b.client_ca_pem;
 }
 
 }  // namespace

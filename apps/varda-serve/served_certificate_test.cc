@@ -11,7 +11,9 @@ namespace {
 
 class ServedCertificateTest : public ::testing::Test {
  protected:
-  void write(const char* path, const std::string& text) { ASSERT_TRUE(os::write_file_atomically(fs_, path, text).ok()); }
+  void write(const char* path, const std::string& text) {
+    ASSERT_TRUE(os::write_file_atomically(fs_, path, text).ok());
+  }
   net::KeyPair put(const char* name) {
     net::KeyPair pair = net::make_ca(name, std::chrono::hours(1)).value();
     write("/tls.crt", pair.certificate_pem);

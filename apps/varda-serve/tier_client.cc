@@ -17,7 +17,10 @@ constexpr std::chrono::seconds kLookAgainAfter{1};
 class TierClient final : public net::HttpClient {
  public:
   TierClient(net::ClientOptions options, TierFiles files, ReadFile read_file, const Clock& clock)
-      : options_(std::move(options)), files_(std::move(files)), read_file_(std::move(read_file)), clock_(clock) {}
+      : options_(std::move(options)),
+        files_(std::move(files)),
+        read_file_(std::move(read_file)),
+        clock_(clock) {}
 
   Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
     TRY(const Current current, look());
@@ -47,7 +50,8 @@ class TierClient final : public net::HttpClient {
     if (!files_.ca.empty()) TRY_VOID(net::certificate_facts(texts.ca).context(files_.ca.string()));
     TRY(texts.certificate, text_of(files_.certificate));
     TRY(texts.key, text_of(files_.key));
-    if (!files_.certificate.empty()) TRY_VOID(check_pair(texts.certificate, texts.key).context(files_.certificate.string()));
+    if (!files_.certificate.empty())
+      TRY_VOID(check_pair(texts.certificate, texts.key).context(files_.certificate.string()));
     TRY(const std::string tokens, text_of(files_.tokens).context("the token for upper tiers"));
     if (!files_.tokens.empty()) {
       const std::vector<std::string> lines = token_lines(tokens);
@@ -61,12 +65,14 @@ class TierClient final : public net::HttpClient {
     read_at_ = clock_.now();
     Result<Texts> texts = read();
     const std::string problem = texts.ok() ? "" : texts.error().message();
-    if (problem != problem_ && !problem.empty()) log::warn("credentials for upper tiers not usable", {{"error", problem}});
+    if (problem != problem_ && !problem.empty())
+      log::warn("credentials for upper tiers not usable", {{"error", problem}});
     problem_ = problem;
     if (!texts.ok() || (current_ && *texts == texts_)) return;
     texts_ = std::move(*texts);
     net::ClientOptions options = options_;
-    options.tls = {.ca_pem = texts_.ca, .certificate_pem = texts_.certificate, .key_pem = texts_.key};
+    options.tls = {
+        .ca_pem = texts_.ca, .certificate_pem = texts_.certificate, .key_pem = texts_.key};
     current_ = Current{net::make_client(std::move(options)), texts_.token};
   }
 
@@ -90,9 +96,10 @@ class TierClient final : public net::HttpClient {
 
 }  // namespace
 
-std::unique_ptr<net::HttpClient> make_tier_client(net::ClientOptions options, TierFiles files, ReadFile read_file,
-                                                  const Clock& clock) {
-  return std::make_unique<TierClient>(std::move(options), std::move(files), std::move(read_file), clock);
+std::unique_ptr<net::HttpClient> make_tier_client(net::ClientOptions options, TierFiles files,
+                                                  ReadFile read_file, const Clock& clock) {
+  return std::make_unique<TierClient>(std::move(options), std::move(files), std::move(read_file),
+                                      clock);
 }
 
 }  // namespace varda::serve

@@ -21,7 +21,7 @@ struct TierFiles {
 /// stay in force while the files are unusable. kUnavailable: the files were never usable. With
 /// `ca`, the client sends the token over HTTPS only. Thread-safe. `clock` outlives the client. The
 /// client ignores `options.tls`.
-std::unique_ptr<net::HttpClient> make_tier_client(net::ClientOptions options, TierFiles files, ReadFile read_file,
-                                                  const Clock& clock);
+std::unique_ptr<net::HttpClient> make_tier_client(net::ClientOptions options, TierFiles files,
+                                                  ReadFile read_file, const Clock& clock);
 
 }  // namespace varda::serve

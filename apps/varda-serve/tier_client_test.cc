@@ -24,7 +24,8 @@ class HandClock final : public Clock {
 
 struct Authority {
   net::KeyPair ca = net::make_ca("ca", std::chrono::hours(1)).value();
-  net::KeyPair certificate(WallTime end = std::chrono::system_clock::now() + std::chrono::hours(1)) const {
+  net::KeyPair certificate(WallTime end = std::chrono::system_clock::now() +
+                                          std::chrono::hours(1)) const {
     return net::make_certificate(ca, {.common_name = "tier", .hosts = {"127.0.0.1"}, .peer = true},
                                  {.not_before = net::kClocksBegin, .not_after = end})
         .value();
@@ -33,16 +34,21 @@ struct Authority {
 
 class TierClientTest : public ::testing::Test {
  protected:
-  void write(const char* path, const std::string& text) { ASSERT_TRUE(os::write_file_atomically(fs_, path, text).ok()); }
+  void write(const char* path, const std::string& text) {
+    ASSERT_TRUE(os::write_file_atomically(fs_, path, text).ok());
+  }
   /// An upper tier that answers with the client's token and name.
   std::unique_ptr<net::Server> serve(std::optional<net::TlsServer> tls) {
-    return net::Server::create({.tls = std::move(tls)}, net::inline_handler([](const net::Request& request) {
-                                 const std::string token(request.headers.find("Authorization").value_or("none"));
-                                 return net::Response{200, {}, token + " of " + request.peer.certificate_common_name, nullptr};
-                               }))
+    return net::Server::create(
+               {.tls = std::move(tls)}, net::inline_handler([](const net::Request& request) {
+                 const std::string token(request.headers.find("Authorization").value_or("none"));
+                 return net::Response{
+                     200, {}, token + " of " + request.peer.certificate_common_name, nullptr};
+               }))
         .value();
   }
-  std::string ask(net::HttpClient& client, const net::Server& server, const char* scheme = "https") {
+  std::string ask(net::HttpClient& client, const net::Server& server,
+                  const char* scheme = "https") {
     const auto answer = client.call(Context::background().with_timeout(std::chrono::seconds(60)),
                                     {.url = scheme + ("://" + server.address()) + "/"});
     return answer.ok() ? answer->body : answer.error().message();
@@ -52,7 +58,8 @@ class TierClientTest : public ::testing::Test {
   os::testing::MemoryFileSystem fs_;
   const ReadFile read_ = read_from(fs_);
   HandClock clock_;
-  const TierFiles files_{.ca = "/ca.crt", .certificate = "/tls.crt", .key = "/tls.key", .tokens = "/token"};
+  const TierFiles files_{
+      .ca = "/ca.crt", .certificate = "/tls.crt", .key = "/tls.key", .tokens = "/token"};
 };
 
 TEST_F(TierClientTest, ShowsTokenAndCertificateToTiersOfTheAuthority) {
@@ -62,8 +69,9 @@ TEST_F(TierClientTest, ShowsTokenAndCertificateToTiersOfTheAuthority) {
   write("/tls.key", own.key_pem);
   write("/token", "first\nsecond\n");
   const auto client = make_tier_client({}, files_, read_, clock_);
-  const auto closed = serve(net::TlsServer{
-      .certificate_pem = upper.certificate_pem, .key_pem = upper.key_pem, .client_ca_pem = ours_.ca.certificate_pem});
+  const auto closed = serve(net::TlsServer{.certificate_pem = upper.certificate_pem,
+                                           .key_pem = upper.key_pem,
+                                           .client_ca_pem = ours_.ca.certificate_pem});
   EXPECT_EQ(ask(*client, *closed), "Bearer first of tier");
   EXPECT_EQ(ask(*client, *serve(std::nullopt), "http"), "none of ") << "no token in the open";
   // The client uses the changed token after the next reading.
@@ -76,7 +84,8 @@ TEST_F(TierClientTest, ShowsTokenAndCertificateToTiersOfTheAuthority) {
 TEST_F(TierClientTest, SaysPlainlyWhyATierIsNotTrusted) {
   const auto client = make_tier_client({}, {.ca = "/ca.crt"}, read_, clock_);
   const net::KeyPair good = ours_.certificate();
-  const auto server = serve(net::TlsServer{.certificate_pem = good.certificate_pem, .key_pem = good.key_pem});
+  const auto server =
+      serve(net::TlsServer{.certificate_pem = good.certificate_pem, .key_pem = good.key_pem});
   EXPECT_THAT(ask(*client, *server), HasSubstr("/ca.crt")) << "the file is missing";
   write("/ca.crt", Authority().ca.certificate_pem);
   clock_.advance(std::chrono::seconds(1));
@@ -84,8 +93,10 @@ TEST_F(TierClientTest, SaysPlainlyWhyATierIsNotTrusted) {
   write("/ca.crt", ours_.ca.certificate_pem);
   clock_.advance(std::chrono::seconds(1));
   EXPECT_EQ(ask(*client, *server), "none of ");
-  const net::KeyPair ended = ours_.certificate(std::chrono::system_clock::now() - std::chrono::hours(1));
-  const auto late = serve(net::TlsServer{.certificate_pem = ended.certificate_pem, .key_pem = ended.key_pem});
+  const net::KeyPair ended =
+      ours_.certificate(std::chrono::system_clock::now() - std::chrono::hours(1));
+  const auto late =
+      serve(net::TlsServer{.certificate_pem = ended.certificate_pem, .key_pem = ended.key_pem});
   EXPECT_THAT(ask(*client, *late), HasSubstr("certificate has expired"));
   // The last authority stays in force while the file is torn.
   write("/ca.crt", "-----BEGIN");

@@ -51,8 +51,11 @@ void add_about_commands(Program program) {
   });
 
   const auto shell = std::make_shared<std::string>();
-  CLI::App* completion = parser.add_subcommand("completion", "print a script that completes varda's command line in a shell");
-  completion->add_option("shell", *shell, "bash or zsh")->required()->check(CLI::IsMember({"bash", "zsh"}));
+  CLI::App* completion = parser.add_subcommand(
+      "completion", "print a script that completes varda's command line in a shell");
+  completion->add_option("shell", *shell, "bash or zsh")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh"}));
   completion->callback([&parser, &chosen, shell] {
     chosen = [&parser, shell](const Context&) -> Status {
       print(completion_script(parser, *shell));

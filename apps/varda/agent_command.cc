@@ -45,11 +45,14 @@ Result<std::string> read_join_token(const std::filesystem::path& file) {
   auto& fs = os::real_file_system();
   const std::filesystem::path real = followed(file);
   auto text = os::read_file(fs, real, 4096);
-  if (text.ok() && text->empty()) return Error(Code::kNotFound, "--join-token-file " + file.string() + " is empty");
-  if (!text.ok() && text.error().code() == Code::kNotFound) return std::move(text).error().context("--join-token-file");
+  if (text.ok() && text->empty())
+    return Error(Code::kNotFound, "--join-token-file " + file.string() + " is empty");
+  if (!text.ok() && text.error().code() == Code::kNotFound)
+    return std::move(text).error().context("--join-token-file");
   if (!text.ok()) return std::move(text).error().context("--join-token-file").as_terminal();
   TRY(const auto info, fs.stat(real));
-  if (info && (info->mode & 0077) != 0) log::warn("other users of this machine can read the join token", {{"file", file.string()}});
+  if (info && (info->mode & 0077) != 0)
+    log::warn("other users of this machine can read the join token", {{"file", file.string()}});
   return std::move(*text);
 }
 
@@ -59,7 +62,9 @@ Result<std::unique_ptr<agent::Identity>> open_identity(const AgentFlags& flags) 
   options.gateway = flags.gateway;
   options.directory = std::filesystem::absolute(flags.data_dir).lexically_normal() / "identity";
   if (!flags.join_token_file.empty()) {
-    options.join_token = [file = std::filesystem::absolute(flags.join_token_file)] { return read_join_token(file); };
+    options.join_token = [file = std::filesystem::absolute(flags.join_token_file)] {
+      return read_join_token(file);
+    };
   }
   return agent::Identity::open(std::move(options));
 }
@@ -72,30 +77,37 @@ struct Upstream {
   std::jthread renewal;  // renews `identity`; destroyed first
 };
 
-Result<Upstream> reach_upstream(const Context& ctx, const Globals& globals, const AgentFlags& flags, metrics::Registry& registry) {
+Result<Upstream> reach_upstream(const Context& ctx, const Globals& globals, const AgentFlags& flags,
+                                metrics::Registry& registry) {
   Upstream upstream;
   kube::Client::Options options{.field_manager = "varda-agent", .metrics = &registry};
   if (flags.gateway.empty()) {
-    if (!flags.join_token_file.empty()) return Error(Code::kInvalid, "--join-token-file needs --gateway");
+    if (!flags.join_token_file.empty())
+      return Error(Code::kInvalid, "--join-token-file needs --gateway");
     TRY(const kube::Config config, kube::find_config(globals.kubeconfig, ""));
     upstream.client = kube::connect(config, std::move(options));
     return upstream;
   }
-  if (!globals.kubeconfig.empty()) return Error(Code::kInvalid, "--gateway and --kubeconfig exclude each other");
+  if (!globals.kubeconfig.empty())
+    return Error(Code::kInvalid, "--gateway and --kubeconfig exclude each other");
   TRY(upstream.identity, open_identity(flags));
   TRY_VOID(upstream.identity->enrol(ctx));
   options.base_url = flags.gateway;
   while (options.base_url.ends_with('/')) options.base_url.pop_back();
-  upstream.client = std::make_unique<kube::Client>(upstream.identity->transport(), std::move(options));
+  upstream.client =
+      std::make_unique<kube::Client>(upstream.identity->transport(), std::move(options));
   upstream.renewal =
-      std::jthread([identity = upstream.identity.get()](const std::stop_token& stop) { identity->run(Context(stop)); });
+      std::jthread([identity = upstream.identity.get()](const std::stop_token& stop) {
+        identity->run(Context(stop));
+      });
   return upstream;
 }
 
 /// Whether a loopback address of this machine means the same where the gateway runs.
 meta::Reporter reporter_to(const std::string& gateway) {
   const auto url = net::Url::parse(gateway);
-  const auto address = url.ok() ? net::local_address_to(url->host, url->port) : Result<std::string>(url.error());
+  const auto address =
+      url.ok() ? net::local_address_to(url->host, url->port) : Result<std::string>(url.error());
   const bool here = address.ok() && meta::address_scope(*address) == meta::AddressScope::kLoopback;
   return here ? meta::Reporter::kThisMachine : meta::Reporter::kAnotherMachine;
 }
@@ -108,7 +120,8 @@ Result<AgentFlags> completed(AgentFlags flags, const Globals& globals) {
   };
   if (flags.node.empty()) flags.node = variable("NODE_NAME");
   if (flags.node.empty()) return Error(Code::kInvalid, "agent needs --node NAME, or $NODE_NAME");
-  if (flags.gateway.empty() && globals.kubeconfig.empty()) flags.gateway = variable("VARDA_GATEWAY");
+  if (flags.gateway.empty() && globals.kubeconfig.empty())
+    flags.gateway = variable("VARDA_GATEWAY");
   return flags;
 }
 
@@ -125,9 +138,11 @@ Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& g
                                                   : agent::Runner::kNone;
   options.containerd_socket = flags.containerd_socket;
   if (flags.pod_network == "node") options.pod_network = node::PodNetwork::kNode;
-  options.on_stop = flags.on_stop == "end" ? agent::OnStop::kEndContainers : agent::OnStop::kLeaveContainers;
+  options.on_stop =
+      flags.on_stop == "end" ? agent::OnStop::kEndContainers : agent::OnStop::kLeaveContainers;
   if (!flags.address.empty()) {
-    const auto pods = options.runner == agent::Runner::kNone ? agent::PodsListen::kElsewhere : agent::PodsListen::kHere;
+    const auto pods = options.runner == agent::Runner::kNone ? agent::PodsListen::kElsewhere
+                                                             : agent::PodsListen::kHere;
     TRY_VOID(agent::check_node_address(flags.address, pods).context("--address"));
   }
   options.node_address = flags.address;
@@ -147,7 +162,8 @@ Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& g
   for (const std::string& file : {globals.kubeconfig, flags.join_token_file}) {
     if (!file.empty()) hidden.push_back(file);
   }
-  for (const std::string& path : hidden) options.hidden_from_pods.push_back(std::filesystem::absolute(path).lexically_normal());
+  for (const std::string& path : hidden)
+    options.hidden_from_pods.push_back(std::filesystem::absolute(path).lexically_normal());
   metrics::Registry registry;
   // The port is open from the start: a node without its first certificate is alive and must not be
   // restarted.
@@ -178,7 +194,8 @@ Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& g
     options.peer_url = flags.peer_url;
     options.peer_credentials = [identity] { return identity->credentials(); };
   } else if (!flags.peer_listen.empty()) {
-    return Error(Code::kInvalid, "--peer-listen needs the identity that a node gets from a --gateway");
+    return Error(Code::kInvalid,
+                 "--peer-listen needs the identity that a node gets from a --gateway");
   }
   options.worker_socket = options.data_directory / "worker/worker.sock";
   options.worker_listen = flags.worker_listen;
@@ -188,7 +205,8 @@ Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& g
   enrolled = true;
   if (!port) {
     auto admin =
-        serve_admin("unix:" + (std::filesystem::absolute(flags.data_dir) / "admin.sock").string(), registry, [] { return true; });
+        serve_admin("unix:" + (std::filesystem::absolute(flags.data_dir) / "admin.sock").string(),
+                    registry, [] { return true; });
     // The agent runs without the port: a path too long for a socket must not stop the models.
     if (admin.ok()) {
       port = std::move(*admin);
@@ -197,7 +215,8 @@ Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& g
     }
   }
   // A node has little memory, and an agent is mostly idle.
-  const std::jthread trimmer([](const std::stop_token& stop) { os::keep_memory_trimmed(Context(stop)); });
+  const std::jthread trimmer(
+      [](const std::stop_token& stop) { os::keep_memory_trimmed(Context(stop)); });
   return agent->run(ctx);
 }
 
@@ -207,64 +226,87 @@ void add_agent_commands(Program program) {
   const auto flags = std::make_shared<AgentFlags>();
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
-  CLI::App* command = program.daemon("agent", "keep one node's models installed and served, also while the node is offline");
+  CLI::App* command = program.daemon(
+      "agent", "keep one node's models installed and served, also while the node is offline");
   command->add_option("--node", flags->node, "name of this node; default: $NODE_NAME");
-  command->add_option("--layer", flags->layer, "cloud, edge or device")->check(CLI::IsMember({"cloud", "edge", "device"}));
+  command->add_option("--layer", flags->layer, "cloud, edge or device")
+      ->check(CLI::IsMember({"cloud", "edge", "device"}));
   command
       ->add_option("--runner", flags->runner,
-                   "pod runner of the node: none (a kubelet runs the pods), process (child processes of the agent) or containerd")
+                   "pod runner of the node: none (a kubelet runs the pods), process (child "
+                   "processes of the agent) or containerd")
       ->check(CLI::IsMember({"none", "process", "containerd"}));
-  command->add_option("--containerd-socket", flags->containerd_socket, "address of containerd (runner containerd)")
+  command
+      ->add_option("--containerd-socket", flags->containerd_socket,
+                   "address of containerd (runner containerd)")
       ->capture_default_str()
       ->group(kContainerGroup);
   command
       ->add_option("--pod-network", flags->pod_network,
-                   "network of pods without hostNetwork (runner containerd): cni (separate networks) or node (the node's network)")
+                   "network of pods without hostNetwork (runner containerd): cni (separate "
+                   "networks) or node (the node's network)")
       ->check(CLI::IsMember({"cni", "node"}))
       ->group(kContainerGroup);
-  command->add_option("--data-dir", flags->data_dir, "directory for all data of this node")->required();
-  command->add_option("--kubeconfig", globals.kubeconfig, "the API server and this node's credentials");
-  command->add_option("--gateway", flags->gateway,
-                      "https://HOST:PORT of the gateway, instead of a kubeconfig; default: $VARDA_GATEWAY");
+  command->add_option("--data-dir", flags->data_dir, "directory for all data of this node")
+      ->required();
+  command->add_option("--kubeconfig", globals.kubeconfig,
+                      "the API server and this node's credentials");
+  command->add_option(
+      "--gateway", flags->gateway,
+      "https://HOST:PORT of the gateway, instead of a kubeconfig; default: $VARDA_GATEWAY");
   command->add_option("--join-token-file", flags->join_token_file,
-                      "file with the token of `varda join-token`, or with the shared token of agents; read until the node has "
+                      "file with the token of `varda join-token`, or with the shared token of "
+                      "agents; read until the node has "
                       "enrolled; the agent waits for a missing file");
   command
-      ->add_option("--watch-seconds", flags->watch_seconds,
-                   "seconds until the agent renews its watch, lengthened at random by up to half; node and server notice a dead "
-                   "link within that time. Each renewal is one request. A gateway ends a watch after 15 s")
+      ->add_option(
+          "--watch-seconds", flags->watch_seconds,
+          "seconds until the agent renews its watch, lengthened at random by up to half; node and "
+          "server notice a dead "
+          "link within that time. Each renewal is one request. A gateway ends a watch after 15 s")
       ->capture_default_str()
       ->group(kLinkGroup)
       ->check(CLI::Range(2, 600));
   command->add_option("--address", flags->address,
-                      "IP address where other machines reach this node; default: a random address of 127.0.0.0/8, kept for later "
+                      "IP address where other machines reach this node; default: a random address "
+                      "of 127.0.0.0/8, kept for later "
                       "starts and not reported to other machines");
-  command->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command (runner process)");
+  command->add_option("--image", flags->images,
+                      "NAME=COMMAND: pods of this image run that command (runner process)");
   command->add_option("--hide-from-pods", flags->hidden,
-                      "file or directory to hide from pods, in addition to the data directory, the kubeconfig and the join token "
+                      "file or directory to hide from pods, in addition to the data directory, the "
+                      "kubeconfig and the join token "
                       "(runner process); default: none");
-  command->add_option("--dataset-root", flags->dataset_roots, "the agent may read datasets below this directory; default: none");
+  command->add_option("--dataset-root", flags->dataset_roots,
+                      "the agent may read datasets below this directory; default: none");
   command
-      ->add_option("--peer-listen", flags->peer_listen,
-                   "address where other nodes download shared files, as 0.0.0.0:10445; default: none")
+      ->add_option(
+          "--peer-listen", flags->peer_listen,
+          "address where other nodes download shared files, as 0.0.0.0:10445; default: none")
       ->group(kLinkGroup);
   command
-      ->add_option("--peer-url", flags->peer_url,
-                   "https://HOST:PORT where other nodes reach --peer-listen; default: the address itself")
+      ->add_option(
+          "--peer-url", flags->peer_url,
+          "https://HOST:PORT where other nodes reach --peer-listen; default: the address itself")
       ->group(kLinkGroup);
   command
       ->add_option("--worker-listen", flags->worker_listen,
-                   "address where workers of jobs reach the agent, in addition to DATA-DIR/worker/worker.sock, as 127.0.0.1:10446; "
+                   "address where workers of jobs reach the agent, in addition to "
+                   "DATA-DIR/worker/worker.sock, as 127.0.0.1:10446; "
                    "default: none")
       ->group(kLinkGroup);
   add_limit_flags(*command, flags->limits);
   add_download_flags(*command, flags->download);
-  command->add_option("--on-stop", flags->on_stop, "leave the containers running for the next agent, or end them")
+  command
+      ->add_option("--on-stop", flags->on_stop,
+                   "leave the containers running for the next agent, or end them")
       ->check(CLI::IsMember({"leave", "end"}))
       ->group(kContainerGroup);
-  command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics; default: DATA-DIR/admin.sock");
-  command->callback(
-      [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return run_agent(ctx, globals, *flags); }; });
+  command->add_option("--admin", flags->admin,
+                      "address of /healthz, /readyz and /metrics; default: DATA-DIR/admin.sock");
+  command->callback([&chosen, &globals, flags] {
+    chosen = [&globals, flags](const Context& ctx) { return run_agent(ctx, globals, *flags); };
+  });
 }
 
 }  // namespace varda::app

@@ -50,7 +50,8 @@ struct Parser {
   std::function<Status()> before;
 };
 
-void add_paths(const CLI::App& app, const std::vector<std::string>& path, std::vector<std::vector<std::string>>& out) {
+void add_paths(const CLI::App& app, const std::vector<std::string>& path,
+               std::vector<std::vector<std::string>>& out) {
   if (!path.empty()) out.push_back(path);
   for (const CLI::App* below : app.get_subcommands({})) {
     std::vector<std::string> longer = path;
@@ -69,7 +70,9 @@ std::vector<std::vector<std::string>> all_paths() {
 std::vector<std::vector<std::string>> daemons() {
   Parser parser;
   std::vector<std::vector<std::string>> out = all_paths();
-  std::erase_if(out, [&](const auto& path) { return parser.command(path).get_option_no_throw("--config") == nullptr; });
+  std::erase_if(out, [&](const auto& path) {
+    return parser.command(path).get_option_no_throw("--config") == nullptr;
+  });
   return out;
 }
 
@@ -97,10 +100,11 @@ std::vector<std::string> positionals(const CLI::App& command) {
 }
 
 TEST(ConfigFileOfCommands, IsReadByEveryCommandThatRunsUntilItIsStopped) {
-  EXPECT_THAT(daemons(),
-              ::testing::UnorderedElementsAre(std::vector<std::string>{"up"}, std::vector<std::string>{"apiserver"},
-                                              std::vector<std::string>{"operator"}, std::vector<std::string>{"gateway"},
-                                              std::vector<std::string>{"agent"}, std::vector<std::string>{"artifacts", "serve"}));
+  EXPECT_THAT(daemons(), ::testing::UnorderedElementsAre(
+                             std::vector<std::string>{"up"}, std::vector<std::string>{"apiserver"},
+                             std::vector<std::string>{"operator"},
+                             std::vector<std::string>{"gateway"}, std::vector<std::string>{"agent"},
+                             std::vector<std::string>{"artifacts", "serve"}));
 }
 
 TEST(ConfigFileOfCommands, SetsEveryFlagOfTheCommand) {
@@ -135,14 +139,18 @@ TEST(ConfigFileOfCommands, IsRefusedWithItsPlaceWhereItIsWrong) {
   const testing::TestDirectory directory;
   const struct {
     const char *text, *expected;
-  } cases[] = {{"log-level = info\n\nlisten-at = 1\n", "wrong.conf:3: `varda NAME` has no flag \"listen-at\""},
-               {"config = other\n", "wrong.conf:1: `varda NAME` has no flag \"config\""},
-               {"help = true\n", "wrong.conf:1: `varda NAME` has no flag \"help\""},
-               {"--log-level = info\n", "wrong.conf:1: `varda NAME` has no flag \"--log-level\""},
-               {"# fine\n[section]\n", "wrong.conf:2: \"[section]\" is not of the form NAME = VALUE"},
-               {"\x7f\x45\x4c\x46 garbage\n", "is not of the form NAME = VALUE"},
-               {"log-level = info\nlog-level = warn\n", "wrong.conf:2: log-level takes one value, and line 1 already gives one"},
-               {"# a comment\nlog-level = loud\n", "wrong.conf:2: --log-level: loud not in {debug,info,warn,error}"}};
+  } cases[] = {
+      {"log-level = info\n\nlisten-at = 1\n",
+       "wrong.conf:3: `varda NAME` has no flag \"listen-at\""},
+      {"config = other\n", "wrong.conf:1: `varda NAME` has no flag \"config\""},
+      {"help = true\n", "wrong.conf:1: `varda NAME` has no flag \"help\""},
+      {"--log-level = info\n", "wrong.conf:1: `varda NAME` has no flag \"--log-level\""},
+      {"# fine\n[section]\n", "wrong.conf:2: \"[section]\" is not of the form NAME = VALUE"},
+      {"\x7f\x45\x4c\x46 garbage\n", "is not of the form NAME = VALUE"},
+      {"log-level = info\nlog-level = warn\n",
+       "wrong.conf:2: log-level takes one value, and line 1 already gives one"},
+      {"# a comment\nlog-level = loud\n",
+       "wrong.conf:2: --log-level: loud not in {debug,info,warn,error}"}};
   for (const auto& path : daemons()) {
     std::string name;
     for (const std::string& word : path) name += (name.empty() ? "" : " ") + word;
@@ -154,8 +162,10 @@ TEST(ConfigFileOfCommands, IsRefusedWithItsPlaceWhereItIsWrong) {
                                                 : std::vector<std::string>{"--data-dir", "/d"};
       const bool wants = path.front() != "operator" && path.front() != "gateway";
       std::string expected = one.expected;
-      if (const std::size_t at = expected.find("NAME`"); at != std::string::npos) expected.replace(at, 4, name);
-      EXPECT_THAT(parser.parse(with(with(path, wants ? need : std::vector<std::string>()), {"--config", file})),
+      if (const std::size_t at = expected.find("NAME`"); at != std::string::npos)
+        expected.replace(at, 4, name);
+      EXPECT_THAT(parser.parse(with(with(path, wants ? need : std::vector<std::string>()),
+                                    {"--config", file})),
                   HasSubstr(expected))
           << name;
     }
@@ -165,7 +175,8 @@ TEST(ConfigFileOfCommands, IsRefusedWithItsPlaceWhereItIsWrong) {
 TEST(ConfigFileOfCommands, ThatCannotBeReadIsAnError) {
   const testing::TestDirectory directory;
   for (const auto& path : daemons()) {
-    EXPECT_THAT(Parser().parse(with(path, {"--config", directory / "missing"})), HasSubstr("missing: No such file or directory"));
+    EXPECT_THAT(Parser().parse(with(path, {"--config", directory / "missing"})),
+                HasSubstr("missing: No such file or directory"));
     EXPECT_THAT(Parser().parse(with(path, {"--config", directory.path()})),
                 HasSubstr(directory.path().string() + ": Is a directory"));
   }
@@ -173,8 +184,10 @@ TEST(ConfigFileOfCommands, ThatCannotBeReadIsAnError) {
 
 TEST(ConfigFileOfCommands, YieldsToTheCommandLine) {
   const testing::TestDirectory directory;
-  const std::string file = directory.write(
-      "up.conf", "data-dir = /from file\nlog-level=warn\r\nnode = a\nnode = b=edge\nimage = \"\"\nlisten=[::1]:0\ndetach = true\n");
+  const std::string file =
+      directory.write("up.conf",
+                      "data-dir = /from file\nlog-level=warn\r\nnode = a\nnode = b=edge\nimage = "
+                      "\"\"\nlisten=[::1]:0\ndetach = true\n");
   Parser given;
   ASSERT_EQ(given.parse({"up", "--config", file, "--log-level", "debug", "--node", "c"}), "");
   CLI::App& up = given.command({"up"});
@@ -185,12 +198,16 @@ TEST(ConfigFileOfCommands, YieldsToTheCommandLine) {
   EXPECT_EQ(up.get_option("--listen")->results().front(), "[::1]:0");
   Parser file_only;
   ASSERT_EQ(file_only.parse({"up", "--config=" + file}), "");
-  EXPECT_THAT(file_only.command({"up"}).get_option("--node")->results(), ::testing::ElementsAre("a", "b=edge"));
+  EXPECT_THAT(file_only.command({"up"}).get_option("--node")->results(),
+              ::testing::ElementsAre("a", "b=edge"));
   Parser off;
-  ASSERT_EQ(off.parse({"operator", "--config", directory.write("operator.conf", "leader-elect = false\n")}), "");
+  ASSERT_EQ(off.parse({"operator", "--config",
+                       directory.write("operator.conf", "leader-elect = false\n")}),
+            "");
   EXPECT_EQ(off.command({"operator"}).get_option("--leader-elect")->as<bool>(), false);
-  EXPECT_THAT(Parser().parse({"up", "--config", directory.write("flag.conf", "detach = perhaps\n")}),
-              HasSubstr("flag.conf:1: detach must be true or false, not \"perhaps\""));
+  EXPECT_THAT(
+      Parser().parse({"up", "--config", directory.write("flag.conf", "detach = perhaps\n")}),
+      HasSubstr("flag.conf:1: detach must be true or false, not \"perhaps\""));
 }
 
 TEST(Help, FitsTheTerminal) {
@@ -200,8 +217,9 @@ TEST(Help, FitsTheTerminal) {
       const CLI::App& command = parser.command(path);
       std::istringstream text(command.get_formatter()->make_help(&command, "varda", mode));
       for (std::string line; std::getline(text, line);) {
-        const auto columns =
-            std::count_if(line.begin(), line.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+        const auto columns = std::count_if(line.begin(), line.end(), [](char c) {
+          return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+        });
         EXPECT_LE(columns, 80) << path.front() << ": " << line;
       }
     }
@@ -212,8 +230,10 @@ TEST(Help, ShowsFewFlagsUntilAskedForAll) {
   for (const auto& path : daemons()) {
     Parser parser;
     const CLI::App& command = parser.command(path);
-    const std::string few = command.get_formatter()->make_help(&command, "varda", CLI::AppFormatMode::Normal);
-    const std::string all = command.get_formatter()->make_help(&command, "varda", CLI::AppFormatMode::All);
+    const std::string few =
+        command.get_formatter()->make_help(&command, "varda", CLI::AppFormatMode::Normal);
+    const std::string all =
+        command.get_formatter()->make_help(&command, "varda", CLI::AppFormatMode::All);
     std::size_t flags = 0;
     std::istringstream lines(few);
     for (std::string line; std::getline(lines, line);) flags += line.starts_with("  -");
@@ -257,9 +277,11 @@ TEST(Completion, OffersCommandsFlagsAndValuesInBash) {
                {"varda node remove --y", "--yes"}};
   for (const auto& one : cases) {
     const std::string command =
-        ". " + script + "; COMP_WORDS=(" + one.words + "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _varda; echo \"${COMPREPLY[*]}\"";
-    const testing::Ended ended = testing::run_in_child(
-        [&] { return ::execlp("bash", "bash", "--norc", "-c", command.c_str(), static_cast<char*>(nullptr)); });
+        ". " + script + "; COMP_WORDS=(" + one.words +
+        "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _varda; echo \"${COMPREPLY[*]}\"";
+    const testing::Ended ended = testing::run_in_child([&] {
+      return ::execlp("bash", "bash", "--norc", "-c", command.c_str(), static_cast<char*>(nullptr));
+    });
     EXPECT_EQ(ended.out, one.expected + std::string("\n")) << one.words << ended.err;
   }
   EXPECT_THAT(completion_script(parser.app, "zsh"), HasSubstr("bashcompinit"));

@@ -39,7 +39,9 @@ Result<Place> place_of(const ArtifactFlags& flags) {
   std::string hint;
   if (const auto nodes = os::real_file_system().list(data / "nodes"); nodes.ok() && !nodes->empty())
     hint = "; the agents of `varda up` use " + (data / "nodes").string() + "/NAME/data";
-  return Error(Code::kNotFound, data.string() + " is not the data directory of an agent: it has no artifacts" + hint);
+  return Error(
+      Code::kNotFound,
+      data.string() + " is not the data directory of an agent: it has no artifacts" + hint);
 }
 
 std::string state_of(const Found& found) {
@@ -70,21 +72,28 @@ std::set<codec::Sha256> complete(const std::vector<Found>& all) {
 
 /// Finds artifacts by digest, or by a unique beginning of one. The prefix "sha256:" of other tools
 /// is allowed.
-Result<std::vector<codec::Sha256>> choose(const std::set<codec::Sha256>& all, const std::vector<std::string>& wanted) {
+Result<std::vector<codec::Sha256>> choose(const std::set<codec::Sha256>& all,
+                                          const std::vector<std::string>& wanted) {
   constexpr std::string_view kAlgorithm = "sha256:";
   std::vector<codec::Sha256> out;
   for (const std::string& text : wanted) {
     std::string digits = text.starts_with(kAlgorithm) ? text.substr(kAlgorithm.size()) : text;
     for (char& c : digits)
       if (c >= 'A' && c <= 'F') c = static_cast<char>(c + ('a' - 'A'));
-    if (digits.empty() || digits.size() > 64 || digits.find_first_not_of("0123456789abcdef") != std::string::npos)
-      return Error(Code::kInvalid, "\"" + text + "\" is not a digest: must be 64 hexadecimal digits, or the first few");
+    if (digits.empty() || digits.size() > 64 ||
+        digits.find_first_not_of("0123456789abcdef") != std::string::npos)
+      return Error(
+          Code::kInvalid,
+          "\"" + text + "\" is not a digest: must be 64 hexadecimal digits, or the first few");
     std::vector<codec::Sha256> fits;
     for (const codec::Sha256& digest : all)
       if (digest.hex().starts_with(digits)) fits.push_back(digest);
-    if (fits.empty()) return Error(Code::kNotFound, "there is no artifact " + text + "; `varda artifacts ls` lists all");
+    if (fits.empty())
+      return Error(Code::kNotFound,
+                   "there is no artifact " + text + "; `varda artifacts ls` lists all");
     if (fits.size() > 1)
-      return Error(Code::kInvalid, text + " matches " + std::to_string(fits.size()) + " artifacts; write more digits");
+      return Error(Code::kInvalid, text + " matches " + std::to_string(fits.size()) +
+                                       " artifacts; write more digits");
     out.push_back(fits.front());
   }
   return out;
@@ -113,8 +122,9 @@ Status list(const ArtifactFlags& flags) {
   for (const Found& found : all) {
     std::string models;
     for (const std::string& model : found.models) models += (models.empty() ? "" : ", ") + model;
-    std::printf("%-16s %-9s %10s  %-22s %s\n", found.digest.hex().substr(0, 16).c_str(), state_of(found).c_str(),
-                human_bytes(found.bytes).c_str(), use_of(found).c_str(), models.c_str());
+    std::printf("%-16s %-9s %10s  %-22s %s\n", found.digest.hex().substr(0, 16).c_str(),
+                state_of(found).c_str(), human_bytes(found.bytes).c_str(), use_of(found).c_str(),
+                models.c_str());
   }
   return {};
 }
@@ -128,7 +138,8 @@ Status look_over(const Context& ctx, const ArtifactFlags& flags) {
   std::size_t damaged = 0;
   Json items = Json::array();
   for (const codec::Sha256& digest : chosen) {
-    TRY(const Verdict verdict, artifact::verify(ctx, os::real_file_system(), place.artifacts, digest));
+    TRY(const Verdict verdict,
+        artifact::verify(ctx, os::real_file_system(), place.artifacts, digest));
     if (verdict.kind == Verdict::Kind::kNotThere) continue;
     const char* word = verdict.kind == Verdict::Kind::kWhole     ? "whole"
                        : verdict.kind == Verdict::Kind::kDamaged ? "damaged"
@@ -137,7 +148,8 @@ Status look_over(const Context& ctx, const ArtifactFlags& flags) {
     if (flags.output == "json") {
       Json differences = Json::array();
       for (const std::string& one : verdict.differences) differences.push_back(one);
-      items.push_back(Json::object({{"sha256", digest.hex()}, {"verdict", word}, {"differences", std::move(differences)}}));
+      items.push_back(Json::object(
+          {{"sha256", digest.hex()}, {"verdict", word}, {"differences", std::move(differences)}}));
       continue;
     }
     std::printf("%s %s\n", digest.hex().substr(0, 16).c_str(), word);
@@ -146,7 +158,8 @@ Status look_over(const Context& ctx, const ArtifactFlags& flags) {
   if (flags.output == "json") print_json(Json::object({{"artifacts", std::move(items)}}));
   if (damaged == 0) return {};
   return Error(Code::kCorrupt,
-               std::to_string(damaged) + " damaged; the agent downloads damaged artifacts again as soon as possible");
+               std::to_string(damaged) +
+                   " damaged; the agent downloads damaged artifacts again as soon as possible");
 }
 
 Status pin(const ArtifactFlags& flags, bool on) {
@@ -185,10 +198,12 @@ Status collect(const ArtifactFlags& flags) {
     if (!found.unused()) continue;
     ++unused;
     bytes += found.bytes;
-    std::printf("%s %s\n", found.digest.hex().substr(0, 16).c_str(), human_bytes(found.bytes).c_str());
+    std::printf("%s %s\n", found.digest.hex().substr(0, 16).c_str(),
+                human_bytes(found.bytes).c_str());
   }
   if (flags.dry_run || unused == 0) {
-    std::fprintf(stderr, unused == 0 ? "no artifact is unused\n" : "%s would be freed\n", human_bytes(bytes).c_str());
+    std::fprintf(stderr, unused == 0 ? "no artifact is unused\n" : "%s would be freed\n",
+                 human_bytes(bytes).c_str());
     return {};
   }
   // The holder of the lock owns the store. A running agent collects itself: only the agent knows
@@ -197,7 +212,8 @@ Status collect(const ArtifactFlags& flags) {
   if (!lock.ok()) {
     if (lock.error().code() != Code::kUnavailable) return lock.error();
     TRY_VOID(artifact::ask_to_collect(fs, place.artifacts));
-    std::fprintf(stderr, "the running agent will free %s within seconds\n", human_bytes(bytes).c_str());
+    std::fprintf(stderr, "the running agent will free %s within seconds\n",
+                 human_bytes(bytes).c_str());
     return {};
   }
   NoDownloads http;
@@ -215,12 +231,16 @@ void add_artifact_commands(Program program) {
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
   CLI::App* artifacts = program.parser.add_subcommand(
-      "artifacts", "list, verify and remove the artifacts of models on a node's disk; serve archives to nodes");
+      "artifacts",
+      "list, verify and remove the artifacts of models on a node's disk; serve archives to nodes");
   artifacts->require_subcommand(1);
-  const auto add = [&](const char* name, const char* what, std::function<Status(const Context&, const ArtifactFlags&)> run) {
+  const auto add = [&](const char* name, const char* what,
+                       std::function<Status(const Context&, const ArtifactFlags&)> run) {
     const auto flags = std::make_shared<ArtifactFlags>();
     CLI::App* command = artifacts->add_subcommand(name, what);
-    command->add_option("--data-dir", flags->data_dir, "of the agent; of a node of `varda up`: DATA-DIR/nodes/NAME/data")
+    command
+        ->add_option("--data-dir", flags->data_dir,
+                     "of the agent; of a node of `varda up`: DATA-DIR/nodes/NAME/data")
         ->required();
     command->callback([&chosen, &globals, flags, run = std::move(run)] {
       chosen = [&globals, flags, run](const Context& ctx) -> Status {
@@ -231,24 +251,33 @@ void add_artifact_commands(Program program) {
     return std::pair(command, flags);
   };
   const auto output = [](const std::pair<CLI::App*, std::shared_ptr<ArtifactFlags>>& added) {
-    added.first->add_option("-o,--output", added.second->output, "table or json")->check(CLI::IsMember({"table", "json"}));
+    added.first->add_option("-o,--output", added.second->output, "table or json")
+        ->check(CLI::IsMember({"table", "json"}));
   };
   output(add("ls", "list artifacts and downloads in progress, with their users",
              [](const Context&, const ArtifactFlags& flags) { return list(flags); }));
 
-  const auto verify = add("verify", "read every byte and compare with the archive's content; exit code 1 if something is damaged",
-                          [](const Context& ctx, const ArtifactFlags& flags) { return look_over(ctx, flags); });
+  const auto verify = add(
+      "verify",
+      "read every byte and compare with the archive's content; exit code 1 if something is damaged",
+      [](const Context& ctx, const ArtifactFlags& flags) { return look_over(ctx, flags); });
   output(verify);
-  verify.first->add_option("digest", verify.second->digests, "SHA-256 of the archive, or its beginning; none: all");
+  verify.first->add_option("digest", verify.second->digests,
+                           "SHA-256 of the archive, or its beginning; none: all");
 
-  const auto gc = add("gc", "remove unused artifacts: in no model's folder, in no work list, and not pinned",
-                      [](const Context&, const ArtifactFlags& flags) { return collect(flags); });
+  const auto gc =
+      add("gc", "remove unused artifacts: in no model's folder, in no work list, and not pinned",
+          [](const Context&, const ArtifactFlags& flags) { return collect(flags); });
   gc.first->add_flag("--dry-run", gc.second->dry_run, "only print what would be removed");
 
   for (const bool on : {true, false}) {
-    const auto command = add(on ? "pin" : "unpin", on ? "keep an artifact even if it is unused" : "remove the pin of an artifact",
-                             [on](const Context&, const ArtifactFlags& flags) { return pin(flags, on); });
-    command.first->add_option("digest", command.second->digests, "SHA-256 of the archive, or its beginning")->required();
+    const auto command =
+        add(on ? "pin" : "unpin",
+            on ? "keep an artifact even if it is unused" : "remove the pin of an artifact",
+            [on](const Context&, const ArtifactFlags& flags) { return pin(flags, on); });
+    command.first
+        ->add_option("digest", command.second->digests, "SHA-256 of the archive, or its beginning")
+        ->required();
   }
   add_serve_command(*artifacts, program);
 }

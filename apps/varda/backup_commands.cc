@@ -35,7 +35,8 @@ using Pieces = std::function<Result<std::optional<std::string>>()>;
 Result<fs::path> directory_of(const BackupFlags& flags) {
   TRY(const fs::path named, data_dir_of(flags.data_dir));
   std::error_code unknown;
-  const fs::path real = fs::weakly_canonical(named.has_filename() ? named : named.parent_path(), unknown);
+  const fs::path real =
+      fs::weakly_canonical(named.has_filename() ? named : named.parent_path(), unknown);
   return unknown ? named : real;
 }
 
@@ -50,19 +51,22 @@ Result<Pieces> ask_server(const Context& ctx, const fs::path& data_dir, bool cre
   net::ClientOptions transport;
   transport.tls = config.tls;
   const std::shared_ptr<net::HttpClient> client = net::make_client(std::move(transport));
-  net::ClientRequest request{.url = config.server + "/backup" + (credentials ? "?credentials=true" : "")};
+  net::ClientRequest request{.url = config.server + "/backup" +
+                                    (credentials ? "?credentials=true" : "")};
   request.headers.add("Authorization", "Bearer " + config.token);
   auto sent = client->send(ctx, std::move(request));
   if (!sent.ok())
-    return std::move(sent).error().context("the server of " + data_dir.string() + " has the store open but does not answer");
+    return std::move(sent).error().context("the server of " + data_dir.string() +
+                                           " has the store open but does not answer");
   const auto answer = std::make_shared<net::ClientResponse>(std::move(sent).value());
   if (answer->status == 404) {
-    return Error(Code::kUnsupported,
-                 "the server that has the store of " + data_dir.string() + " open is not `varda up`: stop it first");
+    return Error(Code::kUnsupported, "the server that has the store of " + data_dir.string() +
+                                         " open is not `varda up`: stop it first");
   }
   if (answer->status != 200) {
     auto text = answer->body->read();
-    return Error(Code::kInternal, "the server of " + data_dir.string() + " answered " + std::to_string(answer->status) + ": " +
+    return Error(Code::kInternal, "the server of " + data_dir.string() + " answered " +
+                                      std::to_string(answer->status) + ": " +
                                       (text.ok() ? text->value_or("") : ""));
   }
   return Pieces([client, answer]() { return answer->body->read(); });
@@ -72,12 +76,15 @@ Result<Pieces> open_pieces(const Context& ctx, const fs::path& data_dir, bool cr
   TRY(const auto there, os::real_file_system().stat(data_dir / "store.db"));
   if (!there) return no_data_of_up(data_dir);
   auto page = store::read_sqlite(data_dir / "store.db");
-  if (!page.ok() && page.error().code() == Code::kUnavailable) return ask_server(ctx, data_dir, credentials);
+  if (!page.ok() && page.error().code() == Code::kUnavailable)
+    return ask_server(ctx, data_dir, credentials);
   TRY(store::Page all, std::move(page));
-  TRY(auto made,
-      BackupMaker::create({.data_dir = data_dir, .credentials = credentials ? Credentials::kInclude : Credentials::kLeaveOut},
-                          std::move(all)));
-  return Pieces([maker = std::shared_ptr<BackupMaker>(std::move(made))]() { return maker->next(); });
+  TRY(auto made, BackupMaker::create(
+                     {.data_dir = data_dir,
+                      .credentials = credentials ? Credentials::kInclude : Credentials::kLeaveOut},
+                     std::move(all)));
+  return Pieces(
+      [maker = std::shared_ptr<BackupMaker>(std::move(made))]() { return maker->next(); });
 }
 
 Status write_all(const Context& ctx, const Pieces& pieces, const std::string& title,
@@ -100,7 +107,8 @@ Status write_checked(const Context& ctx, const Pieces& pieces) {
     TRY_VOID(ctx.check());
     TRY(const std::optional<std::string> piece, pieces());
     if (!piece) return std::string();
-    if (std::fwrite(piece->data(), 1, piece->size(), stdout) != piece->size() || std::fflush(stdout) != 0)
+    if (std::fwrite(piece->data(), 1, piece->size(), stdout) != piece->size() ||
+        std::fflush(stdout) != 0)
       return Error(Code::kExhausted, "cannot write to standard output");
     return *piece;
   };
@@ -115,17 +123,21 @@ Status back_up(const Context& ctx, const BackupFlags& flags) {
   TRY(const fs::path data_dir, directory_of(flags));
   if (flags.file == "-") {
     if (isatty(STDOUT_FILENO))
-      return Error(Code::kInvalid, "standard output is a terminal, and a backup is binary; name a file, or use a pipe");
+      return Error(
+          Code::kInvalid,
+          "standard output is a terminal, and a backup is binary; name a file, or use a pipe");
     TRY(const Pieces pieces, open_pieces(ctx, data_dir, flags.credentials));
     return write_checked(ctx, pieces);
   }
   TRY(NewFile file, NewFile::create(flags.file));
   TRY(const Pieces pieces, open_pieces(ctx, data_dir, flags.credentials));
-  TRY_VOID(write_all(ctx, pieces, flags.file, [&file](std::string_view bytes) { return file.write(bytes); }));
+  TRY_VOID(write_all(ctx, pieces, flags.file,
+                     [&file](std::string_view bytes) { return file.write(bytes); }));
   TRY(const BackupInfo info, check_backup([&file] { return file.read(); }).context(flags.file));
   TRY_VOID(file.keep());
-  std::printf("%s holds %llu objects at revision %lld%s\n", flags.file.c_str(), static_cast<unsigned long long>(info.objects),
-              static_cast<long long>(info.revision), info.credentials ? ", with credentials" : "");
+  std::printf("%s holds %llu objects at revision %lld%s\n", flags.file.c_str(),
+              static_cast<unsigned long long>(info.objects), static_cast<long long>(info.revision),
+              info.credentials ? ", with credentials" : "");
   return {};
 }
 
@@ -154,9 +166,10 @@ Status restore(const Context& ctx, const BackupFlags& flags) {
   };
   TRY(const BackupInfo info, restore_backup(source, data_dir).context(flags.file));
   bar.clear();
-  std::printf("%s holds the %llu objects of %s (revision %lld); `varda up --data-dir %s` starts it\n", data_dir.c_str(),
-              static_cast<unsigned long long>(info.objects), info.created.c_str(), static_cast<long long>(info.revision),
-              data_dir.c_str());
+  std::printf(
+      "%s holds the %llu objects of %s (revision %lld); `varda up --data-dir %s` starts it\n",
+      data_dir.c_str(), static_cast<unsigned long long>(info.objects), info.created.c_str(),
+      static_cast<long long>(info.revision), data_dir.c_str());
   return {};
 }
 
@@ -174,16 +187,20 @@ void add_backup_commands(Program program) {
       };
     });
   };
-  CLI::App* backup =
-      program.parser.add_subcommand("backup", "save every object of `varda up` in a file, whether the server runs or not");
+  CLI::App* backup = program.parser.add_subcommand(
+      "backup", "save every object of `varda up` in a file, whether the server runs or not");
   backup->add_option("FILE", flags->file, "must not exist yet; -: standard output")->required();
-  backup->add_option("--data-dir", flags->data_dir, "that of `varda up`; default: $XDG_DATA_HOME/varda");
+  backup->add_option("--data-dir", flags->data_dir,
+                     "that of `varda up`; default: $XDG_DATA_HOME/varda");
   backup->add_flag("--with-credentials", flags->credentials,
-                   "include keys and tokens, so that existing kubeconfigs stay valid; protect the file like the keys");
+                   "include keys and tokens, so that existing kubeconfigs stay valid; protect the "
+                   "file like the keys");
   set(backup, back_up);
-  CLI::App* restoring = program.parser.add_subcommand("restore", "create a data directory from the file of `varda backup`");
+  CLI::App* restoring = program.parser.add_subcommand(
+      "restore", "create a data directory from the file of `varda backup`");
   restoring->add_option("FILE", flags->file, "the backup; -: standard input")->required();
-  restoring->add_option("--data-dir", flags->data_dir, "must be empty or not exist yet; default: $XDG_DATA_HOME/varda");
+  restoring->add_option("--data-dir", flags->data_dir,
+                        "must be empty or not exist yet; default: $XDG_DATA_HOME/varda");
   set(restoring, restore);
 }
 

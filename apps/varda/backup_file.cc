@@ -43,31 +43,35 @@ struct NamedFile {
 
 std::string head(const UpState& state, const store::Page& page, Credentials credentials) {
   Json nodes = Json::array();
-  for (const NodeSpec& node : state.nodes) nodes.push_back(Json::object({{"name", node.name}, {"layer", node.layer}}));
+  for (const NodeSpec& node : state.nodes)
+    nodes.push_back(Json::object({{"name", node.name}, {"layer", node.layer}}));
   Json images = Json::object();
   for (const auto& [name, command] : state.images) images.set(name, command);
-  return codec::write_json_pretty(Json::object({{"format", kFormat},
-                                                {"needs", kBackupNeeds},
-                                                {"program", VARDA_VERSION},
-                                                {"created", meta::format_time(system_clock().wall())},
-                                                {"revision", page.revision},
-                                                {"objects", page.entries.size()},
-                                                {"credentials", credentials == Credentials::kInclude},
-                                                {"nodes", std::move(nodes)},
-                                                {"images", std::move(images)}})) +
+  return codec::write_json_pretty(
+             Json::object({{"format", kFormat},
+                           {"needs", kBackupNeeds},
+                           {"program", VARDA_VERSION},
+                           {"created", meta::format_time(system_clock().wall())},
+                           {"revision", page.revision},
+                           {"objects", page.entries.size()},
+                           {"credentials", credentials == Credentials::kInclude},
+                           {"nodes", std::move(nodes)},
+                           {"images", std::move(images)}})) +
          "\n";
 }
 
 class Maker final : public BackupMaker {
  public:
   Maker(std::vector<NamedFile> files, store::Page page)
-      : files_(std::make_move_iterator(files.begin()), std::make_move_iterator(files.end())), page_(std::move(page)) {}
+      : files_(std::make_move_iterator(files.begin()), std::make_move_iterator(files.end())),
+        page_(std::move(page)) {}
 
   Status open() {
-    TRY(archive_, codec::ArchiveWriter::create(codec::ArchiveFormat::kTarZstd, [this](std::string_view bytes) {
-          out_ += bytes;
-          return Status();
-        }));
+    TRY(archive_, codec::ArchiveWriter::create(codec::ArchiveFormat::kTarZstd,
+                                               [this](std::string_view bytes) {
+                                                 out_ += bytes;
+                                                 return Status();
+                                               }));
     return {};
   }
 
@@ -88,9 +92,12 @@ class Maker final : public BackupMaker {
       char name[32];
       std::snprintf(name, sizeof name, "%s%06zu", kStore, ++pieces_);
       NamedFile piece{name, ""};
-      while (at_ < page_.entries.size() && (piece.bytes.empty() || piece.bytes.size() < kPieceBytes)) {
+      while (at_ < page_.entries.size() &&
+             (piece.bytes.empty() || piece.bytes.size() < kPieceBytes)) {
         store::Entry& entry = page_.entries[at_++];
-        piece.bytes += codec::write_json(Json::object({{"key", entry.key}, {"bytes", entry.value->size()}})) + "\n";
+        piece.bytes +=
+            codec::write_json(Json::object({{"key", entry.key}, {"bytes", entry.value->size()}})) +
+            "\n";
         piece.bytes += *entry.value;
         piece.bytes += '\n';
         entry = {};  // frees the memory
@@ -130,12 +137,16 @@ class Receiver {
   virtual Status object(std::string_view key, std::string_view value) = 0;
 };
 
-Error damaged(const std::string& why) { return Error(Code::kCorrupt, "the backup is damaged: " + why); }
+Error damaged(const std::string& why) {
+  return Error(Code::kCorrupt, "the backup is damaged: " + why);
+}
 
 Result<std::string> read_entry(codec::ArchiveReader& archive, const codec::ArchiveEntry& entry,
                                const std::function<Error(Error)>& unpacked) {
-  const std::uint64_t most = entry.path.starts_with(kStore) ? kPieceBytesMax : kBackedUpFileBytesMax;
-  if (entry.kind != codec::EntryKind::kFile || entry.size_bytes > most) return damaged(entry.path + " is not an expected file");
+  const std::uint64_t most =
+      entry.path.starts_with(kStore) ? kPieceBytesMax : kBackedUpFileBytesMax;
+  if (entry.kind != codec::EntryKind::kFile || entry.size_bytes > most)
+    return damaged(entry.path + " is not an expected file");
   std::string bytes;
   for (;;) {
     const auto piece = archive.read();
@@ -151,7 +162,8 @@ Result<std::uint64_t> read_objects(const std::string& path, std::string_view res
   while (!rest.empty()) {
     const std::size_t end = rest.find('\n');
     const auto line = codec::parse_json(rest.substr(0, end));
-    if (end == std::string_view::npos || !line.ok()) return damaged(path + " has no key where an object begins");
+    if (end == std::string_view::npos || !line.ok())
+      return damaged(path + " has no key where an object begins");
     const std::int64_t bytes = (*line)["bytes"].as_integer();
     const std::string& key = (*line)["key"].as_string();
     rest.remove_prefix(end + 1);
@@ -168,11 +180,13 @@ Result<std::uint64_t> read_objects(const std::string& path, std::string_view res
 Result<BackupInfo> read_head(const std::string& path, const std::string& bytes, Receiver& to) {
   const auto parsed = codec::parse_json(bytes);
   if (path != kHead || !parsed.ok())
-    return Error(Code::kCorrupt, "not a backup of varda: it does not begin with " + std::string(kHead));
+    return Error(Code::kCorrupt,
+                 "not a backup of varda: it does not begin with " + std::string(kHead));
   const Json& json = *parsed;
   if (json["format"].as_integer() > kFormat) {
     return Error(Code::kUnsupported, "the backup was made by varda " + json["program"].as_string() +
-                                         "; this is varda " VARDA_VERSION ": use varda " + json["needs"].as_string() + " or newer");
+                                         "; this is varda " VARDA_VERSION ": use varda " +
+                                         json["needs"].as_string() + " or newer");
   }
   BackupInfo info{.program = json["program"].as_string(),
                   .created = json["created"].as_string(),
@@ -180,25 +194,29 @@ Result<BackupInfo> read_head(const std::string& path, const std::string& bytes, 
                   .objects = static_cast<std::uint64_t>(json["objects"].as_integer()),
                   .credentials = json["credentials"].as_bool()};
   if (json["format"].as_integer() < 1) return damaged("the format is missing");
-  if (info.revision < 0 || info.revision > kRevisionMax) return damaged("the revision is not valid");
+  if (info.revision < 0 || info.revision > kRevisionMax)
+    return damaged("the revision is not valid");
   TRY_VOID(to.head(json));
   return info;
 }
 
 Result<BackupInfo> read_backup(codec::ByteSource source, Receiver& to) {
   const auto head = std::make_shared<std::string>();
-  auto opened = codec::ArchiveReader::open([source = std::move(source), head]() -> Result<std::string> {
-    TRY(std::string piece, source());
-    if (head->size() < kZstd.size()) *head += piece.substr(0, kZstd.size());
-    return piece;
-  });
+  auto opened =
+      codec::ArchiveReader::open([source = std::move(source), head]() -> Result<std::string> {
+        TRY(std::string piece, source());
+        if (head->size() < kZstd.size()) *head += piece.substr(0, kZstd.size());
+        return piece;
+      });
   if (!opened.ok()) {
     if (opened.error().code() != Code::kCorrupt) return opened.error();
     if (head->starts_with(kZstd)) return damaged(opened.error().message() + kCutOff);
     return Error(Code::kCorrupt, "not a backup of varda: " + opened.error().message());
   }
   const auto unpacked = [&head](Error error) {
-    return error.code() == Code::kCorrupt && head->starts_with(kZstd) ? damaged(error.message() + kCutOff) : error;
+    return error.code() == Code::kCorrupt && head->starts_with(kZstd)
+               ? damaged(error.message() + kCutOff)
+               : error;
   };
   codec::ArchiveReader& archive = **opened;
   std::optional<BackupInfo> info;
@@ -227,7 +245,8 @@ Result<BackupInfo> read_backup(codec::ByteSource source, Receiver& to) {
     }
   }
   if (objects != info->objects)
-    return damaged("it has " + std::to_string(objects) + " objects and should have " + std::to_string(info->objects));
+    return damaged("it has " + std::to_string(objects) + " objects and should have " +
+                   std::to_string(info->objects));
   return *info;
 }
 
@@ -251,7 +270,8 @@ class Restorer final : public Receiver {
       if (!spec.ok()) return damaged(spec.error().message());
       state_.nodes.push_back(std::move(spec).value());
     }
-    for (const Json::Member& image : head["images"].as_object()) state_.images[image.first] = image.second.as_string();
+    for (const Json::Member& image : head["images"].as_object())
+      state_.images[image.first] = image.second.as_string();
     TRY(store_, store::SqliteWriter::create(root_ / "store.db"));
     return {};
   }
@@ -261,11 +281,13 @@ class Restorer final : public Receiver {
       return damaged(path + " does not belong in a backup");
     auto& files = os::real_file_system();
     TRY_VOID(files.make_directories((root_ / path).parent_path(), 0700));
-    return os::write_file_atomically(files, root_ / path, bytes, path == "pki/ca.crt" ? 0644 : 0600);
+    return os::write_file_atomically(files, root_ / path, bytes,
+                                     path == "pki/ca.crt" ? 0644 : 0600);
   }
   Status object(std::string_view key, std::string_view value) override {
     Status added = store_->add(key, value);
-    if (!added.ok() && added.error().code() == Code::kInvalid) return damaged(added.error().message());
+    if (!added.ok() && added.error().code() == Code::kInvalid)
+      return damaged(added.error().message());
     return added;
   }
 
@@ -274,7 +296,8 @@ class Restorer final : public Receiver {
     TRY_VOID(write_state(root_, state_));
     TRY_VOID(prepare_data_directory(root_));
     auto& files = os::real_file_system();
-    if (const auto pki = files.stat(root_ / "pki"); pki.ok() && *pki) TRY_VOID(files.sync_directory(root_ / "pki"));
+    if (const auto pki = files.stat(root_ / "pki"); pki.ok() && *pki)
+      TRY_VOID(files.sync_directory(root_ / "pki"));
     return files.sync_directory(root_);
   }
 
@@ -317,9 +340,12 @@ Result<BackupInfo> restore_backup(codec::ByteSource source, const fs::path& data
   if (there) {
     TRY(const auto names, files.list(data_dir).context("--data-dir"));
     if (!names.empty()) {
-      return Error(Code::kAlreadyExists,
-                   data_dir.string() + " is not empty: a backup needs an empty directory; move this directory away (`mv " +
-                       data_dir.string() + " " + data_dir.string() + ".old`), or name another with --data-dir");
+      return Error(
+          Code::kAlreadyExists,
+          data_dir.string() +
+              " is not empty: a backup needs an empty directory; move this directory away (`mv " +
+              data_dir.string() + " " + data_dir.string() +
+              ".old`), or name another with --data-dir");
     }
   }
   TRY_VOID(files.make_directories(data_dir.parent_path()).context("--data-dir"));
@@ -332,7 +358,8 @@ Result<BackupInfo> restore_backup(codec::ByteSource source, const fs::path& data
     Restorer restorer(scratch);
     TRY(BackupInfo info, read_backup(std::move(source), restorer));
     TRY_VOID(restorer.finish());
-    TRY_VOID(files.rename(scratch, data_dir).context("if the data directory is a mount point, name a directory below it"));
+    TRY_VOID(files.rename(scratch, data_dir)
+                 .context("if the data directory is a mount point, name a directory below it"));
     TRY_VOID(files.sync_directory(data_dir.parent_path()));
     return info;
   };

@@ -28,11 +28,15 @@ codec::ByteSource source_of(std::string bytes, std::size_t piece = 100) {
   };
 }
 
-store::Page page_of(const std::vector<std::pair<std::string, std::string>>& objects, store::Revision revision = 41) {
+store::Page page_of(const std::vector<std::pair<std::string, std::string>>& objects,
+                    store::Revision revision = 41) {
   store::Page page;
   page.revision = revision;
   for (const auto& [key, value] : objects)
-    page.entries.push_back({.key = key, .value = std::make_shared<const store::Value>(value), .created = 1, .modified = 2});
+    page.entries.push_back({.key = key,
+                            .value = std::make_shared<const store::Value>(value),
+                            .created = 1,
+                            .modified = 2});
   return page;
 }
 const std::vector<std::pair<std::string, std::string>> kObjects = {
@@ -57,7 +61,9 @@ void fill(const TestDirectory& root, const std::string& name) {
 }
 
 std::string backup_of(const fs::path& data_dir, Credentials credentials, store::Page page) {
-  const auto maker = BackupMaker::create({.data_dir = data_dir, .credentials = credentials}, std::move(page)).value();
+  const auto maker =
+      BackupMaker::create({.data_dir = data_dir, .credentials = credentials}, std::move(page))
+          .value();
   std::string out;
   for (;;) {
     const auto piece = maker->next().value();
@@ -73,7 +79,8 @@ struct Raw {
   codec::EntryKind kind = codec::EntryKind::kFile;
   std::string target = "";
 };
-std::string archive_of(const std::vector<Raw>& entries, codec::ArchiveFormat format = codec::ArchiveFormat::kTarZstd) {
+std::string archive_of(const std::vector<Raw>& entries,
+                       codec::ArchiveFormat format = codec::ArchiveFormat::kTarZstd) {
   std::string out;
   const auto writer = codec::ArchiveWriter::create(format, [&out](std::string_view bytes) {
                         out += bytes;
@@ -94,13 +101,15 @@ std::string archive_of(const std::vector<Raw>& entries, codec::ArchiveFormat for
 /// Makes an archive with correct sums, so that only the entries are wrong.
 std::string summed(std::vector<Raw> entries) {
   std::string sums;
-  for (const Raw& raw : entries) sums += codec::Sha256::of(raw.bytes).hex() + "  " + raw.path + "\n";
+  for (const Raw& raw : entries)
+    sums += codec::Sha256::of(raw.bytes).hex() + "  " + raw.path + "\n";
   entries.push_back({"SHA256SUMS", sums});
   return archive_of(entries);
 }
 Raw head_with(const std::string& changes = "{}") {
   codec::Json head =
-      codec::parse_json(R"({"format":1,"needs":"0.1.0","program":"0.1.0","created":"2026-01-02T03:04:05Z","revision":5,
+      codec::parse_json(
+          R"({"format":1,"needs":"0.1.0","program":"0.1.0","created":"2026-01-02T03:04:05Z","revision":5,
                                            "objects":1,"credentials":false,"nodes":[{"name":"a","layer":"edge"}],"images":{}})")
           .value();
   const codec::Json changed = codec::parse_json(changes).value();
@@ -112,13 +121,16 @@ const Raw kObject = {"store/000001", "{\"key\":\"/k\",\"bytes\":2}\n{}\n"};
 /// Removes the two files that the store keeps beside store.db: a lock and a reserve for a full
 /// disk.
 std::vector<std::string> without_locks(std::vector<std::string> paths) {
-  std::erase_if(paths, [](const std::string& path) { return path.ends_with(".lock") || path.ends_with(".reserve"); });
+  std::erase_if(paths, [](const std::string& path) {
+    return path.ends_with(".lock") || path.ends_with(".reserve");
+  });
   return paths;
 }
 
 std::map<std::string, std::string> objects_in(const fs::path& data_dir) {
   std::map<std::string, std::string> out;
-  for (const store::Entry& entry : store::read_sqlite(data_dir / "store.db").value().entries) out[entry.key] = *entry.value;
+  for (const store::Entry& entry : store::read_sqlite(data_dir / "store.db").value().entries)
+    out[entry.key] = *entry.value;
   return out;
 }
 
@@ -136,8 +148,10 @@ TEST(Backup, ComesBackWithCredentials) {
   ASSERT_TRUE(restored.ok()) << restored.error();
   EXPECT_EQ(restored->created, info.created);
   EXPECT_THAT(without_locks(root.all("new")),
-              ElementsAre("pki", "pki/ca.crt", "pki/ca.key", "servers.yaml", "store.db", "tokens.json", "up.json", "version.json"));
-  EXPECT_EQ(objects_in(root / "new"), (std::map<std::string, std::string>(kObjects.begin(), kObjects.end())));
+              ElementsAre("pki", "pki/ca.crt", "pki/ca.key", "servers.yaml", "store.db",
+                          "tokens.json", "up.json", "version.json"));
+  EXPECT_EQ(objects_in(root / "new"),
+            (std::map<std::string, std::string>(kObjects.begin(), kObjects.end())));
   EXPECT_GT(store::read_sqlite(root / "new/store.db")->revision, 41);
   EXPECT_EQ(root.read("new/pki/ca.key"), "key of the CA");
   EXPECT_EQ(root.read("new/servers.yaml"), "servers: {}\n");
@@ -159,7 +173,8 @@ TEST(Backup, LeavesCredentialsOutUnlessAskedFor) {
   const std::string bytes = backup_of(root / "old", Credentials::kLeaveOut, page_of(kObjects));
   EXPECT_FALSE(check_backup(source_of(bytes))->credentials);
   ASSERT_TRUE(restore_backup(source_of(bytes), root / "new").ok());
-  EXPECT_THAT(without_locks(root.all("new")), ElementsAre("servers.yaml", "store.db", "up.json", "version.json"));
+  EXPECT_THAT(without_locks(root.all("new")),
+              ElementsAre("servers.yaml", "store.db", "up.json", "version.json"));
 }
 
 TEST(Backup, OfAnEmptyDirectoryIsABackup) {
@@ -168,24 +183,29 @@ TEST(Backup, OfAnEmptyDirectoryIsABackup) {
   const auto restored = restore_backup(source_of(bytes), root / "deep/er/new");
   ASSERT_TRUE(restored.ok()) << restored.error();
   EXPECT_EQ(restored->objects, 0u);
-  EXPECT_THAT(without_locks(root.all("deep/er/new")), ElementsAre("store.db", "up.json", "version.json"));
+  EXPECT_THAT(without_locks(root.all("deep/er/new")),
+              ElementsAre("store.db", "up.json", "version.json"));
 }
 
 // One object is larger than a piece of the archive; many objects need several pieces.
 TEST(Backup, LargeAndManyObjectsComeBack) {
   const TestDirectory root;
-  std::vector<std::pair<std::string, std::string>> objects = {{"/large", std::string(700'000, 'l')}};
+  std::vector<std::pair<std::string, std::string>> objects = {
+      {"/large", std::string(700'000, 'l')}};
   for (int i = 0; i < 3000; ++i)
-    objects.emplace_back("/many/" + std::to_string(i), std::string(static_cast<std::size_t>(i % 300), 'm'));
+    objects.emplace_back("/many/" + std::to_string(i),
+                         std::string(static_cast<std::size_t>(i % 300), 'm'));
   const std::string bytes = backup_of(root.path(), Credentials::kLeaveOut, page_of(objects));
   ASSERT_TRUE(restore_backup(source_of(bytes, 10'000), root / "new").ok());
-  EXPECT_EQ(objects_in(root / "new"), (std::map<std::string, std::string>(objects.begin(), objects.end())));
+  EXPECT_EQ(objects_in(root / "new"),
+            (std::map<std::string, std::string>(objects.begin(), objects.end())));
 }
 
 TEST(Backup, StateThatCannotBeReadIsNotLeftOut) {
   const TestDirectory root;
   root.write("up.json", "{");
-  EXPECT_EQ(BackupMaker::create({.data_dir = root.path()}, page_of({})).error().code(), Code::kCorrupt);
+  EXPECT_EQ(BackupMaker::create({.data_dir = root.path()}, page_of({})).error().code(),
+            Code::kCorrupt);
   std::filesystem::remove(root / "up.json");
   std::filesystem::create_directory(root / "servers.yaml");
   EXPECT_FALSE(BackupMaker::create({.data_dir = root.path()}, page_of({})).ok());
@@ -209,7 +229,8 @@ TEST(Backup, EveryTruncationIsRefusedOrWhole) {
       }
     }
     if (size % 61 == 0) {
-      EXPECT_EQ(restore_backup(source_of(bytes.substr(0, size)), root / "new").ok(), checked.ok()) << size;
+      EXPECT_EQ(restore_backup(source_of(bytes.substr(0, size)), root / "new").ok(), checked.ok())
+          << size;
       EXPECT_FALSE(fs::exists(root / "new.restoring"));
       EXPECT_EQ(fs::exists(root / "new"), checked.ok()) << size;
       fs::remove_all(root / "new");
@@ -249,43 +270,65 @@ TEST(Backup, RefusesWhatIsNoBackup) {
   const Raw head = head_with();
   const Case cases[] = {
       {"nothing", "", "not a backup of varda"},
-      {"text", "Hello, world, this is a text of some length and no archive at all.\n", "not an archive"},
+      {"text", "Hello, world, this is a text of some length and no archive at all.\n",
+       "not an archive"},
       {"zeros", std::string(10'000, '\0'), "the end is missing"},
-      {"a SQLite file", std::string("SQLite format 3\0", 16) + std::string(4080, '\0'), "not an archive"},
+      {"a SQLite file", std::string("SQLite format 3\0", 16) + std::string(4080, '\0'),
+       "not an archive"},
       {"a model's archive", archive_of({{"model.onnx", "bytes"}}, codec::ArchiveFormat::kTarGzip),
        "it does not begin with varda-backup.json"},
       {"an empty archive", archive_of({}), ""},
-      {"a head that is not JSON", archive_of({{"varda-backup.json", "{"}}), "it does not begin with varda-backup.json"},
+      {"a head that is not JSON", archive_of({{"varda-backup.json", "{"}}),
+       "it does not begin with varda-backup.json"},
       {"sums alone", archive_of({{"SHA256SUMS", ""}}), "the SHA-256 sums at the end do not match"},
       {"no sums", archive_of({head, kObject}), "the end is missing"},
-      {"other sums", archive_of({head, kObject, {"SHA256SUMS", "0"}}), "the SHA-256 sums at the end do not match"},
+      {"other sums", archive_of({head, kObject, {"SHA256SUMS", "0"}}),
+       "the SHA-256 sums at the end do not match"},
       {"no format", summed({head_with(R"({"format":null})"), kObject}), "the format is missing"},
       {"format 0", summed({head_with(R"({"format":0})"), kObject}), "the format is missing"},
       {"a head that is a list", summed({{"varda-backup.json", "[1]"}}), "the format is missing"},
-      {"a negative revision", summed({head_with(R"({"revision":-1})"), kObject}), "the revision is not valid"},
-      {"a revision without room above", summed({head_with(R"({"revision":9223372036854775807})"), kObject}),
+      {"a negative revision", summed({head_with(R"({"revision":-1})"), kObject}),
        "the revision is not valid"},
-      {"an object too many", summed({head_with(R"({"objects":0})"), kObject}), "it has 1 objects and should have 0"},
-      {"an object too few", summed({head_with(R"({"objects":2})"), kObject}), "it has 1 objects and should have 2"},
-      {"a negative number of objects", summed({head_with(R"({"objects":-1})"), kObject}), "it has 1 objects and should have"},
-      {"a file that occurs twice", summed({head, kObject, {"servers.yaml", "a"}, {"servers.yaml", "b"}}),
+      {"a revision without room above",
+       summed({head_with(R"({"revision":9223372036854775807})"), kObject}),
+       "the revision is not valid"},
+      {"an object too many", summed({head_with(R"({"objects":0})"), kObject}),
+       "it has 1 objects and should have 0"},
+      {"an object too few", summed({head_with(R"({"objects":2})"), kObject}),
+       "it has 1 objects and should have 2"},
+      {"a negative number of objects", summed({head_with(R"({"objects":-1})"), kObject}),
+       "it has 1 objects and should have"},
+      {"a file that occurs twice",
+       summed({head, kObject, {"servers.yaml", "a"}, {"servers.yaml", "b"}}),
        "servers.yaml occurs twice"},
       {"two heads", summed({head, head, kObject}), "varda-backup.json occurs twice"},
-      {"an object without a key", summed({head, {"store/1", "{\"bytes\":2}\n{}\n"}}), "is incomplete"},
-      {"an object of negative size", summed({head, {"store/1", "{\"key\":\"/k\",\"bytes\":-1}\n{}\n"}}),
-       "the object /k is incomplete"},
-      {"an object beyond its piece", summed({head, {"store/1", "{\"key\":\"/k\",\"bytes\":3}\n{}\n"}}),
-       "the object /k is incomplete"},
-      {"an object of huge size", summed({head, {"store/1", "{\"key\":\"/k\",\"bytes\":9223372036854775807}\n{}\n"}}),
+      {"an object without a key", summed({head, {"store/1", "{\"bytes\":2}\n{}\n"}}),
        "is incomplete"},
-      {"an object with something behind it", summed({head, {"store/1", "{\"key\":\"/k\",\"bytes\":1}\n{}\n"}}), "is incomplete"},
-      {"a piece without lines", summed({head, {"store/1", "{\"key\":\"/k\",\"bytes\":0}"}}), "has no key where an object begins"},
-      {"a piece that is not JSON", summed({head, {"store/1", "key\n"}}), "has no key where an object begins"},
-      {"a directory", summed({head, {"store", "", codec::EntryKind::kDirectory}}), "is not an expected file"},
-      {"a link", summed({head, {"servers.yaml", "", codec::EntryKind::kSymlink, "/etc/passwd"}}), "is not an expected file"},
-      {"a hard link", summed({head, {"tokens.json", "", codec::EntryKind::kHardLink, "varda-backup.json"}}),
+      {"an object of negative size",
+       summed({head, {"store/1", "{\"key\":\"/k\",\"bytes\":-1}\n{}\n"}}),
+       "the object /k is incomplete"},
+      {"an object beyond its piece",
+       summed({head, {"store/1", "{\"key\":\"/k\",\"bytes\":3}\n{}\n"}}),
+       "the object /k is incomplete"},
+      {"an object of huge size",
+       summed({head, {"store/1", "{\"key\":\"/k\",\"bytes\":9223372036854775807}\n{}\n"}}),
+       "is incomplete"},
+      {"an object with something behind it",
+       summed({head, {"store/1", "{\"key\":\"/k\",\"bytes\":1}\n{}\n"}}), "is incomplete"},
+      {"a piece without lines", summed({head, {"store/1", "{\"key\":\"/k\",\"bytes\":0}"}}),
+       "has no key where an object begins"},
+      {"a piece that is not JSON", summed({head, {"store/1", "key\n"}}),
+       "has no key where an object begins"},
+      {"a directory", summed({head, {"store", "", codec::EntryKind::kDirectory}}),
        "is not an expected file"},
-      {"a file that is too large", summed({head, {"servers.yaml", std::string((16u << 20) + 1, 's')}}), "is not an expected file"},
+      {"a link", summed({head, {"servers.yaml", "", codec::EntryKind::kSymlink, "/etc/passwd"}}),
+       "is not an expected file"},
+      {"a hard link",
+       summed({head, {"tokens.json", "", codec::EntryKind::kHardLink, "varda-backup.json"}}),
+       "is not an expected file"},
+      {"a file that is too large",
+       summed({head, {"servers.yaml", std::string((16u << 20) + 1, 's')}}),
+       "is not an expected file"},
   };
   const TestDirectory root;
   for (const Case& one : cases) {
@@ -306,42 +349,55 @@ TEST(Restore, WritesNowhereElse) {
     const char* message;
   };
   const Case cases[] = {
-      {"../evil", "../evil does not belong in a backup"}, {"/evil", "evil does not belong in a backup"},
-      {"pki/../../evil", "does not belong in a backup"},  {"pki/ca.key/../../../evil", "does not belong in a backup"},
-      {"./servers.yaml", "does not belong in a backup"},  {"Servers.yaml", "does not belong in a backup"},
-      {"servers.yaml ", "does not belong in a backup"},   {"up.json", "does not belong in a backup"},
-      {"store.db", "does not belong in a backup"},        {"version.json", "does not belong in a backup"},
+      {"../evil", "../evil does not belong in a backup"},
+      {"/evil", "evil does not belong in a backup"},
+      {"pki/../../evil", "does not belong in a backup"},
+      {"pki/ca.key/../../../evil", "does not belong in a backup"},
+      {"./servers.yaml", "does not belong in a backup"},
+      {"Servers.yaml", "does not belong in a backup"},
+      {"servers.yaml ", "does not belong in a backup"},
+      {"up.json", "does not belong in a backup"},
+      {"store.db", "does not belong in a backup"},
+      {"version.json", "does not belong in a backup"},
       {"pki/server.key", "does not belong in a backup"},
   };
   const TestDirectory root;
   for (const Case& one : cases) {
-    const auto restored = restore_backup(source_of(summed({head_with(), kObject, {one.path, "evil"}})), root / "below/new");
+    const auto restored = restore_backup(
+        source_of(summed({head_with(), kObject, {one.path, "evil"}})), root / "below/new");
     ASSERT_FALSE(restored.ok()) << one.path;
     EXPECT_EQ(restored.error().code(), Code::kCorrupt) << one.path;
     EXPECT_THAT(restored.error().message(), HasSubstr(one.message));
     EXPECT_EQ(root.all(), std::vector<std::string>{"below"}) << one.path;
   }
   // The names of pieces are never used as paths.
-  ASSERT_TRUE(restore_backup(source_of(summed({head_with(), {"store/../../../evil", kObject.bytes}})), root / "below/new").ok());
+  ASSERT_TRUE(
+      restore_backup(source_of(summed({head_with(), {"store/../../../evil", kObject.bytes}})),
+                     root / "below/new")
+          .ok());
   EXPECT_THAT(without_locks(root.all()),
-              ElementsAre("below", "below/new", "below/new/store.db", "below/new/up.json", "below/new/version.json"));
+              ElementsAre("below", "below/new", "below/new/store.db", "below/new/up.json",
+                          "below/new/version.json"));
 }
 
 TEST(Restore, RefusesNodesAndKeysThatCannotBe) {
   const TestDirectory root;
   const std::pair<Raw, const char*> heads[] = {
       {head_with(R"({"nodes":[{"name":"../../evil","layer":"edge"}]})"), "../../evil"},
-      {head_with(R"({"nodes":[{"name":"a","layer":"fog"}]})"), "the layer must be cloud, edge or device"},
+      {head_with(R"({"nodes":[{"name":"a","layer":"fog"}]})"),
+       "the layer must be cloud, edge or device"},
       {head_with(R"({"nodes":[{}]})"), "damaged"},
   };
   for (const auto& [head, message] : heads) {
     const auto restored = restore_backup(source_of(summed({head, kObject})), root / "new");
     ASSERT_FALSE(restored.ok()) << message;
     EXPECT_EQ(restored.error().code(), Code::kCorrupt) << restored.error();
-    EXPECT_THAT(restored.error().message(), AllOf(HasSubstr("the backup is damaged"), HasSubstr(message)));
+    EXPECT_THAT(restored.error().message(),
+                AllOf(HasSubstr("the backup is damaged"), HasSubstr(message)));
   }
-  const auto twice =
-      restore_backup(source_of(summed({head_with(R"({"objects":2})"), {"store/1", kObject.bytes + kObject.bytes}})), root / "new");
+  const auto twice = restore_backup(source_of(summed({head_with(R"({"objects":2})"),
+                                                      {"store/1", kObject.bytes + kObject.bytes}})),
+                                    root / "new");
   ASSERT_FALSE(twice.ok());
   EXPECT_EQ(twice.error().code(), Code::kCorrupt);
   EXPECT_THAT(twice.error().message(), HasSubstr("/k occurs twice"));
@@ -350,12 +406,15 @@ TEST(Restore, RefusesNodesAndKeysThatCannotBe) {
 
 TEST(Backup, OneOfALaterProgramIsRefusedByName) {
   const TestDirectory root;
-  const std::string bytes = summed({head_with(R"({"format":2,"program":"0.9.1","needs":"0.7.0"})"), {"what/ever", ""}});
-  for (const auto& refused : {check_backup(source_of(bytes)), restore_backup(source_of(bytes), root / "new")}) {
+  const std::string bytes =
+      summed({head_with(R"({"format":2,"program":"0.9.1","needs":"0.7.0"})"), {"what/ever", ""}});
+  for (const auto& refused :
+       {check_backup(source_of(bytes)), restore_backup(source_of(bytes), root / "new")}) {
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code(), Code::kUnsupported);
     EXPECT_EQ(refused.error().message(),
-              "the backup was made by varda 0.9.1; this is varda " VARDA_VERSION ": use varda 0.7.0 or newer");
+              "the backup was made by varda 0.9.1; this is varda " VARDA_VERSION
+              ": use varda 0.7.0 or newer");
   }
   EXPECT_EQ(root.all(), std::vector<std::string>());
 }
@@ -382,7 +441,8 @@ TEST(Restore, TakesAnEmptyDirectoryAndWhatAKilledOneLeft) {
   root.write("new.restoring/up.json", "half");
   const auto restored = restore_backup(source_of(summed({head_with(), kObject})), root / "new");
   ASSERT_TRUE(restored.ok()) << restored.error();
-  EXPECT_THAT(without_locks(root.all()), ElementsAre("new", "new/store.db", "new/up.json", "new/version.json"));
+  EXPECT_THAT(without_locks(root.all()),
+              ElementsAre("new", "new/store.db", "new/up.json", "new/version.json"));
 }
 
 TEST(Restore, AnErrorOfTheSourceIsPassedOnAndLeavesNothing) {
@@ -404,7 +464,8 @@ TEST(Restore, AnErrorOfTheSourceIsPassedOnAndLeavesNothing) {
 // A limit on file sizes simulates a full disk.
 TEST(Restore, AFullDiskFailsItAndLeavesNothing) {
   const TestDirectory root;
-  const std::string bytes = backup_of(root.path(), Credentials::kLeaveOut, page_of({{"/large", std::string(2u << 20, 'l')}}));
+  const std::string bytes = backup_of(root.path(), Credentials::kLeaveOut,
+                                      page_of({{"/large", std::string(2u << 20, 'l')}}));
   const testing::Ended ended = testing::run_in_child([&] {
     ::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{256 << 10, 256 << 10};

@@ -7,9 +7,14 @@ namespace varda::app {
 CLI::App* Program::daemon(CLI::App& parent, const std::string& name, const std::string& what) {
   CLI::App* command = parent.add_subcommand(name, what);
   command->set_help_all_flag("--help-all", "print every flag");
-  command->add_option("--config", globals.config, "file with further flags, one NAME = VALUE a line; the command line wins over it")
+  command
+      ->add_option(
+          "--config", globals.config,
+          "file with further flags, one NAME = VALUE a line; the command line wins over it")
       ->configurable(false);
-  command->add_option("--log-format", globals.log_format, "text or json")->check(CLI::IsMember({"text", "json"}))->group(kLogGroup);
+  command->add_option("--log-format", globals.log_format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->group(kLogGroup);
   command->add_option("--log-level", globals.log_level, "debug, info, warn or error")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->group(kLogGroup);
@@ -35,9 +40,12 @@ void add_all_commands(Program program) {
 }
 
 Result<std::filesystem::path> default_data_dir() {
-  if (const char* xdg = std::getenv("XDG_DATA_HOME"); xdg && *xdg) return std::filesystem::path(xdg) / "varda";
-  if (const char* home = std::getenv("HOME"); home && *home) return std::filesystem::path(home) / ".local/share/varda";
-  return Error(Code::kInvalid, "neither $HOME nor $XDG_DATA_HOME is set: name a directory with --data-dir");
+  if (const char* xdg = std::getenv("XDG_DATA_HOME"); xdg && *xdg)
+    return std::filesystem::path(xdg) / "varda";
+  if (const char* home = std::getenv("HOME"); home && *home)
+    return std::filesystem::path(home) / ".local/share/varda";
+  return Error(Code::kInvalid,
+               "neither $HOME nor $XDG_DATA_HOME is set: name a directory with --data-dir");
 }
 
 Result<std::filesystem::path> data_dir_of(const std::string& flag) {
@@ -54,8 +62,9 @@ std::filesystem::path default_kubeconfig() {
 }
 
 Error no_data_of_up(const std::filesystem::path& data_dir) {
-  return Error(Code::kNotFound,
-               data_dir.string() + " has no data of `varda up`; give --data-dir the directory that `varda up` was started with");
+  return Error(Code::kNotFound, data_dir.string() +
+                                    " has no data of `varda up`; give --data-dir the directory "
+                                    "that `varda up` was started with");
 }
 
 Status set_up_logs(const Globals& globals, log::Level otherwise) {

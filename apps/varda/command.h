@@ -35,12 +35,15 @@ struct Program {
   /// Adds a subcommand that runs until a stop, with --config, --log-format, --log-level and
   /// --help-all.
   CLI::App* daemon(CLI::App& parent, const std::string& name, const std::string& what);
-  CLI::App* daemon(const std::string& name, const std::string& what) { return daemon(parser, name, what); }
+  CLI::App* daemon(const std::string& name, const std::string& what) {
+    return daemon(parser, name, what);
+  }
 };
 
 /// The text of --kubeconfig in every command that talks to a server.
 inline constexpr const char* kKubeconfigHelp =
-    "kubeconfig file with the server and your credentials; default: $KUBECONFIG, then that of `varda up`";
+    "kubeconfig file with the server and your credentials; default: $KUBECONFIG, then that of "
+    "`varda up`";
 /// Groups of flags that only --help-all shows.
 inline constexpr const char* kLogGroup = "Logs";
 inline constexpr const char* kContainerGroup = "Containers";

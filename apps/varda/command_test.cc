@@ -23,7 +23,9 @@ class Variable {
   ~Variable() { set(before_ ? before_->c_str() : nullptr); }
 
  private:
-  void set(const char* value) const { value != nullptr ? ::setenv(name_, value, 1) : ::unsetenv(name_); }
+  void set(const char* value) const {
+    value != nullptr ? ::setenv(name_, value, 1) : ::unsetenv(name_);
+  }
 
   const char* const name_;
   std::optional<std::string> before_;
@@ -46,7 +48,8 @@ TEST(DefaultDataDir, FollowsTheEnvironment) {
       EXPECT_EQ(*data_dir_of(""), one.expected);
       EXPECT_EQ(default_kubeconfig(), fs::path(one.expected) / "kubeconfig");
     } else {
-      EXPECT_THAT(directory.error().message(), ::testing::HasSubstr("neither $HOME nor $XDG_DATA_HOME is set"));
+      EXPECT_THAT(directory.error().message(),
+                  ::testing::HasSubstr("neither $HOME nor $XDG_DATA_HOME is set"));
       EXPECT_EQ(data_dir_of("").error().code(), Code::kInvalid);
       EXPECT_EQ(default_kubeconfig(), fs::path());
     }
@@ -58,7 +61,9 @@ TEST(Daemon, ChecksHowItLogs) {
   Globals globals;
   app::Run chosen;
   std::function<Status()> before;
-  const auto add = [&](CLI::App& parser) { Program{parser, globals, chosen, before}.daemon("serve", "serves"); };
+  const auto add = [&](CLI::App& parser) {
+    Program{parser, globals, chosen, before}.daemon("serve", "serves");
+  };
   ASSERT_EQ(testing::parse(add, {"serve", "--log-level=warn", "--log-format=json"}), "");
   EXPECT_EQ(globals.log_level, "warn");
   EXPECT_EQ(globals.log_format, "json");

@@ -43,9 +43,11 @@ std::string words_by_command(const std::vector<Command>& commands) {
   std::string out;
   for (const Command& command : commands) {
     std::string words;
-    for (const CLI::App* below : command.app->get_subcommands({})) words += (words.empty() ? "" : " ") + below->get_name();
+    for (const CLI::App* below : command.app->get_subcommands({}))
+      words += (words.empty() ? "" : " ") + below->get_name();
     for (const CLI::Option* option : command.app->get_options()) {
-      if (const std::string values = values_of(*option); option->get_positional() && !values.empty())
+      if (const std::string values = values_of(*option);
+          option->get_positional() && !values.empty())
         words += (words.empty() ? "" : " ") + values;
     }
     for (const CLI::Option* option : command.app->get_options()) {
@@ -67,7 +69,8 @@ std::string values_by_flag(const std::vector<Command>& commands) {
       std::string pattern;
       for (const std::string& name : spellings(*option))
         pattern += (pattern.empty() ? "" : "|") + in_single_quotes(command.path + " " + name);
-      if (!pattern.empty()) out += "    " + pattern + ") values=" + in_single_quotes(values) + " ;;\n";
+      if (!pattern.empty())
+        out += "    " + pattern + ") values=" + in_single_quotes(values) + " ;;\n";
     }
   }
   return out;
@@ -111,7 +114,9 @@ std::string completion_script(const CLI::App& parser, const std::string& shell) 
   collect(parser, "", commands);
   std::string out;
   if (shell == "zsh") {
-    out = "# zsh completion of varda: source <(varda completion zsh)\nautoload -U +X compinit bashcompinit\n";
+    out =
+        "# zsh completion of varda: source <(varda completion zsh)\nautoload -U +X compinit "
+        "bashcompinit\n";
     out += "(( $+functions[compdef] )) || compinit\nbashcompinit\n";
   } else {
     out = "# bash completion of varda: source <(varda completion bash)\n";

@@ -37,7 +37,8 @@ namespace {
 
 using codec::Json;
 
-const meta::Resource kCrds{"apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", false};
+const meta::Resource kCrds{"apiextensions.k8s.io", "v1", "CustomResourceDefinition",
+                           "customresourcedefinitions", false};
 
 /// Creates the CRDs of our kinds, or updates them to this build's version.
 Status install_kinds(const Context& ctx, const kube::Client& client) {
@@ -45,43 +46,52 @@ Status install_kinds(const Context& ctx, const kube::Client& client) {
     const std::string& name = crd.at("metadata/name").as_string();
     TRY(const std::optional<Json> there, client.find(ctx, kCrds, {"", name}));
     if (!there) {
-      TRY([[maybe_unused]] const Json created, client.create(ctx, kCrds, crd).context("install " + name));
+      TRY([[maybe_unused]] const Json created,
+          client.create(ctx, kCrds, crd).context("install " + name));
       continue;
     }
     Json wanted = *there;
     wanted["spec"] = crd["spec"];
-    TRY([[maybe_unused]] const Json updated, client.update(ctx, kCrds, wanted).context("update " + name));
+    TRY([[maybe_unused]] const Json updated,
+        client.update(ctx, kCrds, wanted).context("update " + name));
   }
   return {};
 }
 
 /// Opens the store and adds remedies to errors, which differ from those for an agent's store.
-Result<std::unique_ptr<store::Store>> open_store(const std::filesystem::path& file, const store::Options& options) {
+Result<std::unique_ptr<store::Store>> open_store(const std::filesystem::path& file,
+                                                 const store::Options& options) {
   auto opened = store::open_sqlite(file, options);
   if (opened.ok()) return opened;
   const Error& error = opened.error();
   if (error.code() == Code::kCorrupt) {
-    return Error(
-        error.code(),
-        error.message() + "; the file is unchanged: restore a copy, or move the file and its -wal file away to start empty");
+    return Error(error.code(), error.message() +
+                                   "; the file is unchanged: restore a copy, or move the file and "
+                                   "its -wal file away to start empty");
   }
   if (error.code() == Code::kUnsupported) {
-    return Error(error.code(), error.message() + "; use that version of varda, or another --data-dir");
+    return Error(error.code(),
+                 error.message() + "; use that version of varda, or another --data-dir");
   }
   return opened;
 }
 
 /// Reads logs of pods from this disk: the node may be gone.
 apiserver::LogSource logs_below(std::filesystem::path data_dir) {
-  return [data_dir = std::move(data_dir)](const apiserver::LogRequest& request) -> Result<std::unique_ptr<net::BodyStream>> {
-    if (request.node.empty()) return Error(Code::kInvalid, "pod " + request.pod + " is not on a node yet");
+  return [data_dir = std::move(data_dir)](
+             const apiserver::LogRequest& request) -> Result<std::unique_ptr<net::BodyStream>> {
+    if (request.node.empty())
+      return Error(Code::kInvalid, "pod " + request.pod + " is not on a node yet");
     node::LogOptions options;
     if (request.tail_lines) options.tail_lines = static_cast<std::uint64_t>(*request.tail_lines);
     if (request.limit_bytes) options.limit_bytes = static_cast<std::uint64_t>(*request.limit_bytes);
-    options.follow = request.follow ? node::LogOptions::Follow::kYes : node::LogOptions::Follow::kNo;
-    options.run = request.previous ? node::LogOptions::Run::kPrevious : node::LogOptions::Run::kCurrent;
+    options.follow =
+        request.follow ? node::LogOptions::Follow::kYes : node::LogOptions::Follow::kNo;
+    options.run =
+        request.previous ? node::LogOptions::Run::kPrevious : node::LogOptions::Run::kCurrent;
     const auto root = node_directory(data_dir, request.node) / "data";
-    return node::open_log(node::pod_directory(root, request.ns, request.pod, request.uid), request.container, options);
+    return node::open_log(node::pod_directory(root, request.ns, request.pod, request.uid),
+                          request.container, options);
   };
 }
 
@@ -114,14 +124,17 @@ class Running final : public ControlPlane {
 
   Status start() {
     auto& fs = os::real_file_system();
-    const apiserver::CredentialOptions credentials{.data_dir = options_.data_dir, .nodes = options_.nodes, .hosts = {host()}};
+    const apiserver::CredentialOptions credentials{
+        .data_dir = options_.data_dir, .nodes = options_.nodes, .hosts = {host()}};
     TRY(credentials_, apiserver::load_or_create_credentials(fs, credentials, system_rng()));
     store::Options store_options = options_.limits.store;
-    store_options.value_bytes_max = std::max(store_options.value_bytes_max, options_.limits.api.object_bytes_max);
+    store_options.value_bytes_max =
+        std::max(store_options.value_bytes_max, options_.limits.api.object_bytes_max);
     store_options.metrics = &registry_;
     TRY(store_, open_store(options_.data_dir / "store.db", store_options));
     // The open store is locked, so this process owns the directory now.
-    for (const auto& directory : {options_.data_dir, options_.data_dir / "pki"}) TRY_VOID(os::remove_leftovers(fs, directory));
+    for (const auto& directory : {options_.data_dir, options_.data_dir / "pki"})
+      TRY_VOID(os::remove_leftovers(fs, directory));
     if (options_.audit) {
       apiserver::AuditLog::Options audit = *options_.audit;
       audit.metrics = &registry_;
@@ -135,37 +148,43 @@ class Running final : public ControlPlane {
     server.authenticator = authenticator_.get();
     server.authorizer = authorizer_.get();
     server.sessions = &sources_;
-    for (const api::NativeRule& rule : api::native_rules()) server.rules[{rule.group, rule.kind}] = rule.check;
+    for (const api::NativeRule& rule : api::native_rules())
+      server.rules[{rule.group, rule.kind}] = rule.check;
     server.logs = logs_below(options_.data_dir);
     server.metrics = &registry_;
     server.audit = audit_.get();
     server.limits = options_.limits.api;
     TRY(api_, apiserver::Server::create(std::move(server)));
 
-    client_ = std::make_unique<kube::Client>(net::loopback(api_->handler_as({"system:varda:operator", {"system:masters"}})),
-                                             kube::Client::Options{.field_manager = "varda", .metrics = &registry_});
+    client_ = std::make_unique<kube::Client>(
+        net::loopback(api_->handler_as({"system:varda:operator", {"system:masters"}})),
+        kube::Client::Options{.field_manager = "varda", .metrics = &registry_});
     TRY_VOID(install_kinds(Context::background().with_timeout(std::chrono::seconds(30)), *client_));
 
-    manager_ = std::make_unique<runtime::Manager>(*client_, runtime::Manager::Options{.component = "varda", .metrics = &registry_});
+    manager_ = std::make_unique<runtime::Manager>(
+        *client_, runtime::Manager::Options{.component = "varda", .metrics = &registry_});
     controllers::Options ours;
     ours.inference_models = options_.inference_models;
     ours.inference_models.node_port_host = options_.node_port_host;
     certificates_ = controllers::CertificateIssuer::create(*client_, {});
     ours.inference_models.certificates = certificates_.get();
     controllers_ = controllers::add_all(*manager_, ours);
-    builtin_ = controllers::add_builtin(*manager_, *client_, sessions_, {.node_port_host = options_.node_port_host});
+    builtin_ = controllers::add_builtin(*manager_, *client_, sessions_,
+                                        {.node_port_host = options_.node_port_host});
     TRY_VOID(listen());
     TRY_VOID(write_kubeconfigs(credentials_));
     renewal_ = std::jthread([this, credentials](const std::stop_token& stop) {
-      apiserver::CertificateRenewal renewal(os::real_file_system(), credentials, credentials_,
-                                            [this](const apiserver::Credentials& renewed) -> Status {
-                                              TRY_VOID(server_->use_certificate(renewed.tls.certificate_pem, renewed.tls.key_pem));
-                                              return write_kubeconfigs(renewed);
-                                            });
+      apiserver::CertificateRenewal renewal(
+          os::real_file_system(), credentials, credentials_,
+          [this](const apiserver::Credentials& renewed) -> Status {
+            TRY_VOID(server_->use_certificate(renewed.tls.certificate_pem, renewed.tls.key_pem));
+            return write_kubeconfigs(renewed);
+          });
       renewal.run(Context(stop));
     });
     if (!options_.gateway.empty()) TRY_VOID(start_gateway());
-    trimmer_ = std::jthread([](const std::stop_token& stop) { os::keep_memory_trimmed(Context(stop)); });
+    trimmer_ =
+        std::jthread([](const std::stop_token& stop) { os::keep_memory_trimmed(Context(stop)); });
     thread_ = std::jthread([this](const std::stop_token& stop) {
       const Status ended = manager_->run(Context(stop));
       MutexLock lock(mutex_);
@@ -177,17 +196,21 @@ class Running final : public ControlPlane {
 
   std::string address() const override { return server_->address(); }
   std::string url() const override { return apiserver::url_of(server_->address()); }
-  std::string gateway_address() const override { return gateway_server_ ? gateway_server_->address() : ""; }
+  std::string gateway_address() const override {
+    return gateway_server_ ? gateway_server_->address() : "";
+  }
 
   Status wait_for_nodes(const Context& ctx) override {
     constexpr std::chrono::milliseconds kPeriod{10};
     for (const std::string& node : options_.nodes) {
       std::string missing = what_node_lacks(ctx, node);
       while (!missing.empty()) {
-        if (done_.stop_requested()) return Error(Code::kInternal, "the controllers ended unexpectedly");
+        if (done_.stop_requested())
+          return Error(Code::kInternal, "the controllers ended unexpectedly");
         if (const Status slept = ctx.sleep_for(kPeriod); !slept.ok()) {
-          return Error(slept.error().code(), "node " + node + " is not ready: " + missing + "; its log is " +
-                                                 (node_directory(options_.data_dir, node) / "agent.log").string());
+          return Error(slept.error().code(),
+                       "node " + node + " is not ready: " + missing + "; its log is " +
+                           (node_directory(options_.data_dir, node) / "agent.log").string());
         }
         missing = what_node_lacks(ctx, node);
       }
@@ -200,10 +223,12 @@ class Running final : public ControlPlane {
     std::stop_source either;
     const std::stop_callback on_stop(ctx.stop_token(), [&] { either.request_stop(); });
     const std::stop_callback on_end(done_.get_token(), [&] { either.request_stop(); });
-    while (!either.stop_requested()) (void)Context(either.get_token()).sleep_for(std::chrono::hours(24));
+    while (!either.stop_requested())
+      (void)Context(either.get_token()).sleep_for(std::chrono::hours(24));
     if (ctx.stopped()) return {};
     MutexLock lock(mutex_);
-    return ended_.ok() ? Status(Error(Code::kInternal, "the controllers ended unexpectedly")) : ended_;
+    return ended_.ok() ? Status(Error(Code::kInternal, "the controllers ended unexpectedly"))
+                       : ended_;
   }
 
   Status forget_node(const std::string& name) override {
@@ -211,14 +236,18 @@ class Running final : public ControlPlane {
     // The node goes first: while it exists, controllers create new pods for it.
     for (const meta::Resource& resource : {api::EdgeNode::resource(), api::Node::resource()}) {
       const auto removed = client_->remove(ctx, resource, {"", name});
-      if (!removed.ok() && removed.error().code() != Code::kNotFound) return Status(removed.error()).context("forget node " + name);
+      if (!removed.ok() && removed.error().code() != Code::kNotFound)
+        return Status(removed.error()).context("forget node " + name);
     }
     // No agent is left to report the end of the pods, and their names stay taken until then.
-    TRY(const kube::List pods, client_->list_all(ctx, api::Pod::resource(), {.field_selector = "spec.nodeName=" + name}));
+    TRY(const kube::List pods,
+        client_->list_all(ctx, api::Pod::resource(), {.field_selector = "spec.nodeName=" + name}));
     for (const Json& pod : pods.items) {
-      const meta::ObjectKey key{pod.at("metadata/namespace").as_string(), pod.at("metadata/name").as_string()};
+      const meta::ObjectKey key{pod.at("metadata/namespace").as_string(),
+                                pod.at("metadata/name").as_string()};
       const auto removed = client_->remove(ctx, api::Pod::resource(), key, {.grace_seconds = 0});
-      if (!removed.ok() && removed.error().code() != Code::kNotFound) return Status(removed.error()).context("forget node " + name);
+      if (!removed.ok() && removed.error().code() != Code::kNotFound)
+        return Status(removed.error()).context("forget node " + name);
     }
     return {};
   }
@@ -262,17 +291,19 @@ class Running final : public ControlPlane {
     if (!holds(object(api::Node::resource()), "Ready")) return "its Node is not Ready";
     const Json edge_node = object(api::EdgeNode::resource());
     if (!holds(edge_node, "Connected")) return "its EdgeNode is not Connected";
-    if (edge_node.at("status/agentVersion").as_string() != VARDA_VERSION) return "its agent has not reported";
+    if (edge_node.at("status/agentVersion").as_string() != VARDA_VERSION)
+      return "its agent has not reported";
     return "";
   }
 
   Status write_kubeconfigs(const apiserver::Credentials& credentials) const {
     auto& fs = os::real_file_system();
     for (const std::string& node : options_.nodes) {
-      TRY_VOID(apiserver::write_agent_kubeconfig(fs, node_directory(options_.data_dir, node), credentials, url(),
-                                                 "system:node:" + node));
+      TRY_VOID(apiserver::write_agent_kubeconfig(fs, node_directory(options_.data_dir, node),
+                                                 credentials, url(), "system:node:" + node));
     }
-    return apiserver::write_kubeconfig(fs, options_.data_dir / "kubeconfig", credentials, url(), apiserver::kAdmin);
+    return apiserver::write_kubeconfig(fs, options_.data_dir / "kubeconfig", credentials, url(),
+                                       apiserver::kAdmin);
   }
 
   net::Response back_up(const net::Request& request) {
@@ -280,25 +311,30 @@ class Running final : public ControlPlane {
     net::Response response = back_up_for(request, who);
     if (audit_) {
       const std::string id = system_rng().uuid();
-      if (const auto event = apiserver::audit_event(request, who.value_or(apiserver::Identity{}), response, audit_->level(), id))
+      if (const auto event = apiserver::audit_event(request, who.value_or(apiserver::Identity{}),
+                                                    response, audit_->level(), id))
         audit_->add(*event);
       response.headers.add("Audit-Id", id);
     }
     return response;
   }
 
-  net::Response back_up_for(const net::Request& request, const std::optional<apiserver::Identity>& who) {
+  net::Response back_up_for(const net::Request& request,
+                            const std::optional<apiserver::Identity>& who) {
     if (!who) return {.status = 401, .body = "Unauthorized\n"};
-    if (!who->in("system:masters")) return {.status = 403, .body = "only administrators may take a backup\n"};
+    if (!who->in("system:masters"))
+      return {.status = 403, .body = "only administrators may take a backup\n"};
     // An impersonated request has the rights of the other user, and only administrators may take
     // backups.
-    if (impersonates(request)) return {.status = 403, .body = "impersonated requests may not take a backup\n"};
+    if (impersonates(request))
+      return {.status = 403, .body = "impersonated requests may not take a backup\n"};
     if (request.method != "GET") return {.status = 405, .body = "only GET\n"};
     auto page = store_->list({});
     if (!page.ok()) return {.status = 500, .body = page.error().message() + "\n"};
     const bool credentials = net::Query::parse(request.query()).get("credentials") == "true";
     auto maker = BackupMaker::create(
-        {.data_dir = options_.data_dir, .credentials = credentials ? Credentials::kInclude : Credentials::kLeaveOut},
+        {.data_dir = options_.data_dir,
+         .credentials = credentials ? Credentials::kInclude : Credentials::kLeaveOut},
         std::move(page).value());
     if (!maker.ok()) return {.status = 500, .body = maker.error().message() + "\n"};
     log::info("backup started", {{"by", who->name}, {"credentials", credentials}});
@@ -311,7 +347,8 @@ class Running final : public ControlPlane {
   /// Appends the controllers' metrics to the API server's own. The API server decides which clients
   /// may read them.
   net::Responder with_metrics_of_objects(net::Responder respond) {
-    return net::Responder([this, held = std::make_shared<net::Responder>(std::move(respond))](net::Response response) {
+    return net::Responder([this, held = std::make_shared<net::Responder>(std::move(respond))](
+                              net::Response response) {
       if (response.status == 200) {
         MutexLock lock(mutex_);
         if (!stopped_) response.body += metrics::text_of(controllers_->metrics());
@@ -326,24 +363,30 @@ class Running final : public ControlPlane {
     options.body_bytes_max = std::max(options.body_bytes_max, options_.limits.api.body_bytes_max);
     options.tls = credentials_.tls;
     // A backup begins with a list of all objects, which must not hold up an I/O thread.
-    const auto backup = backups_.wrap([this](const net::Request& request) { return back_up(request); });
-    const auto handler = [this, api = api_->pool_handler(), backup](net::Request request, net::Responder respond) {
+    const auto backup =
+        backups_.wrap([this](const net::Request& request) { return back_up(request); });
+    const auto handler = [this, api = api_->pool_handler(), backup](net::Request request,
+                                                                    net::Responder respond) {
       if (request.path() == "/backup") return backup(std::move(request), std::move(respond));
-      if (auto unready = apiserver::readiness(os::real_file_system(), options_.data_dir / "store.db", request))
+      if (auto unready =
+              apiserver::readiness(os::real_file_system(), options_.data_dir / "store.db", request))
         return respond(std::move(*unready));
-      if (request.path() == "/metrics") return api(std::move(request), with_metrics_of_objects(std::move(respond)));
+      if (request.path() == "/metrics")
+        return api(std::move(request), with_metrics_of_objects(std::move(respond)));
       return api(std::move(request), std::move(respond));
     };
     auto server = net::Server::create(options, handler);
-    if (!server.ok() && options_.listen_any_if_taken && server.error().code() == Code::kUnavailable) {
+    if (!server.ok() && options_.listen_any_if_taken &&
+        server.error().code() == Code::kUnavailable) {
       log::warn("address in use, using a free port", {{"address", options_.listen}});
       options.listen = host() + ":0";
       server = net::Server::create(options, handler);
     }
     if (!server.ok()) {
       const bool taken = server.error().code() == Code::kUnavailable;
-      return Error(server.error().code(), "--listen " + options_.listen + ": " + server.error().message() +
-                                              (taken ? "; --listen 127.0.0.1:0 takes any free port" : ""));
+      return Error(server.error().code(),
+                   "--listen " + options_.listen + ": " + server.error().message() +
+                       (taken ? "; --listen 127.0.0.1:0 takes any free port" : ""));
     }
     server_ = std::move(server).value();
     return {};
@@ -355,19 +398,22 @@ class Running final : public ControlPlane {
     const auto pki = options_.data_dir / "pki";
     TRY(std::string key, os::read_file(fs, pki / "ca.key"));
     TRY(authority_, gateway::Authority::of({credentials_.ca_pem, std::move(key)}));
-    gateway_client_ =
-        std::make_unique<kube::Client>(net::loopback(api_->handler_as({"system:varda:gateway", {"system:masters"}})),
-                                       kube::Client::Options{.field_manager = "varda-gateway", .metrics = &registry_});
+    gateway_client_ = std::make_unique<kube::Client>(
+        net::loopback(api_->handler_as({"system:varda:gateway", {"system:masters"}})),
+        kube::Client::Options{.field_manager = "varda-gateway", .metrics = &registry_});
     // This API server's authority replaces any other one. After a restore without credentials the
     // authority is new.
-    TRY_VOID(authority_->publish(Context::background().with_timeout(std::chrono::seconds(30)), *gateway_client_,
-                                 system_clock().wall(), gateway::Authority::Other::kIsReplaced));
-    enrolment_ =
-        std::make_unique<gateway::Enrolment>(*gateway_client_, *authority_, gateway::Enrolment::Options{.metrics = &registry_});
+    TRY_VOID(authority_->publish(Context::background().with_timeout(std::chrono::seconds(30)),
+                                 *gateway_client_, system_clock().wall(),
+                                 gateway::Authority::Other::kIsReplaced));
+    enrolment_ = std::make_unique<gateway::Enrolment>(
+        *gateway_client_, *authority_, gateway::Enrolment::Options{.metrics = &registry_});
     gateway::Gateway::Options options;
     options.client = gateway_client_.get();
     options.sessions = &sources_;
-    options.enrolment = [this](const Context& ctx, const net::Request& request) { return enrolment_->handle(ctx, request); };
+    options.enrolment = [this](const Context& ctx, const net::Request& request) {
+      return enrolment_->handle(ctx, request);
+    };
     options.metrics = &registry_;
     options.limits.connections_max = make_room_for_connections(options.limits.connections_max);
     net::Server::Options listen = gateway::server_options(options.limits);
@@ -375,7 +421,8 @@ class Running final : public ControlPlane {
     listen.listen = options_.gateway;
     TRY(listen.tls, authority_->server({options_.gateway.substr(0, options_.gateway.rfind(':'))}));
     auto server = net::Server::create(listen, gateway_->handler());
-    if (!server.ok() && options_.gateway_any_if_taken && server.error().code() == Code::kUnavailable) {
+    if (!server.ok() && options_.gateway_any_if_taken &&
+        server.error().code() == Code::kUnavailable) {
       log::warn("gateway address in use, using a free port", {{"address", options_.gateway}});
       listen.listen = options_.gateway.substr(0, options_.gateway.rfind(':')) + ":0";
       server = net::Server::create(listen, gateway_->handler());

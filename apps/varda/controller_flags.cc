@@ -10,28 +10,35 @@ constexpr const char* kServerGroup = "Servers of models";
 
 void add_controller_flags(CLI::App& command, ControllerFlags& flags) {
   const controllers::InferenceModelOptions usual;
-  command.add_option("--serve-image", flags.serve_image, "image of varda-serve, for models of frameworkType onnx")
+  command
+      .add_option("--serve-image", flags.serve_image,
+                  "image of varda-serve, for models of frameworkType onnx")
       ->default_str(usual.servers.at("onnx").image)
       ->group(kServerGroup);
-  command.add_option("--fetch-image", flags.fetch_image, "image of varda, which fetches the models of the cloud layer")
+  command
+      .add_option("--fetch-image", flags.fetch_image,
+                  "image of varda, which fetches the models of the cloud layer")
       ->default_str(usual.fetch_image)
       ->group(kServerGroup);
   command
       .add_option("--edge-network", flags.edge_network,
-                  "default network of pods in the edge layer: host (the node's network) or hostport (one port of the node)")
+                  "default network of pods in the edge layer: host (the node's network) or "
+                  "hostport (one port of the node)")
       ->check(CLI::IsMember({"host", "hostport"}))
       ->default_str(usual.edge_network)
       ->group(kServerGroup);
 }
 
-Result<controllers::InferenceModelOptions> model_options(const ControllerFlags& flags, const std::filesystem::path& servers) {
+Result<controllers::InferenceModelOptions> model_options(const ControllerFlags& flags,
+                                                         const std::filesystem::path& servers) {
   controllers::InferenceModelOptions options;
   // An entry in the file wins over --serve-image, also for onnx.
   const std::string usual = options.servers.at("onnx").image;
   if (!servers.empty()) {
     TRY(options.servers, read_servers(servers));
   }
-  if (auto& onnx = options.servers.at("onnx"); !flags.serve_image.empty() && onnx.image == usual) onnx.image = flags.serve_image;
+  if (auto& onnx = options.servers.at("onnx"); !flags.serve_image.empty() && onnx.image == usual)
+    onnx.image = flags.serve_image;
   if (!flags.serve_image.empty()) options.serve_image = flags.serve_image;
   if (!flags.fetch_image.empty()) options.fetch_image = flags.fetch_image;
   if (!flags.edge_network.empty()) options.edge_network = flags.edge_network;

@@ -20,6 +20,7 @@ void add_controller_flags(CLI::App& command, ControllerFlags& flags);
 
 /// `servers`: the file of --servers or its default; empty: the built-in table. kInvalid names the
 /// file and the field.
-Result<controllers::InferenceModelOptions> model_options(const ControllerFlags& flags, const std::filesystem::path& servers);
+Result<controllers::InferenceModelOptions> model_options(const ControllerFlags& flags,
+                                                         const std::filesystem::path& servers);
 
 }  // namespace varda::app

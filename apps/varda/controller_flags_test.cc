@@ -31,9 +31,9 @@ TEST(ControllerFlags, WithoutThemTheTableIsTheBuiltInOne) {
 
 TEST(ControllerFlags, NameImagesAndTheNetwork) {
   ControllerFlags flags;
-  ASSERT_EQ(
-      parse_controllers(flags, {"--serve-image=registry/serve:1", "--fetch-image=registry/varda:1", "--edge-network=hostport"}),
-      "");
+  ASSERT_EQ(parse_controllers(flags, {"--serve-image=registry/serve:1",
+                                      "--fetch-image=registry/varda:1", "--edge-network=hostport"}),
+            "");
   const controllers::InferenceModelOptions options = model_options(flags, "").value();
   EXPECT_EQ(options.servers.at("onnx").image, "registry/serve:1");
   EXPECT_EQ(options.serve_image, "registry/serve:1");
@@ -54,7 +54,8 @@ TEST(ControllerFlags, AnEntryOfTheFileStandsForItself) {
 
 TEST(ReadServers, ChangesTheBuiltInTable) {
   const TestDirectory root;
-  root.write("..data/servers.yaml", "servers:\n  tensorflow: {image: 'own/tf:2', readyPath: /ready}\n");
+  root.write("..data/servers.yaml",
+             "servers:\n  tensorflow: {image: 'own/tf:2', readyPath: /ready}\n");
   // A mounted ConfigMap has such links.
   std::filesystem::create_symlink("..data/servers.yaml", root / "servers.yaml");
   const controllers::ServerTable table = read_servers(root / "servers.yaml").value();
@@ -66,8 +67,10 @@ TEST(ReadServers, ChangesTheBuiltInTable) {
 
 TEST(ReadServers, EmptyTableChangesNothing) {
   const TestDirectory root;
-  EXPECT_EQ(read_servers(root.write("servers.yaml", "servers: {}\n"))->size(), controllers::builtin_servers().size());
-  EXPECT_EQ(read_servers(root.write("servers.yaml", "servers:\n"))->size(), controllers::builtin_servers().size());
+  EXPECT_EQ(read_servers(root.write("servers.yaml", "servers: {}\n"))->size(),
+            controllers::builtin_servers().size());
+  EXPECT_EQ(read_servers(root.write("servers.yaml", "servers:\n"))->size(),
+            controllers::builtin_servers().size());
 }
 
 TEST(ReadServers, NamesTheFileAndTheField) {
@@ -88,7 +91,9 @@ TEST(ReadServers, NamesTheFileAndTheField) {
     const auto table = read_servers(root.write("servers.yaml", text));
     ASSERT_FALSE(table.ok()) << text;
     EXPECT_EQ(table.error().code(), Code::kInvalid) << text;
-    EXPECT_THAT(table.error().message(), AllOf(HasSubstr((root / "servers.yaml").string()), HasSubstr(message))) << text;
+    EXPECT_THAT(table.error().message(),
+                AllOf(HasSubstr((root / "servers.yaml").string()), HasSubstr(message)))
+        << text;
   }
 }
 
@@ -98,7 +103,9 @@ TEST(ReadServers, AFileThatCannotBeReadIsNamed) {
   for (const char* name : {"missing", ".", "large"}) {
     const auto table = read_servers(root / name);
     ASSERT_FALSE(table.ok()) << name;
-    EXPECT_THAT(table.error().message(), HasSubstr(name == std::string(".") ? root.path().string() : (root / name).string()));
+    EXPECT_THAT(
+        table.error().message(),
+        HasSubstr(name == std::string(".") ? root.path().string() : (root / name).string()));
   }
 }
 

@@ -24,21 +24,24 @@ Status upgrade_stores(const fs::path& data_dir) {
   auto& files = os::real_file_system();
   std::vector<fs::path> stores = {data_dir / "store.db"};
   if (const auto names = files.list(data_dir / "nodes"); names.ok()) {
-    for (const std::string& name : *names) stores.push_back(node_directory(data_dir, name) / "data/agent.db");
+    for (const std::string& name : *names)
+      stores.push_back(node_directory(data_dir, name) / "data/agent.db");
   }
   for (const fs::path& store : stores) {
     TRY(const auto there, files.stat(store));
     if (!there) continue;
     const auto opened = store::open_sqlite(store);
     // The owner of a damaged store reports the damage or replaces the store.
-    if (!opened.ok() && opened.error().code() != Code::kUnavailable && opened.error().code() != Code::kCorrupt)
+    if (!opened.ok() && opened.error().code() != Code::kUnavailable &&
+        opened.error().code() != Code::kCorrupt)
       return opened.error();
   }
   return {};
 }
 
 /// Step I upgrades from format I + 1 to I + 2. A killed step runs again.
-constexpr std::array<Status (*)(const fs::path&), kDirectoryFormat - kFirstFormat> kSteps = {upgrade_stores};
+constexpr std::array<Status (*)(const fs::path&), kDirectoryFormat - kFirstFormat> kSteps = {
+    upgrade_stores};
 
 Result<int> format_of(const fs::path& data_dir) {
   auto& files = os::real_file_system();
@@ -53,13 +56,15 @@ Result<int> format_of(const fs::path& data_dir) {
   TRY(const std::string text, os::read_file(files, data_dir / kVersionFile, 1u << 20));
   const auto json = codec::parse_json(text);
   const std::int64_t format = json.ok() ? (*json)["format"].as_integer() : 0;
-  if (format < kFirstFormat) return Error(Code::kCorrupt, (data_dir / kVersionFile).string() + " names no format");
+  if (format < kFirstFormat)
+    return Error(Code::kCorrupt, (data_dir / kVersionFile).string() + " names no format");
   if (format <= kDirectoryFormat) return static_cast<int>(format);
-  return Error(Code::kUnsupported, data_dir.string() + " has format " + std::to_string(format) + ", written by varda " +
-                                       (*json)["writtenBy"].as_string() +
-                                       "; this is varda " VARDA_VERSION ", which knows formats up to " +
-                                       std::to_string(kDirectoryFormat) + ": use varda " + (*json)["needs"].as_string() +
-                                       " or newer, or another --data-dir");
+  return Error(Code::kUnsupported,
+               data_dir.string() + " has format " + std::to_string(format) + ", written by varda " +
+                   (*json)["writtenBy"].as_string() +
+                   "; this is varda " VARDA_VERSION ", which knows formats up to " +
+                   std::to_string(kDirectoryFormat) + ": use varda " +
+                   (*json)["needs"].as_string() + " or newer, or another --data-dir");
 }
 
 }  // namespace
@@ -68,11 +73,15 @@ Status prepare_data_directory(const fs::path& data_dir) {
   TRY(const int format, format_of(data_dir));
   if (format == kDirectoryFormat) return {};
   for (int at = std::max(format, kFirstFormat); format > 0 && at < kDirectoryFormat; ++at) {
-    TRY_VOID(kSteps[static_cast<std::size_t>(at - kFirstFormat)](data_dir).context("upgrade of " + data_dir.string()));
-    log::info("data directory upgraded", {{"directory", data_dir.string()}, {"from", at}, {"to", at + 1}});
+    TRY_VOID(kSteps[static_cast<std::size_t>(at - kFirstFormat)](data_dir).context(
+        "upgrade of " + data_dir.string()));
+    log::info("data directory upgraded",
+              {{"directory", data_dir.string()}, {"from", at}, {"to", at + 1}});
   }
-  const Json version = Json::object({{"format", kDirectoryFormat}, {"needs", kDirectoryNeeds}, {"writtenBy", VARDA_VERSION}});
-  return os::write_file_atomically(os::real_file_system(), data_dir / kVersionFile, codec::write_json_pretty(version) + "\n", 0600);
+  const Json version = Json::object(
+      {{"format", kDirectoryFormat}, {"needs", kDirectoryNeeds}, {"writtenBy", VARDA_VERSION}});
+  return os::write_file_atomically(os::real_file_system(), data_dir / kVersionFile,
+                                   codec::write_json_pretty(version) + "\n", 0600);
 }
 
 Status check_first_room(const fs::path& data_dir, os::FileSystem& files) {
@@ -82,9 +91,12 @@ Status check_first_room(const fs::path& data_dir, os::FileSystem& files) {
   if (there) return {};
   TRY(const os::Space space, files.space(data_dir));
   if (space.available_bytes >= kNeeded) return {};
-  return Error(Code::kExhausted, "the disk of " + data_dir.string() + " has " + std::to_string(space.available_bytes / kMiB) +
-                                     " MiB left, and varda needs " + std::to_string(kNeeded / kMiB) +
-                                     " MiB to start: free some space there, or name a directory on another disk with --data-dir");
+  return Error(Code::kExhausted, "the disk of " + data_dir.string() + " has " +
+                                     std::to_string(space.available_bytes / kMiB) +
+                                     " MiB left, and varda needs " +
+                                     std::to_string(kNeeded / kMiB) +
+                                     " MiB to start: free some space there, or name a directory on "
+                                     "another disk with --data-dir");
 }
 
 }  // namespace varda::app

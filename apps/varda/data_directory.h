@@ -18,6 +18,7 @@ inline constexpr int kDirectoryFormat = 2;
 Status prepare_data_directory(const std::filesystem::path& data_dir);
 
 /// kExhausted: the directory has no store yet, and the disk has too little space for one.
-Status check_first_room(const std::filesystem::path& data_dir, os::FileSystem& files = os::real_file_system());
+Status check_first_room(const std::filesystem::path& data_dir,
+                        os::FileSystem& files = os::real_file_system());
 
 }  // namespace varda::app

@@ -21,7 +21,8 @@ std::string version_of(const TestDirectory& root) {
   return json.ok() ? codec::write_json(*json) : root.read("version.json");
 }
 std::string current_version() {
-  return "{\"format\":" + std::to_string(kDirectoryFormat) + ",\"needs\":\"0.1.0\",\"writtenBy\":\"" VARDA_VERSION "\"}";
+  return "{\"format\":" + std::to_string(kDirectoryFormat) +
+         ",\"needs\":\"0.1.0\",\"writtenBy\":\"" VARDA_VERSION "\"}";
 }
 
 /// Makes a store with one object, like a process that ended.
@@ -57,14 +58,17 @@ TEST(DataDirectory, ANewOneNeedsRoomForAStore) {
   const Status status = check_first_room("/data", files);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code(), Code::kExhausted);
-  EXPECT_THAT(status.error().message(), HasSubstr("the disk of /data has 3 MiB left, and varda needs 12 MiB to start"));
+  EXPECT_THAT(status.error().message(),
+              HasSubstr("the disk of /data has 3 MiB left, and varda needs 12 MiB to start"));
   ASSERT_TRUE(os::write_file_atomically(files, "/data/store.db", "").ok());
-  EXPECT_TRUE(check_first_room("/data", files).ok()) << "what is there is served, also on a full disk";
+  EXPECT_TRUE(check_first_room("/data", files).ok())
+      << "what is there is served, also on a full disk";
 }
 
 TEST(DataDirectory, OneOfThisFormatIsLeftAlone) {
   const TestDirectory root;
-  const std::string marked = "{\"format\": " + std::to_string(kDirectoryFormat) + ", \"writtenBy\": \"another\"}";
+  const std::string marked =
+      "{\"format\": " + std::to_string(kDirectoryFormat) + ", \"writtenBy\": \"another\"}";
   root.write("version.json", marked);
   root.write("store.db", "no store at all");
   ASSERT_TRUE(prepare_data_directory(root.path()).ok());
@@ -103,7 +107,8 @@ TEST(DataDirectory, AStoreOfALaterProgramStopsTheUpgrade) {
     const Status prepared = prepare_data_directory(root.path());
     ASSERT_FALSE(prepared.ok()) << name;
     EXPECT_EQ(prepared.error().code(), Code::kUnsupported) << prepared.error();
-    EXPECT_THAT(prepared.error().message(), AllOf(HasSubstr("upgrade of " + root.path().string()), HasSubstr(name)));
+    EXPECT_THAT(prepared.error().message(),
+                AllOf(HasSubstr("upgrade of " + root.path().string()), HasSubstr(name)));
     EXPECT_EQ(root.read("version.json"), "<none>");  // the next start retries
   }
 }
@@ -128,14 +133,16 @@ TEST(DataDirectory, OneOfALaterProgramIsRefusedByName) {
   ASSERT_FALSE(prepared.ok());
   EXPECT_EQ(prepared.error().code(), Code::kUnsupported);
   EXPECT_THAT(prepared.error().message(),
-              AllOf(HasSubstr(root.path().string()), HasSubstr("written by varda 0.9.1"), HasSubstr("use varda 0.7.0 or newer")));
+              AllOf(HasSubstr(root.path().string()), HasSubstr("written by varda 0.9.1"),
+                    HasSubstr("use varda 0.7.0 or newer")));
   EXPECT_EQ(root.read("version.json"), marked);
 }
 
 TEST(DataDirectory, AVersionWithoutAFormatIsCorrupt) {
   const TestDirectory root;
-  for (const char* text : {"", "{", "null", "[2]", "{}", R"({"format":"2"})", R"({"format":0})", R"({"format":-1})",
-                           R"({"format":1.5})", R"({"format":1e30})", R"({"Format":2})"}) {
+  for (const char* text :
+       {"", "{", "null", "[2]", "{}", R"({"format":"2"})", R"({"format":0})", R"({"format":-1})",
+        R"({"format":1.5})", R"({"format":1e30})", R"({"Format":2})"}) {
     root.write("version.json", text);
     const Status prepared = prepare_data_directory(root.path());
     ASSERT_FALSE(prepared.ok()) << text;

@@ -18,12 +18,15 @@ struct CountFlags {
 Status count(const Context& ctx, const Globals& globals, const CountFlags& flags) {
   TRY_VOID(set_up_logs(globals, log::Level::kWarn));
   cli::CountOptions options = flags.options;
-  if (flags.path.empty()) return Error(Code::kInvalid, "PATH is empty: the file or folder to count is needed");
+  if (flags.path.empty())
+    return Error(Code::kInvalid, "PATH is empty: the file or folder to count is needed");
   options.path = std::filesystem::absolute(flags.path);
   options.state = flags.state;
   for (const std::string& root : flags.roots) options.roots.emplace_back(root);
   ProgressBar bar(flags.path);
-  options.progress = [&bar](std::uint64_t done, std::uint64_t total) { bar.update("counting", done, total); };
+  options.progress = [&bar](std::uint64_t done, std::uint64_t total) {
+    bar.update("counting", done, total);
+  };
   const auto text = cli::count_dataset(ctx, os::real_file_system(), options);
   bar.clear();
   TRY(const std::string out, text);
@@ -33,7 +36,8 @@ Status count(const Context& ctx, const Globals& globals, const CountFlags& flags
 
 std::string names_of_formats() {
   std::string out;
-  for (const dataset::Format* format : dataset::formats()) out += (out.empty() ? "" : ", ") + std::string(format->name);
+  for (const dataset::Format* format : dataset::formats())
+    out += (out.empty() ? "" : ", ") + std::string(format->name);
   return out;
 }
 
@@ -46,18 +50,23 @@ void add_dataset_commands(Program program) {
   dataset->require_subcommand(1);
 
   const auto flags = std::make_shared<CountFlags>();
-  CLI::App* command =
-      dataset->add_subcommand("count", "count the samples of a file or folder exactly, or print why counting failed");
+  CLI::App* command = dataset->add_subcommand(
+      "count", "count the samples of a file or folder exactly, or print why counting failed");
   command->add_option("path", flags->path, "file, or for voc and imagefolder a folder")->required();
   command->add_option("--format", flags->options.format, names_of_formats())->required();
   command
-      ->add_option("--header", flags->options.header, "whether the first record of csv and tsv names the columns: auto, yes or no")
+      ->add_option("--header", flags->options.header,
+                   "whether the first record of csv and tsv names the columns: auto, yes or no")
       ->capture_default_str();
   command->add_option("-o,--output", flags->options.output, "json or yaml; default: text");
-  command->add_option("--state", flags->state, "file that records where counting stopped: the next count reads appended data only");
-  command->add_option("--allow-files-below", flags->roots, "links must stay below this directory; default: no limit");
-  command->callback(
-      [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return count(ctx, globals, *flags); }; });
+  command->add_option(
+      "--state", flags->state,
+      "file that records where counting stopped: the next count reads appended data only");
+  command->add_option("--allow-files-below", flags->roots,
+                      "links must stay below this directory; default: no limit");
+  command->callback([&chosen, &globals, flags] {
+    chosen = [&globals, flags](const Context& ctx) { return count(ctx, globals, *flags); };
+  });
 }
 
 }  // namespace varda::app

@@ -23,7 +23,8 @@ std::size_t make_room_for_connections(std::size_t wanted) {
     if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return wanted;
   }
   if (files.rlim_cur >= needed) return wanted;
-  const std::size_t room = files.rlim_cur > 2 * kOthers ? files.rlim_cur - kOthers : files.rlim_cur / 2;
+  const std::size_t room =
+      files.rlim_cur > 2 * kOthers ? files.rlim_cur - kOthers : files.rlim_cur / 2;
   log::warn("the limit of open files (ulimit -Hn) allows fewer node connections than wanted",
             {{"connections", room}, {"wanted", wanted}});
   return std::max<std::size_t>(room, 1);

@@ -14,7 +14,9 @@ struct Room {
   rlim_t files = 0;
   friend bool operator==(const Room&, const Room&) = default;
 };
-void PrintTo(const Room& room, std::ostream* out) { *out << room.connections << " connections, " << room.files << " files"; }
+void PrintTo(const Room& room, std::ostream* out) {
+  *out << room.connections << " connections, " << room.files << " files";
+}
 
 /// Runs make_room_for_connections() in a process with these limits of open files.
 Room room_within(rlim_t soft, rlim_t hard, std::size_t wanted) {
@@ -47,7 +49,9 @@ TEST_F(MakeRoomForConnections, RaisesTheLimitAsFarAsItMust) {
   EXPECT_EQ(room_within(256, 1512, 1000), (Room{1000, 1512}));
 }
 
-TEST_F(MakeRoomForConnections, LowersNothing) { EXPECT_EQ(room_within(3000, 4000, 1000), (Room{1000, 3000})); }
+TEST_F(MakeRoomForConnections, LowersNothing) {
+  EXPECT_EQ(room_within(3000, 4000, 1000), (Room{1000, 3000}));
+}
 
 TEST_F(MakeRoomForConnections, TakesWhatTheHardLimitLeaves) {
   EXPECT_EQ(room_within(256, 1400, 1000), (Room{888, 1400}));

@@ -14,7 +14,9 @@
 namespace varda::app {
 namespace {
 
-Error detach_error(const std::string& what) { return Error(Code::kUnavailable, what + ": " + std::strerror(errno)); }
+Error detach_error(const std::string& what) {
+  return Error(Code::kUnavailable, what + ": " + std::strerror(errno));
+}
 
 /// Waits for the child's report, prints it and ends this process.
 [[noreturn]] void report(int pipe, pid_t child, const std::filesystem::path& log) {
@@ -39,7 +41,8 @@ Error detach_error(const std::string& what) { return Error(Code::kUnavailable, w
   }
   int status = 0;
   ::waitpid(child, &status, 0);
-  std::fprintf(stderr, "error: varda ended before it was ready; the last lines of %s:\n", log.c_str());
+  std::fprintf(stderr, "error: varda ended before it was ready; the last lines of %s:\n",
+               log.c_str());
   std::ifstream file(log);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) lines.push_back(line);
@@ -87,7 +90,8 @@ Result<Detached> detach(const std::filesystem::path& log) {
   ::close(ends[0]);
   ::setsid();
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(file, STDOUT_FILENO) < 0 || ::dup2(file, STDERR_FILENO) < 0) {
+  if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(file, STDOUT_FILENO) < 0 ||
+      ::dup2(file, STDERR_FILENO) < 0) {
     return detach_error("redirect to " + log.string());
   }
   ::close(null);

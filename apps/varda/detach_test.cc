@@ -30,7 +30,9 @@ Ended detaching(const std::filesystem::path& log, const std::function<void(Detac
 
 TEST(Detach, TheParentPrintsTheLineAndSucceeds) {
   const TestDirectory root;
-  const Ended ended = detaching(root / "log", [](Detached parent) { parent.ready("varda is ready: https://127.0.0.1:6443"); });
+  const Ended ended = detaching(root / "log", [](Detached parent) {
+    parent.ready("varda is ready: https://127.0.0.1:6443");
+  });
   EXPECT_EQ(ended.code, 0);
   EXPECT_EQ(ended.out, "varda is ready: https://127.0.0.1:6443\n");
   EXPECT_EQ(ended.err, "");
@@ -39,7 +41,8 @@ TEST(Detach, TheParentPrintsTheLineAndSucceeds) {
 
 TEST(Detach, TheParentPrintsTheErrorAndFails) {
   const TestDirectory root;
-  const Ended ended = detaching(root / "log", [](Detached parent) { parent.failed("the port is taken"); });
+  const Ended ended =
+      detaching(root / "log", [](Detached parent) { parent.failed("the port is taken"); });
   EXPECT_EQ(ended.code, 1);
   EXPECT_EQ(ended.out, "");
   EXPECT_EQ(ended.err, "error: the port is taken\n");
@@ -74,7 +77,8 @@ TEST(Detach, ABackgroundThatEndsEarlyShowsTheEndOfItsLog) {
     ::raise(SIGKILL);
   });
   EXPECT_EQ(ended.code, 1);
-  EXPECT_THAT(ended.err, HasSubstr("error: varda ended before it was ready; the last lines of " + (root / "log").string() + ":\n"));
+  EXPECT_THAT(ended.err, HasSubstr("error: varda ended before it was ready; the last lines of " +
+                                   (root / "log").string() + ":\n"));
   EXPECT_THAT(ended.err, HasSubstr("  line 3\n"));
   EXPECT_TRUE(ended.err.ends_with("  line 12\n")) << ended.err;
   EXPECT_THAT(ended.err, Not(HasSubstr("line 2\n")));
@@ -102,7 +106,8 @@ TEST(Detach, ALogThatCannotBeOpenedIsAnError) {
   const TestDirectory root;
   const Ended ended = detaching(root / "missing/log", [](const Detached&) {});
   EXPECT_EQ(ended.code, 50);
-  EXPECT_THAT(ended.err, HasSubstr("open " + (root / "missing/log").string() + ": No such file or directory"));
+  EXPECT_THAT(ended.err,
+              HasSubstr("open " + (root / "missing/log").string() + ": No such file or directory"));
 }
 
 }  // namespace

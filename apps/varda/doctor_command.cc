@@ -17,10 +17,12 @@ struct DoctorFlags {
 
 // Any answer proves that the gateway has a certificate of the edge's authority.
 Status try_gateway(const Context& ctx, const std::string& url, const std::string& ca_pem) {
-  if (!url.starts_with("https://")) return Error(Code::kInvalid, "a gateway's URL must begin with https://");
+  if (!url.starts_with("https://"))
+    return Error(Code::kInvalid, "a gateway's URL must begin with https://");
   if (ca_pem.empty()) {
     return Error(Code::kUnavailable,
-                 "the certificate of the gateway cannot be checked: the ConfigMap varda-system/varda-gateway has no ca.crt");
+                 "the certificate of the gateway cannot be checked: the ConfigMap "
+                 "varda-system/varda-gateway has no ca.crt");
   }
   net::ClientOptions options;
   options.tls.ca_pem = ca_pem;
@@ -37,11 +39,13 @@ void add_doctor_command(Program program) {
   const auto flags = std::make_shared<DoctorFlags>();
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
-  CLI::App* doctor =
-      program.parser.add_subcommand("doctor", "check an installation and print remedies; also works before installation");
+  CLI::App* doctor = program.parser.add_subcommand(
+      "doctor", "check an installation and print remedies; also works before installation");
   doctor->add_option("--kubeconfig", globals.kubeconfig, kKubeconfigHelp);
-  doctor->add_option("-n,--namespace", flags->ns, "the namespace of your models, for permissions; default: the kubeconfig's");
-  doctor->add_option("--gateway", flags->gateway, "also try the gateway at this address, as nodes see it: https://HOST:30443");
+  doctor->add_option("-n,--namespace", flags->ns,
+                     "the namespace of your models, for permissions; default: the kubeconfig's");
+  doctor->add_option("--gateway", flags->gateway,
+                     "also try the gateway at this address, as nodes see it: https://HOST:30443");
   doctor->add_option("-o,--output", flags->output, "json")->check(CLI::IsMember({"json"}));
   doctor->callback([&globals, &chosen, flags] {
     chosen = [&globals, flags](const Context& ctx) -> Status {
@@ -53,7 +57,9 @@ void add_doctor_command(Program program) {
       options.now = system_clock().wall();
       options.try_gateway = try_gateway;
       return with_session(ctx, globals, {.ns = flags->ns, .all_namespaces = false},
-                          [&](const Context& c, cli::Session& session) { return cli::doctor(c, session, options); });
+                          [&](const Context& c, cli::Session& session) {
+                            return cli::doctor(c, session, options);
+                          });
     };
   });
 }

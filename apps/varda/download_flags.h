@@ -42,7 +42,8 @@ Result<net::ClientOptions> download_client_options(const DownloadFlags& flags);
 /// Credentials from a directory that holds a Secret as a pod mounts it: one file for each key.
 class DirectoryCredentials final : public artifact::CredentialReader {
  public:
-  artifact::Outcome<artifact::Credentials> read(const Context& ctx, const std::string& directory) override;
+  artifact::Outcome<artifact::Credentials> read(const Context& ctx,
+                                                const std::string& directory) override;
 };
 
 }  // namespace varda::app

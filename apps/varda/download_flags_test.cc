@@ -31,8 +31,8 @@ class ProxyVariables {
 
  private:
   static void clear() {
-    for (const char* name :
-         {"http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"})
+    for (const char* name : {"http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy",
+                             "ALL_PROXY", "no_proxy", "NO_PROXY"})
       ::unsetenv(name);
   }
 };
@@ -42,14 +42,17 @@ std::string parse_download(DownloadFlags& flags, const std::vector<std::string>&
 }
 
 TEST(DownloadFlags, StandBeforeTheEnvironment) {
-  const ProxyVariables environment({{"http_proxy", "http://one:1"}, {"https_proxy", "http://two:2"}, {"no_proxy", "three"}});
+  const ProxyVariables environment(
+      {{"http_proxy", "http://one:1"}, {"https_proxy", "http://two:2"}, {"no_proxy", "three"}});
   const net::ClientOptions from_environment = download_client_options({}).value();
   EXPECT_EQ(from_environment.proxies.http, "http://one:1");
   EXPECT_EQ(from_environment.proxies.https, "http://two:2");
   EXPECT_EQ(from_environment.proxies.none, "three");
   EXPECT_EQ(from_environment.redirects_max, 10);
   DownloadFlags flags;
-  ASSERT_EQ(parse_download(flags, {"--http-proxy", "given:4", "--https-proxy", "", "--no-proxy", ""}), "");
+  ASSERT_EQ(
+      parse_download(flags, {"--http-proxy", "given:4", "--https-proxy", "", "--no-proxy", ""}),
+      "");
   const net::ClientOptions from_flags = download_client_options(flags).value();
   EXPECT_EQ(from_flags.proxies.http, "http://given:4");
   EXPECT_EQ(from_flags.proxies.https, "");  // "" means no proxy, despite the environment
@@ -58,14 +61,15 @@ TEST(DownloadFlags, StandBeforeTheEnvironment) {
 
 TEST(DownloadFlags, GoToAnotherProcessAsTheyAre) {
   DownloadFlags flags;
-  ASSERT_EQ(parse_download(flags, {"--http-proxy", "", "--no-proxy", "a,b", "--ca-file", "some/../ca.pem", "--allow-source",
-                                   "127.0.0.1", "--allow-source", "fe80::/10"}),
-            "");
+  ASSERT_EQ(
+      parse_download(flags, {"--http-proxy", "", "--no-proxy", "a,b", "--ca-file", "some/../ca.pem",
+                             "--allow-source", "127.0.0.1", "--allow-source", "fe80::/10"}),
+      "");
   const std::vector<std::string> arguments = arguments_of(flags);
   // The other process has another working directory.
-  EXPECT_THAT(arguments,
-              ElementsAre("--http-proxy", "", "--no-proxy", "a,b", "--ca-file", std::filesystem::current_path() / "ca.pem",
-                          "--allow-source", "127.0.0.1", "--allow-source", "fe80::/10"));
+  EXPECT_THAT(arguments, ElementsAre("--http-proxy", "", "--no-proxy", "a,b", "--ca-file",
+                                     std::filesystem::current_path() / "ca.pem", "--allow-source",
+                                     "127.0.0.1", "--allow-source", "fe80::/10"));
   DownloadFlags there;
   ASSERT_EQ(parse_download(there, arguments), "");
   EXPECT_EQ(there.http_proxy, "");
@@ -82,16 +86,19 @@ TEST(DownloadFlags, ArchivesOfThisMachineNeedToBeAllowed) {
   flags.allow_sources = kLoopbackSources;
   EXPECT_EQ(download_client_options(flags)->destinations->refusal(loopback), "");
   flags.allow_sources = {"localhost"};
-  EXPECT_THAT(download_client_options(flags).error().message(), AllOf(HasSubstr("--allow-source"), HasSubstr("localhost")));
+  EXPECT_THAT(download_client_options(flags).error().message(),
+              AllOf(HasSubstr("--allow-source"), HasSubstr("localhost")));
   EXPECT_FALSE(allow_source_arguments({"localhost"}).ok());
   EXPECT_THAT(*allow_source_arguments({"10.0.0.1"}), ElementsAre("--allow-source", "10.0.0.1"));
 }
 
 TEST(DownloadFlags, EveryVariableOfAProxyIsHandedOn) {
-  const ProxyVariables environment(
-      {{"HTTPS_PROXY", "http://user:password@two:2"}, {"all_proxy", "socks5://three:3"}, {"NO_PROXY", ""}});
-  EXPECT_THAT(proxy_environment(), ElementsAre(std::pair("HTTPS_PROXY", "http://user:password@two:2"), std::pair("NO_PROXY", ""),
-                                               std::pair("all_proxy", "socks5://three:3")));
+  const ProxyVariables environment({{"HTTPS_PROXY", "http://user:password@two:2"},
+                                    {"all_proxy", "socks5://three:3"},
+                                    {"NO_PROXY", ""}});
+  EXPECT_THAT(proxy_environment(),
+              ElementsAre(std::pair("HTTPS_PROXY", "http://user:password@two:2"),
+                          std::pair("NO_PROXY", ""), std::pair("all_proxy", "socks5://three:3")));
 }
 
 TEST(DownloadFlags, AWrongProxyIsNamedWithoutItsPassword) {
@@ -107,7 +114,8 @@ TEST(DownloadFlags, AWrongProxyIsNamedWithoutItsPassword) {
     EXPECT_EQ(options.error().code(), Code::kInvalid);
     EXPECT_THAT(options.error().message(), AllOf(HasSubstr(name), Not(HasSubstr("secret"))));
   }
-  const ProxyVariables wrong(std::map<std::string, std::string>{{"http_proxy", "ftp://user:secret@host"}});
+  const ProxyVariables wrong(
+      std::map<std::string, std::string>{{"http_proxy", "ftp://user:secret@host"}});
   const auto options = download_client_options({});
   ASSERT_FALSE(options.ok());
   EXPECT_THAT(options.error().message(), AllOf(HasSubstr("http_proxy"), Not(HasSubstr("secret"))));
@@ -116,15 +124,20 @@ TEST(DownloadFlags, AWrongProxyIsNamedWithoutItsPassword) {
 TEST(DownloadFlags, CredentialsAreOneLineWithAColon) {
   const ProxyVariables none;
   const TestDirectory root;
-  for (const char* text : {"user:password", "user:password\n", "user:password\r\n", "user:pass:word\n\n", ":"}) {
-    const auto options = download_client_options({.proxy_credentials_file = root.write("file", text)});
+  for (const char* text :
+       {"user:password", "user:password\n", "user:password\r\n", "user:pass:word\n\n", ":"}) {
+    const auto options =
+        download_client_options({.proxy_credentials_file = root.write("file", text)});
     ASSERT_TRUE(options.ok()) << options.error();
-    EXPECT_EQ(options->proxies.credentials, std::string(text).substr(0, std::string(text).find_first_of("\r\n")));
+    EXPECT_EQ(options->proxies.credentials,
+              std::string(text).substr(0, std::string(text).find_first_of("\r\n")));
   }
   for (const char* text : {"", "\n", "secret", "secret:1\nsecret:2", "secret:1\n\nsecret"}) {
-    const auto options = download_client_options({.proxy_credentials_file = root.write("file", text)});
+    const auto options =
+        download_client_options({.proxy_credentials_file = root.write("file", text)});
     ASSERT_FALSE(options.ok()) << text;
-    EXPECT_EQ(options.error().message(), "--proxy-credentials-file: must contain one line USER:PASSWORD");
+    EXPECT_EQ(options.error().message(),
+              "--proxy-credentials-file: must contain one line USER:PASSWORD");
   }
 }
 
@@ -133,8 +146,10 @@ TEST(DownloadFlags, FilesThatCannotBeReadAreNamed) {
   const TestDirectory root;
   root.write("large", std::string((1 << 20) + 1, ':'));
   std::filesystem::create_symlink("loop", root / "loop");
-  const std::pair<const char*, const char*> cases[] = {
-      {"missing", "cannot be read"}, {".", "cannot be read"}, {"loop", "cannot be read"}, {"large", "larger than 1 MiB"}};
+  const std::pair<const char*, const char*> cases[] = {{"missing", "cannot be read"},
+                                                       {".", "cannot be read"},
+                                                       {"loop", "cannot be read"},
+                                                       {"large", "larger than 1 MiB"}};
   for (const auto& [name, message] : cases) {
     for (const bool ca : {false, true}) {
       DownloadFlags flags;
@@ -142,7 +157,9 @@ TEST(DownloadFlags, FilesThatCannotBeReadAreNamed) {
       const auto options = download_client_options(flags);
       ASSERT_FALSE(options.ok()) << name;
       EXPECT_EQ(options.error().code(), Code::kInvalid);
-      EXPECT_THAT(options.error().message(), AllOf(HasSubstr(ca ? "--ca-file" : "--proxy-credentials-file"), HasSubstr(message)));
+      EXPECT_THAT(
+          options.error().message(),
+          AllOf(HasSubstr(ca ? "--ca-file" : "--proxy-credentials-file"), HasSubstr(message)));
     }
   }
 }
@@ -155,7 +172,8 @@ TEST(DownloadFlags, CertificatesAreReadThroughLinks) {
   std::filesystem::create_symlink("..data/ca.crt", root / "ca.crt");  // as in a mounted Secret
   EXPECT_EQ(download_client_options({.ca_file = root / "ca.crt"})->extra_ca_pem, pem);
   root.write("key.pem", "-----BEGIN PRIVATE KEY-----\n");
-  EXPECT_EQ(download_client_options({.ca_file = root / "key.pem"}).error().message(), "--ca-file: the file has no PEM certificate");
+  EXPECT_EQ(download_client_options({.ca_file = root / "key.pem"}).error().message(),
+            "--ca-file: the file has no PEM certificate");
 }
 
 TEST(DirectoryCredentials, AreTheFilesOfAMountedSecret) {
@@ -184,10 +202,12 @@ TEST(DirectoryCredentials, AreTheFilesOfAMountedSecret) {
 // The order of the directory's entries does not matter.
 TEST(DirectoryCredentials, LinksThatLeadNowhereAreNoKeys) {
   const TestDirectory root;
-  for (int i = 0; i < 20; ++i) std::filesystem::create_symlink("nowhere", root / ("link" + std::to_string(i)));
+  for (int i = 0; i < 20; ++i)
+    std::filesystem::create_symlink("nowhere", root / ("link" + std::to_string(i)));
   root.write("token", "secret");
   root.write("hosts", "files.example");
-  for (int i = 20; i < 40; ++i) std::filesystem::create_symlink("nowhere", root / ("link" + std::to_string(i)));
+  for (int i = 20; i < 40; ++i)
+    std::filesystem::create_symlink("nowhere", root / ("link" + std::to_string(i)));
   DirectoryCredentials reader;
   const auto credentials = reader.read(Context::background(), root.path());
   ASSERT_TRUE(credentials.ok()) << credentials.failure().error;
@@ -210,7 +230,8 @@ TEST(DirectoryCredentials, WhatIsMissingIsSaidWithoutValues) {
     const auto credentials = reader.read(Context::background(), root / name);
     ASSERT_FALSE(credentials.ok()) << name;
     EXPECT_EQ(credentials.failure().reason, artifact::Reason::kCredentialsMissing);
-    EXPECT_THAT(credentials.failure().error.message(), AllOf(HasSubstr(root / name), HasSubstr(message), Not(HasSubstr("secret"))));
+    EXPECT_THAT(credentials.failure().error.message(),
+                AllOf(HasSubstr(root / name), HasSubstr(message), Not(HasSubstr("secret"))));
   }
 }
 

@@ -31,17 +31,38 @@ TEST(ParseDuration, RoundsNoPositiveTimeDownToNone) {
 
 TEST(ParseDuration, RefusesWhatIsNoTime) {
   const std::string huge(400, '9');
-  for (const std::string& text :
-       {std::string(),        std::string("s"),      std::string("."),           std::string("-1s"),     std::string("-0"),
-        std::string("+5s"),   std::string(" 5s"),    std::string("5 s"),         std::string("5s "),     std::string("5s\n"),
-        std::string("5sec"),  std::string("5S"),     std::string("1d"),          std::string("1h30m"),   std::string("1,5s"),
-        std::string("1.2.3"), std::string("1e3s"),   std::string("0x10"),        std::string("inf"),     std::string("infinity"),
-        std::string("nan"),   std::string("nans"),   std::string("1000000001s"), std::string("277778h"), huge,
-        huge + "h",           std::string("5s\0", 3)}) {
+  for (const std::string& text : {std::string(),
+                                  std::string("s"),
+                                  std::string("."),
+                                  std::string("-1s"),
+                                  std::string("-0"),
+                                  std::string("+5s"),
+                                  std::string(" 5s"),
+                                  std::string("5 s"),
+                                  std::string("5s "),
+                                  std::string("5s\n"),
+                                  std::string("5sec"),
+                                  std::string("5S"),
+                                  std::string("1d"),
+                                  std::string("1h30m"),
+                                  std::string("1,5s"),
+                                  std::string("1.2.3"),
+                                  std::string("1e3s"),
+                                  std::string("0x10"),
+                                  std::string("inf"),
+                                  std::string("infinity"),
+                                  std::string("nan"),
+                                  std::string("nans"),
+                                  std::string("1000000001s"),
+                                  std::string("277778h"),
+                                  huge,
+                                  huge + "h",
+                                  std::string("5s\0", 3)}) {
     const auto parsed = parse_duration("--wait", text);
     ASSERT_FALSE(parsed.ok()) << '"' << text << '"';
     EXPECT_EQ(parsed.error().code(), Code::kInvalid);
-    EXPECT_EQ(parsed.error().message(), "--wait must be a time such as 30s, 5m or 1h, not \"" + text + "\"");
+    EXPECT_EQ(parsed.error().message(),
+              "--wait must be a time such as 30s, 5m or 1h, not \"" + text + "\"");
   }
 }
 

@@ -16,14 +16,15 @@ namespace {
 bool still_there(const std::filesystem::path& file, int fd) {
   struct stat ours {
   }, named{};
-  return ::fstat(fd, &ours) == 0 && ::lstat(file.c_str(), &named) == 0 && ours.st_dev == named.st_dev &&
-         ours.st_ino == named.st_ino;
+  return ::fstat(fd, &ours) == 0 && ::lstat(file.c_str(), &named) == 0 &&
+         ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
 }
 
 }  // namespace
 
 FetchTurn::FetchTurn(std::filesystem::path file, int fd) : file_(std::move(file)), fd_(fd) {}
-FetchTurn::FetchTurn(FetchTurn&& other) noexcept : file_(std::move(other.file_)), fd_(std::exchange(other.fd_, -1)) {}
+FetchTurn::FetchTurn(FetchTurn&& other) noexcept
+    : file_(std::move(other.file_)), fd_(std::exchange(other.fd_, -1)) {}
 
 FetchTurn::~FetchTurn() {
   if (fd_ < 0) return;
@@ -36,7 +37,8 @@ Result<FetchTurn> FetchTurn::wait(const Context& ctx, const std::filesystem::pat
   if (!directory.has_filename()) directory = directory.parent_path();
   std::error_code error;
   std::filesystem::create_directories(directory.parent_path(), error);
-  const std::filesystem::path file = directory.parent_path() / ("." + directory.filename().string() + ".fetch.lock");
+  const std::filesystem::path file =
+      directory.parent_path() / ("." + directory.filename().string() + ".fetch.lock");
   bool told = false;
   while (true) {
     const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);

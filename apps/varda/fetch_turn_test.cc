@@ -32,8 +32,10 @@ TEST(FetchTurn, OneAtATimeHoldsADirectory) {
 TEST(FetchTurn, EverySpellingOfADirectoryIsTheSame) {
   const TestDirectory root;
   const FetchTurn held = FetchTurn::wait(kPatient, root / "model").value();
-  for (const char* spelling : {"model/", "./model", "model/.", "other/../model", "other/../model//"})
-    EXPECT_EQ(FetchTurn::wait(impatient(), root / spelling).error().code(), Code::kTimeout) << spelling;
+  for (const char* spelling :
+       {"model/", "./model", "model/.", "other/../model", "other/../model//"})
+    EXPECT_EQ(FetchTurn::wait(impatient(), root / spelling).error().code(), Code::kTimeout)
+        << spelling;
 }
 
 TEST(FetchTurn, AStopEndsTheWait) {
@@ -41,7 +43,8 @@ TEST(FetchTurn, AStopEndsTheWait) {
   const FetchTurn held = FetchTurn::wait(kPatient, root / "model").value();
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_EQ(FetchTurn::wait(Context(stop.get_token()), root / "model").error().code(), Code::kCancelled);
+  EXPECT_EQ(FetchTurn::wait(Context(stop.get_token()), root / "model").error().code(),
+            Code::kCancelled);
 }
 
 TEST(FetchTurn, MakesTheParentDirectory) {

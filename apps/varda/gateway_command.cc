@@ -39,8 +39,10 @@ Result<std::string> read(const std::string& file, const char* flag) {
 }
 
 /// Reads the authority from files, else from the cluster.
-Result<gateway::Authority> authority_of(const Context& ctx, const GatewayFlags& flags, const kube::Client& client) {
-  if (flags.ca_cert.empty() != flags.ca_key.empty()) return Error(Code::kInvalid, "--ca-cert and --ca-key go together");
+Result<gateway::Authority> authority_of(const Context& ctx, const GatewayFlags& flags,
+                                        const kube::Client& client) {
+  if (flags.ca_cert.empty() != flags.ca_key.empty())
+    return Error(Code::kInvalid, "--ca-cert and --ca-key go together");
   if (!flags.ca_cert.empty()) {
     TRY(std::string certificate, read(flags.ca_cert, "--ca-cert"));
     TRY(std::string key, read(flags.ca_key, "--ca-key"));
@@ -50,7 +52,8 @@ Result<gateway::Authority> authority_of(const Context& ctx, const GatewayFlags& 
 }
 
 /// Retries until the API server answers.
-Result<gateway::Authority> prepare(const Context& ctx, const GatewayFlags& flags, const kube::Client& client) {
+Result<gateway::Authority> prepare(const Context& ctx, const GatewayFlags& flags,
+                                   const kube::Client& client) {
   Duration pause = std::chrono::milliseconds(200);
   while (true) {
     auto authority = authority_of(ctx, flags, client);
@@ -73,7 +76,8 @@ Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFl
   limits.connections_max = make_room_for_connections(limits.connections_max);
   TRY(const kube::Config config, kube::find_config(globals.kubeconfig, default_kubeconfig()));
   metrics::Registry registry;
-  const std::unique_ptr<kube::Client> client = kube::connect(config, {.field_manager = "varda-gateway", .metrics = &registry});
+  const std::unique_ptr<kube::Client> client =
+      kube::connect(config, {.field_manager = "varda-gateway", .metrics = &registry});
   // The port is open from the start: a gateway without its API server is alive and must not be
   // restarted.
   std::mutex mutex;
@@ -89,7 +93,8 @@ Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFl
   TRY(const gateway::Authority authority, prepare(ctx, flags, *client));
   gateway::Enrolment::Options enrolling{.metrics = &registry};
   if (!flags.join_secret.empty()) {
-    TRY(enrolling.join_secret, gateway::parse_join_secret(flags.join_secret).context("--join-secret"));
+    TRY(enrolling.join_secret,
+        gateway::parse_join_secret(flags.join_secret).context("--join-secret"));
   }
   gateway::Enrolment enrolment(*client, authority, enrolling);
   gateway::Liveness liveness(*client, {});
@@ -97,14 +102,17 @@ Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFl
   gateway::Gateway::Options options;
   options.client = client.get();
   options.sessions = &liveness;
-  options.edge_node_changed = [&liveness](const runtime::Change& change) { liveness.changed(change); };
+  options.edge_node_changed = [&liveness](const runtime::Change& change) {
+    liveness.changed(change);
+  };
   options.enrolment = [&enrolment](const Context& request_ctx, const net::Request& request) {
     return enrolment.handle(request_ctx, request);
   };
   options.limits = limits;
   options.limits.session_linger = kSessionLinger;
   options.metrics = &registry;
-  TRY(const std::unique_ptr<gateway::Gateway> gateway, gateway::Gateway::create(std::move(options)));
+  TRY(const std::unique_ptr<gateway::Gateway> gateway,
+      gateway::Gateway::create(std::move(options)));
   serve_by(gateway.get());
   const std::shared_ptr<void> until_it_ends(nullptr, [&serve_by](void*) { serve_by(nullptr); });
 
@@ -113,17 +121,20 @@ Status serve_gateway(const Context& ctx, const Globals& globals, const GatewayFl
   std::vector<std::string> hosts = flags.hosts;
   hosts.push_back(flags.listen.substr(0, flags.listen.rfind(':')));
   TRY(listen.tls, authority.server(hosts));
-  if (flags.tls_cert.empty() != flags.tls_key.empty()) return Error(Code::kInvalid, "--tls-cert and --tls-key go together");
+  if (flags.tls_cert.empty() != flags.tls_key.empty())
+    return Error(Code::kInvalid, "--tls-cert and --tls-key go together");
   if (!flags.tls_cert.empty()) {
     TRY(listen.tls->certificate_pem, read(flags.tls_cert, "--tls-cert"));
     TRY(listen.tls->key_pem, read(flags.tls_key, "--tls-key"));
   }
-  TRY(const auto server, net::Server::create(std::move(listen), gateway->handler()).context("--listen " + flags.listen));
+  TRY(const auto server, net::Server::create(std::move(listen), gateway->handler())
+                             .context("--listen " + flags.listen));
   log::info("gateway listens for nodes", {{"gateway", server->address()}});
   std::jthread keeper;  // maintains the join token that agents share
   if (enrolling.join_secret) {
     keeper = std::jthread([&](const std::stop_token& stop) {
-      gateway::run_join_secret(Context(stop), *client, *enrolling.join_secret, authority.ca_sha256(), system_rng());
+      gateway::run_join_secret(Context(stop), *client, *enrolling.join_secret,
+                               authority.ca_sha256(), system_rng());
     });
   }
   while (ctx.sleep_for(std::chrono::hours(24)).ok()) {
@@ -143,30 +154,42 @@ void add_gateway_command(Program program) {
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
   const auto flags = std::make_shared<GatewayFlags>();
-  CLI::App* command = program.daemon("gateway", "accept connections from nodes behind NAT; each node reads only its own objects");
-  command->add_option("--kubeconfig", globals.kubeconfig, "the server; default: $KUBECONFIG, then the pod's service account");
-  command->add_option("--listen", flags->listen, "address and port for the nodes")->default_str("0.0.0.0:10443");
-  command->add_option("--host", flags->hosts, "name or address of the gateway for nodes, for the certificate (repeatable)");
-  command->add_option(
-      "--join-secret", flags->join_secret,
-      "NAMESPACE/NAME of a Secret for the join token (key token) that the agents of a DaemonSet share; default: none");
+  CLI::App* command = program.daemon(
+      "gateway", "accept connections from nodes behind NAT; each node reads only its own objects");
+  command->add_option("--kubeconfig", globals.kubeconfig,
+                      "the server; default: $KUBECONFIG, then the pod's service account");
+  command->add_option("--listen", flags->listen, "address and port for the nodes")
+      ->default_str("0.0.0.0:10443");
+  command->add_option("--host", flags->hosts,
+                      "name or address of the gateway for nodes, for the certificate (repeatable)");
+  command->add_option("--join-secret", flags->join_secret,
+                      "NAMESPACE/NAME of a Secret for the join token (key token) that the agents "
+                      "of a DaemonSet share; default: none");
   command->add_option("--ca-cert", flags->ca_cert,
-                      "PEM of the authority of the edge; default: the Secret varda-system/varda-gateway-ca, created if missing");
+                      "PEM of the authority of the edge; default: the Secret "
+                      "varda-system/varda-gateway-ca, created if missing");
   command->add_option("--ca-key", flags->ca_key, "its key");
-  command->add_option("--tls-cert", flags->tls_cert, "PEM of another certificate, then its chain; default: one of the authority");
+  command->add_option("--tls-cert", flags->tls_cert,
+                      "PEM of another certificate, then its chain; default: one of the authority");
   command->add_option("--tls-key", flags->tls_key, "its key");
-  command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics")->default_str("127.0.0.1:8086");
+  command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics")
+      ->default_str("127.0.0.1:8086");
   command
       ->add_option("--max-connections", flags->limits.connections_max,
-                   "connections of nodes; beyond that, the connection whose client was silent longest is closed")
+                   "connections of nodes; beyond that, the connection whose client was silent "
+                   "longest is closed")
       ->group(kLimitGroup)
       ->default_str(std::to_string(flags->limits.connections_max))
       ->check(CLI::PositiveNumber);
-  command->add_option("--max-body-bytes", flags->limits.body_bytes_max, "largest request of a node, such as its status; 413 beyond")
+  command
+      ->add_option("--max-body-bytes", flags->limits.body_bytes_max,
+                   "largest request of a node, such as its status; 413 beyond")
       ->group(kLimitGroup)
       ->default_str(std::to_string(flags->limits.body_bytes_max))
       ->check(CLI::PositiveNumber);
-  command->add_option("--upstream-threads", flags->limits.upstream.threads, "requests to the API server at a time")
+  command
+      ->add_option("--upstream-threads", flags->limits.upstream.threads,
+                   "requests to the API server at a time")
       ->group(kLimitGroup)
       ->default_str(std::to_string(flags->limits.upstream.threads))
       ->check(CLI::Range(1, 256));

@@ -9,14 +9,24 @@ constexpr const char* kApiGroup = "Limits of the API server";
 constexpr const char* kNodeGroup = "Limits of models on nodes";
 
 template <typename Number>
-void add(CLI::App& command, const char* group, const char* flag, Number& number, const std::string& what) {
-  command.add_option(flag, number, what)->capture_default_str()->check(CLI::PositiveNumber)->check(whole_number())->group(group);
+void add(CLI::App& command, const char* group, const char* flag, Number& number,
+         const std::string& what) {
+  command.add_option(flag, number, what)
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber)
+      ->check(whole_number())
+      ->group(group);
 }
 
-void add_seconds(CLI::App& command, const char* flag, std::chrono::milliseconds& time, const std::string& what) {
+void add_seconds(CLI::App& command, const char* flag, std::chrono::milliseconds& time,
+                 const std::string& what) {
   command
       .add_option_function<double>(
-          flag, [&time](double seconds) { time = std::chrono::milliseconds(static_cast<long>(seconds * 1000)); }, what)
+          flag,
+          [&time](double seconds) {
+            time = std::chrono::milliseconds(static_cast<long>(seconds * 1000));
+          },
+          what)
       ->default_str(std::to_string(time.count() / 1000))
       ->check(CLI::Range(0.1, 86400.0))
       ->check(finite_number())
@@ -26,40 +36,61 @@ void add_seconds(CLI::App& command, const char* flag, std::chrono::milliseconds&
 }  // namespace
 
 void add_limit_flags(CLI::App& command, ApiLimits& limits) {
-  add(command, kApiGroup, "--request-bytes-max", limits.api.body_bytes_max, "largest request body; 413 beyond");
-  add(command, kApiGroup, "--object-bytes-max", limits.api.object_bytes_max, "largest stored object; 413 beyond");
-  add(command, kApiGroup, "--header-bytes-max", limits.http.header_bytes_max, "largest request header; 431 beyond");
+  add(command, kApiGroup, "--request-bytes-max", limits.api.body_bytes_max,
+      "largest request body; 413 beyond");
+  add(command, kApiGroup, "--object-bytes-max", limits.api.object_bytes_max,
+      "largest stored object; 413 beyond");
+  add(command, kApiGroup, "--header-bytes-max", limits.http.header_bytes_max,
+      "largest request header; 431 beyond");
   add(command, kApiGroup, "--connections-max", limits.http.connections_max,
-      "connections at a time; beyond that, the connection whose client was silent longest is closed");
+      "connections at a time; beyond that, the connection whose client was silent longest is "
+      "closed");
   add(command, kApiGroup, "--connections-per-address-max", limits.http.connections_per_address_max,
       "connections of one client address at a time");
   add(command, kApiGroup, "--bodies-bytes-max", limits.http.bodies_bytes_max,
-      "total bytes of request bodies larger than 64 KiB, half of them for one address; beyond that, the slowest request is "
+      "total bytes of request bodies larger than 64 KiB, half of them for one address; beyond "
+      "that, the slowest request is "
       "answered 408");
-  add_seconds(command, "--header-timeout", limits.http.header_timeout, "seconds a request header may take; 408 beyond");
-  add_seconds(command, "--idle-timeout", limits.http.idle_timeout, "seconds a connection may lie idle");
-  add_seconds(command, "--write-timeout", limits.http.write_timeout, "seconds without progress before a connection is closed");
-  add(command, kApiGroup, "--json-depth-max", limits.api.json_depth_max, "deepest nesting of a body");
-  add(command, kApiGroup, "--patch-operations-max", limits.api.patch_operations_max, "operations of one JSON patch");
+  add_seconds(command, "--header-timeout", limits.http.header_timeout,
+              "seconds a request header may take; 408 beyond");
+  add_seconds(command, "--idle-timeout", limits.http.idle_timeout,
+              "seconds a connection may lie idle");
+  add_seconds(command, "--write-timeout", limits.http.write_timeout,
+              "seconds without progress before a connection is closed");
+  add(command, kApiGroup, "--json-depth-max", limits.api.json_depth_max,
+      "deepest nesting of a body");
+  add(command, kApiGroup, "--patch-operations-max", limits.api.patch_operations_max,
+      "operations of one JSON patch");
   add(command, kApiGroup, "--watches-max", limits.api.watches_max, "watches at a time; 429 beyond");
   add(command, kApiGroup, "--watch-queue-events-max", limits.store.watch_queue_events_max,
       "events a watch may lag; beyond that, the watch is closed");
-  add(command, kApiGroup, "--history-events-max", limits.store.history_events_max, "changes a watch can start behind; 410 beyond");
+  add(command, kApiGroup, "--history-events-max", limits.store.history_events_max,
+      "changes a watch can start behind; 410 beyond");
   add(command, kApiGroup, "--history-bytes-max", limits.store.history_bytes_max, "their bytes");
-  add(command, kApiGroup, "--events-max", limits.api.events_max, "Event objects kept; the oldest are deleted");
-  add(command, kApiGroup, "--handler-threads", limits.api.handler_threads, "requests worked on at a time");
-  add(command, kApiGroup, "--handler-queue-max", limits.api.handler_queue_max, "requests waiting for a thread; 429 beyond");
+  add(command, kApiGroup, "--events-max", limits.api.events_max,
+      "Event objects kept; the oldest are deleted");
+  add(command, kApiGroup, "--handler-threads", limits.api.handler_threads,
+      "requests worked on at a time");
+  add(command, kApiGroup, "--handler-queue-max", limits.api.handler_queue_max,
+      "requests waiting for a thread; 429 beyond");
 }
 
 void add_audit_flags(CLI::App& command, AuditFlags& flags) {
   constexpr const char* kGroup = "Audit log";
-  command.add_option("--audit-log", flags.file, "file for a JSON line per request to the API server; default: none")->group(kGroup);
-  command.add_option("--audit-level", flags.level, "None, Metadata, or Request: with the body sent, but for secrets")
+  command
+      .add_option("--audit-log", flags.file,
+                  "file for a JSON line per request to the API server; default: none")
+      ->group(kGroup);
+  command
+      .add_option("--audit-level", flags.level,
+                  "None, Metadata, or Request: with the body sent, but for secrets")
       ->capture_default_str()
       ->check(CLI::IsMember({"None", "Metadata", "Request"}))
       ->group(kGroup);
-  add(command, kGroup, "--audit-log-bytes-max", flags.bytes_max, "size at which the file is rotated");
-  add(command, kGroup, "--audit-log-files-max", flags.files_max, "rotated files to keep; FILE.1 is the newest");
+  add(command, kGroup, "--audit-log-bytes-max", flags.bytes_max,
+      "size at which the file is rotated");
+  add(command, kGroup, "--audit-log-files-max", flags.files_max,
+      "rotated files to keep; FILE.1 is the newest");
 }
 
 Result<std::optional<apiserver::AuditLog::Options>> audit_options(const AuditFlags& flags) {
@@ -73,22 +104,29 @@ Result<std::optional<apiserver::AuditLog::Options>> audit_options(const AuditFla
 }
 
 void add_limit_flags(CLI::App& command, artifact::Limits& limits) {
-  add(command, kNodeGroup, "--archive-bytes-max", limits.archive_bytes_max, "largest archive as downloaded");
-  add(command, kNodeGroup, "--extracted-bytes-max", limits.extracted_bytes_max, "most it may unpack to");
-  add(command, kNodeGroup, "--archive-entries-max", limits.entries_max, "most files, links and directories in it");
+  add(command, kNodeGroup, "--archive-bytes-max", limits.archive_bytes_max,
+      "largest archive as downloaded");
+  add(command, kNodeGroup, "--extracted-bytes-max", limits.extracted_bytes_max,
+      "most it may unpack to");
+  add(command, kNodeGroup, "--archive-entries-max", limits.entries_max,
+      "most files, links and directories in it");
   add(command, kNodeGroup, "--archive-ratio-max", limits.ratio_max,
       "maximum ratio of unpacked to packed size (checked beyond 64 MiB)");
 }
 
 void add_limit_flags(CLI::App& command, NodeLimits& limits) {
   add_limit_flags(command, limits.archives);
-  command.add_option("--artifact-bytes-max", limits.artifact_bytes_max, "disk space for kept archives; 0: no separate limit")
+  command
+      .add_option("--artifact-bytes-max", limits.artifact_bytes_max,
+                  "disk space for kept archives; 0: no separate limit")
       ->capture_default_str()
       ->check(whole_number())
       ->group(kNodeGroup);
   add(command, kNodeGroup, "--replica-bytes-max", limits.replica_bytes_max,
       "largest set of files that a node copies from another node");
-  command.add_option("--allow-files-below", limits.file_roots, "allow file URLs below this directory; default: none")
+  command
+      .add_option("--allow-files-below", limits.file_roots,
+                  "allow file URLs below this directory; default: none")
       ->group(kNodeGroup);
 }
 

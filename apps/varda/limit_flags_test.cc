@@ -18,11 +18,13 @@ std::string parse_limits(Limits& limits, const std::vector<std::string>& argumen
 
 TEST(ApiLimits, EachFlagSetsItsLimit) {
   ApiLimits limits;
-  const std::string wrong = parse_limits(
-      limits, {"--request-bytes-max=1", "--object-bytes-max=2", "--header-bytes-max=3", "--connections-max=4",
-               "--header-timeout=0.5", "--idle-timeout=6", "--write-timeout=86400", "--json-depth-max=8", "--patch-operations-max",
-               "9", "--watches-max=10", "--watch-queue-events-max=11", "--history-events-max", "12", "--history-bytes-max=13",
-               "--events-max=14", "--handler-threads=15", "--handler-queue-max=16"});
+  const std::string wrong =
+      parse_limits(limits, {"--request-bytes-max=1", "--object-bytes-max=2", "--header-bytes-max=3",
+                            "--connections-max=4", "--header-timeout=0.5", "--idle-timeout=6",
+                            "--write-timeout=86400", "--json-depth-max=8", "--patch-operations-max",
+                            "9", "--watches-max=10", "--watch-queue-events-max=11",
+                            "--history-events-max", "12", "--history-bytes-max=13",
+                            "--events-max=14", "--handler-threads=15", "--handler-queue-max=16"});
   ASSERT_EQ(wrong, "");
   EXPECT_EQ(limits.api.body_bytes_max, 1u);
   EXPECT_EQ(limits.api.object_bytes_max, 2u);
@@ -51,25 +53,36 @@ TEST(ApiLimits, StayWithoutFlags) {
 }
 
 TEST(Limits, ANumberIsDecimalAndPositive) {
-  for (const char* number : {"0", "-1", "-18446744073709551615", "+5", "010", "0x10", "1e3", "1.5", "5k", "5 ", " 5", "", "nan",
-                             "inf", "18446744073709551616", "99999999999999999999999999"}) {
+  for (const char* number :
+       {"0", "-1", "-18446744073709551615", "+5", "010", "0x10", "1e3", "1.5", "5k", "5 ", " 5", "",
+        "nan", "inf", "18446744073709551616", "99999999999999999999999999"}) {
     ApiLimits api;
-    EXPECT_THAT(parse_limits(api, {std::string("--watches-max=") + number}), HasSubstr("--watches-max")) << '"' << number << '"';
+    EXPECT_THAT(parse_limits(api, {std::string("--watches-max=") + number}),
+                HasSubstr("--watches-max"))
+        << '"' << number << '"';
     NodeLimits node;
-    EXPECT_THAT(parse_limits(node, {std::string("--archive-bytes-max=") + number}), HasSubstr("--archive-bytes-max")) << number;
+    EXPECT_THAT(parse_limits(node, {std::string("--archive-bytes-max=") + number}),
+                HasSubstr("--archive-bytes-max"))
+        << number;
     if (number == std::string("0")) continue;
-    EXPECT_THAT(parse_limits(node, {std::string("--artifact-bytes-max=") + number}), HasSubstr("--artifact-bytes-max")) << number;
+    EXPECT_THAT(parse_limits(node, {std::string("--artifact-bytes-max=") + number}),
+                HasSubstr("--artifact-bytes-max"))
+        << number;
   }
   NodeLimits node;
-  ASSERT_EQ(parse_limits(node, {"--archive-bytes-max=18446744073709551615", "--artifact-bytes-max=0"}), "");
+  ASSERT_EQ(
+      parse_limits(node, {"--archive-bytes-max=18446744073709551615", "--artifact-bytes-max=0"}),
+      "");
   EXPECT_EQ(node.archives.archive_bytes_max, UINT64_MAX);
   EXPECT_EQ(node.artifact_bytes_max, 0u);
 }
 
 TEST(Limits, ATimeIsFiniteAndOfADayAtMost) {
-  for (const char* seconds : {"0", "0.09", "-1", "86400.1", "1e9", "nan", "-nan", "inf", "5s", ""}) {
+  for (const char* seconds :
+       {"0", "0.09", "-1", "86400.1", "1e9", "nan", "-nan", "inf", "5s", ""}) {
     ApiLimits limits;
-    EXPECT_THAT(parse_limits(limits, {std::string("--idle-timeout=") + seconds}), HasSubstr("--idle-timeout"))
+    EXPECT_THAT(parse_limits(limits, {std::string("--idle-timeout=") + seconds}),
+                HasSubstr("--idle-timeout"))
         << '"' << seconds << '"';
     EXPECT_EQ(limits.http.idle_timeout, ApiLimits().http.idle_timeout);
   }
@@ -105,22 +118,25 @@ TEST(ArchiveLimits, HaveTheFlagsOfNodes) {
 
 TEST(AuditFlags, WithoutAFileThereIsNoLog) {
   AuditFlags flags;
-  ASSERT_EQ(testing::parse([&](CLI::App& parser) { add_audit_flags(parser, flags); }, {"--audit-level=Request"}), "");
+  ASSERT_EQ(testing::parse([&](CLI::App& parser) { add_audit_flags(parser, flags); },
+                           {"--audit-level=Request"}),
+            "");
   EXPECT_EQ(audit_options(flags).value(), std::nullopt);
 }
 
 TEST(AuditFlags, BecomeOptions) {
   AuditFlags flags;
   const auto add = [&](CLI::App& parser) { add_audit_flags(parser, flags); };
-  ASSERT_EQ(testing::parse(add, {"--audit-log=logs/../audit.jsonl", "--audit-level=Request", "--audit-log-bytes-max=10",
-                                 "--audit-log-files-max=2"}),
+  ASSERT_EQ(testing::parse(add, {"--audit-log=logs/../audit.jsonl", "--audit-level=Request",
+                                 "--audit-log-bytes-max=10", "--audit-log-files-max=2"}),
             "");
   const auto options = audit_options(flags).value().value();
   EXPECT_EQ(options.file, std::filesystem::current_path() / "audit.jsonl");
   EXPECT_EQ(options.level, apiserver::AuditLevel::kRequest);
   EXPECT_EQ(options.bytes_max, 10u);
   EXPECT_EQ(options.files_max, 2u);
-  for (const char* wrong : {"--audit-level=request", "--audit-level=", "--audit-log-bytes-max=0", "--audit-log-files-max=-1"})
+  for (const char* wrong : {"--audit-level=request", "--audit-level=", "--audit-log-bytes-max=0",
+                            "--audit-log-files-max=-1"})
     EXPECT_NE(testing::parse(add, {wrong}), "") << wrong;
 }
 

@@ -14,7 +14,9 @@
 namespace varda::app {
 namespace {
 
-bool takes_files(const CLI::App& command) { return command.get_option_no_throw("--filename") != nullptr; }
+bool takes_files(const CLI::App& command) {
+  return command.get_option_no_throw("--filename") != nullptr;
+}
 
 /// The message for a wrong command line. An unknown argument is named first: the problem of "get
 /// --bogus" is the flag, not the missing resource.
@@ -33,14 +35,17 @@ std::string explain(const CLI::App* parser, const CLI::Error& error) {
     } else if (command->get_require_subcommand_min() > 0) {
       why = name + " has no command " + unknown.front();
     } else {
-      why = name + " takes no argument \"" + unknown.front() + "\"" + (takes_files(*command) ? "; name a file with -f" : "");
+      why = name + " takes no argument \"" + unknown.front() + "\"" +
+            (takes_files(*command) ? "; name a file with -f" : "");
     }
   }
   return "error: " + why + "\n`" + name + " --help` lists commands and flags\n";
 }
 
 int run(int argc, char** argv) {
-  CLI::App parser("Varda: edge AI for Kubernetes and KubeEdge. `varda up` starts everything on this machine.", "varda");
+  CLI::App parser(
+      "Varda: edge AI for Kubernetes and KubeEdge. `varda up` starts everything on this machine.",
+      "varda");
   parser.formatter(std::make_shared<HelpFormatter>(help_width()));
   parser.set_version_flag("-v,--version", "varda " VARDA_VERSION, "print the version");
   parser.require_subcommand(1);

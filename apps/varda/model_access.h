@@ -25,6 +25,7 @@ struct ModelAccess {
 Result<ModelAccess> read_model_access(const ModelAccessFlags& flags);
 
 /// Sends the token with each request, over plain HTTP too.
-std::unique_ptr<net::HttpClient> make_model_client(const ModelAccess& access, std::size_t idle_connections_max = 16);
+std::unique_ptr<net::HttpClient> make_model_client(const ModelAccess& access,
+                                                   std::size_t idle_connections_max = 16);
 
 }  // namespace varda::app

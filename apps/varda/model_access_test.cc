@@ -26,26 +26,32 @@ class ModelAccessTest : public ::testing::Test {
     const auto read = read_model_access(flags);
     return read.ok() ? "" : read.error().message();
   }
-  const fs::path root_ = fs::path(::testing::TempDir()) / ("model-access-" + std::to_string(::getpid()));
+  const fs::path root_ =
+      fs::path(::testing::TempDir()) / ("model-access-" + std::to_string(::getpid()));
   const net::KeyPair ca_ = net::make_ca("ca", std::chrono::hours(1)).value();
-  const net::KeyPair own_ = net::make_certificate(ca_, {.common_name = "camera", .hosts = {}}).value();
+  const net::KeyPair own_ =
+      net::make_certificate(ca_, {.common_name = "camera", .hosts = {}}).value();
 };
 
 TEST_F(ModelAccessTest, ShowsTokenAndCertificateToATrustedServer) {
-  const net::KeyPair served = net::make_certificate(ca_, {.common_name = "m", .hosts = {"127.0.0.1"}, .server = true}).value();
+  const net::KeyPair served =
+      net::make_certificate(ca_, {.common_name = "m", .hosts = {"127.0.0.1"}, .server = true})
+          .value();
   const auto server =
-      net::Server::create({.tls = net::TlsServer{.certificate_pem = served.certificate_pem,
-                                                 .key_pem = served.key_pem,
-                                                 .client_ca_pem = ca_.certificate_pem}},
-                          net::inline_handler([](const net::Request& request) {
-                            const std::string token(request.headers.find("Authorization").value_or("none"));
-                            return net::Response{200, {}, token + " of " + request.peer.certificate_common_name, nullptr};
-                          }))
+      net::Server::create(
+          {.tls = net::TlsServer{.certificate_pem = served.certificate_pem,
+                                 .key_pem = served.key_pem,
+                                 .client_ca_pem = ca_.certificate_pem}},
+          net::inline_handler([](const net::Request& request) {
+            const std::string token(request.headers.find("Authorization").value_or("none"));
+            return net::Response{
+                200, {}, token + " of " + request.peer.certificate_common_name, nullptr};
+          }))
           .value();
   const auto ask = [&](const ModelAccessFlags& flags) {
     const auto client = make_model_client(read_model_access(flags).value());
-    const auto answer =
-        client->call(Context::background().with_timeout(std::chrono::seconds(60)), {.url = "https://" + server->address() + "/"});
+    const auto answer = client->call(Context::background().with_timeout(std::chrono::seconds(60)),
+                                     {.url = "https://" + server->address() + "/"});
     return answer.ok() ? answer->body : answer.error().message();
   };
   const std::string ca = file("ca.crt", ca_.certificate_pem);
@@ -65,7 +71,8 @@ TEST_F(ModelAccessTest, NamesTheFlagOfAFileThatWillNotDo) {
   EXPECT_EQ(refusal({.key = root_ / "tls.key"}), "--cert and --key go together");
   const std::string cert = file("tls.crt", own_.certificate_pem);
   EXPECT_THAT(refusal({.cert = cert, .key = file("tls.key", "text")}), HasSubstr("--key"));
-  EXPECT_EQ(refusal({.cert = cert, .key = file("tls.key", ca_.key_pem)}), "--key does not belong to the certificate of --cert");
+  EXPECT_EQ(refusal({.cert = cert, .key = file("tls.key", ca_.key_pem)}),
+            "--key does not belong to the certificate of --cert");
 }
 
 }  // namespace

@@ -27,10 +27,12 @@ struct PackFlags {
 Status check_version(const std::string& version) {
   const bool good =
       !version.empty() && version.size() <= 63 && version != "." && version != ".." &&
-      version.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == std::string::npos;
+      version.find_first_not_of(
+          "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == std::string::npos;
   if (good) return {};
-  return Error(Code::kInvalid,
-               "\"" + version + "\" is not a valid version; set --version-name to 1 to 63 letters, digits, '.', '_' or '-'");
+  return Error(Code::kInvalid, "\"" + version +
+                                   "\" is not a valid version; set --version-name to 1 to 63 "
+                                   "letters, digits, '.', '_' or '-'");
 }
 
 /// Reads model.yaml and labels like the model server, to report errors early.
@@ -38,7 +40,8 @@ Status check_settings(const os::Path& directory) {
   auto& fs = os::real_file_system();
   TRY(const auto settings, fs.stat(directory / "model.yaml"));
   if (!settings) return {};
-  TRY([[maybe_unused]] const serving::ModelConfig config, serving::read_config(fs, directory, {}).context(directory.string()));
+  TRY([[maybe_unused]] const serving::ModelConfig config,
+      serving::read_config(fs, directory, {}).context(directory.string()));
   return {};
 }
 
@@ -50,15 +53,20 @@ Status pack(const Context& ctx, const PackFlags& flags) {
   if (!is_file && flags.framework == "onnx") TRY_VOID(check_settings(directory));
   const std::string version = !flags.version.empty() ? flags.version : name;
   TRY_VOID(check_version(version));
-  const os::Path output = flags.output.empty() ? os::Path(name + ".tar.gz") : os::Path(flags.output);
+  const os::Path output =
+      flags.output.empty() ? os::Path(name + ".tar.gz") : os::Path(flags.output);
   TRY(const codec::ArchiveFormat format, artifact::archive_format_of(output));
   TRY(const artifact::Packed packed,
-      artifact::pack_to_file(ctx, os::real_file_system(), directory, {.format = format, .framework = flags.framework}, output));
-  const std::string url = !flags.url.empty() ? flags.url : "http://HOST/" + output.filename().string();
-  std::fprintf(stderr, "packed %zu file%s, %s, into %s (%s)\nentry for spec.manifest:\n", packed.files,
-               packed.files == 1 ? "" : "s", human_bytes(packed.extracted_bytes).c_str(), output.c_str(),
+      artifact::pack_to_file(ctx, os::real_file_system(), directory,
+                             {.format = format, .framework = flags.framework}, output));
+  const std::string url =
+      !flags.url.empty() ? flags.url : "http://HOST/" + output.filename().string();
+  std::fprintf(stderr, "packed %zu file%s, %s, into %s (%s)\nentry for spec.manifest:\n",
+               packed.files, packed.files == 1 ? "" : "s",
+               human_bytes(packed.extracted_bytes).c_str(), output.c_str(),
                human_bytes(packed.bytes).c_str());
-  std::printf("- {version: '%s', downloadURL: '%s', sha256sum: %s}\n", version.c_str(), url.c_str(), packed.digest.hex().c_str());
+  std::printf("- {version: '%s', downloadURL: '%s', sha256sum: %s}\n", version.c_str(), url.c_str(),
+              packed.digest.hex().c_str());
   return {};
 }
 
@@ -98,7 +106,9 @@ Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags
   options.to = flags.to;
   for (const std::string& name : flags.beside) {
     if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos)
-      return Error(Code::kInvalid, "--beside " + name + ": must be a file name that has no / and does not begin with a dot");
+      return Error(
+          Code::kInvalid,
+          "--beside " + name + ": must be a file name that has no / and does not begin with a dot");
   }
   options.beside = flags.beside;
   options.limits = flags.limits;
@@ -107,10 +117,12 @@ Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags
   for (const std::string& root : flags.file_roots) options.file_roots.emplace_back(root);
   TRY(const FetchTurn turn, FetchTurn::wait(ctx, flags.to));
   ProgressBar bar(os::Path(flags.to).filename().string());
-  const auto installed = artifact::fetch(ctx, os::real_file_system(), *http, options, [&](const artifact::Progress& progress) {
-    // Both phases run at once; only the download knows its total.
-    if (progress.phase == artifact::Phase::kDownload) bar.update("downloading and unpacking", progress.done, progress.total);
-  });
+  const auto installed = artifact::fetch(
+      ctx, os::real_file_system(), *http, options, [&](const artifact::Progress& progress) {
+        // Both phases run at once; only the download knows its total.
+        if (progress.phase == artifact::Phase::kDownload)
+          bar.update("downloading and unpacking", progress.done, progress.total);
+      });
   bar.clear();
   if (!installed.ok()) {
     const artifact::Failure& failure = installed.failure();
@@ -130,30 +142,38 @@ struct ListFlags {
 void add_models_command(Program program) {
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
-  CLI::App* models = program.parser.add_subcommand("models", "list and filter the Models of the server");
+  CLI::App* models =
+      program.parser.add_subcommand("models", "list and filter the Models of the server");
   models->require_subcommand(1);
 
   const auto flags = std::make_shared<ListFlags>();
-  CLI::App* command = models->add_subcommand("ls", "list Models of both groups by task, labels and metrics");
+  CLI::App* command =
+      models->add_subcommand("ls", "list Models of both groups by task, labels and metrics");
   command->add_option("--kubeconfig", globals.kubeconfig, kKubeconfigHelp);
-  command->add_option("-n,--namespace", flags->session.ns, "namespace; default: the kubeconfig's, else \"default\"");
+  command->add_option("-n,--namespace", flags->session.ns,
+                      "namespace; default: the kubeconfig's, else \"default\"");
   command->add_flag("-A,--all-namespaces", flags->session.all_namespaces, "in every namespace");
   command
-      ->add_option(
-          "--where", flags->options.where,
-          "only Models that match NAME OPERATOR VALUE, such as accuracy>=0.9 or task=classification (repeatable; all must match). "
-          "NAME is a metric, or name, namespace, group, task, format, version, url, sourceJob, size, label, parent")
+      ->add_option("--where", flags->options.where,
+                   "only Models that match NAME OPERATOR VALUE, such as accuracy>=0.9 or "
+                   "task=classification (repeatable; all must match). "
+                   "NAME is a metric, or name, namespace, group, task, format, version, url, "
+                   "sourceJob, size, label, parent")
       ->allow_extra_args(false);
-  command->add_option("--sort-by", flags->options.sort_by, "NAME, NAME:asc or NAME:desc, such as accuracy:desc");
+  command->add_option("--sort-by", flags->options.sort_by,
+                      "NAME, NAME:asc or NAME:desc, such as accuracy:desc");
   command->add_option("-l,--selector", flags->options.label_selector, "label selector");
-  command->add_option("-o,--output", flags->output, "table (default), wide, yaml, json, name or jsonpath=TEMPLATE");
+  command->add_option("-o,--output", flags->output,
+                      "table (default), wide, yaml, json, name or jsonpath=TEMPLATE");
   command->add_flag("--no-headers", flags->no_headers, "only the rows");
   command->callback([&chosen, &globals, flags] {
     chosen = [&globals, flags](const Context& ctx) -> Status {
       TRY(flags->options.output, cli::Output::parse(flags->output == "table" ? "" : flags->output));
       flags->options.headers = !flags->no_headers;
       return with_session(ctx, globals, flags->session,
-                          [&](const Context& c, cli::Session& session) { return cli::list_models(c, session, flags->options); });
+                          [&](const Context& c, cli::Session& session) {
+                            return cli::list_models(c, session, flags->options);
+                          });
     };
   });
 }
@@ -165,47 +185,66 @@ void add_model_commands(Program program) {
   Run& chosen = program.chosen;
 
   const auto pack_flags = std::make_shared<PackFlags>();
-  CLI::App* pack_command =
-      program.parser.add_subcommand("pack", "pack a model directory reproducibly and print its manifest entry");
+  CLI::App* pack_command = program.parser.add_subcommand(
+      "pack", "pack a model directory reproducibly and print its manifest entry");
   pack_command
-      ->add_option("directory", pack_flags->directory, "directory with the model (for onnx: model.onnx), or a single .onnx file")
+      ->add_option("directory", pack_flags->directory,
+                   "directory with the model (for onnx: model.onnx), or a single .onnx file")
       ->required();
-  pack_command->add_option("-o,--output", pack_flags->output,
-                           "archive to write: .tar.gz, .tar.zst or .tar; default: NAME.tar.gz here");
+  pack_command->add_option(
+      "-o,--output", pack_flags->output,
+      "archive to write: .tar.gz, .tar.zst or .tar; default: NAME.tar.gz here");
   pack_command->add_option("--version-name", pack_flags->version,
                            "version in the entry; default: the directory's name, or the file's");
   pack_command->add_option("--url", pack_flags->url, "downloadURL in the entry");
-  pack_command->add_option("--framework", pack_flags->framework, "framework whose layout is checked; \"\" for none")
+  pack_command
+      ->add_option("--framework", pack_flags->framework,
+                   "framework whose layout is checked; \"\" for none")
       ->default_str("onnx");
-  pack_command->callback([&chosen, pack_flags] { chosen = [pack_flags](const Context& ctx) { return pack(ctx, *pack_flags); }; });
+  pack_command->callback([&chosen, pack_flags] {
+    chosen = [pack_flags](const Context& ctx) { return pack(ctx, *pack_flags); };
+  });
 
   const auto fetch_flags = std::make_shared<FetchFlags>();
-  CLI::App* fetch_command = program.parser.add_subcommand("fetch", "download, verify and unpack one version into a directory");
-  fetch_command->add_option("--url", fetch_flags->url, "http, https, s3 or file URL of the archive")->required();
-  fetch_command->add_option("--mirror", fetch_flags->mirrors, "further URL of the same archive, tried when the previous URLs fail");
-  fetch_command->add_option(
-      "--credentials-dir", fetch_flags->credentials_dir,
-      "directory with credentials for the sources, one file per key like a mounted Secret: hosts, username and password, "
-      "token, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ca.crt ...");
+  CLI::App* fetch_command = program.parser.add_subcommand(
+      "fetch", "download, verify and unpack one version into a directory");
+  fetch_command->add_option("--url", fetch_flags->url, "http, https, s3 or file URL of the archive")
+      ->required();
+  fetch_command->add_option("--mirror", fetch_flags->mirrors,
+                            "further URL of the same archive, tried when the previous URLs fail");
+  fetch_command->add_option("--credentials-dir", fetch_flags->credentials_dir,
+                            "directory with credentials for the sources, one file per key like a "
+                            "mounted Secret: hosts, username and password, "
+                            "token, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, ca.crt ...");
   add_download_flags(*fetch_command, fetch_flags->download);
-  fetch_command->add_option("--sha256", fetch_flags->sha256, "digest of the archive, 64 lower-case hex digits")->required();
-  fetch_command->add_option("--to", fetch_flags->to, "directory to create; it appears only after the whole version is verified")
+  fetch_command
+      ->add_option("--sha256", fetch_flags->sha256,
+                   "digest of the archive, 64 lower-case hex digits")
+      ->required();
+  fetch_command
+      ->add_option("--to", fetch_flags->to,
+                   "directory to create; it appears only after the whole version is verified")
       ->required();
   fetch_command->add_option("--beside", fetch_flags->beside,
-                            "file at the archive's root to expose next to the directory too, such as config.pbtxt (repeatable)");
+                            "file at the archive's root to expose next to the directory too, such "
+                            "as config.pbtxt (repeatable)");
   fetch_command->add_option("--framework", fetch_flags->framework, "whose layout is checked");
-  fetch_command->add_option("--allow-files-below", fetch_flags->file_roots, "allow file URLs below this directory; default: none");
+  fetch_command->add_option("--allow-files-below", fetch_flags->file_roots,
+                            "allow file URLs below this directory; default: none");
   add_limit_flags(*fetch_command, fetch_flags->limits);
   fetch_command->add_flag("--insecure-skip-tls-verify", fetch_flags->insecure,
                           "do not check the server's certificate (the digest is always checked)");
   fetch_command
-      ->add_option("--attempts", fetch_flags->attempts, "attempts over all sources while transient errors last, 1 s to 30 s apart")
+      ->add_option("--attempts", fetch_flags->attempts,
+                   "attempts over all sources while transient errors last, 1 s to 30 s apart")
       ->check(CLI::PositiveNumber);
-  fetch_command->add_flag(
-      "--no-spool", fetch_flags->no_spool,
-      "do not keep unfinished downloads: writes half the bytes, but a killed fetch starts over (broken connections still resume)");
+  fetch_command->add_flag("--no-spool", fetch_flags->no_spool,
+                          "do not keep unfinished downloads: writes half the bytes, but a killed "
+                          "fetch starts over (broken connections still resume)");
   fetch_command->callback([&chosen, &globals, fetch_flags] {
-    chosen = [&globals, fetch_flags](const Context& ctx) { return fetch(ctx, globals, *fetch_flags); };
+    chosen = [&globals, fetch_flags](const Context& ctx) {
+      return fetch(ctx, globals, *fetch_flags);
+    };
   });
 
   add_predict_command(program);

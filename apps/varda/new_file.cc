@@ -15,7 +15,8 @@ namespace {
 Error file_error(const std::string& what) {
   const int code = errno;
   const std::string message = what + ": " + std::strerror(code);
-  if (code == EEXIST) return Error(Code::kAlreadyExists, what + " exists already and is not replaced");
+  if (code == EEXIST)
+    return Error(Code::kAlreadyExists, what + " exists already and is not replaced");
   if (code == ENOSPC || code == EDQUOT || code == EFBIG) return Error(Code::kExhausted, message);
   if (code == ENOENT) return Error(Code::kNotFound, message);
   if (code == EACCES || code == EPERM || code == EROFS) return Error(Code::kForbidden, message);
@@ -31,7 +32,10 @@ std::filesystem::path parent_of(const std::filesystem::path& path) {
 NewFile::NewFile(std::filesystem::path path, std::filesystem::path part, int fd)
     : path_(std::move(path)), part_(std::move(part)), fd_(fd) {}
 NewFile::NewFile(NewFile&& other) noexcept
-    : path_(std::move(other.path_)), part_(std::exchange(other.part_, {})), fd_(std::exchange(other.fd_, -1)), read_(other.read_) {}
+    : path_(std::move(other.path_)),
+      part_(std::exchange(other.part_, {})),
+      fd_(std::exchange(other.fd_, -1)),
+      read_(other.read_) {}
 
 NewFile::~NewFile() {
   if (fd_ >= 0) ::close(fd_);
@@ -76,7 +80,8 @@ Result<std::string> NewFile::read() {
 Status NewFile::keep() {
   if (::fsync(fd_) != 0) return file_error(path_.string());
   const std::string now = part_.empty() ? "/proc/self/fd/" + std::to_string(fd_) : part_.string();
-  if (::linkat(AT_FDCWD, now.c_str(), AT_FDCWD, path_.c_str(), part_.empty() ? AT_SYMLINK_FOLLOW : 0) != 0)
+  if (::linkat(AT_FDCWD, now.c_str(), AT_FDCWD, path_.c_str(),
+               part_.empty() ? AT_SYMLINK_FOLLOW : 0) != 0)
     return file_error(path_.string());
   return os::real_file_system().sync_directory(parent_of(path_));
 }

@@ -46,13 +46,17 @@ Result<runtime::LeaderElector::Options> election_of(const OperatorFlags& flags) 
   if (flags.lease_ms % 1000 != 0 || flags.lease_ms < 1000)
     return Error(Code::kInvalid, "--leader-election-lease-duration: whole seconds, at least one");
   if (flags.renew_ms >= flags.lease_ms)
-    return Error(Code::kInvalid, "--leader-election-renew-deadline must be shorter than --leader-election-lease-duration");
+    return Error(
+        Code::kInvalid,
+        "--leader-election-renew-deadline must be shorter than --leader-election-lease-duration");
   if (flags.retry_ms <= 0 || flags.retry_ms * 6 / 5 >= flags.renew_ms)
     return Error(Code::kInvalid,
-                 "--leader-election-retry-period and a fifth more must be shorter than --leader-election-renew-deadline");
+                 "--leader-election-retry-period and a fifth more must be shorter than "
+                 "--leader-election-renew-deadline");
   runtime::LeaderElector::Options election;
   if (const std::string own = own_namespace(flags); !own.empty()) election.ns = own;
-  election.lease.lease_duration = std::chrono::duration_cast<std::chrono::seconds>(milliseconds(flags.lease_ms));
+  election.lease.lease_duration =
+      std::chrono::duration_cast<std::chrono::seconds>(milliseconds(flags.lease_ms));
   election.lease.renew_deadline = milliseconds(flags.renew_ms);
   election.lease.retry_period = milliseconds(flags.retry_ms);
   return election;
@@ -63,7 +67,8 @@ Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& 
   os::prefer_small_heap();
   TRY(const kube::Config config, kube::find_config(globals.kubeconfig, default_kubeconfig()));
   metrics::Registry registry;
-  const std::unique_ptr<kube::Client> client = kube::connect(config, {.field_manager = "varda-operator", .metrics = &registry});
+  const std::unique_ptr<kube::Client> client =
+      kube::connect(config, {.field_manager = "varda-operator", .metrics = &registry});
   runtime::Manager::Options options{.component = "varda-operator",
                                     .namespaces = flags.namespaces,
                                     .informers = controllers::keep_only_ours,
@@ -80,9 +85,11 @@ Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& 
   const auto issuer = controllers::CertificateIssuer::create(*client, std::move(certificates));
   ours.inference_models.certificates = issuer.get();
   const auto controllers = controllers::add_all(manager, ours);
-  TRY(const auto admin, serve_admin(
-                            flags.admin, registry, [&manager] { return manager.ready(); }, controllers->metrics()));
-  const std::jthread trimmer([](const std::stop_token& stop) { os::keep_memory_trimmed(Context(stop)); });
+  TRY(const auto admin,
+      serve_admin(
+          flags.admin, registry, [&manager] { return manager.ready(); }, controllers->metrics()));
+  const std::jthread trimmer(
+      [](const std::stop_token& stop) { os::keep_memory_trimmed(Context(stop)); });
   return manager.run(ctx);
 }
 
@@ -94,37 +101,47 @@ void add_operator_command(Program program) {
 
   const auto flags = std::make_shared<OperatorFlags>();
   CLI::App* command = program.daemon("operator", "run Varda's controllers against an API server");
-  command->add_option("--kubeconfig", globals.kubeconfig, "the server; default: $KUBECONFIG, then the pod's service account");
-  command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics")->default_str("127.0.0.1:8085");
-  command->add_option("--servers", flags->controllers.servers,
-                      "YAML file with the server of each frameworkType, merged over the built-in table");
+  command->add_option("--kubeconfig", globals.kubeconfig,
+                      "the server; default: $KUBECONFIG, then the pod's service account");
+  command->add_option("--admin", flags->admin, "address of /healthz, /readyz and /metrics")
+      ->default_str("127.0.0.1:8085");
+  command->add_option(
+      "--servers", flags->controllers.servers,
+      "YAML file with the server of each frameworkType, merged over the built-in table");
   add_controller_flags(*command, flags->controllers);
   add_allow_source_flag(*command, flags->allow_sources);
-  command->add_option("--namespace", flags->namespaces,
-                      "reconcile models and datasets of this namespace only (repeatable); default: all namespaces");
+  command->add_option(
+      "--namespace", flags->namespaces,
+      "reconcile models and datasets of this namespace only (repeatable); default: all namespaces");
   command->add_flag("--leader-elect,!--no-leader-elect", flags->elect,
                     "only one of several operators is active at a time (default)");
   command
       ->add_option("--leader-election-namespace", flags->election_namespace,
-                   "namespace of the Lease; default: that of the pod this runs in, else kube-system. The authority of "
+                   "namespace of the Lease; default: that of the pod this runs in, else "
+                   "kube-system. The authority of "
                    "certificates is in the same one; outside of pods in varda-system")
       ->group(kElectionGroup);
-  CLI::AsNumberWithUnit milliseconds(std::map<std::string, std::int64_t>{{"ms", 1}, {"s", 1000}, {"m", 60'000}},
-                                     CLI::AsNumberWithUnit::UNIT_REQUIRED, "TIME");
+  CLI::AsNumberWithUnit milliseconds(
+      std::map<std::string, std::int64_t>{{"ms", 1}, {"s", 1000}, {"m", 60'000}},
+      CLI::AsNumberWithUnit::UNIT_REQUIRED, "TIME");
   milliseconds.description("");
-  const auto time = [&](const char* name, std::int64_t& value, const char* what, const char* otherwise) {
+  const auto time = [&](const char* name, std::int64_t& value, const char* what,
+                        const char* otherwise) {
     command->add_option(name, value, what)
         ->transform(milliseconds)
         ->type_name("TIME")
         ->default_str(otherwise)
         ->group(kElectionGroup);
   };
-  time("--leader-election-lease-duration", flags->lease_ms, "time without renewal after which another operator becomes leader",
-       "15s");
-  time("--leader-election-renew-deadline", flags->renew_ms, "time without a renewal after which the leader ends itself", "10s");
-  time("--leader-election-retry-period", flags->retry_ms, "time between two checks of the Lease", "2s");
-  command->callback(
-      [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return operate(ctx, globals, *flags); }; });
+  time("--leader-election-lease-duration", flags->lease_ms,
+       "time without renewal after which another operator becomes leader", "15s");
+  time("--leader-election-renew-deadline", flags->renew_ms,
+       "time without a renewal after which the leader ends itself", "10s");
+  time("--leader-election-retry-period", flags->retry_ms, "time between two checks of the Lease",
+       "2s");
+  command->callback([&chosen, &globals, flags] {
+    chosen = [&globals, flags](const Context& ctx) { return operate(ctx, globals, *flags); };
+  });
 }
 
 }  // namespace varda::app

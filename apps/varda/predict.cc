@@ -61,9 +61,11 @@ const meta::Resource& secrets() {
 std::string authority_of(const Context& ctx, const kube::Client& client, const Json& object) {
   const Json& security = object.at("spec/security");
   std::string name = security["tlsSecretName"].as_string();
-  if (name.empty() && security["tls"].as_bool()) name = api::issued_secret(object.at("metadata/name").as_string());
+  if (name.empty() && security["tls"].as_bool())
+    name = api::issued_secret(object.at("metadata/name").as_string());
   if (name.empty()) return {};
-  const auto secret = client.get(ctx, secrets(), {object.at("metadata/namespace").as_string(), name});
+  const auto secret =
+      client.get(ctx, secrets(), {object.at("metadata/namespace").as_string(), name});
   if (!secret.ok()) return {};
   const std::string pem = codec::unbase64(secret->at("data")["ca.crt"].as_string()).value_or("");
   return net::certificate_facts(pem).ok() ? pem : "";
@@ -83,19 +85,22 @@ std::vector<Served> served_kinds() {
 }
 
 /// Finds the object and its kind by NAME or KIND/NAME.
-Result<std::pair<Json, Served>> find_served(const Context& ctx, const kube::Client& client, const std::string& ns,
-                                            std::string name) {
+Result<std::pair<Json, Served>> find_served(const Context& ctx, const kube::Client& client,
+                                            const std::string& ns, std::string name) {
   std::vector<Served> kinds = served_kinds();
   if (const std::size_t slash = name.find('/'); slash != std::string::npos) {
     const std::string word = name.substr(0, slash);
     name = name.substr(slash + 1);
     std::erase_if(kinds, [&](const Served& kind) {
       return word != kind.word && word != std::string(kind.word) + "s" &&
-             std::find(kind.short_words.begin(), kind.short_words.end(), word) == kind.short_words.end();
+             std::find(kind.short_words.begin(), kind.short_words.end(), word) ==
+                 kind.short_words.end();
     });
     if (kinds.empty())
-      return Error(Code::kInvalid,
-                   "\"" + word + "\" does not answer requests; must be an inferencemodel or a jointinferenceservice");
+      return Error(
+          Code::kInvalid,
+          "\"" + word +
+              "\" does not answer requests; must be an inferencemodel or a jointinferenceservice");
   }
   std::optional<Error> first;
   for (const Served& kind : kinds) {
@@ -105,7 +110,8 @@ Result<std::pair<Json, Served>> find_served(const Context& ctx, const kube::Clie
     if (object.error().code() != Code::kNotFound) break;
   }
   if (kinds.size() > 1 && first->code() == Code::kNotFound)
-    return Error(Code::kNotFound, "there is no InferenceModel and no JointInferenceService \"" + name + "\" in namespace " + ns);
+    return Error(Code::kNotFound, "there is no InferenceModel and no JointInferenceService \"" +
+                                      name + "\" in namespace " + ns);
   return *first;
 }
 
@@ -114,7 +120,8 @@ Result<Where> find_model(const Context& ctx, const Globals& globals, const Predi
   if (!flags.url.empty()) return Where{flags.url, flags.model, ""};
   TRY(const kube::Config config, find_server(globals));
   const std::unique_ptr<kube::Client> client = kube::connect(config);
-  TRY(const auto found, find_served(ctx, *client, flags.ns.empty() ? config.ns : flags.ns, flags.model));
+  TRY(const auto found,
+      find_served(ctx, *client, flags.ns.empty() ? config.ns : flags.ns, flags.model));
   const auto& [object, kind] = found;
   const std::string& name = object.at("metadata/name").as_string();
   const std::string& url = object.at("status/url").as_string();
@@ -122,10 +129,12 @@ Result<Where> find_model(const Context& ctx, const Globals& globals, const Predi
     std::string why;
     for (const Json& condition : object.at("status/conditions").as_array()) {
       if (condition["type"].as_string() == "Ready")
-        why = " (" + condition["reason"].as_string() + ": " + condition["message"].as_string() + ")";
+        why =
+            " (" + condition["reason"].as_string() + ": " + condition["message"].as_string() + ")";
     }
-    return Error(Code::kUnavailable, kind.resource->kind + " " + name + " does not serve yet" + why + "; `varda wait " +
-                                         std::string(kind.word) + "/" + name + " --for=condition=Ready` waits for it");
+    return Error(Code::kUnavailable, kind.resource->kind + " " + name + " does not serve yet" +
+                                         why + "; `varda wait " + std::string(kind.word) + "/" +
+                                         name + " --for=condition=Ready` waits for it");
   }
   const std::string& model_name = object.at("spec/modelName").as_string();
   Where where{url, model_name.empty() ? name : model_name, ""};
@@ -136,15 +145,20 @@ Result<Where> find_model(const Context& ctx, const Globals& globals, const Predi
 constexpr std::chrono::seconds kAnswerTimeout{30};
 constexpr std::chrono::milliseconds kAskAgain{500};
 
-double milliseconds(Duration duration) { return std::chrono::duration<double, std::milli>(duration).count(); }
+double milliseconds(Duration duration) {
+  return std::chrono::duration<double, std::milli>(duration).count();
+}
 
 /// Whether another attempt may succeed: the server may still start or load, the object may not
 /// exist yet.
-bool passes(Code code) { return code == Code::kUnavailable || code == Code::kTimeout || code == Code::kNotFound; }
+bool passes(Code code) {
+  return code == Code::kUnavailable || code == Code::kTimeout || code == Code::kNotFound;
+}
 
 /// Returns a server that describes the model's inputs. With --wait, retries while passes() is true.
 /// Adds the authority of the model to `access`.
-Result<Where> find_ready(const Context& ctx, const Globals& globals, const PredictFlags& flags, ModelAccess& access) {
+Result<Where> find_ready(const Context& ctx, const Globals& globals, const PredictFlags& flags,
+                         ModelAccess& access) {
   Context patient = ctx;
   if (!flags.wait.empty()) {
     TRY(const auto wait, parse_duration("--wait", flags.wait));
@@ -156,7 +170,8 @@ Result<Where> find_ready(const Context& ctx, const Globals& globals, const Predi
       if (!where->ca_pem.empty()) access.ca_pem = where->ca_pem;
       const std::unique_ptr<net::HttpClient> http = make_model_client(access);
       const oip::Client client(*http, where->url);
-      const auto metadata = client.metadata(patient.with_timeout(kAnswerTimeout), where->model_name);
+      const auto metadata =
+          client.metadata(patient.with_timeout(kAnswerTimeout), where->model_name);
       if (metadata.ok()) return where;
       where = metadata.error().context(where->url);
     }
@@ -175,7 +190,8 @@ struct Samples {
   /// "digits.idx[7]".
   std::string name(std::size_t batch, std::size_t index) const {
     if (batches[batch].count == 1) return files[batch];
-    return batches.size() == 1 ? std::to_string(index) : files[batch] + "[" + std::to_string(index) + "]";
+    return batches.size() == 1 ? std::to_string(index)
+                               : files[batch] + "[" + std::to_string(index) + "]";
   }
 };
 
@@ -209,8 +225,8 @@ Result<Samples> read_samples(const PredictFlags& flags) {
   TRY(const std::string bytes, os::read_file(fs, followed(flags.labels)));
   TRY(out.labels, oip::parse_labels(bytes).context(flags.labels));
   if (out.labels.size() != count) {
-    return Error(Code::kInvalid,
-                 flags.labels + ": " + std::to_string(out.labels.size()) + " labels for " + std::to_string(count) + " images");
+    return Error(Code::kInvalid, flags.labels + ": " + std::to_string(out.labels.size()) +
+                                     " labels for " + std::to_string(count) + " images");
   }
   return out;
 }
@@ -223,9 +239,10 @@ Status write_report(const PredictFlags& flags, const Json& summary) {
   return file->write(codec::write_json(summary) + "\n").context(flags.report);
 }
 
-Status load(const Context& ctx, const PredictFlags& flags, const Where& where, const ModelAccess& access,
-            const std::vector<oip::Images>& batches) {
-  LoadOptions options{.url = where.url, .model = where.model_name, .clients = flags.clients, .rate = flags.rate};
+Status load(const Context& ctx, const PredictFlags& flags, const Where& where,
+            const ModelAccess& access, const std::vector<oip::Images>& batches) {
+  LoadOptions options{
+      .url = where.url, .model = where.model_name, .clients = flags.clients, .rate = flags.rate};
   options.until_version = flags.until_version;
   options.replicas = flags.replicas;
   options.access = access;
@@ -235,15 +252,18 @@ Status load(const Context& ctx, const PredictFlags& flags, const Where& where, c
   TRY(options.longest, parse_duration("--longest", flags.longest));
   TRY(const LoadReport report, put_load(ctx, options, batches));
   const Json json = report.to_json();
-  std::fputs(flags.output == "json" ? (codec::write_json_pretty(json) + "\n").c_str() : report.to_text().c_str(), stdout);
+  std::fputs(flags.output == "json" ? (codec::write_json_pretty(json) + "\n").c_str()
+                                    : report.to_text().c_str(),
+             stdout);
   return write_report(flags, json);
 }
 
 std::string text_of(const oip::Detection& detection) {
   char text[96];
   const auto& box = detection.box;
-  std::snprintf(text, sizeof text, "%.6g,%.6g to %.6g,%.6g", static_cast<double>(box[0]), static_cast<double>(box[1]),
-                static_cast<double>(box[2]), static_cast<double>(box[3]));
+  std::snprintf(text, sizeof text, "%.6g,%.6g to %.6g,%.6g", static_cast<double>(box[0]),
+                static_cast<double>(box[1]), static_cast<double>(box[2]),
+                static_cast<double>(box[3]));
   return text;
 }
 
@@ -273,20 +293,23 @@ class Answers {
     if (p.detections) {
       boxes_ = true;
       Json list = Json::array();
-      if (p.detections->empty()) rows_.push_back({image, "(nothing)", "", "", latency_text(latency)});
+      if (p.detections->empty())
+        rows_.push_back({image, "(nothing)", "", "", latency_text(latency)});
       for (const oip::Detection& found : *p.detections) {
         const bool first = list.empty();
-        rows_.push_back({image, found.guess.label, probability_text(found.guess.probability), text_of(found),
-                         first ? latency_text(latency) : ""});
-        list.push_back(
-            Json::object({{"label", found.guess.label},
-                          {"probability", found.guess.probability},
-                          {"box", Json::array({static_cast<double>(found.box[0]), static_cast<double>(found.box[1]),
-                                               static_cast<double>(found.box[2]), static_cast<double>(found.box[3])})}}));
+        rows_.push_back({image, found.guess.label, probability_text(found.guess.probability),
+                         text_of(found), first ? latency_text(latency) : ""});
+        list.push_back(Json::object({{"label", found.guess.label},
+                                     {"probability", found.guess.probability},
+                                     {"box", Json::array({static_cast<double>(found.box[0]),
+                                                          static_cast<double>(found.box[1]),
+                                                          static_cast<double>(found.box[2]),
+                                                          static_cast<double>(found.box[3])})}}));
       }
       one.set("detections", std::move(list));
     } else {
-      rows_.push_back({image, p.guess.label, probability_text(p.guess.probability), "", latency_text(latency)});
+      rows_.push_back(
+          {image, p.guess.label, probability_text(p.guess.probability), "", latency_text(latency)});
       one.set("label", p.guess.label);
       one.set("probability", p.guess.probability);
     }
@@ -313,8 +336,10 @@ class Answers {
     const std::size_t count = latencies_.size();
     const double p50 = latencies_[count / 2], p99 = latencies_[count * 99 / 100];
     const double accuracy = static_cast<double>(correct_) / static_cast<double>(count);
-    Json out =
-        Json::object({{"model", where_.model_name}, {"version", version_}, {"url", where_.url}, {"count", std::uint64_t{count}}});
+    Json out = Json::object({{"model", where_.model_name},
+                             {"version", version_},
+                             {"url", where_.url},
+                             {"count", std::uint64_t{count}}});
     if (!samples_.labels.empty()) {
       out.set("correct", std::uint64_t{correct_});
       out.set("accuracy", accuracy);
@@ -344,8 +369,8 @@ class Answers {
       for (std::vector<std::string>& row : rows_) row.erase(row.begin() + 3);
     }
     std::fputs(cli::align(rows_).c_str(), stdout);
-    std::printf("%zu images, version %s of %s, latency p50 %.2f ms, p99 %.2f ms", count, version_.c_str(),
-                where_.model_name.c_str(), p50, p99);
+    std::printf("%zu images, version %s of %s, latency p50 %.2f ms, p99 %.2f ms", count,
+                version_.c_str(), where_.model_name.c_str(), p50, p99);
     if (!samples_.labels.empty()) std::printf(", accuracy %.4f (%zu right)", accuracy, correct_);
     std::printf("\n");
     if (!tiers_.empty()) std::printf("%zu hard; answered: %s\n", hard_, by_tier.c_str());
@@ -365,22 +390,25 @@ class Answers {
   std::map<std::string, std::size_t> tiers_;  // answers by tier of a joint service
 };
 
-Status predict_each(const Context& ctx, const PredictFlags& flags, const Where& where, const Samples& samples,
-                    net::HttpClient& http) {
+Status predict_each(const Context& ctx, const PredictFlags& flags, const Where& where,
+                    const Samples& samples, net::HttpClient& http) {
   const oip::Client client(http, where.url);
-  TRY(const oip::Predictor predictor, oip::Predictor::open(ctx, client, where.model_name).context(where.url));
+  TRY(const oip::Predictor predictor,
+      oip::Predictor::open(ctx, client, where.model_name).context(where.url));
   Answers answers(flags, where, samples);
   std::size_t number = 0, refused = 0;
   for (std::size_t batch = 0; batch < samples.batches.size(); ++batch) {
     const oip::Images& images = samples.batches[batch];
-    for (std::size_t i = 0; i < images.count && (flags.limit == 0 || number < flags.limit); ++i, ++number) {
+    for (std::size_t i = 0; i < images.count && (flags.limit == 0 || number < flags.limit);
+         ++i, ++number) {
       const std::string name = samples.name(batch, i);
       const auto p = predictor.predict(ctx.with_timeout(kAnswerTimeout), images, i);
       if (p.ok()) {
         answers.add(name, number, *p);
         continue;
       }
-      if (p.error().code() != Code::kInvalid || !samples.labels.empty()) return Error(p.error()).context(name);
+      if (p.error().code() != Code::kInvalid || !samples.labels.empty())
+        return Error(p.error()).context(name);
       // The model rejects this image and may accept the others.
       report(name, p.error());
       ++refused;
@@ -389,12 +417,15 @@ Status predict_each(const Context& ctx, const PredictFlags& flags, const Where& 
   TRY_VOID(answers.print());
   const std::size_t failed = refused + samples.damaged.size();
   if (failed == 0) return {};
-  const std::string first = samples.damaged.empty() ? "" : " (" + samples.damaged.front() + (failed > 1 ? ", …)" : ")");
-  return Error(Code::kInvalid, std::to_string(failed) + (failed == 1 ? " image has" : " images have") + " no answer" + first);
+  const std::string first =
+      samples.damaged.empty() ? "" : " (" + samples.damaged.front() + (failed > 1 ? ", …)" : ")");
+  return Error(Code::kInvalid, std::to_string(failed) +
+                                   (failed == 1 ? " image has" : " images have") + " no answer" +
+                                   first);
 }
 
-Status predict_tensors(const Context& ctx, const PredictFlags& flags, const Where& where, oip::InferRequest request,
-                       net::HttpClient& http) {
+Status predict_tensors(const Context& ctx, const PredictFlags& flags, const Where& where,
+                       oip::InferRequest request, net::HttpClient& http) {
   request.encoding = oip::Encoding::kBinary;  // exact, also for types that JSON lacks
   for (oip::RequestedOutput& output : request.outputs) output.encoding = oip::Encoding::kBinary;
   const oip::Client client(http, where.url);
@@ -402,8 +433,10 @@ Status predict_tensors(const Context& ctx, const PredictFlags& flags, const Wher
   TRY(const oip::InferResponse response,
       client.infer(ctx.with_timeout(kAnswerTimeout), where.model_name, request).context(where.url));
   const double latency = milliseconds(system_clock().now() - start);
-  Json out =
-      Json::object({{"model", where.model_name}, {"version", response.model_version}, {"url", where.url}, {"latencyMs", latency}});
+  Json out = Json::object({{"model", where.model_name},
+                           {"version", response.model_version},
+                           {"url", where.url},
+                           {"latencyMs", latency}});
   if (response.parameters.is_object()) out.set("parameters", response.parameters);
   TRY_VOID(write_report(flags, out));
   if (flags.output == "json") {
@@ -412,17 +445,21 @@ Status predict_tensors(const Context& ctx, const PredictFlags& flags, const Wher
     return {};
   }
   std::fputs(outputs_text(response).c_str(), stdout);
-  std::printf("version %s of %s, latency %.2f ms\n", response.model_version.c_str(), where.model_name.c_str(), latency);
+  std::printf("version %s of %s, latency %.2f ms\n", response.model_version.c_str(),
+              where.model_name.c_str(), latency);
   return {};
 }
 
 Status check_flags(const PredictFlags& flags) {
-  if (!flags.output.empty() && flags.output != "json") return Error(Code::kInvalid, "-o takes json, not \"" + flags.output + "\"");
-  const int kinds = (flags.images.empty() ? 0 : 1) + (flags.json.empty() ? 0 : 1) + (flags.inputs.empty() ? 0 : 1);
+  if (!flags.output.empty() && flags.output != "json")
+    return Error(Code::kInvalid, "-o takes json, not \"" + flags.output + "\"");
+  const int kinds = (flags.images.empty() ? 0 : 1) + (flags.json.empty() ? 0 : 1) +
+                    (flags.inputs.empty() ? 0 : 1);
   if (kinds != 1) return Error(Code::kInvalid, "give one of --images, --json and --input");
   if (flags.images.empty() && (flags.load() || !flags.labels.empty() || flags.limit > 0))
     return Error(Code::kInvalid, "--labels, --limit, --duration and --until-version need --images");
-  if (!flags.replicas.empty() && !flags.load()) return Error(Code::kInvalid, "--replica needs --duration or --until-version");
+  if (!flags.replicas.empty() && !flags.load())
+    return Error(Code::kInvalid, "--replica needs --duration or --until-version");
   return {};
 }
 
@@ -431,7 +468,8 @@ Status predict(const Context& ctx, const Globals& globals, const PredictFlags& f
   TRY_VOID(check_flags(flags));
   TRY(ModelAccess access, read_model_access(flags.access));
   if (flags.images.empty()) {
-    TRY(oip::InferRequest request, flags.json.empty() ? read_npy_request(flags.inputs) : read_json_request(flags.json));
+    TRY(oip::InferRequest request,
+        flags.json.empty() ? read_npy_request(flags.inputs) : read_json_request(flags.json));
     TRY(const Where where, find_ready(ctx, globals, flags, access));
     return predict_tensors(ctx, flags, where, std::move(request), *make_model_client(access));
   }
@@ -447,53 +485,70 @@ void add_predict_command(Program program) {
   const auto flags = std::make_shared<PredictFlags>();
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
-  CLI::App* command = program.parser.add_subcommand("predict", "send images or tensors to a model and print its answers");
+  CLI::App* command = program.parser.add_subcommand(
+      "predict", "send images or tensors to a model and print its answers");
   command
-      ->add_option(
-          "model", flags->model,
-          "name of an InferenceModel or a JointInferenceService, also as KIND/NAME (with --url: of the model at that server)")
+      ->add_option("model", flags->model,
+                   "name of an InferenceModel or a JointInferenceService, also as KIND/NAME (with "
+                   "--url: of the model at that server)")
       ->required();
   command->add_option("--images", flags->images, "PNG, JPEG or IDX files (IDX is MNIST's format)");
-  command->add_option("--json", flags->json, "instead of images: file with an Open Inference Protocol request in JSON");
+  command->add_option("--json", flags->json,
+                      "instead of images: file with an Open Inference Protocol request in JSON");
   command
-      ->add_option("--input", flags->inputs,
-                   "instead of images: NAME=FILE.npy, an input of the model and a NumPy file (repeatable)")
+      ->add_option(
+          "--input", flags->inputs,
+          "instead of images: NAME=FILE.npy, an input of the model and a NumPy file (repeatable)")
       ->allow_extra_args(false);
-  command->add_option("--labels", flags->labels, "IDX file of the expected labels, to print the accuracy");
-  command->add_option("--limit", flags->limit, "only the first N images; 0: all")->check(CLI::Range(0, 1'000'000'000));
+  command->add_option("--labels", flags->labels,
+                      "IDX file of the expected labels, to print the accuracy");
+  command->add_option("--limit", flags->limit, "only the first N images; 0: all")
+      ->check(CLI::Range(0, 1'000'000'000));
   command->add_option("--url", flags->url, "call this server instead of the model's status.url");
-  command->add_option("-n,--namespace", flags->ns, "namespace of the model; default: the kubeconfig's, else \"default\"");
-  command->add_option("--wait", flags->wait, "time to wait for a server that does not answer yet: 30s, 5m");
+  command->add_option("-n,--namespace", flags->ns,
+                      "namespace of the model; default: the kubeconfig's, else \"default\"");
+  command->add_option("--wait", flags->wait,
+                      "time to wait for a server that does not answer yet: 30s, 5m");
   add_model_access_flags(*command, flags->access);
   constexpr const char* kLoadGroup = "Load";
   command
       ->add_option("--duration", flags->duration,
-                   "send requests for this time, and report how many failed and how long answers took: 30s, 5m")
+                   "send requests for this time, and report how many failed and how long answers "
+                   "took: 30s, 5m")
       ->group(kLoadGroup);
   command
-      ->add_option("--until-version", flags->until_version,
-                   "send requests until this version has answered every client; then --duration starts")
+      ->add_option(
+          "--until-version", flags->until_version,
+          "send requests until this version has answered every client; then --duration starts")
       ->group(kLoadGroup);
-  command->add_option("--longest", flags->longest, "maximum time of the run")->default_str(flags->longest)->group(kLoadGroup);
-  command->add_option("--clients", flags->clients, "clients at a time; every second client opens a new connection for each request")
+  command->add_option("--longest", flags->longest, "maximum time of the run")
+      ->default_str(flags->longest)
+      ->group(kLoadGroup);
+  command
+      ->add_option("--clients", flags->clients,
+                   "clients at a time; every second client opens a new connection for each request")
       ->check(CLI::Range(1, 1024))
       ->default_str("4")
       ->group(kLoadGroup);
-  command->add_option("--rate", flags->rate, "requests a second of all clients together; 0: as fast as answers come")
+  command
+      ->add_option("--rate", flags->rate,
+                   "requests a second of all clients together; 0: as fast as answers come")
       ->check(CLI::Range(0.0, 1e6))
       ->check(finite_number())
       ->default_str("0")
       ->group(kLoadGroup);
   command
       ->add_option("--replica", flags->replicas,
-                   "URL of one server behind the model's URL, whose answers the report counts; may be repeated")
+                   "URL of one server behind the model's URL, whose answers the report counts; may "
+                   "be repeated")
       ->allow_extra_args(false)
       ->group(kLoadGroup);
   command->add_option("--report", flags->report, "also write the summary as JSON into this file");
   command->add_option("-o,--output", flags->output, "json");
   command->add_option("--kubeconfig", globals.kubeconfig, kKubeconfigHelp);
-  command->callback(
-      [&chosen, &globals, flags] { chosen = [&globals, flags](const Context& ctx) { return predict(ctx, globals, *flags); }; });
+  command->callback([&chosen, &globals, flags] {
+    chosen = [&globals, flags](const Context& ctx) { return predict(ctx, globals, *flags); };
+  });
 }
 
 }  // namespace varda::app

@@ -26,10 +26,13 @@ constexpr std::chrono::milliseconds kLook{200};
 
 std::size_t bucket_of(double microseconds) {
   if (microseconds <= 1) return 0;
-  return std::min(kBuckets - 1, static_cast<std::size_t>(std::log(microseconds) / std::log(kGrowth)));
+  return std::min(kBuckets - 1,
+                  static_cast<std::size_t>(std::log(microseconds) / std::log(kGrowth)));
 }
 
-double seconds_since(SteadyTime begin) { return std::chrono::duration<double>(system_clock().now() - begin).count(); }
+double seconds_since(SteadyTime begin) {
+  return std::chrono::duration<double>(system_clock().now() - begin).count();
+}
 
 void count(std::map<std::string, LoadReport::Span>& spans, const std::string& name, double at) {
   LoadReport::Span& span = spans[name];
@@ -40,19 +43,22 @@ void count(std::map<std::string, LoadReport::Span>& spans, const std::string& na
 constexpr std::chrono::hours kTurnMax{24 * 365};  // a very low rate must not overflow
 
 /// Counted since the server started.
-Result<std::uint64_t> answered_by(const Context& ctx, net::HttpClient& http, std::string url, const std::string& model) {
+Result<std::uint64_t> answered_by(const Context& ctx, net::HttpClient& http, std::string url,
+                                  const std::string& model) {
   while (!url.empty() && url.back() == '/') url.pop_back();
   net::ClientRequest request;
   request.url = url + "/metrics";
   TRY(const auto answer, http.call(ctx.with_timeout(kMetricsTimeout), std::move(request)));
-  if (answer.status != 200) return Error(Code::kUnavailable, "/metrics answered " + std::to_string(answer.status));
+  if (answer.status != 200)
+    return Error(Code::kUnavailable, "/metrics answered " + std::to_string(answer.status));
   return answered_requests(answer.body, model);
 }
 
 /// The state that all clients share, with the end of the load.
 class Load {
  public:
-  Load(const LoadOptions& options, const std::vector<oip::Images>& images) : options_(options), images_(images) {
+  Load(const LoadOptions& options, const std::vector<oip::Images>& images)
+      : options_(options), images_(images) {
     for (const oip::Images& batch : images) total_ += batch.count;
   }
 
@@ -71,13 +77,15 @@ class Load {
       const double at = seconds_since(begin_);
       const SteadyTime start = system_clock().now();
       // The end of the load does not cut this request off: that would count as a failure.
-      const auto answer = predictor.predict(Context::background().with_timeout(kRequestTimeout), images_[batch], image);
+      const auto answer = predictor.predict(Context::background().with_timeout(kRequestTimeout),
+                                            images_[batch], image);
       ++mine.requests;
       ++(fresh ? mine.fresh : mine.kept);
       if (!answer.ok()) {
         ++mine.failures;
         const std::string& message = answer.error().message();
-        if (mine.errors.size() < LoadReport::kErrorsMax || mine.errors.contains(message)) count(mine.errors, message, at);
+        if (mine.errors.size() < LoadReport::kErrorsMax || mine.errors.contains(message))
+          count(mine.errors, message, at);
         // Without a pause, a server that refuses at once would get requests at full speed.
         (void)ctx.sleep_for(kAfterFailure);
         continue;
@@ -114,7 +122,9 @@ class Load {
     if (options_.rate <= 0) return Duration::zero();
     return begin_ + turn_of(options_, i, number) - system_clock().now();
   }
-  bool over(const Context& ctx) const { return ctx.done() || system_clock().now().time_since_epoch().count() >= end_; }
+  bool over(const Context& ctx) const {
+    return ctx.done() || system_clock().now().time_since_epoch().count() >= end_;
+  }
   void end_from_now() {
     const auto wanted = (system_clock().now() + options_.duration).time_since_epoch().count();
     end_ = std::min<Duration::rep>(end_, wanted);
@@ -127,9 +137,11 @@ class Load {
     report_.kept += one.kept;
     report_.fresh += one.fresh;
     report_.latencies.add(one.latencies);
-    for (const auto& [from, to] : {std::pair(&one.versions, &report_.versions), std::pair(&one.errors, &report_.errors)}) {
+    for (const auto& [from, to] :
+         {std::pair(&one.versions, &report_.versions), std::pair(&one.errors, &report_.errors)}) {
       for (const auto& [name, span] : *from) {
-        if (to == &report_.errors && to->size() >= LoadReport::kErrorsMax && !to->contains(name)) continue;
+        if (to == &report_.errors && to->size() >= LoadReport::kErrorsMax && !to->contains(name))
+          continue;
         LoadReport::Span& all = (*to)[name];
         all.first = all.count == 0 ? span.first : std::min(all.first, span.first);
         all.last = std::max(all.last, span.last);
@@ -165,7 +177,8 @@ Json spans_json(const std::map<std::string, LoadReport::Span>& spans, const char
 
 Duration turn_of(const LoadOptions& options, std::uint64_t i, std::size_t number) {
   if (options.rate <= 0) return Duration::zero();
-  const std::chrono::duration<double> due(static_cast<double>(i * options.clients + number) / options.rate);
+  const std::chrono::duration<double> due(static_cast<double>(i * options.clients + number) /
+                                          options.rate);
   return due < kTurnMax ? std::chrono::duration_cast<Duration>(due) : kTurnMax;
 }
 
@@ -178,10 +191,12 @@ Result<std::uint64_t> answered_requests(std::string_view metrics, const std::str
     const std::string_view line = metrics.substr(0, metrics.find('\n'));
     metrics.remove_prefix(std::min(metrics.size(), line.size() + 1));
     const std::size_t labels_end = line.rfind("} ");
-    if (!line.starts_with("nv_inference_request_success{") || labels_end == std::string_view::npos) continue;
+    if (!line.starts_with("nv_inference_request_success{") || labels_end == std::string_view::npos)
+      continue;
     const std::string_view labels = line.substr(0, labels_end);
     std::size_t at = labels.find(label);
-    while (at != std::string_view::npos && labels[at - 1] != '{' && labels[at - 1] != ',') at = labels.find(label, at + 1);
+    while (at != std::string_view::npos && labels[at - 1] != '{' && labels[at - 1] != ',')
+      at = labels.find(label, at + 1);
     if (at == std::string_view::npos) continue;
     const std::string_view value = line.substr(labels_end + 2);  // a timestamp may follow
     double number = 0;
@@ -247,32 +262,43 @@ codec::Json LoadReport::to_json() const {
 
 std::string LoadReport::to_text() const {
   char line[256];
-  std::snprintf(line, sizeof line, "%llu requests in %.1f s, %llu failed; latency p50 %.2f ms, p99 %.2f ms, longest %.2f ms\n",
-                static_cast<unsigned long long>(requests), seconds, static_cast<unsigned long long>(failures),
-                latencies.milliseconds_at(0.5), latencies.milliseconds_at(0.99), latencies.milliseconds_max());
+  std::snprintf(
+      line, sizeof line,
+      "%llu requests in %.1f s, %llu failed; latency p50 %.2f ms, p99 %.2f ms, longest %.2f ms\n",
+      static_cast<unsigned long long>(requests), seconds, static_cast<unsigned long long>(failures),
+      latencies.milliseconds_at(0.5), latencies.milliseconds_at(0.99),
+      latencies.milliseconds_max());
   std::string out = line;
   const auto tell = [&](const char* what, const std::string& name, const Span& span) {
-    std::snprintf(line, sizeof line, "%llu, from second %.1f to %.1f", static_cast<unsigned long long>(span.count), span.first,
-                  span.last);
+    std::snprintf(line, sizeof line, "%llu, from second %.1f to %.1f",
+                  static_cast<unsigned long long>(span.count), span.first, span.last);
     out += what + name + ": " + line + "\n";
   };
   for (const auto& [version, span] : versions) tell("version ", version, span);
   for (const auto& [message, span] : errors) tell("failed: ", message, span);
   for (const Replica& replica : replicas)
-    out += replica.url + ": " + (replica.error.empty() ? std::to_string(replica.answered) + " answered" : replica.error) + "\n";
+    out +=
+        replica.url + ": " +
+        (replica.error.empty() ? std::to_string(replica.answered) + " answered" : replica.error) +
+        "\n";
   if (!reached) out += "the version waited for did not answer every client\n";
   return out;
 }
 
-Result<LoadReport> put_load(const Context& ctx, const LoadOptions& options, const std::vector<oip::Images>& images) {
-  const std::unique_ptr<net::HttpClient> keeping = make_model_client(options.access, std::max<std::size_t>(16, options.clients));
+Result<LoadReport> put_load(const Context& ctx, const LoadOptions& options,
+                            const std::vector<oip::Images>& images) {
+  const std::unique_ptr<net::HttpClient> keeping =
+      make_model_client(options.access, std::max<std::size_t>(16, options.clients));
   const std::unique_ptr<net::HttpClient> renewing = make_model_client(options.access, 0);
   const oip::Client kept(*keeping, options.url), fresh(*renewing, options.url);
-  TRY(const oip::Predictor by_kept, oip::Predictor::open(ctx, kept, options.model).context(options.url));
-  TRY(const oip::Predictor by_fresh, oip::Predictor::open(ctx, fresh, options.model).context(options.url));
+  TRY(const oip::Predictor by_kept,
+      oip::Predictor::open(ctx, kept, options.model).context(options.url));
+  TRY(const oip::Predictor by_fresh,
+      oip::Predictor::open(ctx, fresh, options.model).context(options.url));
 
   std::vector<Result<std::uint64_t>> before;
-  for (const std::string& url : options.replicas) before.push_back(answered_by(ctx, *renewing, url, options.model));
+  for (const std::string& url : options.replicas)
+    before.push_back(answered_by(ctx, *renewing, url, options.model));
 
   Load load(options, images);
   load.begin();
@@ -280,8 +306,9 @@ Result<LoadReport> put_load(const Context& ctx, const LoadOptions& options, cons
     std::vector<std::jthread> threads;
     for (std::size_t i = 0; i < options.clients; ++i) {
       const bool takes_new = i % 2 == 1;
-      threads.emplace_back(
-          [&ctx, &load, i, takes_new, &by_kept, &by_fresh] { load.run(ctx, i, takes_new ? by_fresh : by_kept, takes_new); });
+      threads.emplace_back([&ctx, &load, i, takes_new, &by_kept, &by_fresh] {
+        load.run(ctx, i, takes_new ? by_fresh : by_kept, takes_new);
+      });
     }
   }
   LoadReport report = load.result();

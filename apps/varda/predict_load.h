@@ -84,6 +84,7 @@ Result<std::uint64_t> answered_requests(std::string_view metrics, const std::str
 /// Sends the images over and over until the time is over or `ctx` ends. Failed requests are
 /// counted, not returned. An error means that the server did not describe the model before the
 /// load. Runs `clients` threads.
-Result<LoadReport> put_load(const Context& ctx, const LoadOptions& options, const std::vector<oip::Images>& images);
+Result<LoadReport> put_load(const Context& ctx, const LoadOptions& options,
+                            const std::vector<oip::Images>& images);
 
 }  // namespace varda::app

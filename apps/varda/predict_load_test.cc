@@ -37,7 +37,8 @@ TEST(LatencyBuckets, FindShares) {
 TEST(LatencyBuckets, EveryLatencyIsWithinTwoPerCent) {
   for (double expected = 0.002; expected < 1.8e6; expected *= 1.37) {  // 2 µs to half an hour
     LatencyBuckets one, two;
-    one.add(std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(expected)));
+    one.add(
+        std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(expected)));
     two.add(one);
     two.add(2h);  // the maximum must not bound the result
     EXPECT_THAT(two.milliseconds_at(0), DoubleNear(expected, expected * 0.02)) << expected;
@@ -64,7 +65,8 @@ TEST(LatencyBuckets, TogetherAreWhatTheyAreApart) {
     all.add(i * 17us);
   }
   even.add(odd);
-  for (const double share : {0.0, 0.1, 0.5, 0.9, 0.99, 1.0}) EXPECT_EQ(even.milliseconds_at(share), all.milliseconds_at(share));
+  for (const double share : {0.0, 0.1, 0.5, 0.9, 0.99, 1.0})
+    EXPECT_EQ(even.milliseconds_at(share), all.milliseconds_at(share));
   EXPECT_EQ(even.milliseconds_max(), all.milliseconds_max());
 }
 
@@ -74,15 +76,18 @@ TEST(Turns, AreEvenlySpreadOverAllClients) {
   for (std::uint64_t i = 0; i < 3; ++i) {
     for (std::size_t client = 0; client < 4; ++client) due.push_back(turn_of(options, i, client));
   }
-  for (std::size_t i = 0; i < due.size(); ++i) EXPECT_LE(std::chrono::abs(due[i] - static_cast<std::int64_t>(i) * 10ms), 1ns) << i;
+  for (std::size_t i = 0; i < due.size(); ++i)
+    EXPECT_LE(std::chrono::abs(due[i] - static_cast<std::int64_t>(i) * 10ms), 1ns) << i;
 }
 
 TEST(Turns, AreAtOnceWithoutARate) {
-  for (const double rate : {0.0, -1.0}) EXPECT_EQ(turn_of({.clients = 4, .rate = rate}, 1000, 3), Duration::zero());
+  for (const double rate : {0.0, -1.0})
+    EXPECT_EQ(turn_of({.clients = 4, .rate = rate}, 1000, 3), Duration::zero());
 }
 
 TEST(Turns, OfAVeryLowRateAreFarAway) {
-  for (const double rate : {1e-9, 1e-300, 5e-324}) EXPECT_EQ(turn_of({.clients = 1, .rate = rate}, 1, 0), 24h * 365) << rate;
+  for (const double rate : {1e-9, 1e-300, 5e-324})
+    EXPECT_EQ(turn_of({.clients = 1, .rate = rate}, 1, 0), 24h * 365) << rate;
   EXPECT_EQ(turn_of({.clients = 1, .rate = 1e-300}, 0, 0), Duration::zero());
 }
 
@@ -133,13 +138,20 @@ LoadReport report() {
 TEST(LoadReport, IsTextForPeople) {
   LoadReport load = report();
   const std::string text = load.to_text();
-  EXPECT_THAT(text, HasSubstr("5 requests in 1.2 s, 2 failed; latency p50 1.99 ms, p99 1.99 ms, longest 2.00 ms\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "5 requests in 1.2 s, 2 failed; latency p50 1.99 ms, p99 1.99 ms, longest 2.00 ms\n"));
   EXPECT_THAT(text, HasSubstr("version 1: 3, from second 0.1 to 1.0\n"));
-  EXPECT_THAT(text, HasSubstr("failed: 503: " + std::string(300, 'x') + ": 2, from second 0.5 to 0.5\n"));
+  EXPECT_THAT(text,
+              HasSubstr("failed: 503: " + std::string(300, 'x') + ": 2, from second 0.5 to 0.5\n"));
   EXPECT_THAT(text, Not(HasSubstr("waited for")));
   load.reached = false;
   load.replicas = {{"http://a", 4, ""}, {"http://b", 0, "Connection refused"}};
-  EXPECT_THAT(load.to_text(), HasSubstr("http://a: 4 answered\nhttp://b: Connection refused\nthe version waited for did not"));
+  EXPECT_THAT(
+      load.to_text(),
+      HasSubstr(
+          "http://a: 4 answered\nhttp://b: Connection refused\nthe version waited for did not"));
 }
 
 TEST(LoadReport, IsJsonForPrograms) {
@@ -148,14 +160,16 @@ TEST(LoadReport, IsJsonForPrograms) {
   EXPECT_EQ(json["seconds"].as_double(), 1.235);
   EXPECT_EQ(json["requests"].as_integer(), 5);
   EXPECT_EQ(codec::write_json(json["connections"]), R"({"kept":3,"new":2})");
-  EXPECT_EQ(codec::write_json(json["versions"]), R"([{"version":"1","requests":3,"firstSecond":0.1,"lastSecond":1.001}])");
+  EXPECT_EQ(codec::write_json(json["versions"]),
+            R"([{"version":"1","requests":3,"firstSecond":0.1,"lastSecond":1.001}])");
   EXPECT_EQ(json["errors"].as_array().at(0)["message"].as_string().size(), 200u);
   EXPECT_EQ(json["latencyMs"]["max"].as_double(), 2);
   EXPECT_TRUE(json["reachedVersion"].as_bool());
   EXPECT_FALSE(json.contains("replicas"));
   load.replicas = {{"http://a", 4, ""}, {"http://b", 0, "Connection refused"}};
-  EXPECT_EQ(codec::write_json(load.to_json()["replicas"]),
-            R"([{"url":"http://a","answered":4},{"url":"http://b","answered":0,"error":"Connection refused"}])");
+  EXPECT_EQ(
+      codec::write_json(load.to_json()["replicas"]),
+      R"([{"url":"http://a","answered":4},{"url":"http://b","answered":0,"error":"Connection refused"}])");
 }
 
 /// A model server with answers from a test.
@@ -163,8 +177,12 @@ class ModelServer {
  public:
   /// `answer` takes the number of a request, from 0. It returns a version, or "!" and the message
   /// of an error.
-  explicit ModelServer(std::function<std::string(std::uint64_t)> answer) : answer_(std::move(answer)) {
-    server_ = net::Server::create({}, net::inline_handler([this](const net::Request& request) { return serve(request); })).value();
+  explicit ModelServer(std::function<std::string(std::uint64_t)> answer)
+      : answer_(std::move(answer)) {
+    server_ =
+        net::Server::create(
+            {}, net::inline_handler([this](const net::Request& request) { return serve(request); }))
+            .value();
   }
   ~ModelServer() { server_->stop(0ms); }
 
@@ -176,10 +194,15 @@ class ModelServer {
   net::Response serve(const net::Request& request) {
     if (request.path() == "/metrics") {
       const std::uint64_t all = counted_before + good_;
-      return {200, {}, "nv_inference_request_success{model=\"digits\",version=\"1\"} " + std::to_string(all) + "\n", nullptr};
+      return {200,
+              {},
+              "nv_inference_request_success{model=\"digits\",version=\"1\"} " +
+                  std::to_string(all) + "\n",
+              nullptr};
     }
     const auto found = oip::parse_route(request.method, request.path());
-    if (!found.route || found.route->model != "digits") return {404, {}, oip::error_body("no such model"), nullptr};
+    if (!found.route || found.route->model != "digits")
+      return {404, {}, oip::error_body("no such model"), nullptr};
     if (found.route->call == oip::Call::kModelMetadata) {
       return {200,
               {},
@@ -193,14 +216,17 @@ class ModelServer {
     }
     const std::string answer = answer_(requests_++);
     if (answer.starts_with("!")) return {503, {}, oip::error_body(answer.substr(1)), nullptr};
-    auto infer =
-        oip::parse_infer_request(std::make_shared<const std::string>(request.body), request.headers.find(oip::kJsonLengthHeader));
+    auto infer = oip::parse_infer_request(std::make_shared<const std::string>(request.body),
+                                          request.headers.find(oip::kJsonLengthHeader));
     if (!infer.ok()) return {400, {}, oip::error_body(infer.error().message()), nullptr};
     const tensor::Tensor scores = infer->inputs[0].tensor.reshaped({1, 2}).value();
     const std::array<oip::Encoding, 1> encodings = {infer->outputs[0].encoding};
-    oip::Message message = oip::write_infer_response({"digits", answer, "", {{"p", scores}}}, encodings);
+    oip::Message message =
+        oip::write_infer_response({"digits", answer, "", {{"p", scores}}}, encodings);
     net::Response response{200, {}, std::move(message.body), nullptr};
-    if (message.json_length) response.headers.add(std::string(oip::kJsonLengthHeader), std::to_string(*message.json_length));
+    if (message.json_length)
+      response.headers.add(std::string(oip::kJsonLengthHeader),
+                           std::to_string(*message.json_length));
     ++good_;
     return response;
   }
@@ -239,7 +265,9 @@ TEST(PutLoad, EndsWhenEveryClientHadTheVersion) {
 }
 
 TEST(PutLoad, CountsFailuresByMessageUpToALimit) {
-  ModelServer server([](std::uint64_t i) { return i < 20 ? "!error " + std::to_string(i) : i < 24 ? std::string("!again") : "2"; });
+  ModelServer server([](std::uint64_t i) {
+    return i < 20 ? "!error " + std::to_string(i) : i < 24 ? std::string("!again") : "2";
+  });
   const LoadReport load = put_load(Context::background(), until_two(server), kImages).value();
   EXPECT_TRUE(load.reached);
   EXPECT_EQ(load.failures, 24u);

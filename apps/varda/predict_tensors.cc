@@ -23,7 +23,8 @@ double from_half(std::uint16_t bits) {
   const int exponent = bits >> 10 & 0x1F, fraction = bits & 0x3FF;
   const double sign = bits & 0x8000 ? -1 : 1;
   if (exponent == 0x1F) return fraction == 0 ? sign * INFINITY : NAN;
-  return sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
+  return sign *
+         (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
 }
 
 double from_bfloat(std::uint16_t bits) {
@@ -53,14 +54,16 @@ Json converted(const tensor::Tensor& tensor, std::size_t count, Convert convert)
 
 template <typename T>
 Json integers(const tensor::Tensor& tensor, std::size_t count) {
-  return converted<T>(tensor, count, [](T value) { return Json(static_cast<std::int64_t>(value)); });
+  return converted<T>(tensor, count,
+                      [](T value) { return Json(static_cast<std::int64_t>(value)); });
 }
 
 /// The first `count` elements.
 Json values_of(const tensor::Tensor& tensor, std::size_t count) {
   switch (tensor.dtype()) {
     case DType::kBool:
-      return converted<std::uint8_t>(tensor, count, [](std::uint8_t value) { return Json(value != 0); });
+      return converted<std::uint8_t>(tensor, count,
+                                     [](std::uint8_t value) { return Json(value != 0); });
     case DType::kUint8:
       return integers<std::uint8_t>(tensor, count);
     case DType::kUint16:
@@ -68,7 +71,8 @@ Json values_of(const tensor::Tensor& tensor, std::size_t count) {
     case DType::kUint32:
       return integers<std::uint32_t>(tensor, count);
     case DType::kUint64:
-      return converted<std::uint64_t>(tensor, count, [](std::uint64_t value) { return Json(value); });
+      return converted<std::uint64_t>(tensor, count,
+                                      [](std::uint64_t value) { return Json(value); });
     case DType::kInt8:
       return integers<std::int8_t>(tensor, count);
     case DType::kInt16:
@@ -78,9 +82,11 @@ Json values_of(const tensor::Tensor& tensor, std::size_t count) {
     case DType::kInt64:
       return integers<std::int64_t>(tensor, count);
     case DType::kFp16:
-      return converted<std::uint16_t>(tensor, count, [](std::uint16_t bits) { return number(from_half(bits)); });
+      return converted<std::uint16_t>(tensor, count,
+                                      [](std::uint16_t bits) { return number(from_half(bits)); });
     case DType::kBf16:
-      return converted<std::uint16_t>(tensor, count, [](std::uint16_t bits) { return number(from_bfloat(bits)); });
+      return converted<std::uint16_t>(tensor, count,
+                                      [](std::uint16_t bits) { return number(from_bfloat(bits)); });
     case DType::kFp32:
       return converted<float>(tensor, count, [](float value) { return number(value); });
     case DType::kFp64:
@@ -99,7 +105,9 @@ Json values_of(const tensor::Tensor& tensor, std::size_t count) {
 
 Result<oip::InferRequest> read_json_request(const std::string& file) {
   TRY(std::string text, os::read_file(os::real_file_system(), followed(file)));
-  return oip::parse_infer_request(std::make_shared<const std::string>(std::move(text)), std::nullopt).context(file);
+  return oip::parse_infer_request(std::make_shared<const std::string>(std::move(text)),
+                                  std::nullopt)
+      .context(file);
 }
 
 Result<oip::InferRequest> read_npy_request(const std::vector<std::string>& inputs) {
@@ -109,8 +117,8 @@ Result<oip::InferRequest> read_npy_request(const std::vector<std::string>& input
     if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
       return Error(Code::kInvalid, "--input " + text + ": must be NAME=FILE.npy");
     const std::string name = text.substr(0, equals), file = text.substr(equals + 1);
-    const bool twice =
-        std::any_of(request.inputs.begin(), request.inputs.end(), [&](const tensor::Named& other) { return other.name == name; });
+    const bool twice = std::any_of(request.inputs.begin(), request.inputs.end(),
+                                   [&](const tensor::Named& other) { return other.name == name; });
     if (twice) return Error(Code::kInvalid, "--input " + name + " is given twice");
     TRY(const std::string bytes, os::read_file(os::real_file_system(), followed(file)));
     TRY(tensor::Tensor tensor, oip::parse_npy(bytes).context(file));
@@ -143,8 +151,10 @@ std::string outputs_text(const oip::InferResponse& response) {
                 : value.is_null() ? "NaN or infinite"
                                   : codec::write_json(value);
     }
-    if (output.tensor.size() > kValuesShown) values += ", … (" + std::to_string(output.tensor.size()) + ")";
-    rows.push_back({cli::harmless(output.name), std::string(tensor::to_string(output.tensor.dtype())),
+    if (output.tensor.size() > kValuesShown)
+      values += ", … (" + std::to_string(output.tensor.size()) + ")";
+    rows.push_back({cli::harmless(output.name),
+                    std::string(tensor::to_string(output.tensor.dtype())),
                     tensor::to_string(output.tensor.shape()), values});
   }
   return cli::align(rows);

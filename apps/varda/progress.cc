@@ -20,7 +20,9 @@ std::string human_bytes(std::uint64_t bytes) {
 }
 
 ProgressBar::ProgressBar(std::string title)
-    : title_(std::move(title)), terminal_(isatty(STDERR_FILENO) != 0), begin_(std::chrono::steady_clock::now()) {}
+    : title_(std::move(title)),
+      terminal_(isatty(STDERR_FILENO) != 0),
+      begin_(std::chrono::steady_clock::now()) {}
 
 ProgressBar::~ProgressBar() { clear(); }
 
@@ -38,13 +40,16 @@ void ProgressBar::update(const std::string& what, std::uint64_t done, std::uint6
   drawn_ = now;
   shown_ = true;
   const double seconds = std::chrono::duration<double>(now - begin_).count();
-  const std::uint64_t rate = seconds > 0.2 ? static_cast<std::uint64_t>(static_cast<double>(done) / seconds) : 0;
+  const std::uint64_t rate =
+      seconds > 0.2 ? static_cast<std::uint64_t>(static_cast<double>(done) / seconds) : 0;
   constexpr int kWidth = 30;
   std::string line = "\r\033[K" + title_ + " " + what + " ";
   if (total > 0) {
-    const int filled = static_cast<int>(static_cast<double>(std::min(done, total)) / static_cast<double>(total) * kWidth);
-    line += "[" + std::string(static_cast<std::size_t>(filled), '=') + std::string(static_cast<std::size_t>(kWidth - filled), ' ') +
-            "] " + human_bytes(done) + " of " + human_bytes(total);
+    const int filled = static_cast<int>(static_cast<double>(std::min(done, total)) /
+                                        static_cast<double>(total) * kWidth);
+    line += "[" + std::string(static_cast<std::size_t>(filled), '=') +
+            std::string(static_cast<std::size_t>(kWidth - filled), ' ') + "] " + human_bytes(done) +
+            " of " + human_bytes(total);
   } else {
     line += human_bytes(done);
   }

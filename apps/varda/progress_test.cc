@@ -75,8 +75,11 @@ std::string on_terminal(const std::function<void(ProgressBar&)>& draw) {
 }
 
 TEST(ProgressBar, DrawsHowFarItIsAndClearsTheLine) {
-  const std::string half = on_terminal([](ProgressBar& bar) { bar.update("downloading", 512, 1024); });
-  EXPECT_THAT(half, StartsWith("\r\033[Kmodel downloading [===============               ] 512 B of 1.0 KiB"));
+  const std::string half =
+      on_terminal([](ProgressBar& bar) { bar.update("downloading", 512, 1024); });
+  EXPECT_THAT(
+      half,
+      StartsWith("\r\033[Kmodel downloading [===============               ] 512 B of 1.0 KiB"));
   const std::string cleared = on_terminal([](ProgressBar& bar) {
     bar.update("downloading", 512, 1024);
     bar.clear();
@@ -89,7 +92,8 @@ TEST(ProgressBar, DrawsHowFarItIsAndClearsTheLine) {
 TEST(ProgressBar, TakesUnknownAndWrongTotals) {
   const std::string unknown = on_terminal([](ProgressBar& bar) { bar.update("saving", 2048, 0); });
   EXPECT_THAT(unknown, StartsWith("\r\033[Kmodel saving 2.0 KiB"));
-  const std::string beyond = on_terminal([](ProgressBar& bar) { bar.update("downloading", 3072, 1024); });
+  const std::string beyond =
+      on_terminal([](ProgressBar& bar) { bar.update("downloading", 3072, 1024); });
   EXPECT_THAT(beyond, HasSubstr("[==============================] 3.0 KiB of 1.0 KiB"));
 }
 

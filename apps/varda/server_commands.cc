@@ -24,7 +24,8 @@ void add_server_commands(Program program) {
   const auto server = std::make_shared<ServerFlags>();
   CLI::App* apiserver = program.daemon("apiserver", "run the embedded API server alone");
   apiserver->add_option("--data-dir", server->data_dir, "directory for all data")->required();
-  apiserver->add_option("--listen", server->listen, "address and port; port 0 takes a free one")->default_str("127.0.0.1:6443");
+  apiserver->add_option("--listen", server->listen, "address and port; port 0 takes a free one")
+      ->default_str("127.0.0.1:6443");
   add_audit_flags(*apiserver, server->audit);
   add_limit_flags(*apiserver, server->limits);
   apiserver->callback([&chosen, &globals, server] {

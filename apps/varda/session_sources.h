@@ -23,7 +23,9 @@ class SessionSources final : public apiserver::SessionObserver, public gateway::
   void closed(const std::string& node) override { change(identity_of(node), -1); }
 
  private:
-  static apiserver::Identity identity_of(const std::string& node) { return {"system:node:" + node, {"system:nodes"}}; }
+  static apiserver::Identity identity_of(const std::string& node) {
+    return {"system:node:" + node, {"system:nodes"}};
+  }
   void change(const apiserver::Identity& who, int by) {
     MutexLock lock(mutex_);  // held during notifications, to keep them in order
     int& open = open_[who.name];

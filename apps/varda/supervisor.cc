@@ -16,7 +16,8 @@ Result<Json> read_record(const std::filesystem::path& record) {
 }
 
 os::ProcessId process_of(const Json& record) {
-  return {static_cast<pid_t>(record["pid"].as_integer()), static_cast<std::uint64_t>(record["startTicks"].as_integer())};
+  return {static_cast<pid_t>(record["pid"].as_integer()),
+          static_cast<std::uint64_t>(record["startTicks"].as_integer())};
 }
 
 void end_hard(const os::ProcessId& id) {
@@ -37,21 +38,25 @@ std::optional<os::ProcessId> recorded_process(const std::filesystem::path& recor
 
 std::vector<os::ProcessId> agents_of(const std::filesystem::path& data_directory) {
   const std::string first(1, '\0');
-  const std::string agent = first + "agent" + first, place = first + "--data-dir" + first + data_directory.string() + first;
+  const std::string agent = first + "agent" + first,
+                    place = first + "--data-dir" + first + data_directory.string() + first;
   std::vector<os::ProcessId> out;
   auto entries = os::real_file_system().list("/proc");
   if (!entries.ok()) return out;
   for (const std::string& entry : *entries) {
     if (entry.find_first_not_of("0123456789") != std::string::npos) continue;
     auto command = os::read_file(os::real_file_system(), os::Path("/proc") / entry / "cmdline");
-    if (!command.ok() || command->find(agent) != command->find('\0') || command->find(place) == std::string::npos) continue;
+    if (!command.ok() || command->find(agent) != command->find('\0') ||
+        command->find(place) == std::string::npos)
+      continue;
     if (const auto id = os::find_process(static_cast<pid_t>(std::stol(entry)))) out.push_back(*id);
   }
   return out;
 }
 
 void end_processes(const std::vector<os::ProcessId>& processes, std::chrono::milliseconds grace) {
-  for (const os::ProcessId& process : processes) (void)os::signal_process(process, SIGTERM, /*group=*/false);
+  for (const os::ProcessId& process : processes)
+    (void)os::signal_process(process, SIGTERM, /*group=*/false);
   const Context until = Context::background().with_timeout(grace);
   for (const os::ProcessId& process : processes) {
     if (!os::wait_for_exit(until, process).ok()) end_hard(process);
@@ -79,7 +84,8 @@ std::optional<os::ProcessId> Supervisor::adopt() {
     if (!json.ok() || (*json)["fingerprint"].as_string() != options_.fingerprint) {
       // Another address or version: SIGKILL is enough, since the successor adopts the child's own
       // processes.
-      log::info("replacing a process that was started differently", {{"name", options_.name}, {"pid", running->pid}});
+      log::info("replacing a process that was started differently",
+                {{"name", options_.name}, {"pid", running->pid}});
       end_hard(*running);
       running.reset();
     }
@@ -118,10 +124,11 @@ void Supervisor::run(const std::stop_token& stop) {
       const Json record = Json::object({{"pid", static_cast<std::int64_t>(child.pid)},
                                         {"startTicks", child.start_ticks},
                                         {"fingerprint", options_.fingerprint}});
-      if (Status written =
-              os::write_file_atomically(os::real_file_system(), options_.record, codec::write_json(record) + "\n", 0600);
+      if (Status written = os::write_file_atomically(os::real_file_system(), options_.record,
+                                                     codec::write_json(record) + "\n", 0600);
           !written.ok()) {
-        log::error("process record not written", {{"name", options_.name}, {"error", written.error()}});
+        log::error("process record not written",
+                   {{"name", options_.name}, {"error", written.error()}});
       }
     }
     {
@@ -134,7 +141,8 @@ void Supervisor::run(const std::stop_token& stop) {
       if (gone.ok()) break;
       if (stop.stop_requested()) return;  // stop() ends the child
       // The child still runs and stays supervised, as after a lack of descriptors.
-      log::error("cannot wait for a process", {{"name", options_.name}, {"pid", child.pid}, {"error", gone.error()}});
+      log::error("cannot wait for a process",
+                 {{"name", options_.name}, {"pid", child.pid}, {"error", gone.error()}});
       if (!ctx.sleep_for(options_.backoff_max).ok()) return;
     }
     (void)os::real_processes().poll(child);
@@ -154,7 +162,8 @@ void Supervisor::stop(std::chrono::milliseconds grace) {
   if (child.pid <= 0 || !os::alive(child)) return;
   (void)os::signal_process(child, SIGTERM, /*group=*/false);
   if (!os::wait_for_exit(Context::background().with_timeout(grace), child).ok()) {
-    log::warn("process did not end in time, killing", {{"name", options_.name}, {"pid", child.pid}});
+    log::warn("process did not end in time, killing",
+              {{"name", options_.name}, {"pid", child.pid}});
     (void)os::signal_process(child, SIGKILL, /*group=*/false);
     (void)os::wait_for_exit(Context::background().with_timeout(std::chrono::seconds(10)), child);
   }

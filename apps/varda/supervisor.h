@@ -23,7 +23,8 @@ class RestartPause {
  public:
   static constexpr std::chrono::seconds kSettledAfter{10};
 
-  RestartPause(std::chrono::milliseconds min, std::chrono::milliseconds max) : min_(min), max_(max), next_(std::min(min, max)) {}
+  RestartPause(std::chrono::milliseconds min, std::chrono::milliseconds max)
+      : min_(min), max_(max), next_(std::min(min, max)) {}
   /// The pause after a child that ran for `ran`; zero: the start failed.
   std::chrono::milliseconds after(Duration ran);
 

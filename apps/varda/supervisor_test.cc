@@ -20,7 +20,8 @@ using ::testing::ElementsAre;
 TEST(RestartPause, DoublesUpToTheLongest) {
   RestartPause pause(milliseconds(100), milliseconds(1000));
   std::vector<int> pauses;
-  for (int i = 0; i < 6; ++i) pauses.push_back(static_cast<int>(pause.after(milliseconds(i)).count()));
+  for (int i = 0; i < 6; ++i)
+    pauses.push_back(static_cast<int>(pause.after(milliseconds(i)).count()));
   EXPECT_THAT(pauses, ElementsAre(100, 200, 400, 800, 1000, 1000));
 }
 
@@ -73,7 +74,8 @@ class Supervising : public ::testing::Test {
     root_.write(first, "echo $$ >>started; read x <never");
     os::ProcessOptions process;
     process.program = "/bin/sh";
-    process.arguments = {first, "--node", "edge0", "--data-dir", (root_ / data).string(), "--layer", "edge"};
+    process.arguments = {first,     "--node", "edge0", "--data-dir", (root_ / data).string(),
+                         "--layer", "edge"};
     process.environment = {{"PATH", "/usr/bin:/bin"}};
     process.working_directory = root_.path();
     return process;
@@ -97,7 +99,8 @@ class Supervising : public ::testing::Test {
   os::ProcessId recorded() const {
     const auto json = codec::parse_json(root_.read("record.json"));
     if (!json.ok()) return {};
-    return {static_cast<pid_t>((*json)["pid"].as_integer()), static_cast<std::uint64_t>((*json)["startTicks"].as_integer())};
+    return {static_cast<pid_t>((*json)["pid"].as_integer()),
+            static_cast<std::uint64_t>((*json)["startTicks"].as_integer())};
   }
   void wait_for_record_of(const std::string& pid) const {
     wait_for([&] { return std::to_string(recorded().pid) == pid; }, "no record of " + pid);
@@ -110,7 +113,8 @@ class Supervising : public ::testing::Test {
     wait_for_record_of(lines("started")[0]);
   }
   void record(const os::ProcessId& id, const std::string& fingerprint) const {
-    root_.write("record.json", "{\"pid\":" + std::to_string(id.pid) + ",\"startTicks\":" + std::to_string(id.start_ticks) +
+    root_.write("record.json", "{\"pid\":" + std::to_string(id.pid) +
+                                   ",\"startTicks\":" + std::to_string(id.start_ticks) +
                                    ",\"fingerprint\":\"" + fingerprint + "\"}");
   }
   static void end(const os::ProcessId& id) {
@@ -165,7 +169,9 @@ TEST_F(Supervising, StopEndsAPauseAndStartsNothing) {
 }
 
 TEST_F(Supervising, StopAsksBeforeItKills) {
-  Supervisor supervisor(options("trap 'echo asked >>started; exit 0' TERM; echo $$ >>started; while :; do read x <now; done"));
+  Supervisor supervisor(
+      options("trap 'echo asked >>started; exit 0' TERM; echo $$ >>started; while :; do read x "
+              "<now; done"));
   // The trap runs between two reads, so `feeding` ends each read at once. O_RDWR keeps the FIFO
   // open.
   ASSERT_EQ(::mkfifo((root_ / "now").c_str(), 0600), 0);
@@ -239,7 +245,8 @@ TEST_F(Supervising, LeavesAProcessAloneThatOnlyHasTheRecordedPid) {
 }
 
 TEST_F(Supervising, ADamagedRecordIsNone) {
-  for (const char* text : {"", "{", "null", "[]", R"({"pid":"one"})", R"({"pid":-1,"startTicks":0})", R"({"pid":0})"}) {
+  for (const char* text : {"", "{", "null", "[]", R"({"pid":"one"})",
+                           R"({"pid":-1,"startTicks":0})", R"({"pid":0})"}) {
     root_.write("record.json", text);
     std::filesystem::remove(root_ / "started");
     Supervisor supervisor(options("echo $$ >>started; read x <never"));
@@ -296,9 +303,12 @@ TEST_F(Supervising, EndsAnAgentThatNoRecordNames) {
 }
 
 TEST_F(Supervising, EndsProcessesThatListenAndThoseThatDoNot) {
-  const os::ProcessId listens = os::real_processes().start(options("echo $$ >>started; read x <never").process).value();
+  const os::ProcessId listens =
+      os::real_processes().start(options("echo $$ >>started; read x <never").process).value();
   const os::ProcessId stubborn =
-      os::real_processes().start(options("trap '' TERM; echo $$ >>started; read x <never").process).value();
+      os::real_processes()
+          .start(options("trap '' TERM; echo $$ >>started; read x <never").process)
+          .value();
   wait_for_lines("started", 2);
   end_processes({listens, stubborn, os::ProcessId{}}, milliseconds(100));
   EXPECT_FALSE(os::alive(listens));

@@ -27,7 +27,8 @@ constexpr std::chrono::hours kTokenTtlMax{24 * 3650};
 
 /// "90d", or a duration as in other flags.
 Result<std::chrono::seconds> lifetime_of(const std::string& text) {
-  const bool days = text.size() > 1 && text.back() == 'd' && text[text.size() - 2] >= '0' && text[text.size() - 2] <= '9';
+  const bool days = text.size() > 1 && text.back() == 'd' && text[text.size() - 2] >= '0' &&
+                    text[text.size() - 2] <= '9';
   TRY(const auto time, parse_duration("--ttl", days ? text.substr(0, text.size() - 1) : text));
   const auto ttl = std::chrono::floor<std::chrono::seconds>(days ? time * 86400 : time);
   if (ttl < std::chrono::seconds(60) || ttl > kTokenTtlMax) {
@@ -42,7 +43,8 @@ Status list(const std::filesystem::path& data_dir) {
   std::vector<std::vector<std::string>> rows = {{"USER", "GROUPS", "STATE", "EXPIRES"}};
   for (const apiserver::Token& token : tokens) {
     std::string groups;
-    for (const std::string& group : token.identity.groups) groups += (groups.empty() ? "" : ",") + group;
+    for (const std::string& group : token.identity.groups)
+      groups += (groups.empty() ? "" : ",") + group;
     rows.push_back({token.identity.name, groups, token.expired(now) ? "expired" : "valid",
                     token.expires ? meta::format_time(*token.expires) : "never"});
   }
@@ -51,10 +53,12 @@ Status list(const std::filesystem::path& data_dir) {
 }
 
 /// The kubeconfig that `varda up` writes for `user`; "": none.
-std::filesystem::path kubeconfig_of(const std::filesystem::path& data_dir, const std::string& user) {
+std::filesystem::path kubeconfig_of(const std::filesystem::path& data_dir,
+                                    const std::string& user) {
   constexpr std::string_view kNode = "system:node:";
   if (user == apiserver::kAdmin) return data_dir / "kubeconfig";
-  if (user.starts_with(kNode)) return node_directory(data_dir, user.substr(kNode.size())) / "agent.kubeconfig";
+  if (user.starts_with(kNode))
+    return node_directory(data_dir, user.substr(kNode.size())) / "agent.kubeconfig";
   return {};
 }
 
@@ -65,7 +69,8 @@ Status check_owner(const std::filesystem::path& data_dir) {
   const std::filesystem::path file = data_dir / "tokens.json";
   if (::stat(file.c_str(), &info) != 0 || info.st_uid == ::geteuid()) return {};
   const std::string owner = user_name(info.st_uid);
-  return Error(Code::kForbidden, file.string() + " belongs to " + owner + "; run this command as " + owner);
+  return Error(Code::kForbidden,
+               file.string() + " belongs to " + owner + "; run this command as " + owner);
 }
 
 Status rotate(const std::filesystem::path& data_dir, const TokenFlags& flags) {
@@ -81,7 +86,8 @@ Status rotate(const std::filesystem::path& data_dir, const TokenFlags& flags) {
     TRY(NewFile created, NewFile::create(flags.output));
     file.emplace(std::move(created));
   }
-  TRY(const apiserver::Token made, apiserver::rotate_token(fs, data_dir, flags.rotate, expires, system_rng()));
+  TRY(const apiserver::Token made,
+      apiserver::rotate_token(fs, data_dir, flags.rotate, expires, system_rng()));
   const std::filesystem::path kubeconfig = kubeconfig_of(data_dir, flags.rotate);
   bool kept = false;
   if (!kubeconfig.empty()) {
@@ -93,14 +99,17 @@ Status rotate(const std::filesystem::path& data_dir, const TokenFlags& flags) {
   } else if (!kept) {
     std::fprintf(stdout, "%s\n", made.token.c_str());  // alone, for redirection to a file
   }
-  std::fprintf(stderr, "user %s has a new token%s%s; the former token expires within a second%s%s\n", flags.rotate.c_str(),
-               expires ? ", valid until " : "", expires ? meta::format_time(*expires).c_str() : "",
+  std::fprintf(stderr,
+               "user %s has a new token%s%s; the former token expires within a second%s%s\n",
+               flags.rotate.c_str(), expires ? ", valid until " : "",
+               expires ? meta::format_time(*expires).c_str() : "",
                kept ? "; the new token is in " : "", kept ? kubeconfig.c_str() : "");
   return {};
 }
 
 Status run_token(const TokenFlags& flags) {
-  if (flags.list == !flags.rotate.empty()) return Error(Code::kInvalid, "token needs one of --list and --rotate USER");
+  if (flags.list == !flags.rotate.empty())
+    return Error(Code::kInvalid, "token needs one of --list and --rotate USER");
   if (flags.list && (!flags.ttl.empty() || !flags.output.empty()))
     return Error(Code::kInvalid, "--ttl and --output go with --rotate");
   TRY(const std::filesystem::path data_dir, data_dir_of(flags.data_dir));
@@ -114,14 +123,19 @@ void add_token_command(Program program) {
   Globals& globals = program.globals;
   Run& chosen = program.chosen;
   CLI::App* command = program.parser.add_subcommand(
-      "token", "list or rotate the bearer tokens of the API server of `varda up`, while it runs or not");
+      "token",
+      "list or rotate the bearer tokens of the API server of `varda up`, while it runs or not");
   command->add_flag("--list", flags->list, "list users with tokens and expiry times");
-  command->add_option("--rotate", flags->rotate, "USER: replace all tokens of the user with a new one");
-  command->add_option("--ttl", flags->ttl, "lifetime of the new token: 12h, 90d; default: unlimited");
+  command->add_option("--rotate", flags->rotate,
+                      "USER: replace all tokens of the user with a new one");
+  command->add_option("--ttl", flags->ttl,
+                      "lifetime of the new token: 12h, 90d; default: unlimited");
   command->add_option("--output,-o", flags->output,
-                      "write the new token to this new file, readable by its owner only; default: the user's kubeconfig of `varda "
+                      "write the new token to this new file, readable by its owner only; default: "
+                      "the user's kubeconfig of `varda "
                       "up`, else standard output");
-  command->add_option("--data-dir", flags->data_dir, "that of `varda up`; default: $XDG_DATA_HOME/varda");
+  command->add_option("--data-dir", flags->data_dir,
+                      "that of `varda up`; default: $XDG_DATA_HOME/varda");
   command->callback([&chosen, &globals, flags] {
     chosen = [&globals, flags](const Context&) -> Status {
       TRY_VOID(set_up_logs(globals, log::Level::kWarn));

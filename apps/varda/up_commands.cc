@@ -82,7 +82,8 @@ struct Settings {
 };
 
 /// kInvalid: `text`, the value of a flag with [NODE=], names a node that is not declared.
-Status check_declared(const std::string& text, const std::string& node, const std::vector<NodeSpec>& nodes) {
+Status check_declared(const std::string& text, const std::string& node,
+                      const std::vector<NodeSpec>& nodes) {
   const auto is_it = [&](const NodeSpec& one) { return one.name == node; };
   if (node.empty() || std::any_of(nodes.begin(), nodes.end(), is_it)) return {};
   return Error(Code::kInvalid, "\"" + text + "\": there is no node \"" + node + "\"");
@@ -97,7 +98,8 @@ Result<DatasetRoot> parse_dataset_root(const std::string& text) {
     out.node = text.substr(0, equals);
     directory = text.substr(equals + 1);
   }
-  if (directory.empty()) return Error(Code::kInvalid, "\"" + text + "\": must be [NODE=]DIR with a directory");
+  if (directory.empty())
+    return Error(Code::kInvalid, "\"" + text + "\": must be [NODE=]DIR with a directory");
   out.directory = fs::absolute(directory).lexically_normal();
   return out;
 }
@@ -107,15 +109,18 @@ Result<NodeAddress> parse_node_address(const std::string& text) {
   const std::size_t equals = text.find('=');
   NodeAddress out{.node = equals == std::string::npos ? "" : text.substr(0, equals),
                   .address = equals == std::string::npos ? text : text.substr(equals + 1)};
-  if (out.address.starts_with('[') && out.address.ends_with(']')) out.address = out.address.substr(1, out.address.size() - 2);
+  if (out.address.starts_with('[') && out.address.ends_with(']'))
+    out.address = out.address.substr(1, out.address.size() - 2);
   return out;
 }
 
 /// The values of a flag with [NODE=]. The flag replaces the remembered values, and "off" removes
 /// them. A remembered value may name a node that is no longer declared.
 template <typename Item>
-Result<std::vector<Item>> items_of(const std::vector<std::string>& given, const std::vector<std::string>& remembered,
-                                   const std::vector<NodeSpec>& nodes, Result<Item> (*parse)(const std::string&)) {
+Result<std::vector<Item>> items_of(const std::vector<std::string>& given,
+                                   const std::vector<std::string>& remembered,
+                                   const std::vector<NodeSpec>& nodes,
+                                   Result<Item> (*parse)(const std::string&)) {
   std::vector<Item> out;
   if (given == std::vector<std::string>{kOff}) return out;
   for (const std::string& text : given.empty() ? remembered : given) {
@@ -126,14 +131,18 @@ Result<std::vector<Item>> items_of(const std::vector<std::string>& given, const 
   return out;
 }
 
-Result<std::vector<NodeAddress>> addresses_of(const std::vector<std::string>& given, const std::vector<std::string>& remembered,
+Result<std::vector<NodeAddress>> addresses_of(const std::vector<std::string>& given,
+                                              const std::vector<std::string>& remembered,
                                               const std::vector<NodeSpec>& nodes) {
   TRY(std::vector<NodeAddress> out, items_of(given, remembered, nodes, parse_node_address));
   for (const NodeAddress& one : out) {
     const Status ours = agent::check_node_address(one.address, agent::PodsListen::kHere);
     if (ours.ok()) continue;
-    return Error(Code::kInvalid, ours.error().message() +
-                                     (given.empty() ? ", which an earlier `varda up` set: give another value, or \"off\"" : ""));
+    return Error(
+        Code::kInvalid,
+        ours.error().message() +
+            (given.empty() ? ", which an earlier `varda up` set: give another value, or \"off\""
+                           : ""));
   }
   return out;
 }
@@ -150,9 +159,11 @@ std::string address_of(const Settings& settings, const NodeSpec& node) {
 }
 
 template <typename Item>
-std::vector<std::string> texts_of(const std::vector<Item>& items, const std::function<std::string(const Item&)>& value) {
+std::vector<std::string> texts_of(const std::vector<Item>& items,
+                                  const std::function<std::string(const Item&)>& value) {
   std::vector<std::string> out;
-  for (const Item& item : items) out.push_back((item.node.empty() ? "" : item.node + "=") + value(item));
+  for (const Item& item : items)
+    out.push_back((item.node.empty() ? "" : item.node + "=") + value(item));
   return out;
 }
 
@@ -164,41 +175,49 @@ Result<Settings> settings_of(const UpFlags& flags) {
     return !flag.empty() ? flag : !last.empty() ? last : std::string(usual);
   };
   settings.driver = chosen(flags.driver, before ? before->driver : "", "process");
-  settings.containerd_socket = chosen(flags.containerd_socket, before ? before->containerd_socket : "", node::kContainerdSocket);
+  settings.containerd_socket = chosen(
+      flags.containerd_socket, before ? before->containerd_socket : "", node::kContainerdSocket);
   settings.pod_network = chosen(flags.pod_network, before ? before->pod_network : "", "cni");
   settings.containerd_socket = fs::absolute(settings.containerd_socket).lexically_normal();
   for (const std::string& text : flags.nodes) {
     TRY(NodeSpec node, parse_node(text));
     for (const NodeSpec& other : settings.nodes) {
-      if (other.name == node.name) return Error(Code::kInvalid, "--node " + node.name + " is given twice");
+      if (other.name == node.name)
+        return Error(Code::kInvalid, "--node " + node.name + " is given twice");
     }
     settings.nodes.push_back(std::move(node));
   }
   if (settings.nodes.empty())
-    settings.nodes =
-        before && !before->nodes.empty() ? before->nodes : std::vector<NodeSpec>{{"cloud", "cloud"}, {"edge0", "edge"}};
+    settings.nodes = before && !before->nodes.empty()
+                         ? before->nodes
+                         : std::vector<NodeSpec>{{"cloud", "cloud"}, {"edge0", "edge"}};
   if (before) settings.images = before->images;
   for (const std::string& text : flags.images) {
     TRY(auto image, node::parse_image_flag(text).context("--image"));
     settings.images[image.first] = image.second;
   }
-  const fs::path servers =
-      flags.controllers.servers.empty() ? settings.data_dir / "servers.yaml" : fs::path(flags.controllers.servers);
+  const fs::path servers = flags.controllers.servers.empty() ? settings.data_dir / "servers.yaml"
+                                                             : fs::path(flags.controllers.servers);
   TRY(const auto servers_there, os::real_file_system().stat(servers));
   const bool told = servers_there || !flags.controllers.servers.empty();
-  TRY(settings.inference_models, model_options(flags.controllers, told ? servers : fs::path()).context("--servers"));
+  TRY(settings.inference_models,
+      model_options(flags.controllers, told ? servers : fs::path()).context("--servers"));
   settings.limits = flags.limits;
   TRY(settings.audit, audit_options(flags.audit));
   settings.node_limits = flags.node_limits;
-  for (std::string& root : settings.node_limits.file_roots) root = fs::absolute(root).lexically_normal().string();
+  for (std::string& root : settings.node_limits.file_roots)
+    root = fs::absolute(root).lexically_normal().string();
   const UpState last = before ? *before : UpState();
   TRY(settings.dataset_roots,
-      items_of(flags.dataset_roots, last.dataset_roots, settings.nodes, parse_dataset_root).context("--dataset-root"));
-  TRY(settings.addresses, addresses_of(flags.addresses, last.addresses, settings.nodes).context("--address"));
+      items_of(flags.dataset_roots, last.dataset_roots, settings.nodes, parse_dataset_root)
+          .context("--dataset-root"));
+  TRY(settings.addresses,
+      addresses_of(flags.addresses, last.addresses, settings.nodes).context("--address"));
   // Errors in these flags show here, not in the log of each agent.
   DownloadFlags download = flags.download;
   // A first file server is often on this machine, and one user runs everything here.
-  download.allow_sources.insert(download.allow_sources.begin(), kLoopbackSources.begin(), kLoopbackSources.end());
+  download.allow_sources.insert(download.allow_sources.begin(), kLoopbackSources.begin(),
+                                kLoopbackSources.end());
   TRY([[maybe_unused]] const net::ClientOptions checked, download_client_options(download));
   settings.download_arguments = arguments_of(download);
   TRY(settings.inference_models.fetch_arguments, allow_source_arguments(download.allow_sources));
@@ -211,13 +230,16 @@ Result<Settings> settings_of(const UpFlags& flags) {
   settings.listen_elsewhere = any || !given;
   // Further nodes know the former address of the gateway.
   const std::string gateway_before = before ? before->gateway : "";
-  settings.gateway = flags.gateway.empty() ? gateway_before : flags.gateway == kOff ? "" : flags.gateway;
+  settings.gateway = flags.gateway.empty()   ? gateway_before
+                     : flags.gateway == kOff ? ""
+                                             : flags.gateway;
   settings.gateway_elsewhere = flags.gateway.ends_with(":0");
   if (settings.gateway_elsewhere && !gateway_before.empty()) settings.gateway = gateway_before;
   return settings;
 }
 
-Supervisor::Options agent_options(const Settings& settings, const NodeSpec& node, const std::string& url) {
+Supervisor::Options agent_options(const Settings& settings, const NodeSpec& node,
+                                  const std::string& url) {
   const fs::path directory = node_directory(settings.data_dir, node.name);
   Supervisor::Options options;
   options.name = "agent " + node.name;
@@ -253,14 +275,17 @@ Supervisor::Options agent_options(const Settings& settings, const NodeSpec& node
     options.process.arguments.push_back("--image");
     options.process.arguments.push_back(name + "=" + command);
   }
-  for (std::string& argument : arguments_of(settings.node_limits)) options.process.arguments.push_back(std::move(argument));
+  for (std::string& argument : arguments_of(settings.node_limits))
+    options.process.arguments.push_back(std::move(argument));
   for (const DatasetRoot& root : settings.dataset_roots) {
     if (!root.node.empty() && root.node != node.name) continue;
     options.process.arguments.push_back("--dataset-root");
     options.process.arguments.push_back(root.directory.string());
   }
-  for (const std::string& argument : settings.download_arguments) options.process.arguments.push_back(argument);
-  options.process.environment = {{"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"HOME", directory.string()}, {"LANG", "C.UTF-8"}};
+  for (const std::string& argument : settings.download_arguments)
+    options.process.arguments.push_back(argument);
+  options.process.environment = {
+      {"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"HOME", directory.string()}, {"LANG", "C.UTF-8"}};
   // A proxy's URL may contain a password, so the agent's fingerprint has only a digest.
   std::string proxies;
   for (const auto& [name, value] : settings.proxy_environment) {
@@ -271,7 +296,8 @@ Supervisor::Options agent_options(const Settings& settings, const NodeSpec& node
   options.process.standard_output = directory / "agent.log";
   options.process.limits = {{"core", 0}};
   options.fingerprint = std::string(VARDA_VERSION) + " " + url + " " + options.process.program;
-  for (const std::string& argument : options.process.arguments) options.fingerprint += " " + argument;
+  for (const std::string& argument : options.process.arguments)
+    options.fingerprint += " " + argument;
   if (!proxies.empty()) options.fingerprint += " " + codec::Sha256::of(proxies).hex();
   return options;
 }
@@ -288,9 +314,11 @@ void end_other_nodes(const Settings& settings, ControlPlane& control_plane) {
     const fs::path data = node_directory(settings.data_dir, name) / "data";
     end_processes(agents_of(data), kAgentGrace);
     if (const auto gone = node::end_containers(data, kContainerGrace); !gone.ok())
-      log::warn("containers of a removed node still run", {{"node", name}, {"error", gone.error()}});
+      log::warn("containers of a removed node still run",
+                {{"node", name}, {"error", gone.error()}});
     if (const Status forgotten = control_plane.forget_node(name); !forgotten.ok()) {
-      log::warn("removed node not deleted from the API server", {{"node", name}, {"error", forgotten.error()}});
+      log::warn("removed node not deleted from the API server",
+                {{"node", name}, {"error", forgotten.error()}});
     }
   }
 }
@@ -306,7 +334,9 @@ Result<std::unique_ptr<os::FileLock>> take_lock(const Context& ctx, const fs::pa
     if (attempt >= (state && os::alive(state->process) ? 10 : 30)) {
       return Error(Code::kUnavailable,
                    "varda up is already running with --data-dir " + data_dir.string() +
-                       (state ? " (pid " + std::to_string(state->process.pid) + ", https://" + state->address + ")" : "") +
+                       (state ? " (pid " + std::to_string(state->process.pid) + ", https://" +
+                                    state->address + ")"
+                              : "") +
                        "; `varda down --data-dir " + data_dir.string() + "` ends it");
     }
     TRY_VOID(ctx.sleep_for(std::chrono::milliseconds(100)));
@@ -315,8 +345,10 @@ Result<std::unique_ptr<os::FileLock>> take_lock(const Context& ctx, const fs::pa
 
 void say_ready(const Settings& settings, const ControlPlane& control_plane, Detached* parent) {
   const std::string gateway = control_plane.gateway_address();
-  const std::string line = "varda is ready: " + control_plane.url() + (gateway.empty() ? "" : ", gateway https://" + gateway) +
-                           ", nodes " + join(settings.nodes) + "; KUBECONFIG=" + (settings.data_dir / "kubeconfig").string();
+  const std::string line = "varda is ready: " + control_plane.url() +
+                           (gateway.empty() ? "" : ", gateway https://" + gateway) + ", nodes " +
+                           join(settings.nodes) +
+                           "; KUBECONFIG=" + (settings.data_dir / "kubeconfig").string();
   if (parent) {
     parent->ready(line);
   } else {
@@ -334,8 +366,10 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
         node::ask_containerd(ctx, settings.containerd_socket).context("--driver containerd"));
   }
   if (settings.driver == "process" && ::geteuid() == 0) {
-    log::warn("pods share this machine: the process driver run as root isolates no network, processes, CPU or memory",
-              {{"instead", "--driver containerd, or an ordinary user"}});
+    log::warn(
+        "pods share this machine: the process driver run as root isolates no network, processes, "
+        "CPU or memory",
+        {{"instead", "--driver containerd, or an ordinary user"}});
   }
   TRY_VOID(files.make_directories(settings.data_dir, 0700).context("--data-dir"));
   TRY(const std::unique_ptr<os::FileLock> lock, take_lock(ctx, settings.data_dir));
@@ -364,20 +398,22 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   const auto self = os::find_process(::getpid());
   const auto directory = [](const DatasetRoot& root) { return root.directory.string(); };
   const auto address = [](const NodeAddress& one) { return one.address; };
-  TRY_VOID(write_state(settings.data_dir, {.process = self.value_or(os::ProcessId{}),
-                                           .address = control_plane->address(),
-                                           .gateway = control_plane->gateway_address(),
-                                           .nodes = settings.nodes,
-                                           .images = settings.images,
-                                           .driver = settings.driver,
-                                           .containerd_socket = settings.containerd_socket,
-                                           .pod_network = settings.pod_network,
-                                           .dataset_roots = texts_of<DatasetRoot>(settings.dataset_roots, directory),
-                                           .addresses = texts_of<NodeAddress>(settings.addresses, address)}));
+  TRY_VOID(write_state(settings.data_dir,
+                       {.process = self.value_or(os::ProcessId{}),
+                        .address = control_plane->address(),
+                        .gateway = control_plane->gateway_address(),
+                        .nodes = settings.nodes,
+                        .images = settings.images,
+                        .driver = settings.driver,
+                        .containerd_socket = settings.containerd_socket,
+                        .pod_network = settings.pod_network,
+                        .dataset_roots = texts_of<DatasetRoot>(settings.dataset_roots, directory),
+                        .addresses = texts_of<NodeAddress>(settings.addresses, address)}));
   end_other_nodes(settings, *control_plane);
   std::vector<std::unique_ptr<Supervisor>> agents;
   for (const NodeSpec& node : settings.nodes) {
-    agents.push_back(std::make_unique<Supervisor>(agent_options(settings, node, control_plane->url())));
+    agents.push_back(
+        std::make_unique<Supervisor>(agent_options(settings, node, control_plane->url())));
     agents.back()->start();
   }
 
@@ -385,8 +421,9 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   if (ready.ok()) {
     say_ready(settings, *control_plane, parent);
   } else if (!ctx.stopped()) {
-    const std::string message = "varda runs at " + control_plane->url() + ", but " + ready.error().message() +
-                                "; `varda down --data-dir " + settings.data_dir.string() + "` ends it";
+    const std::string message = "varda runs at " + control_plane->url() + ", but " +
+                                ready.error().message() + "; `varda down --data-dir " +
+                                settings.data_dir.string() + "` ends it";
     log::error("not ready", {{"error", ready.error()}});
     if (parent) {
       parent->failed(message);
@@ -401,8 +438,11 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   for (std::size_t i = 0; i < agents.size(); ++i) {
     stopping.emplace_back([&, i] {
       agents[i]->stop(kAgentGrace);
-      const auto gone = node::end_containers(node_directory(settings.data_dir, settings.nodes[i].name) / "data", kContainerGrace);
-      if (!gone.ok()) log::warn("containers still run", {{"node", settings.nodes[i].name}, {"error", gone.error()}});
+      const auto gone = node::end_containers(
+          node_directory(settings.data_dir, settings.nodes[i].name) / "data", kContainerGrace);
+      if (!gone.ok())
+        log::warn("containers still run",
+                  {{"node", settings.nodes[i].name}, {"error", gone.error()}});
     });
   }
   stopping.clear();  // joins
@@ -413,7 +453,8 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
 
 /// Ends the `varda up` of `data_dir`, also during its start. No other one starts while the returned
 /// lock is held.
-Result<std::unique_ptr<os::FileLock>> end_control_plane(const Context& ctx, const fs::path& data_dir, bool& any) {
+Result<std::unique_ptr<os::FileLock>> end_control_plane(const Context& ctx,
+                                                        const fs::path& data_dir, bool& any) {
   const Context patient = ctx.with_timeout(std::chrono::seconds(60));
   for (;;) {
     auto lock = os::FileLock::acquire(data_dir / "up.lock");
@@ -421,7 +462,8 @@ Result<std::unique_ptr<os::FileLock>> end_control_plane(const Context& ctx, cons
     TRY(const auto state, read_state(data_dir));
     if (!state || !os::alive(state->process)) {
       // The process has not written its pid yet.
-      TRY_VOID(patient.sleep_for(std::chrono::milliseconds(50)).context((data_dir / "up.lock").string() + " is held"));
+      TRY_VOID(patient.sleep_for(std::chrono::milliseconds(50))
+                   .context((data_dir / "up.lock").string() + " is held"));
       continue;
     }
     any = true;
@@ -452,8 +494,8 @@ Status run_down(const Context& ctx, const std::string& flag) {
     const Result<std::size_t> ended = node::end_containers(data, kContainerGrace);
     any = ended.value_or(0) > 0 || !agents.empty() || any;
     if (ended.ok()) continue;
-    go_on = Error(ended.error().code(),
-                  (go_on.ok() ? "" : go_on.error().message() + "\n") + "node " + name + ": " + ended.error().message());
+    go_on = Error(ended.error().code(), (go_on.ok() ? "" : go_on.error().message() + "\n") +
+                                            "node " + name + ": " + ended.error().message());
   }
   if (!go_on.ok()) return go_on;
   std::printf(any ? "varda is down\n" : "varda was not running\n");
@@ -468,38 +510,53 @@ void add_up_commands(Program program) {
 
   const auto flags = std::make_shared<UpFlags>();
   CLI::App* up = program.daemon("up", "everything on this machine: API server, operator and nodes");
-  up->add_option("--data-dir", flags->data_dir, "directory for all data; default: $XDG_DATA_HOME/varda");
+  up->add_option("--data-dir", flags->data_dir,
+                 "directory for all data; default: $XDG_DATA_HOME/varda");
   up->add_option("--listen", flags->listen,
-                 "address of the API server; port 0 takes a free one; default: 127.0.0.1:6443, or that of last time");
+                 "address of the API server; port 0 takes a free one; default: 127.0.0.1:6443, or "
+                 "that of last time");
   up->add_option("--gateway", flags->gateway,
-                 "address of the gateway for further nodes, as 0.0.0.0:10443; port 0 takes a free port, \"off\" disables it; "
+                 "address of the gateway for further nodes, as 0.0.0.0:10443; port 0 takes a free "
+                 "port, \"off\" disables it; "
                  "default: none, or the previous value");
-  up->add_option("--node", flags->nodes, "NAME[=cloud|edge|device], once a node; default: cloud and edge0, or those of last time");
-  up->add_option("--driver", flags->driver,
-                 "how pods run: process (programs of this machine: those of varda, of --image, and any that a pod's command names) "
-                 "or containerd (every image imported there); default: process, or that of last time")
+  up->add_option(
+      "--node", flags->nodes,
+      "NAME[=cloud|edge|device], once a node; default: cloud and edge0, or those of last time");
+  up->add_option(
+        "--driver", flags->driver,
+        "how pods run: process (programs of this machine: those of varda, of --image, and any that "
+        "a pod's command names) "
+        "or containerd (every image imported there); default: process, or that of last time")
       ->check(CLI::IsMember({"process", "containerd"}));
   up->add_option("--containerd-socket", flags->containerd_socket,
-                 std::string("address of containerd; default: ") + node::kContainerdSocket + ", or that of last time")
+                 std::string("address of containerd; default: ") + node::kContainerdSocket +
+                     ", or that of last time")
       ->group(kContainerGroup);
-  up->add_option("--pod-network", flags->pod_network,
-                 "network of pods without hostNetwork, with containerd: cni (separate networks, as configured by CNI) or node "
-                 "(this machine's network, with an address per node); default: cni, or the previous value")
+  up->add_option(
+        "--pod-network", flags->pod_network,
+        "network of pods without hostNetwork, with containerd: cni (separate networks, as "
+        "configured by CNI) or node "
+        "(this machine's network, with an address per node); default: cni, or the previous value")
       ->check(CLI::IsMember({"cni", "node"}))
       ->group(kContainerGroup);
   up->add_option("--servers", flags->controllers.servers,
-                 "YAML file with the server of each frameworkType; default: DATA-DIR/servers.yaml if it exists");
+                 "YAML file with the server of each frameworkType; default: DATA-DIR/servers.yaml "
+                 "if it exists");
   add_controller_flags(*up, flags->controllers);
-  up->add_option("--image", flags->images, "NAME=COMMAND: pods of this image run that command; kept for later starts");
+  up->add_option("--image", flags->images,
+                 "NAME=COMMAND: pods of this image run that command; kept for later starts");
   add_audit_flags(*up, flags->audit);
   add_limit_flags(*up, flags->limits);
   up->add_option("--dataset-root", flags->dataset_roots,
-                 "[NODE=]DIR: NODE, or every node, may read datasets below this directory; \"off\" disables it; default: none, or "
+                 "[NODE=]DIR: NODE, or every node, may read datasets below this directory; \"off\" "
+                 "disables it; default: none, or "
                  "the previous values");
   up->add_option("--address", flags->addresses,
-                 "[NODE=]IP: IPv4 or IPv6 address of this machine where other machines reach models; without NODE for models in "
+                 "[NODE=]IP: IPv4 or IPv6 address of this machine where other machines reach "
+                 "models; without NODE for models in "
                  "the cloud layer "
-                 "and on all other nodes; \"off\" ends it; default: loopback addresses, or those of last time");
+                 "and on all other nodes; \"off\" ends it; default: loopback addresses, or those "
+                 "of last time");
   add_limit_flags(*up, flags->node_limits);
   add_download_flags(*up, flags->download);
   up->add_flag("--detach,-d", flags->detach, "run in the background once ready");
@@ -508,7 +565,9 @@ void add_up_commands(Program program) {
     before = [flags, parent]() -> Status {
       if (!flags->detach) return {};
       TRY(const Settings settings, settings_of(*flags));
-      TRY_VOID(os::real_file_system().make_directories(settings.data_dir / "logs", 0700).context("--data-dir"));
+      TRY_VOID(os::real_file_system()
+                   .make_directories(settings.data_dir / "logs", 0700)
+                   .context("--data-dir"));
       TRY(Detached end, detach(settings.data_dir / "logs/varda.log"));
       parent->emplace(std::move(end));
       return {};
@@ -525,9 +584,12 @@ void add_up_commands(Program program) {
     };
   });
 
-  CLI::App* down = program.parser.add_subcommand("down", "end `varda up` and everything it started");
+  CLI::App* down =
+      program.parser.add_subcommand("down", "end `varda up` and everything it started");
   down->add_option("--data-dir", flags->data_dir, "that of `varda up`");
-  down->callback([&chosen, flags] { chosen = [flags](const Context& ctx) { return run_down(ctx, flags->data_dir); }; });
+  down->callback([&chosen, flags] {
+    chosen = [flags](const Context& ctx) { return run_down(ctx, flags->data_dir); };
+  });
 }
 
 }  // namespace varda::app

@@ -42,6 +42,7 @@ Status write_state(const std::filesystem::path& data_dir, const UpState& state);
 std::string user_name(uid_t id);
 
 /// data_dir/nodes/NAME
-std::filesystem::path node_directory(const std::filesystem::path& data_dir, const std::string& name);
+std::filesystem::path node_directory(const std::filesystem::path& data_dir,
+                                     const std::string& name);
 
 }  // namespace varda::app

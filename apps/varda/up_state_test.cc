@@ -30,9 +30,10 @@ TEST(ParseNode, TakesANameWithOrWithoutLayer) {
 TEST(ParseNode, RefusesOtherNamesAndLayers) {
   const std::string long_name(64, 'a');
   for (const std::string& text :
-       {std::string(), std::string("="), std::string("=edge"), std::string("."), std::string(".."), std::string("../x"),
-        std::string("a/b"), std::string("/"), std::string("Edge0"), std::string("edge_0"), std::string("-edge"),
-        std::string("edge-"), std::string("a.b"), std::string(" a"), std::string("a "), std::string("a\n"), std::string("a\0b", 3),
+       {std::string(), std::string("="), std::string("=edge"), std::string("."), std::string(".."),
+        std::string("../x"), std::string("a/b"), std::string("/"), std::string("Edge0"),
+        std::string("edge_0"), std::string("-edge"), std::string("edge-"), std::string("a.b"),
+        std::string(" a"), std::string("a "), std::string("a\n"), std::string("a\0b", 3),
         std::string("ä"), long_name}) {
     const auto parsed = parse_node(text);
     ASSERT_FALSE(parsed.ok()) << '"' << text << '"';
@@ -43,8 +44,9 @@ TEST(ParseNode, RefusesOtherNamesAndLayers) {
   for (const char* layer : {"", "Cloud", "edge=edge", "fog", " edge", "edge "}) {
     const auto parsed = parse_node(std::string("a=") + layer);
     ASSERT_FALSE(parsed.ok()) << layer;
-    EXPECT_EQ(parsed.error().message(),
-              std::string("--node \"a=") + layer + "\": the layer must be cloud, edge or device, not \"" + layer + "\"");
+    EXPECT_EQ(parsed.error().message(), std::string("--node \"a=") + layer +
+                                            "\": the layer must be cloud, edge or device, not \"" +
+                                            layer + "\"");
   }
 }
 
@@ -87,7 +89,9 @@ TEST(UpState, AFirstStartHasNone) {
 // Earlier programs wrote fewer keys, and later programs may write more.
 TEST(UpState, KeysMayBeMissingOrUnknown) {
   const TestDirectory root;
-  root.write("up.json", R"({"pid":1,"nodes":[{"name":"a","layer":"edge","color":"red"}],"more":[1,2],"driver":null})");
+  root.write(
+      "up.json",
+      R"({"pid":1,"nodes":[{"name":"a","layer":"edge","color":"red"}],"more":[1,2],"driver":null})");
   const UpState state = read_state(root.path()).value().value();
   EXPECT_EQ(state.process, (os::ProcessId{1, 0}));
   EXPECT_EQ(state.nodes, (std::vector<NodeSpec>{{"a", "edge"}}));
@@ -132,8 +136,10 @@ TEST(UpState, AFileOfAnotherUserIsNoFirstStart) {
     }
     ASSERT_FALSE(read.ok()) << directory;
     EXPECT_EQ(read.error().code(), Code::kForbidden);
-    EXPECT_THAT(read.error().message(), HasSubstr("cannot read " + (root / "up.json").string() + ": Permission denied, "));
-    EXPECT_THAT(read.error().message(), HasSubstr(directory ? root.path().string() + " belongs to " : "it belongs to "));
+    EXPECT_THAT(read.error().message(),
+                HasSubstr("cannot read " + (root / "up.json").string() + ": Permission denied, "));
+    EXPECT_THAT(read.error().message(),
+                HasSubstr(directory ? root.path().string() + " belongs to " : "it belongs to "));
   }
   std::filesystem::permissions(root.path(), std::filesystem::perms(0755));
 }
@@ -143,7 +149,9 @@ TEST(UpState, WritingIntoAMissingDirectoryFails) {
   EXPECT_EQ(write_state(root / "missing", {}).error().code(), Code::kNotFound);
 }
 
-TEST(UpState, EachNodeHasADirectory) { EXPECT_EQ(node_directory("/data", "edge0"), "/data/nodes/edge0"); }
+TEST(UpState, EachNodeHasADirectory) {
+  EXPECT_EQ(node_directory("/data", "edge0"), "/data/nodes/edge0");
+}
 
 }  // namespace
 }  // namespace varda::app

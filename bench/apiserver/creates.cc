@@ -23,14 +23,17 @@ constexpr int kModelRounds = 5;
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 // Synced writes of 1 KiB per second, in a file of fixed size, like SQLite's log after its first
 // cycle. A growing file allocates blocks at every sync. That slows the first few thousand writes of
 // both the server and the loop.
 class Disk {
  public:
-  explicit Disk(const std::filesystem::path& file) : fd_(::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)) {
+  explicit Disk(const std::filesystem::path& file)
+      : fd_(::open(file.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600)) {
     if (fd_ < 0) die("cannot open " + file.string());
     for (int i = 0; i < kBlocks; ++i) write(i);
     ::fsync(fd_);
@@ -65,7 +68,9 @@ class SqliteLoop {
     execute(
         "PRAGMA locking_mode=EXCLUSIVE;PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;"
         "CREATE TABLE objects(key BLOB PRIMARY KEY, value BLOB NOT NULL)");
-    if (sqlite3_prepare_v2(db_, "INSERT INTO objects VALUES(?1,?2)", -1, &insert_, nullptr) != SQLITE_OK) die("cannot prepare");
+    if (sqlite3_prepare_v2(db_, "INSERT INTO objects VALUES(?1,?2)", -1, &insert_, nullptr) !=
+        SQLITE_OK)
+      die("cannot prepare");
     execute("PRAGMA synchronous=OFF");
     (void)rate();  // fills the log once
     execute("PRAGMA synchronous=FULL");
@@ -91,7 +96,8 @@ class SqliteLoop {
 
  private:
   void execute(const char* sql) {
-    if (sqlite3_exec(db_, sql, nullptr, nullptr, nullptr) != SQLITE_OK) die(std::string("SQLite: ") + sql);
+    if (sqlite3_exec(db_, sql, nullptr, nullptr, nullptr) != SQLITE_OK)
+      die(std::string("SQLite: ") + sql);
   }
   sqlite3* db_ = nullptr;
   sqlite3_stmt* insert_ = nullptr;
@@ -106,14 +112,16 @@ struct Rate {
 Rate creates(const Endpoint& endpoint, int clients, const std::string& prefix) {
   std::vector<std::vector<double>> times(static_cast<std::size_t>(clients));
   std::vector<std::unique_ptr<Wire>> wires;
-  for (int i = 0; i < clients; ++i) wires.push_back(std::make_unique<Wire>(endpoint.port, endpoint.security));
+  for (int i = 0; i < clients; ++i)
+    wires.push_back(std::make_unique<Wire>(endpoint.port, endpoint.security));
   const auto begin = Clock::now();
   std::vector<std::jthread> threads;
   for (int i = 0; i < clients; ++i) {
     threads.emplace_back([&, i] {
       for (int next = 0; Clock::now() - begin < kRound; ++next) {
         const std::string post =
-            request("POST", kConfigMaps, endpoint.token, config_map(prefix + "-" + std::to_string(i) + "-" + std::to_string(next)));
+            request("POST", kConfigMaps, endpoint.token,
+                    config_map(prefix + "-" + std::to_string(i) + "-" + std::to_string(next)));
         const auto sent = Clock::now();
         (void)wires[static_cast<std::size_t>(i)]->exchange(post, 201);
         times[static_cast<std::size_t>(i)].push_back(1e3 * seconds_since(sent));
@@ -122,7 +130,8 @@ Rate creates(const Endpoint& endpoint, int clients, const std::string& prefix) {
   }
   threads.clear();
   Rate rate;
-  for (const auto& some : times) rate.milliseconds.insert(rate.milliseconds.end(), some.begin(), some.end());
+  for (const auto& some : times)
+    rate.milliseconds.insert(rate.milliseconds.end(), some.begin(), some.end());
   rate.per_second = static_cast<double>(rate.milliseconds.size()) / seconds_since(begin);
   return rate;
 }
@@ -143,7 +152,8 @@ void take_turn(const ApiServer& server, const std::string& prefix, Results& resu
   const double before = server.process().cpu_seconds();
   const std::size_t calls = results.many_ms.size();
   take(creates(server.endpoint(), 32, prefix + "-many"), results.many, results.many_ms);
-  results.cpu_us.push_back(1e6 * (server.process().cpu_seconds() - before) / static_cast<double>(results.many_ms.size() - calls));
+  results.cpu_us.push_back(1e6 * (server.process().cpu_seconds() - before) /
+                           static_cast<double>(results.many_ms.size() - calls));
 }
 
 void add(Report& report, const Results& results, const std::string& protocol, double loop,
@@ -169,15 +179,21 @@ void add(Report& report, const Results& results, const std::string& protocol, do
               .met = many >= 3 * loop});
   // A request during a sync waits for the end of that sync and for the next one.
   const bool possible = 2 * sync < std::chrono::milliseconds(5);
-  report.add({.what = "  p99", .ours = p99, .unit = "ms", .aim = possible ? "< 5 ms" : "", .met = !possible || p99 < 5});
+  report.add({.what = "  p99",
+              .ours = p99,
+              .unit = "ms",
+              .aim = possible ? "< 5 ms" : "",
+              .met = !possible || p99 < 5});
   report.add({.what = "  server CPU for one", .ours = median(results.cpu_us), .unit = "µs"});
 }
 
 // Approximate sync times of a server SSD, a desktop SSD and a memory card. The syncing thread
 // sleeps, so the figure shows what the other threads do meanwhile.
-void measure_model(Report& report, const std::filesystem::path& dir, std::chrono::microseconds sync) {
+void measure_model(Report& report, const std::filesystem::path& dir,
+                   std::chrono::microseconds sync) {
   const std::string name =
-      "syncs of " + (sync.count() < 1000 ? std::to_string(sync.count()) + " µs" : std::to_string(sync.count() / 1000) + " ms");
+      "syncs of " + (sync.count() < 1000 ? std::to_string(sync.count()) + " µs"
+                                         : std::to_string(sync.count() / 1000) + " ms");
   slow_disk(sync);
   const ApiServer server(dir / "server", Security::kPlain, sync);
   SqliteLoop loop(dir / "loop.db");
@@ -191,12 +207,13 @@ void measure_model(Report& report, const std::filesystem::path& dir, std::chrono
     sync_us.push_back(1e6 * (after.seconds - before.seconds) / (after.count - before.count));
     take_turn(server, "r" + std::to_string(round), results);
   }
-  report.add({.what = "bare SQLite loop, " + name,
-              .ours = median(sqlite),
-              .reference = 1e6 / median(sync_us),
-              .unit = "1/s",
-              .against = "its syncs alone, " + std::to_string(std::lround(median(sync_us))) + " µs each",
-              .ratio = median(sqlite) * median(sync_us) / 1e6});
+  report.add(
+      {.what = "bare SQLite loop, " + name,
+       .ours = median(sqlite),
+       .reference = 1e6 / median(sync_us),
+       .unit = "1/s",
+       .against = "its syncs alone, " + std::to_string(std::lround(median(sync_us))) + " µs each",
+       .ratio = median(sqlite) * median(sync_us) / 1e6});
   add(report, results, "plain HTTP, " + name, median(sqlite), sync);
 }
 
@@ -204,7 +221,8 @@ void measure_model(Report& report, const std::filesystem::path& dir, std::chrono
 
 void measure_creates(Report& report) {
   const Scratch scratch;
-  const ApiServer plain(scratch.path() / "plain", Security::kPlain), tls(scratch.path() / "tls", Security::kTls);
+  const ApiServer plain(scratch.path() / "plain", Security::kPlain),
+      tls(scratch.path() / "tls", Security::kTls);
   SqliteLoop loop(scratch.path() / "loop.db");
   Disk disk(scratch.path() / "syncs");
   std::vector<double> syncs, sqlite;

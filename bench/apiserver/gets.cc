@@ -42,13 +42,15 @@ void measure(Report& report, Security security) {
     Wire wire(api.endpoint().port, security);
     body = wire.exchange(request("GET", path, api.endpoint().token), 200);
   }
-  const std::string name =
-      std::string("server CPU per GET of one object (") + std::to_string(body.size()) + " bytes), " + (tls ? "TLS" : "plain HTTP");
+  const std::string name = std::string("server CPU per GET of one object (") +
+                           std::to_string(body.size()) + " bytes), " + (tls ? "TLS" : "plain HTTP");
   std::vector<double> ours, file, memory;
   if (!Nginx::installed()) {
-    for (int i = 0; i < kRounds; ++i) ours.push_back(cpu_per_get(api.endpoint(), api.process(), path));
+    for (int i = 0; i < kRounds; ++i)
+      ours.push_back(cpu_per_get(api.endpoint(), api.process(), path));
     report.add({.what = name, .ours = median(ours), .unit = "µs"});
-    if (!tls) report.note("nginx is not installed: `bash scripts/deps.sh bench` brings the references.");
+    if (!tls)
+      report.note("nginx is not installed: `bash scripts/deps.sh bench` brings the references.");
     return;
   }
   const Nginx nginx(scratch.path() / "nginx", body, security, scratch.path() / "api" / "pki");

@@ -10,7 +10,9 @@ namespace varda::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 struct Cost {
   std::vector<double> wall_ms, cpu_ms;
@@ -24,8 +26,10 @@ void once(Wire& wire, const std::string& get, const Child& server, Cost& cost) {
   cost.cpu_ms.push_back(1e3 * (server.cpu_seconds() - before));
 }
 
-void measure_list(Report& report, const ApiServer& api, const std::filesystem::path& scratch, int count) {
-  const std::string get = request("GET", kConfigMaps + std::string("?limit=") + std::to_string(count), api.endpoint().token);
+void measure_list(Report& report, const ApiServer& api, const std::filesystem::path& scratch,
+                  int count) {
+  const std::string get = request(
+      "GET", kConfigMaps + std::string("?limit=") + std::to_string(count), api.endpoint().token);
   Wire wire(api.endpoint().port, Security::kPlain);
   const std::string body(wire.exchange(get, 200));
   std::string copy(body.size(), '\0');
@@ -34,7 +38,8 @@ void measure_list(Report& report, const ApiServer& api, const std::filesystem::p
   std::unique_ptr<Nginx> nginx;
   std::unique_ptr<Wire> other;
   if (Nginx::installed()) {
-    nginx = std::make_unique<Nginx>(scratch / ("nginx" + std::to_string(count)), body, Security::kPlain, "");
+    nginx = std::make_unique<Nginx>(scratch / ("nginx" + std::to_string(count)), body,
+                                    Security::kPlain, "");
     other = std::make_unique<Wire>(nginx->endpoint().port, Security::kPlain);
   }
   for (int round = 0; round < 15; ++round) {
@@ -44,7 +49,8 @@ void measure_list(Report& report, const ApiServer& api, const std::filesystem::p
     std::memcpy(copy.data(), body.data(), body.size());
     copies.push_back(1e3 * seconds_since(begin));
   }
-  const std::string name = "list of " + std::to_string(count) + " objects (" + std::to_string(body.size() >> 10) + " KiB)";
+  const std::string name = "list of " + std::to_string(count) + " objects (" +
+                           std::to_string(body.size() >> 10) + " KiB)";
   report.add({.what = name + ", to its last byte",
               .ours = median(ours.wall_ms),
               .reference = median(reference.wall_ms),
@@ -59,7 +65,8 @@ void measure_list(Report& report, const ApiServer& api, const std::filesystem::p
               .ratio = median(ours.cpu_ms) / median(copies)});
 }
 
-std::vector<double> gets(const Endpoint& endpoint, const std::string& name, std::chrono::milliseconds time) {
+std::vector<double> gets(const Endpoint& endpoint, const std::string& name,
+                         std::chrono::milliseconds time) {
   Wire wire(endpoint.port, endpoint.security);
   const std::string get = request("GET", std::string(kConfigMaps) + "/" + name, endpoint.token);
   std::vector<double> times;

@@ -15,19 +15,22 @@ std::string config_map(const std::string& name) {
   std::string data(764, 'x');
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>('a' + (i * 7) % 26);
   return R"({"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":")" + name +
-         R"(","namespace":"default","labels":{"app":"bench","tier":"edge"}},"data":{"text":")" + data + R"("}})";
+         R"(","namespace":"default","labels":{"app":"bench","tier":"edge"}},"data":{"text":")" +
+         data + R"("}})";
 }
 
 void fill(const Endpoint& endpoint, const std::string& prefix, int count) {
   Wire wire(endpoint.port, endpoint.security);
   for (int i = 0; i < count; ++i)
-    (void)wire.exchange(request("POST", kConfigMaps, endpoint.token, config_map(prefix + std::to_string(i))), 201);
+    (void)wire.exchange(
+        request("POST", kConfigMaps, endpoint.token, config_map(prefix + std::to_string(i))), 201);
 }
 
 namespace {
 
 int run(int argc, char** argv) {
-  for (const auto& [command, security] : {std::pair("serve-plain", Security::kPlain), std::pair("serve-tls", Security::kTls)}) {
+  for (const auto& [command, security] :
+       {std::pair("serve-plain", Security::kPlain), std::pair("serve-tls", Security::kTls)}) {
     if (argc == 4 && std::strcmp(argv[1], command) == 0)
       return serve(argv[2], security, std::chrono::microseconds(std::atol(argv[3])));
   }

@@ -27,7 +27,8 @@ void multiply(const std::filesystem::path& data_dir, int count) {
     std::string value = text;
     value.replace(name + 7, 6, digits);
     value.replace(uid + 7, 6, digits);
-    ops.emplace_back(store::Put{.key = prefix + "object-" + digits, .value = std::move(value), .expected = 0});
+    ops.emplace_back(
+        store::Put{.key = prefix + "object-" + digits, .value = std::move(value), .expected = 0});
     if (ops.size() < 500 && i + 1 < count) continue;
     if (auto done = store.commit(std::exchange(ops, {})); !done.ok()) die(done.error().message());
   }
@@ -44,10 +45,12 @@ State start(const std::filesystem::path& data_dir) {
   Wire wire(api.endpoint().port, api.endpoint().security);
   (void)wire.exchange(request("GET", "/api/v1/namespaces/default", api.endpoint().token), 200);
   State state;
-  state.start_ms = 1e3 * std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  state.start_ms =
+      1e3 * std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   // Then the server's controllers read everything, and their caches count too. Done when the
   // processor is idle.
-  for (double before = -1, now = api.process().cpu_seconds(); now - before > 0.005; now = api.process().cpu_seconds()) {
+  for (double before = -1, now = api.process().cpu_seconds(); now - before > 0.005;
+       now = api.process().cpu_seconds()) {
     before = now;
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
   }
@@ -63,7 +66,8 @@ void measure_objects(Report& report) {
   {
     const ApiServer api(data_dir, Security::kTls);
     Wire wire(api.endpoint().port, api.endpoint().security);
-    (void)wire.exchange(request("POST", kConfigMaps, api.endpoint().token, config_map("object-000000")), 201);
+    (void)wire.exchange(
+        request("POST", kConfigMaps, api.endpoint().token, config_map("object-000000")), 201);
   }
   std::vector<double> empty_ms, empty_rss, full_ms, full_rss;
   for (int i = 0; i < 3; ++i) {
@@ -86,7 +90,11 @@ void measure_objects(Report& report) {
               .ratio = 0,
               .aim = "< 2000 ms",
               .met = median(full_ms) < 2000});
-  report.add({.what = "RSS of each 1 KiB object", .ours = each, .unit = "KiB", .aim = "≤ 4 KiB", .met = each <= 4});
+  report.add({.what = "RSS of each 1 KiB object",
+              .ours = each,
+              .unit = "KiB",
+              .aim = "≤ 4 KiB",
+              .met = each <= 4});
   report.add({.what = "RSS in all",
               .ours = median(full_rss) / (1 << 20),
               .reference = median(empty_rss) / (1 << 20),

@@ -23,7 +23,9 @@ constexpr int kEvents = 400;
 constexpr int kRounds = 3;
 
 using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 // Reads the events of all watchers and checks that each gets every event once, in order.
 class Readers {
@@ -89,7 +91,8 @@ class Readers {
       at = static_cast<const char*>(::memmem(at, left, kMark.data(), kMark.size()));
       if (at == nullptr) return;
       at += kMark.size();
-      if (static_cast<std::size_t>(text.data() + text.size() - at) < 8) return;  // the next read completes it
+      if (static_cast<std::size_t>(text.data() + text.size() - at) < 8)
+        return;  // the next read completes it
       int number = -1;
       std::from_chars(at, at + 8, number);
       if (number == stream.next) {
@@ -124,7 +127,8 @@ Flow ours(const ApiServer& api, int round) {
   const std::string name = "watched-" + std::to_string(round);
   const std::string object = config_map(name);
   const std::string watch =
-      request("GET", std::string(kConfigMaps) + "?watch=1&fieldSelector=metadata.name%3D" + name, endpoint.token);
+      request("GET", std::string(kConfigMaps) + "?watch=1&fieldSelector=metadata.name%3D" + name,
+              endpoint.token);
   std::vector<std::unique_ptr<Wire>> wires;
   Readers readers;
   for (int i = 0; i < kWatchers; ++i) {
@@ -143,7 +147,9 @@ Flow ours(const ApiServer& api, int round) {
   const auto begin = Clock::now();
   std::jthread writing([&] {
     for (int i = 1; i <= kEvents; ++i)
-      (void)writer.exchange(request("PUT", std::string(kConfigMaps) + "/" + name, endpoint.token, numbered(object, i)), 200);
+      (void)writer.exchange(request("PUT", std::string(kConfigMaps) + "/" + name, endpoint.token,
+                                    numbered(object, i)),
+                            200);
   });
   readers.read_to(kEvents + 1);
   const double seconds = seconds_since(begin);
@@ -159,7 +165,9 @@ Flow bare(const std::string& event) {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
-  if (::bind(listener, reinterpret_cast<const sockaddr*>(&address), size) != 0 || ::listen(listener, kWatchers) != 0) die("listen");
+  if (::bind(listener, reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
+      ::listen(listener, kWatchers) != 0)
+    die("listen");
   ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
   std::vector<std::unique_ptr<Wire>> wires;
   std::vector<int> peers;
@@ -199,7 +207,9 @@ Flow bare(const std::string& event) {
   if (status != 0) die("the bare sender failed");
   for (const int fd : peers) ::close(fd);
   for (const int fd : {go[0], go[1], listener}) ::close(fd);
-  const auto micro = [](const timeval& t) { return 1e6 * static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec); };
+  const auto micro = [](const timeval& t) {
+    return 1e6 * static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec);
+  };
   return {.bytes_per_second = static_cast<double>(readers.bytes) / seconds,
           .cpu_us = (micro(used.ru_utime) + micro(used.ru_stime)) / (kEvents * kWatchers),
           .lost = readers.lost};
@@ -212,7 +222,8 @@ void measure_watches(Report& report) {
   ::getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = std::min<rlim_t>(files.rlim_max, 8192);
   ::setrlimit(RLIMIT_NOFILE, &files);
-  if (files.rlim_cur < 2 * kWatchers + 100) die("the limit of open files is too low for 1,000 watchers");
+  if (files.rlim_cur < 2 * kWatchers + 100)
+    die("the limit of open files is too low for 1,000 watchers");
 
   const Scratch scratch;
   const ApiServer api(scratch.path() / "api", Security::kPlain);
@@ -222,7 +233,8 @@ void measure_watches(Report& report) {
   {
     Wire wire(api.endpoint().port, Security::kPlain);
     const std::string path = std::string(kConfigMaps) + "/sample-0";
-    line = R"({"type":"MODIFIED","object":)" + std::string(wire.exchange(request("GET", path, api.endpoint().token), 200)) + "}";
+    line = R"({"type":"MODIFIED","object":)" +
+           std::string(wire.exchange(request("GET", path, api.endpoint().token), 200)) + "}";
   }
   const std::string event = "4f0\r\n" + line + "\r\n";
   std::vector<double> us, them, us_cpu, them_cpu;
@@ -245,7 +257,11 @@ void measure_watches(Report& report) {
               .ratio = median(us) / median(them),
               .aim = "≥ 0.3x",
               .met = median(us) >= 0.3 * median(them)});
-  report.add({.what = "  events lost or out of order", .ours = lost ? 1.0 : 0.0, .unit = "(1: some)", .aim = "0", .met = !lost});
+  report.add({.what = "  events lost or out of order",
+              .ours = lost ? 1.0 : 0.0,
+              .unit = "(1: some)",
+              .aim = "0",
+              .met = !lost});
   report.add({.what = "  server CPU for one event to one watcher",
               .ours = median(us_cpu),
               .reference = median(them_cpu),

@@ -41,7 +41,8 @@ constexpr const char* kEdgeNodes = "/apis/edgeai.io/v1alpha1/edgenodes";
 /// and answers each with a line.
 class Cloud {
  public:
-  Cloud(int in, int out, net::KeyPair ca) : in_(::fdopen(in, "r")), out_(::fdopen(out, "w")), ca_(std::move(ca)) {
+  Cloud(int in, int out, net::KeyPair ca)
+      : in_(::fdopen(in, "r")), out_(::fdopen(out, "w")), ca_(std::move(ca)) {
     std::string crds;
     for (const Json& crd : api::crds()) crds += "---\n" + codec::write_yaml(crd);
     api_.install_crds(crds);
@@ -86,7 +87,9 @@ class Cloud {
     while (!gateway_->ready()) ::usleep(1000);
     net::Server::Options listen = gateway::server_options();
     listen.listen = address_;
-    const auto own = net::make_certificate(ca_, {.common_name = "gateway", .hosts = {"127.0.0.1"}, .server = true}).value();
+    const auto own = net::make_certificate(
+                         ca_, {.common_name = "gateway", .hosts = {"127.0.0.1"}, .server = true})
+                         .value();
     listen.tls = net::TlsServer{own.certificate_pem, own.key_pem, ca_.certificate_pem};
     server_ = net::Server::create(listen, gateway_->handler()).value();
     address_ = server_->address();
@@ -100,15 +103,17 @@ class Cloud {
   }
   std::string want(long target) {
     for (std::size_t i = 0; i < made_; ++i) {
-      const Json model = Json::object({{"key", "default/digits"},
-                                       {"modelName", "digits"},
-                                       {"framework", "onnx"},
-                                       {"target", std::to_string(target)},
-                                       {"versions", Json::array({Json::object({{"version", std::to_string(target)},
-                                                                               {"url", "https://files.example/digits.tar.gz"},
-                                                                               {"sha256", std::string(64, 'a')}})})}});
-      const auto answer = api_.merge_patch(std::string(kEdgeNodes) + "/" + Swarm::name(i),
-                                           Json::object({{"spec", Json::object({{"models", Json::array({model})}})}}));
+      const Json model = Json::object(
+          {{"key", "default/digits"},
+           {"modelName", "digits"},
+           {"framework", "onnx"},
+           {"target", std::to_string(target)},
+           {"versions", Json::array({Json::object({{"version", std::to_string(target)},
+                                                   {"url", "https://files.example/digits.tar.gz"},
+                                                   {"sha256", std::string(64, 'a')}})})}});
+      const auto answer = api_.merge_patch(
+          std::string(kEdgeNodes) + "/" + Swarm::name(i),
+          Json::object({{"spec", Json::object({{"models", Json::array({model})}})}}));
       if (answer.status != 200) return answer.text;
     }
     return "ok";
@@ -132,7 +137,9 @@ class Cloud {
   static double cpu() {
     rusage usage{};
     ::getrusage(RUSAGE_SELF, &usage);
-    const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; };
+    const auto seconds = [](const timeval& t) {
+      return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+    };
     return seconds(usage.ru_utime) + seconds(usage.ru_stime);
   }
 
@@ -202,7 +209,8 @@ void run(std::size_t agents, double storm_aim, Report& report) {
   Swarm swarm({.agents = agents, .address = address, .ca = ca});
   const auto all_watch = [&] { return swarm.counts("").watching == agents; };
   const auto all_reported = [&](const std::string& target) {
-    return swarm.counts(target).reported == agents && cloud.number("right " + target) == static_cast<double>(agents);
+    return swarm.counts(target).reported == agents &&
+           cloud.number("right " + target) == static_cast<double>(agents);
   };
   const std::string of = " of " + count + " agents";
 
@@ -211,22 +219,29 @@ void run(std::size_t agents, double storm_aim, Report& report) {
   const double first = swarm.wait("the first coming", std::chrono::seconds(120), all_watch);
   report.add({.what = "first coming" + of, .ours = first, .unit = "s"});
   report.add({.what = "  processor time, cloud", .ours = cloud.number("cpu") - cpu, .unit = "s"});
-  report.add({.what = "  processor time, agents", .ours = swarm.cpu_seconds() - own_cpu, .unit = "s"});
+  report.add(
+      {.what = "  processor time, agents", .ours = swarm.cpu_seconds() - own_cpu, .unit = "s"});
   const double idle = (cloud.number("rss") - before) / static_cast<double>(agents) / 1024;
-  report.add({.what = "memory of the gateway for one idle agent, TLS and its EdgeNode included" + of,
-              .ours = idle,
-              .unit = "KiB",
-              .aim = "≤ 40",
-              .met = idle <= 40});
+  report.add(
+      {.what = "memory of the gateway for one idle agent, TLS and its EdgeNode included" + of,
+       .ours = idle,
+       .unit = "KiB",
+       .aim = "≤ 40",
+       .met = idle <= 40});
 
   // Ten idle seconds: every agent's watch ends and restarts, on its connection or a new one.
   cpu = cloud.number("cpu");
   ::sleep(10);
-  report.add({.what = "processor time of the gateway for 10 s of rest" + of, .ours = cloud.number("cpu") - cpu, .unit = "s"});
+  report.add({.what = "processor time of the gateway for 10 s of rest" + of,
+              .ours = cloud.number("cpu") - cpu,
+              .unit = "s"});
 
   cloud.tell("want 1");
-  const double told = swarm.wait("news", std::chrono::seconds(120), [&] { return all_reported("1"); });
-  report.add({.what = "from the last change of all EdgeNodes to every report stored" + of, .ours = told, .unit = "s"});
+  const double told =
+      swarm.wait("news", std::chrono::seconds(120), [&] { return all_reported("1"); });
+  report.add({.what = "from the last change of all EdgeNodes to every report stored" + of,
+              .ours = told,
+              .unit = "s"});
 
   cloud.tell("down");
   cpu = cloud.number("cpu");
@@ -239,26 +254,29 @@ void run(std::size_t agents, double storm_aim, Report& report) {
               .aim = "< " + std::to_string(static_cast<int>(storm_aim)),
               .met = storm < storm_aim});
   report.add({.what = "  processor time, cloud", .ours = cloud.number("cpu") - cpu, .unit = "s"});
-  report.add({.what = "  processor time, agents", .ours = swarm.cpu_seconds() - own_cpu, .unit = "s"});
+  report.add(
+      {.what = "  processor time, agents", .ours = swarm.cpu_seconds() - own_cpu, .unit = "s"});
 
   cloud.tell("down");
   cloud.tell("want 2");
   cpu = cloud.number("cpu");
   own_cpu = swarm.cpu_seconds();
   cloud.ask("up");
-  const double work =
-      swarm.wait("the storm with work", std::chrono::seconds(120), [&] { return all_watch() && all_reported("2"); });
+  const double work = swarm.wait("the storm with work", std::chrono::seconds(120),
+                                 [&] { return all_watch() && all_reported("2"); });
   report.add({.what = "storm with work that changed meanwhile: all watch, every report stored" + of,
               .ours = work,
               .unit = "s",
               .aim = "< " + std::to_string(static_cast<int>(storm_aim)),
               .met = work < storm_aim});
   report.add({.what = "  processor time, cloud", .ours = cloud.number("cpu") - cpu, .unit = "s"});
-  report.add({.what = "  processor time, agents", .ours = swarm.cpu_seconds() - own_cpu, .unit = "s"});
+  report.add(
+      {.what = "  processor time, agents", .ours = swarm.cpu_seconds() - own_cpu, .unit = "s"});
   const auto end = swarm.counts("2");
   if (end.strangers != 0) die("agents saw objects of others");
-  std::fprintf(stderr, "%zu agents: %zu watches answered, %zu requests refused, %zu connections broken\n", agents, end.watches,
-               end.refused, end.broken);
+  std::fprintf(stderr,
+               "%zu agents: %zu watches answered, %zu requests refused, %zu connections broken\n",
+               agents, end.watches, end.refused, end.broken);
 }
 
 }  // namespace
@@ -275,7 +293,8 @@ int main(int argc, char** argv) {
   if (sizes.empty()) sizes = {1000, 10000};
   varda::bench::Report report("gateway");
   for (const std::size_t agents : sizes) {
-    if (agents == 0 || agents + 2500 > files.rlim_cur) varda::bench::die("so many agents need a larger `ulimit -n`");
+    if (agents == 0 || agents + 2500 > files.rlim_cur)
+      varda::bench::die("so many agents need a larger `ulimit -n`");
     varda::bench::run(agents, agents <= 1000 ? 5 : 30, report);
   }
   report.print("");

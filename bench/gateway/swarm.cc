@@ -38,14 +38,19 @@ class Exchange final : public Reactor::Listener {
     /// connection broke; then this is the last call.
     std::function<std::string(bool whole)> end;
   };
-  Exchange(Reactor& reactor, const net::internal::Address& address, const TlsContext& tls, std::string request, Told told)
-      : told_(std::move(told)), out_(std::move(request)), parser_(Parser::create(Parser::Kind::kResponse, {})) {
+  Exchange(Reactor& reactor, const net::internal::Address& address, const TlsContext& tls,
+           std::string request, Told told)
+      : told_(std::move(told)),
+        out_(std::move(request)),
+        parser_(Parser::create(Parser::Kind::kResponse, {})) {
     auto fd = net::internal::start_connect(address);
     if (!fd.ok()) {
       failed_ = true;
       return;
     }
-    stream_ = net::internal::tls_connect(fd->get(), tls, {.server_name = "127.0.0.1", .verified_name = {}}).value();
+    stream_ = net::internal::tls_connect(fd->get(), tls,
+                                         {.server_name = "127.0.0.1", .verified_name = {}})
+                  .value();
     watch_ = reactor.watch(fd->release(), *this);
     watch_->want_write();
   }
@@ -105,7 +110,8 @@ class Exchange final : public Reactor::Listener {
       }
       lines_ += parser_->message().body;
       parser_->message().body.clear();
-      for (std::size_t line; (line = lines_.find('\n')) != std::string::npos; lines_.erase(0, line + 1)) {
+      for (std::size_t line; (line = lines_.find('\n')) != std::string::npos;
+           lines_.erase(0, line + 1)) {
         told_.line(std::string_view(lines_).substr(0, line));
       }
       if (parser_->done()) {
@@ -151,12 +157,14 @@ struct Swarm::Impl {
     std::unique_ptr<Exchange> watch, report;
   };
 
-  explicit Impl(Options o) : options(std::move(o)), address(net::internal::Address::parse(options.address).value()) {
+  explicit Impl(Options o)
+      : options(std::move(o)), address(net::internal::Address::parse(options.address).value()) {
     agents.resize(options.agents);
     for (std::size_t i = 0; i < agents.size(); ++i) {
       agents[i].name = name(i);
-      const auto own =
-          net::make_certificate(options.ca, {.common_name = agents[i].name, .organizations = {"system:nodes"}}).value();
+      const auto own = net::make_certificate(options.ca, {.common_name = agents[i].name,
+                                                          .organizations = {"system:nodes"}})
+                           .value();
       net::TlsClient tls;
       tls.ca_pem = options.ca.certificate_pem;
       tls.certificate_pem = own.certificate_pem;
@@ -191,32 +199,38 @@ struct Swarm::Impl {
     return std::string(method) + " " + target + " HTTP/1.1\r\nHost: " + options.address +
            "\r\nAccept: application/json\r\nUser-Agent: varda-agent/" + agent.name + "\r\n";
   }
-  void after(Duration pause, std::function<void()> work) { later.emplace(system_clock().now() + pause, std::move(work)); }
+  void after(Duration pause, std::function<void()> work) {
+    later.emplace(system_clock().now() + pause, std::move(work));
+  }
   Duration jittered(milliseconds& backoff) {
-    const Duration pause = backoff + milliseconds(rng->below(static_cast<std::uint64_t>(backoff.count()) / 2 + 1));
+    const Duration pause =
+        backoff + milliseconds(rng->below(static_cast<std::uint64_t>(backoff.count()) / 2 + 1));
     backoff = std::min(backoff * 2, milliseconds(5000));
     return pause;
   }
 
   std::string watch_request(Agent& agent) {
     const auto seconds = static_cast<std::uint64_t>(options.watch_timeout.count());
-    std::string target = "/apis/edgeai.io/v1alpha1/edgenodes?watch=true&allowWatchBookmarks=true&timeoutSeconds=" +
-                         std::to_string(seconds + rng->below(seconds / 2 + 1)) + "&fieldSelector=metadata.name%3D" + agent.name;
+    std::string target =
+        "/apis/edgeai.io/v1alpha1/edgenodes?watch=true&allowWatchBookmarks=true&timeoutSeconds=" +
+        std::to_string(seconds + rng->below(seconds / 2 + 1)) + "&fieldSelector=metadata.name%3D" +
+        agent.name;
     if (!agent.version.empty()) target += "&resourceVersion=" + agent.version;
     agent.began = system_clock().now();
     agent.status = 0;
     return head("GET", agent, target) + "\r\n";
   }
   void watch(Agent& agent) {
-    agent.watch = std::make_unique<Exchange>(*reactor, address, agent.tls, watch_request(agent),
-                                             Exchange::Told{[this, &agent](int status) {
-                                                              agent.status = status;
-                                                              agent.watching = status == 200;
-                                                              ++(status == 200 ? now_.watches : now_.refused);
-                                                              if (status == 410) agent.version.clear();
-                                                            },
-                                                            [this, &agent](std::string_view line) { event(agent, line); },
-                                                            [this, &agent](bool whole) { return watch_ended(agent, whole); }});
+    agent.watch = std::make_unique<Exchange>(
+        *reactor, address, agent.tls, watch_request(agent),
+        Exchange::Told{[this, &agent](int status) {
+                         agent.status = status;
+                         agent.watching = status == 200;
+                         ++(status == 200 ? now_.watches : now_.refused);
+                         if (status == 410) agent.version.clear();
+                       },
+                       [this, &agent](std::string_view line) { event(agent, line); },
+                       [this, &agent](bool whole) { return watch_ended(agent, whole); }});
     if (agent.watch->failed()) (void)watch_ended(agent, false);
   }
   void event(Agent& agent, std::string_view line) {
@@ -232,7 +246,8 @@ struct Swarm::Impl {
     agent.version = object.at("metadata/resourceVersion").as_string();
     if (type == "BOOKMARK") return;
     if (object.at("metadata/name").as_string() != agent.name) ++now_.strangers;
-    for (const codec::Json& model : object.at("spec/models").as_array()) agent.told = model["target"].as_string();
+    for (const codec::Json& model : object.at("spec/models").as_array())
+      agent.told = model["target"].as_string();
     report(agent);
   }
   std::string watch_ended(Agent& agent, bool whole) {
@@ -272,7 +287,8 @@ struct Swarm::Impl {
     agent.report = std::make_unique<Exchange>(
         *reactor, address, agent.tls,
         head("PATCH", agent, "/apis/edgeai.io/v1alpha1/edgenodes/" + agent.name + "/status") +
-            "Content-Type: application/merge-patch+json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body,
+            "Content-Type: application/merge-patch+json\r\nContent-Length: " +
+            std::to_string(body.size()) + "\r\n\r\n" + body,
         Exchange::Told{[this, status](int code) {
                          *status = code;
                          if (code != 200) ++now_.refused;
@@ -344,13 +360,15 @@ Swarm::Counts Swarm::counts(const std::string& target) const {
   return out;
 }
 
-double Swarm::wait(const char* what, std::chrono::seconds limit, const std::function<bool()>& done) const {
+double Swarm::wait(const char* what, std::chrono::seconds limit,
+                   const std::function<bool()>& done) const {
   const SteadyTime begin = system_clock().now();
   while (!done()) {
     if (system_clock().now() - begin > limit) {
       const Counts now = counts("");
-      die(std::string(what) + ": not within " + std::to_string(limit.count()) + " s; watching " + std::to_string(now.watching) +
-          ", refused " + std::to_string(now.refused) + ", broken " + std::to_string(now.broken));
+      die(std::string(what) + ": not within " + std::to_string(limit.count()) + " s; watching " +
+          std::to_string(now.watching) + ", refused " + std::to_string(now.refused) + ", broken " +
+          std::to_string(now.broken));
     }
     std::this_thread::sleep_for(milliseconds(2));
   }

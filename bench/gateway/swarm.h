@@ -39,7 +39,8 @@ class Swarm {
   /// Counts over agents with the work `target`; "" for all.
   Counts counts(const std::string& target) const;
   /// Waits until `done` returns true; returns the seconds. Dies after `limit`.
-  double wait(const char* what, std::chrono::seconds limit, const std::function<bool()>& done) const;
+  double wait(const char* what, std::chrono::seconds limit,
+              const std::function<bool()>& done) const;
   double cpu_seconds() const;
 
  private:

@@ -59,7 +59,9 @@ class Scratch {
 using Fill = std::function<void(const fs::path& version)>;
 
 Fill files_of(const char* digits) {
-  return [=](const fs::path& version) { fs::copy(std::string(VARDA_DIGITS "/models/") + digits, version); };
+  return [=](const fs::path& version) {
+    fs::copy(std::string(VARDA_DIGITS "/models/") + digits, version);
+  };
 }
 
 Fill products(int size, int count) {
@@ -79,20 +81,28 @@ class Server {
     if (!cascade.empty()) std::ofstream(model / "cascade.json") << cascade;
     os::ProcessOptions options;
     options.program = (os::self_path().parent_path() / "varda-serve").string();
-    options.arguments = {"--model-repository", model.parent_path().string(), "--http", "127.0.0.1:0", "--drain-delay", "0"};
-    if (const char* library = std::getenv("VARDA_ONNXRUNTIME")) options.environment["VARDA_ONNXRUNTIME"] = library;
+    options.arguments = {"--model-repository",
+                         model.parent_path().string(),
+                         "--http",
+                         "127.0.0.1:0",
+                         "--drain-delay",
+                         "0"};
+    if (const char* library = std::getenv("VARDA_ONNXRUNTIME"))
+      options.environment["VARDA_ONNXRUNTIME"] = library;
     options.standard_output = scratch_.path() / "log";
     options.die_with_parent = true;
     process_ = need(os::real_processes().start(options), "varda-serve");
     for (int i = 0; i < 6000 && port_ == 0; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      const std::string log = os::read_file(os::real_file_system(), scratch_.path() / "log").value_or("");
+      const std::string log =
+          os::read_file(os::real_file_system(), scratch_.path() / "log").value_or("");
       const std::size_t at = log.find("http=127.0.0.1:");
       if (at != std::string::npos && log.find("model version serves") != std::string::npos)
         port_ = std::atoi(log.c_str() + at + 15);
     }
     if (port_ == 0)
-      die("varda-serve does not serve: " + os::read_file(os::real_file_system(), scratch_.path() / "log").value_or(""));
+      die("varda-serve does not serve: " +
+          os::read_file(os::real_file_system(), scratch_.path() / "log").value_or(""));
   }
   ~Server() {
     (void)os::signal_process(process_, SIGTERM, true);
@@ -107,9 +117,11 @@ class Server {
   int port_ = 0;
 };
 
-std::string cascade(const std::string& policy, const std::string& parameters, const std::string& url) {
+std::string cascade(const std::string& policy, const std::string& parameters,
+                    const std::string& url) {
   return R"({"version":1,"service":"bench/m","deadlineMs":10000,"inFlightMax":64,"tiers":[{"name":"edge","policy":{"name":")" +
-         policy + R"(","parameters":)" + parameters + R"(}},{"name":"cloud","url":")" + url + R"(","model":"m"}]})";
+         policy + R"(","parameters":)" + parameters + R"(}},{"name":"cloud","url":")" + url +
+         R"(","model":"m"}]})";
 }
 
 // An inference request, binary in both directions.
@@ -118,7 +130,8 @@ std::string http_request(const std::string& input, const tensor::Tensor& tensor)
   request.inputs = {{input, tensor}};
   request.encoding = oip::Encoding::kBinary;
   const oip::Message message = oip::write_infer_request(request);
-  return "POST /v2/models/m/infer HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/octet-stream\r\n" +
+  return "POST /v2/models/m/infer HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: "
+         "application/octet-stream\r\n" +
          std::string(oip::kJsonLengthHeader) + ": " + std::to_string(*message.json_length) +
          "\r\nContent-Length: " + std::to_string(message.body.size()) + "\r\n\r\n" + message.body;
 }
@@ -137,7 +150,8 @@ struct Figures {
 
 class Race {
  public:
-  Race(std::string request, int rounds, int calls) : request_(std::move(request)), rounds_(rounds), calls_(calls) {}
+  Race(std::string request, int rounds, int calls)
+      : request_(std::move(request)), rounds_(rounds), calls_(calls) {}
 
   const Server& add(std::string name, std::unique_ptr<Server> server, std::string tier) {
     contenders_.push_back({std::move(name), std::move(server), std::move(tier), nullptr, {}});
@@ -149,9 +163,11 @@ class Race {
       contender.wire = std::make_unique<Wire>(contender.server->port(), Security::kPlain);
       for (int i = 0; i < kWarmup; ++i) (void)contender.wire->exchange(request_, 200);
       const std::string_view answer = contender.wire->exchange(request_, 200);
-      const bool right = contender.tier.empty() ? answer.find("\"tier\":") == std::string_view::npos
-                                                : answer.find("\"tier\":\"" + contender.tier + "\"") != std::string_view::npos &&
-                                                      answer.find("\"fallback\"") == std::string_view::npos;
+      const bool right =
+          contender.tier.empty()
+              ? answer.find("\"tier\":") == std::string_view::npos
+              : answer.find("\"tier\":\"" + contender.tier + "\"") != std::string_view::npos &&
+                    answer.find("\"fallback\"") == std::string_view::npos;
       if (!right) die(contender.name + ": answered by another tier than it is about");
     }
     for (int round = 0; round < rounds_; ++round) {
@@ -159,7 +175,8 @@ class Race {
         for (int i = 0; i < calls_; ++i) {
           const SteadyTime start = system_clock().now();
           (void)contender.wire->exchange(request_, 200);
-          contender.microseconds.push_back(std::chrono::duration<double, std::micro>(system_clock().now() - start).count());
+          contender.microseconds.push_back(
+              std::chrono::duration<double, std::micro>(system_clock().now() - start).count());
         }
       }
     }
@@ -180,15 +197,19 @@ class Race {
 
 // Contenders: the little model alone, the same as a first tier that always keeps or always
 // forwards, and the big model.
-void measure(Report& report, const std::string& what, const Fill& little, const Fill& big, const std::string& request, int rounds,
-             int calls, bool aims_above) {
+void measure(Report& report, const std::string& what, const Fill& little, const Fill& big,
+             const std::string& request, int rounds, int calls, bool aims_above) {
   Race race(request, rounds, calls);
   const std::string url = race.add("cloud, directly", std::make_unique<Server>(big), "").url();
   race.add("edge, without tiers", std::make_unique<Server>(little), "");
-  const std::string never = R"({"threshold_cross_entropy":"0"})", always = R"({"threshold_cross_entropy":"1"})";
-  race.add("joint, kept", std::make_unique<Server>(little, cascade("CrossEntropy", never, url)), "edge");
-  race.add("joint, passed on before inference", std::make_unique<Server>(little, cascade("CloudOnly", "{}", url)), "cloud");
-  race.add("joint, passed on after it", std::make_unique<Server>(little, cascade("CrossEntropy", always, url)), "cloud");
+  const std::string never = R"({"threshold_cross_entropy":"0"})",
+                    always = R"({"threshold_cross_entropy":"1"})";
+  race.add("joint, kept", std::make_unique<Server>(little, cascade("CrossEntropy", never, url)),
+           "edge");
+  race.add("joint, passed on before inference",
+           std::make_unique<Server>(little, cascade("CloudOnly", "{}", url)), "cloud");
+  race.add("joint, passed on after it",
+           std::make_unique<Server>(little, cascade("CrossEntropy", always, url)), "cloud");
   const Figures figures = race.run();
   const auto at = [&](const char* share, const std::vector<double>& of, bool aims) {
     // For a slow model the figure would measure the model.
@@ -203,7 +224,8 @@ void measure(Report& report, const std::string& what, const Fill& little, const 
                   .met = of[2] - of[1] <= 30});
     }
     for (const std::size_t i : {std::size_t{3}, std::size_t{4}}) {
-      report.add({.what = what + ": the cloud answers, " + (i == 3 ? "passed on before inference, " : "after it, ") + share,
+      report.add({.what = what + ": the cloud answers, " +
+                          (i == 3 ? "passed on before inference, " : "after it, ") + share,
                   .ours = of[i],
                   .reference = of[0],
                   .unit = "µs",
@@ -220,17 +242,22 @@ void measure(Report& report, const std::string& what, const Fill& little, const 
 int run(int argc, char** argv) {
   const std::string json = argc == 3 && std::string(argv[1]) == "--json" ? argv[2] : "";
   Report report("joint");
-  const std::string file = need(os::read_file(os::real_file_system(), VARDA_DIGITS "/test-images.idx3-ubyte"), "test images");
+  const std::string file = need(
+      os::read_file(os::real_file_system(), VARDA_DIGITS "/test-images.idx3-ubyte"), "test images");
   const oip::Images images = need(oip::parse_images(file), "test images");
-  const tensor::Tensor digit = need(oip::image_tensor(images, 0, 1, {"images", tensor::DType::kFp32, {-1, 8, 8}}), "image");
-  measure(report, "digits", files_of("small"), files_of("big"), http_request("images", digit), 30, 200, false);
+  const tensor::Tensor digit =
+      need(oip::image_tensor(images, 0, 1, {"images", tensor::DType::kFp32, {-1, 8, 8}}), "image");
+  measure(report, "digits", files_of("small"), files_of("big"), http_request("images", digit), 30,
+          200, false);
 
   constexpr int kSize = 1024, kProducts = 96;
-  const tensor::Tensor row = need(tensor::Tensor::allocate(tensor::DType::kFp32, {1, kSize}), "row");
-  measure(report, std::to_string(kProducts) + " products of 1,024²", products(kSize, 1), products(kSize, kProducts),
-          http_request("x", row), 300, 1, true);
+  const tensor::Tensor row =
+      need(tensor::Tensor::allocate(tensor::DType::kFp32, {1, kSize}), "row");
+  measure(report, std::to_string(kProducts) + " products of 1,024²", products(kSize, 1),
+          products(kSize, kProducts), http_request("x", row), 300, 1, true);
   report.note(
-      "The digits take the cloud's server less time than any hop does, so that their ratios above it are those of one HTTP request "
+      "The digits take the cloud's server less time than any hop does, so that their ratios above "
+      "it are those of one HTTP request "
       "to two:\n"
       "watched, not aimed at. A model of several milliseconds is what a cloud is asked for.");
   report.print(json);

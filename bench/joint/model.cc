@@ -25,7 +25,8 @@ void value(ProtoWriter& info, const std::string& name, int size) {
   });
 }
 
-void node(ProtoWriter& graph, const char* type, const std::vector<std::string>& inputs, const std::string& output) {
+void node(ProtoWriter& graph, const char* type, const std::vector<std::string>& inputs,
+          const std::string& output) {
   graph.message(1, [&](ProtoWriter& out) {
     for (const std::string& input : inputs) out.element(1, input);
     out.element(2, output).text(4, type);
@@ -49,7 +50,8 @@ std::string matmul_model(int size, int products) {
     graph.text(2, "products").message(5, [&](ProtoWriter& tensor) {
       // Dimensions may be packed or not; readers accept both.
       tensor.number(1, size).number(1, size).number(2, kFloat).text(8, "w");
-      tensor.text(9, {reinterpret_cast<const char*>(weights.data()), weights.size() * sizeof(float)});
+      tensor.text(9,
+                  {reinterpret_cast<const char*>(weights.data()), weights.size() * sizeof(float)});
     });
     graph.message(11, [&](ProtoWriter& info) { value(info, "x", size); });
     graph.message(12, [&](ProtoWriter& info) { value(info, "probabilities", size); });

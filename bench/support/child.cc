@@ -51,7 +51,8 @@ int free_port() {
 
 apiserver::Credentials credentials(const fs::path& data_dir) {
   return need(
-      apiserver::load_or_create_credentials(os::real_file_system(), {.data_dir = data_dir, .nodes = {}, .hosts = {}}, system_rng()),
+      apiserver::load_or_create_credentials(
+          os::real_file_system(), {.data_dir = data_dir, .nodes = {}, .hosts = {}}, system_rng()),
       "credentials");
 }
 
@@ -70,7 +71,8 @@ Scratch::~Scratch() {
   fs::remove_all(path_, ignored);
 }
 
-Child::Child(std::string program, std::vector<std::string> arguments, const fs::path& log) : log_(log) {
+Child::Child(std::string program, std::vector<std::string> arguments, const fs::path& log)
+    : log_(log) {
   os::ProcessOptions options;
   options.program = std::move(program);
   options.arguments = std::move(arguments);
@@ -83,7 +85,8 @@ Child::Child(std::string program, std::vector<std::string> arguments, const fs::
 void Child::stop() {
   if (process_.pid == 0) return;
   (void)os::signal_process(process_, SIGTERM, true);
-  if (!os::wait_for_exit(Context::background().with_timeout(std::chrono::seconds(20)), process_).ok())
+  if (!os::wait_for_exit(Context::background().with_timeout(std::chrono::seconds(20)), process_)
+           .ok())
     (void)os::signal_process(process_, SIGKILL, true);
   process_ = {};
 }
@@ -92,7 +95,8 @@ double Child::cpu_seconds() const {
   // Nanoseconds on a processor: the first number of schedstat
   // (Documentation/scheduler/sched-stats). `stat` has only 10 ms units.
   double total = 0;
-  for (const auto& thread : fs::directory_iterator("/proc/" + std::to_string(process_.pid) + "/task"))
+  for (const auto& thread :
+       fs::directory_iterator("/proc/" + std::to_string(process_.pid) + "/task"))
     total += std::strtod(read(thread.path() / "schedstat").c_str(), nullptr) / 1e9;
   return total;
 }
@@ -107,7 +111,8 @@ std::string Child::wait_for(const std::string& text) const {
   for (int i = 0; i < 60000; ++i) {
     const std::string log = read(log_);
     const std::size_t at = log.find(text);
-    const std::size_t end = at == std::string::npos ? at : log.find_first_of(" \n", at + text.size());
+    const std::size_t end =
+        at == std::string::npos ? at : log.find_first_of(" \n", at + text.size());
     if (end != std::string::npos) return log.substr(at + text.size(), end - at - text.size());
     if (!os::alive(process_)) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -119,9 +124,13 @@ namespace {
 
 Child start_api(const fs::path& data_dir, Security security, std::chrono::microseconds sync) {
   fs::create_directories(data_dir);
-  const fs::path log = data_dir / ("log" + std::to_string(std::chrono::steady_clock::now().time_since_epoch().count()));
+  const fs::path log =
+      data_dir /
+      ("log" + std::to_string(std::chrono::steady_clock::now().time_since_epoch().count()));
   return Child(os::self_path().string(),
-               {security == Security::kPlain ? "serve-plain" : "serve-tls", data_dir.string(), std::to_string(sync.count())}, log);
+               {security == Security::kPlain ? "serve-plain" : "serve-tls", data_dir.string(),
+                std::to_string(sync.count())},
+               log);
 }
 
 }  // namespace
@@ -157,7 +166,9 @@ int serve_tls(const fs::path& data_dir) {
   apiserver::StandaloneOptions options;
   options.data_dir = data_dir;
   options.listen = "127.0.0.1:0";
-  options.ready = [](const std::string& url, const os::Path&) { say_port(std::atoi(url.c_str() + url.rfind(':') + 1)); };
+  options.ready = [](const std::string& url, const os::Path&) {
+    say_port(std::atoi(url.c_str() + url.rfind(':') + 1));
+  };
   const Status served = apiserver::run_standalone(Context(stop.get_token()), std::move(options));
   if (!served.ok()) die(served.error().message());
   return 0;
@@ -166,7 +177,8 @@ int serve_tls(const fs::path& data_dir) {
 int serve_plain(const fs::path& data_dir) {
   const apiserver::Credentials keys = credentials(data_dir);
   metrics::Registry metrics;
-  const auto store = need(store::open_sqlite(data_dir / "store.db", {.metrics = &metrics}), "store");
+  const auto store =
+      need(store::open_sqlite(data_dir / "store.db", {.metrics = &metrics}), "store");
   const auto tokens = apiserver::token_authenticator(keys.tokens);
   const auto rules = apiserver::node_authorizer();
   apiserver::Server::Options options;
@@ -175,7 +187,9 @@ int serve_plain(const fs::path& data_dir) {
   options.authorizer = rules.get();
   options.metrics = &metrics;
   const auto server = need(apiserver::Server::create(std::move(options)), "server");
-  const auto front = need(net::Server::create({.listen = "127.0.0.1:0", .tls = std::nullopt}, server->pool_handler()), "listen");
+  const auto front = need(
+      net::Server::create({.listen = "127.0.0.1:0", .tls = std::nullopt}, server->pool_handler()),
+      "listen");
   say_port(front->port());
   wait_for_termination();
   front->drain();
@@ -199,26 +213,35 @@ bool Nginx::installed() { return fs::exists(kNginx); }
 
 namespace {
 
-Child start_nginx(const fs::path& dir, const std::string& body, Security security, const fs::path& pki, int port) {
+Child start_nginx(const fs::path& dir, const std::string& body, Security security,
+                  const fs::path& pki, int port) {
   fs::create_directories(dir / "www");
   std::ofstream(dir / "www" / "object") << body;
-  const std::string tls = security == Security::kPlain ? ""
-                                                       : "ssl_certificate " + (pki / "server.crt").string() +
-                                                             ";\nssl_certificate_key " + (pki / "server.key").string() + ";\n";
-  std::string text = "daemon off;\nmaster_process off;\nworker_processes 1;\npid " + (dir / "pid").string() + ";\nerror_log " +
-                     (dir / "error.log").string() + ";\nevents { worker_connections 512; }\nhttp {\n access_log off;\n";
+  const std::string tls = security == Security::kPlain
+                              ? ""
+                              : "ssl_certificate " + (pki / "server.crt").string() +
+                                    ";\nssl_certificate_key " + (pki / "server.key").string() +
+                                    ";\n";
+  std::string text = "daemon off;\nmaster_process off;\nworker_processes 1;\npid " +
+                     (dir / "pid").string() + ";\nerror_log " + (dir / "error.log").string() +
+                     ";\nevents { worker_connections 512; }\nhttp {\n access_log off;\n";
   for (const char* kind : {"client_body", "proxy", "fastcgi", "uwsgi", "scgi"})
     text += std::string(kind) + "_temp_path " + (dir / kind).string() + ";\n";
   text +=
-      "sendfile on; tcp_nopush on; tcp_nodelay on; keepalive_requests 1000000000; open_file_cache max=16 inactive=1h;\n"
+      "sendfile on; tcp_nopush on; tcp_nodelay on; keepalive_requests 1000000000; open_file_cache "
+      "max=16 inactive=1h;\n"
       "server { listen 127.0.0.1:" +
-      std::to_string(port) + (security == Security::kTls ? " ssl" : "") + ";\n" + tls + "default_type application/json;\n" +
-      "root " + (dir / "www").string() + ";\nlocation / { try_files /object =404; }\n";
+      std::to_string(port) + (security == Security::kTls ? " ssl" : "") + ";\n" + tls +
+      "default_type application/json;\n" + "root " + (dir / "www").string() +
+      ";\nlocation / { try_files /object =404; }\n";
   // A literal in nginx's configuration is limited to 4 KiB; `$` would start a variable.
   if (body.size() < 4000 && body.find_first_of("$'\\") == std::string::npos)
     text += "location = /memory { return 200 '" + body.substr(0, body.find('\n')) + "\n'; }\n";
   std::ofstream(dir / "nginx.conf") << text + "}\n}\n";
-  return Child(kNginx, {"-c", (dir / "nginx.conf").string(), "-p", dir.string(), "-e", (dir / "error.log").string()}, dir / "log");
+  return Child(
+      kNginx,
+      {"-c", (dir / "nginx.conf").string(), "-p", dir.string(), "-e", (dir / "error.log").string()},
+      dir / "log");
 }
 
 }  // namespace
@@ -232,7 +255,8 @@ Nginx::Nginx(const fs::path& dir, const std::string& body, Security security, co
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>(endpoint_.port));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const bool up = ::connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    const bool up =
+        ::connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
     ::close(probe);
     if (up) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

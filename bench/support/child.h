@@ -56,7 +56,8 @@ struct Endpoint {
 /// program builds the server from the same libraries. `sync`: the sync time of a slow_disk().
 class ApiServer {
  public:
-  ApiServer(const std::filesystem::path& data_dir, Security security, std::chrono::microseconds sync = {});
+  ApiServer(const std::filesystem::path& data_dir, Security security,
+            std::chrono::microseconds sync = {});
   const Endpoint& endpoint() const { return endpoint_; }
   const Child& process() const { return child_; }
   Child& process() { return child_; }
@@ -76,7 +77,8 @@ int serve(const std::filesystem::path& data_dir, Security security, std::chrono:
 class Nginx {
  public:
   static bool installed();
-  Nginx(const std::filesystem::path& dir, const std::string& body, Security security, const std::filesystem::path& pki);
+  Nginx(const std::filesystem::path& dir, const std::string& body, Security security,
+        const std::filesystem::path& pki);
   const Endpoint& endpoint() const { return endpoint_; }
   const Child& process() const { return child_; }
 

@@ -23,22 +23,27 @@ std::string shown(double value) {
 double percentile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
-  return values[std::min(values.size() - 1, static_cast<std::size_t>(share * static_cast<double>(values.size())))];
+  return values[std::min(values.size() - 1,
+                         static_cast<std::size_t>(share * static_cast<double>(values.size())))];
 }
 
 double median(std::vector<double> values) { return percentile(std::move(values), 0.5); }
 
 void Report::print(const std::string& file) const {
-  std::printf("| what | ours | reference | unit | ratio | aim | met |\n|---|---:|---:|---|---:|---|---|\n");
+  std::printf(
+      "| what | ours | reference | unit | ratio | aim | met |\n|---|---:|---:|---|---:|---|---|\n");
   codec::Json rows = codec::Json::array();
   for (const Figure& figure : figures_) {
-    const std::string reference = figure.against.empty() ? "" : shown(figure.reference) + " (" + figure.against + ")";
-    std::printf("| %s | %s | %s | %s | %s | %s | %s |\n", figure.what.c_str(), shown(figure.ours).c_str(), reference.c_str(),
-                figure.unit.c_str(), figure.ratio > 0 ? (shown(figure.ratio) + "x").c_str() : "", figure.aim.c_str(),
+    const std::string reference =
+        figure.against.empty() ? "" : shown(figure.reference) + " (" + figure.against + ")";
+    std::printf("| %s | %s | %s | %s | %s | %s | %s |\n", figure.what.c_str(),
+                shown(figure.ours).c_str(), reference.c_str(), figure.unit.c_str(),
+                figure.ratio > 0 ? (shown(figure.ratio) + "x").c_str() : "", figure.aim.c_str(),
                 figure.aim.empty() ? ""
                 : figure.met       ? "yes"
                                    : "**no**");
-    codec::Json row = codec::Json::object({{"what", figure.what}, {"ours", figure.ours}, {"unit", figure.unit}});
+    codec::Json row =
+        codec::Json::object({{"what", figure.what}, {"ours", figure.ours}, {"unit", figure.unit}});
     if (!figure.against.empty()) {
       row.set("reference", figure.reference);
       row.set("against", figure.against);

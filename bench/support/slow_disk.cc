@@ -30,7 +30,8 @@ class SlowDisk {
 
   void set(std::chrono::microseconds sync) { sync_ = sync; }
   Syncs syncs() const {
-    return {.count = static_cast<double>(count_.load()), .seconds = 1e-9 * static_cast<double>(nanoseconds_.load())};
+    return {.count = static_cast<double>(count_.load()),
+            .seconds = 1e-9 * static_cast<double>(nanoseconds_.load())};
   }
 
   static SlowDisk* instance;
@@ -81,7 +82,8 @@ class SlowDisk {
   sqlite3_vfs vfs_;
   std::atomic<std::int64_t> count_{0}, nanoseconds_{0};
   Mutex mutex_;
-  std::map<const sqlite3_io_methods*, Methods> methods_ GUARDED_BY(mutex_);  // nodes with stable addresses
+  std::map<const sqlite3_io_methods*, Methods> methods_
+      GUARDED_BY(mutex_);  // nodes with stable addresses
 };
 
 SlowDisk* SlowDisk::instance = nullptr;
@@ -89,10 +91,13 @@ SlowDisk* SlowDisk::instance = nullptr;
 }  // namespace
 
 void slow_disk(std::chrono::microseconds sync) {
-  if (SlowDisk::instance == nullptr) SlowDisk::instance = new SlowDisk;  // kept while SQLite uses it
+  if (SlowDisk::instance == nullptr)
+    SlowDisk::instance = new SlowDisk;  // kept while SQLite uses it
   SlowDisk::instance->set(sync);
 }
 
-Syncs syncs_of_sqlite() { return SlowDisk::instance == nullptr ? Syncs{} : SlowDisk::instance->syncs(); }
+Syncs syncs_of_sqlite() {
+  return SlowDisk::instance == nullptr ? Syncs{} : SlowDisk::instance->syncs();
+}
 
 }  // namespace varda::bench

@@ -29,12 +29,14 @@ void die(const std::string& what) {
   std::exit(1);
 }
 
-Wire::Wire(int port, Security security) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), buffer_(kLeastRoom, '\0') {
+Wire::Wire(int port, Security security)
+    : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), buffer_(kLeastRoom, '\0') {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) die("cannot connect");
+  if (::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    die("cannot connect");
   const int one = 1;
   ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   if (security == Security::kPlain) return;
@@ -50,8 +52,9 @@ Wire::~Wire() {
 
 void Wire::send(std::string_view bytes) {
   while (!bytes.empty()) {
-    const auto count = ssl_ != nullptr ? SSL_write(ssl_, bytes.data(), static_cast<int>(bytes.size()))
-                                       : ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const auto count = ssl_ != nullptr
+                           ? SSL_write(ssl_, bytes.data(), static_cast<int>(bytes.size()))
+                           : ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (count <= 0) die("cannot send");
     bytes.remove_prefix(static_cast<std::size_t>(count));
   }
@@ -59,7 +62,8 @@ void Wire::send(std::string_view bytes) {
 
 std::size_t Wire::read(char* into, std::size_t size) {
   for (;;) {
-    const auto count = ssl_ != nullptr ? SSL_read(ssl_, into, static_cast<int>(size)) : ::recv(fd_, into, size, 0);
+    const auto count =
+        ssl_ != nullptr ? SSL_read(ssl_, into, static_cast<int>(size)) : ::recv(fd_, into, size, 0);
     if (count > 0) return static_cast<std::size_t>(count);
     if (count < 0 && errno == EINTR) continue;
     die("the server closed the connection");
@@ -82,7 +86,8 @@ std::string_view Wire::receive(int status) {
     int code = 0;
     std::from_chars(all.data() + 9, all.data() + 12, code);
     if (code != status) die("expected status " + std::to_string(status) + ": " + std::string(all));
-    constexpr std::string_view kLength = "\r\nContent-Length: ";  // no other header's name ends like this
+    constexpr std::string_view kLength =
+        "\r\nContent-Length: ";  // no other header's name ends like this
     const std::size_t at = all.find(kLength);
     if (at == std::string::npos || at > header) die("no Content-Length: " + std::string(all));
     std::size_t length = 0;
@@ -94,12 +99,16 @@ std::string_view Wire::receive(int status) {
   return {buffer_.data() + header + 4, wanted - header - 4};
 }
 
-std::string request(std::string_view method, std::string_view path, std::string_view token, std::string_view body) {
+std::string request(std::string_view method, std::string_view path, std::string_view token,
+                    std::string_view body) {
   std::string out;
-  out.append(method).append(" ").append(path).append(" HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/json\r\n");
+  out.append(method).append(" ").append(path).append(
+      " HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/json\r\n");
   if (!token.empty()) out.append("Authorization: Bearer ").append(token).append("\r\n");
   if (!body.empty())
-    out.append("Content-Type: application/json\r\nContent-Length: ").append(std::to_string(body.size())).append("\r\n");
+    out.append("Content-Type: application/json\r\nContent-Length: ")
+        .append(std::to_string(body.size()))
+        .append("\r\n");
   return out.append("\r\n").append(body);
 }
 

@@ -42,6 +42,7 @@ class Wire {
 };
 
 /// "GET /path HTTP/1.1" with the headers of an API client.
-std::string request(std::string_view method, std::string_view path, std::string_view token, std::string_view body = "");
+std::string request(std::string_view method, std::string_view path, std::string_view token,
+                    std::string_view body = "");
 
 }  // namespace varda::bench

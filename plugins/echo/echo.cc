@@ -69,14 +69,16 @@ std::int32_t fail(varda_engine_error* error, std::int32_t code, const std::strin
 }
 
 std::int32_t dtype_of(const std::string& name) {
-  static constexpr std::array<const char*, 14> kNames = {"BOOL",  "UINT8", "UINT16", "UINT32", "UINT64", "INT8",  "INT16",
-                                                         "INT32", "INT64", "FP16",   "FP32",   "FP64",   "BYTES", "BF16"};
+  static constexpr std::array<const char*, 14> kNames = {
+      "BOOL",  "UINT8", "UINT16", "UINT32", "UINT64", "INT8",  "INT16",
+      "INT32", "INT64", "FP16",   "FP32",   "FP64",   "BYTES", "BF16"};
   const auto it = std::find(kNames.begin(), kNames.end(), name);
   return it == kNames.end() ? 0 : static_cast<std::int32_t>(it - kNames.begin()) + 1;
 }
 
 void wait_while_exists(const std::string& file) {
-  while (!file.empty() && ::access(file.c_str(), F_OK) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (!file.empty() && ::access(file.c_str(), F_OK) == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 std::string rest_of(std::istringstream& words) {
@@ -87,9 +89,11 @@ std::string rest_of(std::istringstream& words) {
 
 const char* library_version() { return "1"; }
 
-std::int32_t load(const varda_engine_load_options* options, varda_engine_model** out, varda_engine_error* error) {
+std::int32_t load(const varda_engine_load_options* options, varda_engine_model** out,
+                  varda_engine_error* error) {
   if (options->options_count > 0) {
-    return fail(error, VARDA_ENGINE_INVALID, std::string("the echo engine has no option \"") + options->options[0].name + "\"");
+    return fail(error, VARDA_ENGINE_INVALID,
+                std::string("the echo engine has no option \"") + options->options[0].name + "\"");
   }
   std::ifstream file(options->file);
   if (!file) return fail(error, VARDA_ENGINE_INVALID, std::string("cannot read ") + options->file);
@@ -106,7 +110,9 @@ std::int32_t load(const varda_engine_load_options* options, varda_engine_model**
       words >> dtype;
       place.dtype = dtype_of(dtype);
       for (std::int64_t size = 0; words >> size;) place.dims.push_back(size);
-      if (place.dtype == 0) return fail(error, VARDA_ENGINE_INVALID, "line " + std::to_string(number) + ": no type " + dtype);
+      if (place.dtype == 0)
+        return fail(error, VARDA_ENGINE_INVALID,
+                    "line " + std::to_string(number) + ": no type " + dtype);
       model->places.push_back(std::move(place));
     } else if (word == "scale") {
       words >> model->scale;
@@ -133,7 +139,8 @@ std::int32_t load(const varda_engine_load_options* options, varda_engine_model**
       if (!std::ifstream(path)) return fail(error, VARDA_ENGINE_INVALID, "cannot read " + path);
     } else if (word == "write") {
       const std::string path = rest_of(words);
-      if (!std::ofstream(path, std::ios::app)) return fail(error, VARDA_ENGINE_INVALID, "cannot write " + path);
+      if (!std::ofstream(path, std::ios::app))
+        return fail(error, VARDA_ENGINE_INVALID, "cannot write " + path);
     } else if (word == "hold_load") {
       wait_while_exists(rest_of(words));
     } else if (word == "hold_run") {
@@ -141,7 +148,8 @@ std::int32_t load(const varda_engine_load_options* options, varda_engine_model**
     } else if (word == "count_runs") {
       model->count_runs = rest_of(words);
     } else {
-      return fail(error, VARDA_ENGINE_INVALID, "line " + std::to_string(number) + ": no word " + word);
+      return fail(error, VARDA_ENGINE_INVALID,
+                  "line " + std::to_string(number) + ": no word " + word);
     }
   }
   if (model->places.empty()) return fail(error, VARDA_ENGINE_INVALID, "the model has no tensor");
@@ -169,26 +177,32 @@ void apply(const varda_engine_model& model, void* data, std::uint64_t bytes) {
     values[i] = static_cast<T>(model.scale * static_cast<double>(values[i]) + model.add);
 }
 
-std::int32_t run(varda_engine_model* model, const varda_engine_tensor* inputs, std::uint32_t inputs_count, const char* const* names,
-                 std::uint32_t names_count, varda_engine_result** out, varda_engine_error* error) {
+std::int32_t run(varda_engine_model* model, const varda_engine_tensor* inputs,
+                 std::uint32_t inputs_count, const char* const* names, std::uint32_t names_count,
+                 varda_engine_result** out, varda_engine_error* error) {
   if (!model->count_runs.empty()) std::ofstream(model->count_runs, std::ios::app) << "run\n";
   wait_while_exists(model->hold_run);
   if (!model->fail_run.empty()) return fail(error, VARDA_ENGINE_INTERNAL, model->fail_run);
   auto result = std::make_unique<varda_engine_result>();
   const std::size_t wanted = names_count > 0 ? names_count : model->places.size();
   for (std::size_t i = 0; i < wanted; ++i) {
-    const auto& place = names_count > 0 ? *std::find_if(model->places.begin(), model->places.end(),
-                                                        [&](const auto& p) { return p.output == names[i]; })
-                                        : model->places[i];
+    const auto& place = names_count > 0
+                            ? *std::find_if(model->places.begin(), model->places.end(),
+                                            [&](const auto& p) { return p.output == names[i]; })
+                            : model->places[i];
     const varda_engine_tensor& input =
-        *std::find_if(inputs, inputs + inputs_count, [&](const varda_engine_tensor& t) { return place.input == t.name; });
-    varda_engine_result::Output output{
-        place.output, {input.dims, input.dims + input.rank}, std::vector<std::uint64_t>(input.size_bytes / 8 + 1)};
+        *std::find_if(inputs, inputs + inputs_count,
+                      [&](const varda_engine_tensor& t) { return place.input == t.name; });
+    varda_engine_result::Output output{place.output,
+                                       {input.dims, input.dims + input.rank},
+                                       std::vector<std::uint64_t>(input.size_bytes / 8 + 1)};
     if (input.size_bytes > 0) std::memcpy(output.data.data(), input.data, input.size_bytes);
     if (place.dtype == VARDA_DTYPE_FP32) apply<float>(*model, output.data.data(), input.size_bytes);
-    if (place.dtype == VARDA_DTYPE_INT64) apply<std::int64_t>(*model, output.data.data(), input.size_bytes);
+    if (place.dtype == VARDA_DTYPE_INT64)
+      apply<std::int64_t>(*model, output.data.data(), input.size_bytes);
     result->outputs.push_back(std::move(output));
-    result->tensors.push_back({nullptr, place.dtype, input.rank, nullptr, nullptr, input.size_bytes});
+    result->tensors.push_back(
+        {nullptr, place.dtype, input.rank, nullptr, nullptr, input.size_bytes});
   }
   // Set last: the vectors no longer move.
   for (std::size_t i = 0; i < wanted; ++i) {
@@ -205,14 +219,24 @@ const varda_engine_tensor* tensors(const varda_engine_result* result, std::uint3
   return result->tensors.data();
 }
 
-void free_result(varda_engine_result* result) { std::unique_ptr<varda_engine_result> owner(result); }
+void free_result(varda_engine_result* result) {
+  std::unique_ptr<varda_engine_result> owner(result);
+}
 
-constexpr varda_engine_api kApi = {
-    sizeof(varda_engine_api), VARDA_ENGINE_ABI_VERSION, "echo", library_version, load, unload, info, run, tensors, free_result};
+constexpr varda_engine_api kApi = {sizeof(varda_engine_api),
+                                   VARDA_ENGINE_ABI_VERSION,
+                                   "echo",
+                                   library_version,
+                                   load,
+                                   unload,
+                                   info,
+                                   run,
+                                   tensors,
+                                   free_result};
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const varda_engine_api* varda_engine(std::uint32_t abi_version,
-                                                                                       const varda_engine_host*) {
+extern "C" __attribute__((visibility("default"))) const varda_engine_api* varda_engine(
+    std::uint32_t abi_version, const varda_engine_host*) {
   return abi_version == VARDA_ENGINE_ABI_VERSION ? &kApi : nullptr;
 }

@@ -19,12 +19,14 @@ constexpr int kMinor = 30;
 /// Whether a version such as "1.30.0" is at least that release.
 bool is_closed(const std::string& version) {
   int major = 0, minor = 0;
-  return std::sscanf(version.c_str(), "%d.%d", &major, &minor) == 2 && (major > 1 || (major == 1 && minor >= kMinor));
+  return std::sscanf(version.c_str(), "%d.%d", &major, &minor) == 2 &&
+         (major > 1 || (major == 1 && minor >= kMinor));
 }
 
 std::atomic<const varda_engine_host*> host_services{nullptr};
 
-void ORT_API_CALL log_line(void*, OrtLoggingLevel severity, const char*, const char*, const char*, const char* message) {
+void ORT_API_CALL log_line(void*, OrtLoggingLevel severity, const char*, const char*, const char*,
+                           const char* message) {
   const varda_engine_host* host = host_services.load();
   if (host == nullptr || host->log == nullptr) return;
   const std::int32_t level = severity <= ORT_LOGGING_LEVEL_VERBOSE   ? VARDA_LOG_DEBUG
@@ -36,11 +38,13 @@ void ORT_API_CALL log_line(void*, OrtLoggingLevel severity, const char*, const c
 
 std::vector<std::string> places() {
   // The variable names the only library to try.
-  if (const char* named = std::getenv("VARDA_ONNXRUNTIME"); named != nullptr && *named != '\0') return {named};
+  if (const char* named = std::getenv("VARDA_ONNXRUNTIME"); named != nullptr && *named != '\0')
+    return {named};
   std::vector<std::string> out;
   Dl_info self{};
   if (::dladdr(reinterpret_cast<const void*>(&places), &self) != 0 && self.dli_fname != nullptr) {
-    out.push_back((std::filesystem::path(self.dli_fname).parent_path() / "libonnxruntime.so.1").string());
+    out.push_back(
+        (std::filesystem::path(self.dli_fname).parent_path() / "libonnxruntime.so.1").string());
   }
   out.emplace_back("libonnxruntime.so.1");
   return out;
@@ -66,7 +70,9 @@ Library open_library() {
   }
   if (handle == nullptr) {
     out.problem =
-        "ONNX Runtime's library does not load (set VARDA_ONNXRUNTIME to libonnxruntime.so.1, or run `make deps`): " + out.problem;
+        "ONNX Runtime's library does not load (set VARDA_ONNXRUNTIME to libonnxruntime.so.1, or "
+        "run `make deps`): " +
+        out.problem;
     return out;
   }
   out.problem.clear();
@@ -79,17 +85,20 @@ Library open_library() {
   out.version = get_api_base()->GetVersionString();
   out.api = get_api_base()->GetApi(kApiVersion);
   if (out.api == nullptr) {
-    out.problem = path + " is ONNX Runtime " + out.version + "; 1." + std::to_string(kApiVersion) + " or newer is needed";
+    out.problem = path + " is ONNX Runtime " + out.version + "; 1." + std::to_string(kApiVersion) +
+                  " or newer is needed";
     return out;
   }
   const char* const any = std::getenv("VARDA_ONNXRUNTIME_ANY");
   if (!is_closed(out.version) && (any == nullptr || *any == '\0')) {
-    out.problem = path + " is ONNX Runtime " + out.version + ", with which a model can read any file; 1." + std::to_string(kMinor) +
+    out.problem = path + " is ONNX Runtime " + out.version +
+                  ", with which a model can read any file; 1." + std::to_string(kMinor) +
                   " or newer is needed, or VARDA_ONNXRUNTIME_ANY=1 where every model is trusted";
     out.api = nullptr;
     return out;
   }
-  OrtStatus* status = out.api->CreateEnvWithCustomLogger(log_line, nullptr, ORT_LOGGING_LEVEL_ERROR, "varda", &out.env);
+  OrtStatus* status = out.api->CreateEnvWithCustomLogger(log_line, nullptr, ORT_LOGGING_LEVEL_ERROR,
+                                                         "varda", &out.env);
   if (status != nullptr) {
     out.problem = "ONNX Runtime does not start: " + std::string(out.api->GetErrorMessage(status));
     out.api->ReleaseStatus(status);

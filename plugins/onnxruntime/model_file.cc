@@ -11,7 +11,17 @@
 namespace varda_onnxruntime {
 namespace {
 
-enum class Message { kModel, kGraph, kNode, kAttribute, kTensor, kSparseTensor, kFunction, kTraining, kEntry };
+enum class Message {
+  kModel,
+  kGraph,
+  kNode,
+  kAttribute,
+  kTensor,
+  kSparseTensor,
+  kFunction,
+  kTraining,
+  kEntry
+};
 
 struct Member {
   Message of;
@@ -42,9 +52,10 @@ constexpr Member kMembers[] = {
     {Message::kTensor, 13, Message::kEntry},            // external_data
 };
 constexpr std::uint32_t kEntryKey = 1, kEntryValue = 2;
-constexpr int kDepthMax = 100;                                // as in protobuf
-constexpr std::string_view kMemoryMarker = "_ORT_MEM_ADDR_";  // addresses in ONNX Runtime's own memory
-constexpr std::string_view kOrtFormat = "ORTM";               // identifier of its flatbuffers, at byte 4
+constexpr int kDepthMax = 100;  // as in protobuf
+constexpr std::string_view kMemoryMarker =
+    "_ORT_MEM_ADDR_";                            // addresses in ONNX Runtime's own memory
+constexpr std::string_view kOrtFormat = "ORTM";  // identifier of its flatbuffers, at byte 4
 
 /// Iterates over the fields of one message in protobuf's wire format.
 class Fields {
@@ -113,7 +124,8 @@ class Walk {
   explicit Walk(Locations& out) : out_(out) {}
 
   void message(Message kind, std::string_view bytes, int depth) {
-    if (depth > kDepthMax) return fail("its graphs are nested more than " + std::to_string(kDepthMax) + " deep");
+    if (depth > kDepthMax)
+      return fail("its graphs are nested more than " + std::to_string(kDepthMax) + " deep");
     Fields fields(bytes);
     std::string_view key, value;
     while (const auto field = fields.next()) {
@@ -124,7 +136,8 @@ class Walk {
         continue;
       }
       for (const Member& member : kMembers)
-        if (member.of == kind && member.field == field->number) message(member.is, *field->bytes, depth + 1);
+        if (member.of == kind && member.field == field->number)
+          message(member.is, *field->bytes, depth + 1);
       if (!out_.problem.empty()) return;
     }
     if (fields.broken()) return fail("it is no ONNX file, or a torn one");
@@ -175,8 +188,10 @@ class Mapped {
 std::string why_refused(const std::filesystem::path& directory, const std::string& location) {
   const std::string named = "it keeps a tensor in the file \"" + location + "\", ";
   if (location.empty()) return "it keeps a tensor in a file without a name";
-  if (location.find('\0') != std::string::npos) return "it keeps a tensor in a file whose name has a zero byte";
-  if (location.find(kMemoryMarker) != std::string::npos) return named + "which names an address in memory";
+  if (location.find('\0') != std::string::npos)
+    return "it keeps a tensor in a file whose name has a zero byte";
+  if (location.find(kMemoryMarker) != std::string::npos)
+    return named + "which names an address in memory";
   const std::filesystem::path path(location);
   if (path.is_absolute()) return named + "which is not beside the model";
   for (const auto& part : path)
@@ -187,7 +202,8 @@ std::string why_refused(const std::filesystem::path& directory, const std::strin
   const auto target = std::filesystem::canonical(root / path, error);
   if (error) return named + "which cannot be read: " + error.message();
   const auto inside = target.lexically_relative(root);
-  if (inside.empty() || *inside.begin() == ".." || inside == ".") return named + "which leads out of the model's directory";
+  if (inside.empty() || *inside.begin() == ".." || inside == ".")
+    return named + "which leads out of the model's directory";
   if (!std::filesystem::is_regular_file(target, error)) return named + "which is no file";
   return "";
 }
@@ -209,7 +225,8 @@ std::string why_refused(const std::filesystem::path& file) {
   const Locations locations = locations_in(bytes);
   if (!locations.problem.empty()) return locations.problem;
   for (const std::string& location : locations.all)
-    if (std::string refused = why_refused(file.parent_path(), location); !refused.empty()) return refused;
+    if (std::string refused = why_refused(file.parent_path(), location); !refused.empty())
+      return refused;
   return "";
 }
 

@@ -38,22 +38,26 @@ class ModelFile : public ::testing::Test {
     std::ofstream(version_ / name, std::ios::binary) << content;
     return why_refused(version_ / name);
   }
-  const fs::path root_ = fs::path(::testing::TempDir()) / ("model-file-" + std::to_string(::getpid()));
+  const fs::path root_ =
+      fs::path(::testing::TempDir()) / ("model-file-" + std::to_string(::getpid()));
   const fs::path version_ = root_ / "7";
 };
 
 TEST_F(ModelFile, TensorsInFilesBesideItAreFine) {
-  for (const char* location : {"weights/data.bin", "./weights/data.bin", "weights//data.bin", "inner"})
+  for (const char* location :
+       {"weights/data.bin", "./weights/data.bin", "weights//data.bin", "inner"})
     EXPECT_EQ(refused(testing::leak(location, 7)), "") << location;
   EXPECT_EQ(refused(model(bytes(1, node("Identity", "a", "b")))), "") << "nothing is elsewhere";
 }
 
 TEST_F(ModelFile, LocationsThatLeadOutAreRefused) {
   for (const std::string& location :
-       {(root_ / "secret").string(), std::string("/etc/passwd"), std::string("../secret"), std::string("weights/../../secret"),
-        std::string("weights/../weights/data.bin"), std::string("link"), std::string("up/secret"), std::string("weights"),
-        std::string("."), std::string("missing"), std::string("*/_ORT_MEM_ADDR_/*"), std::string("/*/_ORT_MEM_ADDR_/*"),
-        std::string(), std::string("weights/data.bin\0/../secret", 27)})
+       {(root_ / "secret").string(), std::string("/etc/passwd"), std::string("../secret"),
+        std::string("weights/../../secret"), std::string("weights/../weights/data.bin"),
+        std::string("link"), std::string("up/secret"), std::string("weights"), std::string("."),
+        std::string("missing"), std::string("*/_ORT_MEM_ADDR_/*"),
+        std::string("/*/_ORT_MEM_ADDR_/*"), std::string(),
+        std::string("weights/data.bin\0/../secret", 27)})
     EXPECT_THAT(refused(testing::leak(location, 6)), HasSubstr("it keeps a tensor in")) << location;
 }
 
@@ -71,13 +75,18 @@ TEST_F(ModelFile, WhereverATensorStandsItsLocationIsFound) {
       {"indices of one", model(bytes(15, bytes(2, tensor)))},
       {"Constant", model(bytes(1, node("Constant", "", "c", bytes(5, attribute))))},
       {"tensors of a node", model(bytes(1, node("X", "", "c", bytes(5, bytes(10, tensor)))))},
-      {"sparse tensor of a node", model(bytes(1, node("Constant", "", "c", bytes(5, bytes(22, sparse)))))},
-      {"sparse tensors of a node", model(bytes(1, node("X", "", "c", bytes(5, bytes(23, sparse)))))},
+      {"sparse tensor of a node",
+       model(bytes(1, node("Constant", "", "c", bytes(5, bytes(22, sparse)))))},
+      {"sparse tensors of a node",
+       model(bytes(1, node("X", "", "c", bytes(5, bytes(23, sparse)))))},
       {"subgraph", model(bytes(1, node("If", "", "c", bytes(5, bytes(6, graph)))))},
       {"subgraphs", model(bytes(1, node("X", "", "c", bytes(5, bytes(11, graph)))))},
       {"subgraph of a subgraph",
-       model(bytes(1, node("If", "", "c", bytes(5, bytes(6, bytes(1, node("If", "", "d", bytes(5, bytes(6, graph)))))))))},
-      {"function", model("") + bytes(25, bytes(1, "f") + bytes(7, node("Constant", "", "c", bytes(5, attribute))))},
+       model(bytes(
+           1, node("If", "", "c",
+                   bytes(5, bytes(6, bytes(1, node("If", "", "d", bytes(5, bytes(6, graph)))))))))},
+      {"function", model("") + bytes(25, bytes(1, "f") + bytes(7, node("Constant", "", "c",
+                                                                       bytes(5, attribute))))},
       {"default of a function's attribute", model("") + bytes(25, bytes(11, attribute))},
       {"initialization for training", model("") + bytes(20, bytes(1, graph))},
       {"algorithm for training", model("") + bytes(20, bytes(2, graph))},
@@ -91,11 +100,13 @@ TEST_F(ModelFile, WhereverATensorStandsItsLocationIsFound) {
 }
 
 TEST_F(ModelFile, EveryLocationOfATensorIsLookedAt) {
-  const std::string twice =
-      bytes(13, testing::entry("location", "weights/data.bin")) + bytes(13, testing::entry("location", "/etc/passwd"));
-  EXPECT_THAT(locations_in(model(bytes(5, twice))).all, ElementsAre("weights/data.bin", "/etc/passwd"));
+  const std::string twice = bytes(13, testing::entry("location", "weights/data.bin")) +
+                            bytes(13, testing::entry("location", "/etc/passwd"));
+  EXPECT_THAT(locations_in(model(bytes(5, twice))).all,
+              ElementsAre("weights/data.bin", "/etc/passwd"));
   const std::string merged = bytes(13, bytes(2, "/a") + bytes(1, "location") + bytes(2, "/b"));
-  EXPECT_THAT(locations_in(model(bytes(5, merged))).all, ElementsAre("/b")) << "of one entry the last value counts";
+  EXPECT_THAT(locations_in(model(bytes(5, merged))).all, ElementsAre("/b"))
+      << "of one entry the last value counts";
 }
 
 TEST_F(ModelFile, WhatIsNoOnnxFileIsRefused) {
@@ -109,15 +120,18 @@ TEST_F(ModelFile, WhatIsNoOnnxFileIsRefused) {
   EXPECT_EQ(locations_in(std::string(20, '\xff')).problem.empty(), false);
 }
 
-// Protobuf reads a tag as 32 bits and drops what is above: 0x10'0000'006A is field 13 with a length, as 0x6A is.
+// Protobuf reads a tag as 32 bits and drops what is above: 0x10'0000'006A is field 13 with a
+// length, as 0x6A is.
 TEST_F(ModelFile, TagsThatProtobufWouldReadAsOthersAreRefused) {
   std::string tensor = external("t", "/etc/passwd", 1);
   const auto at = tensor.find('\x6a');
   ASSERT_NE(at, std::string::npos);
-  for (const char* tag : {"\xea\x80\x80\x80\x10", "\xea\x80\x80\x80\x20", "\xea\x80\x80\x80\x80\x01"}) {
+  for (const char* tag :
+       {"\xea\x80\x80\x80\x10", "\xea\x80\x80\x80\x20", "\xea\x80\x80\x80\x80\x01"}) {
     std::string wide = tensor;
     wide.replace(at, 1, tag);
-    EXPECT_THAT(refused(model(bytes(5, wide))), HasSubstr("no ONNX file")) << "tag of " << std::string(tag).size() << " bytes";
+    EXPECT_THAT(refused(model(bytes(5, wide))), HasSubstr("no ONNX file"))
+        << "tag of " << std::string(tag).size() << " bytes";
   }
 }
 

@@ -30,7 +30,8 @@ std::int32_t guarded(varda_engine_error* error, F&& body) {
 
 const char* library_version() { return varda_onnxruntime::library().version.c_str(); }
 
-std::int32_t load(const varda_engine_load_options* options, varda_engine_model** out, varda_engine_error* error) {
+std::int32_t load(const varda_engine_load_options* options, varda_engine_model** out,
+                  varda_engine_error* error) {
   return guarded(error, [&](std::string& problem) {
     auto model = std::make_unique<varda_engine_model>();
     const std::int32_t code = model->load(*options, problem);
@@ -43,11 +44,14 @@ void unload(varda_engine_model* model) { std::unique_ptr<varda_engine_model> own
 
 const varda_engine_model_info* info(const varda_engine_model* model) { return &model->info; }
 
-std::int32_t run(varda_engine_model* model, const varda_engine_tensor* inputs, std::uint32_t inputs_count,
-                 const char* const* outputs, std::uint32_t outputs_count, varda_engine_result** out, varda_engine_error* error) {
+std::int32_t run(varda_engine_model* model, const varda_engine_tensor* inputs,
+                 std::uint32_t inputs_count, const char* const* outputs,
+                 std::uint32_t outputs_count, varda_engine_result** out,
+                 varda_engine_error* error) {
   return guarded(error, [&](std::string& problem) {
     auto result = std::make_unique<varda_engine_result>();
-    const std::int32_t code = model->run(inputs, inputs_count, outputs, outputs_count, *result, problem);
+    const std::int32_t code =
+        model->run(inputs, inputs_count, outputs, outputs_count, *result, problem);
     if (code == VARDA_ENGINE_OK) *out = result.release();
     return code;
   });
@@ -58,7 +62,9 @@ const varda_engine_tensor* tensors(const varda_engine_result* result, std::uint3
   return result->tensors.data();
 }
 
-void free_result(varda_engine_result* result) { std::unique_ptr<varda_engine_result> owner(result); }
+void free_result(varda_engine_result* result) {
+  std::unique_ptr<varda_engine_result> owner(result);
+}
 
 constexpr varda_engine_api kApi = {sizeof(varda_engine_api),
                                    VARDA_ENGINE_ABI_VERSION,
@@ -73,8 +79,8 @@ constexpr varda_engine_api kApi = {sizeof(varda_engine_api),
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const varda_engine_api* varda_engine(std::uint32_t abi_version,
-                                                                                       const varda_engine_host* host) {
+extern "C" __attribute__((visibility("default"))) const varda_engine_api* varda_engine(
+    std::uint32_t abi_version, const varda_engine_host* host) {
   if (abi_version != VARDA_ENGINE_ABI_VERSION) return nullptr;
   varda_onnxruntime::set_host(host);
   return &kApi;

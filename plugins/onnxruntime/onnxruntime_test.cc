@@ -34,11 +34,14 @@ std::string bytes_of(const std::string& path) {
 
 class OnnxRuntime : public testing::Test {
  protected:
-  static Result<std::unique_ptr<infer::Model>> load(const std::string& file, infer::LoadOptions options = {}) {
+  static Result<std::unique_ptr<infer::Model>> load(const std::string& file,
+                                                    infer::LoadOptions options = {}) {
     options.file = file;
     return engines().get("onnxruntime").value()->load(options);
   }
-  static std::string digits(const std::string& version) { return VARDA_DIGITS "/models/" + version + "/model.onnx"; }
+  static std::string digits(const std::string& version) {
+    return VARDA_DIGITS "/models/" + version + "/model.onnx";
+  }
   static infer::Engines& engines() {
     static infer::Engines all({VARDA_ENGINES});
     return all;
@@ -52,7 +55,8 @@ int correct(infer::Model& model) {
   std::vector<float> pixels;
   for (const char c : images) pixels.push_back(static_cast<float>(static_cast<unsigned char>(c)));
   const auto count = static_cast<std::int64_t>(labels.size());
-  const std::vector<Named> inputs = {{"images", Tensor::of<float>(DType::kFp32, {count, 8, 8}, pixels).value()}};
+  const std::vector<Named> inputs = {
+      {"images", Tensor::of<float>(DType::kFp32, {count, 8, 8}, pixels).value()}};
   const auto outputs = model.run(inputs, {}).value();
   const auto probabilities = outputs.at(0).tensor.values<float>();
   int right = 0;
@@ -74,20 +78,25 @@ TEST_F(OnnxRuntime, DigitModelsAreAsAccurateAsTheirTrainingSaid) {
 TEST_F(OnnxRuntime, ModelIsDescribedWithOpenBatchAndFixedRest) {
   const auto model = load(digits("4")).value();
   EXPECT_EQ(model->inputs(), (std::vector<tensor::Spec>{{"images", DType::kFp32, {-1, 8, 8}}}));
-  EXPECT_EQ(model->outputs(), (std::vector<tensor::Spec>{{"probabilities", DType::kFp32, {-1, 10}}}));
+  EXPECT_EQ(model->outputs(),
+            (std::vector<tensor::Spec>{{"probabilities", DType::kFp32, {-1, 10}}}));
   EXPECT_THAT(engines().get("onnxruntime").value()->library_version(), HasSubstr("1."));
 }
 
 TEST_F(OnnxRuntime, ThreadsMemoryAndOptimizationChangeNoResult) {
   auto plain = load(digits("4")).value();
-  auto tuned = load(digits("4"), {.intra_op_threads = 2, .memory_arena = false, .options = {{"optimization", "none"}}}).value();
+  auto tuned =
+      load(digits("4"),
+           {.intra_op_threads = 2, .memory_arena = false, .options = {{"optimization", "none"}}})
+          .value();
   EXPECT_EQ(correct(*plain), correct(*tuned));
 }
 
 TEST_F(OnnxRuntime, UnknownOptionIsRefusedByName) {
   EXPECT_EQ(load(digits("4"), {.options = {{"warp", "9"}}}).error(),
             Error(Code::kInvalid, "the ONNX Runtime engine has no option \"warp\""));
-  EXPECT_EQ(load(digits("4"), {.options = {{"optimization", "max"}}}).error().code(), Code::kInvalid);
+  EXPECT_EQ(load(digits("4"), {.options = {{"optimization", "max"}}}).error().code(),
+            Code::kInvalid);
 }
 
 /// Models that output the content of another file on this machine, or of memory.
@@ -107,9 +116,13 @@ class Hostile : public OnnxRuntime {
   }
   /// External locations, each with an offset.
   std::vector<std::pair<std::string, std::string>> ways() const {
-    return {{(root_ / "secret").string(), "0"}, {"../secret", "0"}, {"link", "0"}, {"*/_ORT_MEM_ADDR_/*", "4194304"}};
+    return {{(root_ / "secret").string(), "0"},
+            {"../secret", "0"},
+            {"link", "0"},
+            {"*/_ORT_MEM_ADDR_/*", "4194304"}};
   }
-  const std::filesystem::path root_ = std::filesystem::path(testing::TempDir()) / ("hostile-" + std::to_string(::getpid()));
+  const std::filesystem::path root_ =
+      std::filesystem::path(testing::TempDir()) / ("hostile-" + std::to_string(::getpid()));
 };
 
 TEST_F(Hostile, ModelsAreRefusedBeforeTheLibrarySeesThem) {
@@ -123,7 +136,8 @@ TEST_F(Hostile, ModelsAreRefusedBeforeTheLibrarySeesThem) {
   ASSERT_TRUE(own.ok()) << own.error();
   const auto outputs = own.value()->run({}, {}).value();
   const auto bytes = outputs.at(0).tensor.values<std::uint8_t>();
-  EXPECT_EQ(std::string(bytes.begin(), bytes.end()), "secret") << "so a model does put out what it may read";
+  EXPECT_EQ(std::string(bytes.begin(), bytes.end()), "secret")
+      << "so a model does put out what it may read";
 }
 
 // Tests the library's own check, with the check in model_file.h bypassed.
@@ -145,7 +159,8 @@ TEST_F(Hostile, ModelsAreRefusedByTheLibraryToo) {
     return ok;
   };
   EXPECT_TRUE(opens(model("own")));
-  for (const auto& [location, offset] : ways()) EXPECT_FALSE(opens(model(location, offset))) << location;
+  for (const auto& [location, offset] : ways())
+    EXPECT_FALSE(opens(model(location, offset))) << location;
   api->ReleaseSessionOptions(options);
   api->ReleaseEnv(env);
 }
@@ -161,7 +176,8 @@ TEST_F(OnnxRuntime, MissingAndTornFilesAreInvalid) {
 
 // A length-delimited protobuf field, shorter than 128 bytes.
 std::string field(int number, const std::string& bytes) {
-  return std::string(1, static_cast<char>(number << 3 | 2)) + static_cast<char>(bytes.size()) + bytes;
+  return std::string(1, static_cast<char>(number << 3 | 2)) + static_cast<char>(bytes.size()) +
+         bytes;
 }
 std::string varint_field(int number, int value) {
   return std::string(1, static_cast<char>(number << 3)) + static_cast<char>(value);
@@ -174,7 +190,8 @@ std::string sum_model() {
     return field(1, name) + field(2, field(1, varint_field(1, 1) + field(2, shape)));
   };
   const std::string node = field(1, "a") + field(1, "b") + field(2, "c") + field(4, "Add");
-  const std::string graph = field(1, node) + field(2, "g") + field(11, value("a")) + field(11, value("b")) + field(12, value("c"));
+  const std::string graph = field(1, node) + field(2, "g") + field(11, value("a")) +
+                            field(11, value("b")) + field(12, value("c"));
   return varint_field(1, 8) + field(7, graph) + field(8, varint_field(2, 13));
 }
 
@@ -185,7 +202,8 @@ TEST_F(OnnxRuntime, InputsThatDifferInANamedDimensionAreNamed) {
   ASSERT_TRUE(model.ok()) << model.error();
   const auto sum = [&](std::vector<float> a, std::vector<float> b) {
     const auto tensor = [](const std::vector<float>& values) {
-      return Tensor::of<float>(DType::kFp32, {static_cast<std::int64_t>(values.size())}, values).value();
+      return Tensor::of<float>(DType::kFp32, {static_cast<std::int64_t>(values.size())}, values)
+          .value();
     };
     return (*model)->run(std::vector<Named>{{"a", tensor(a)}, {"b", tensor(b)}}, {});
   };
@@ -193,7 +211,8 @@ TEST_F(OnnxRuntime, InputsThatDifferInANamedDimensionAreNamed) {
   const auto wrong = sum({1, 2, 3}, {4, 5});
   ASSERT_FALSE(wrong.ok());
   EXPECT_EQ(wrong.error().code(), Code::kInvalid);
-  EXPECT_THAT(wrong.error().message(), testing::StartsWith("inputs \"a\" and \"b\" differ in N: 3 and 2: "));
+  EXPECT_THAT(wrong.error().message(),
+              testing::StartsWith("inputs \"a\" and \"b\" differ in N: 3 and 2: "));
   EXPECT_TRUE(sum({1, 2, 3}, {4}).ok()) << "what the engine broadcasts is no error";
 }
 

@@ -53,7 +53,8 @@ ONNXTensorElementDataType theirs(std::int32_t dtype) {
 }
 
 std::size_t element_bytes(std::int32_t dtype) {
-  static constexpr std::array<std::size_t, 15> kBytes = {0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 0, 2};
+  static constexpr std::array<std::size_t, 15> kBytes = {0, 1, 1, 2, 4, 8, 1, 2,
+                                                         4, 8, 2, 4, 8, 0, 2};
   return kBytes[static_cast<std::size_t>(dtype)];
 }
 
@@ -90,12 +91,14 @@ std::int32_t code_of(OrtErrorCode code) {
     }                                                                                 \
   } while (false)
 
-std::int32_t apply_options(OrtSessionOptions* session, const varda_engine_load_options& options, std::string& problem) {
+std::int32_t apply_options(OrtSessionOptions* session, const varda_engine_load_options& options,
+                           std::string& problem) {
   const OrtApi& api = *library().api;
   ORT_TRY(api.SetIntraOpNumThreads(session, static_cast<int>(options.intra_op_threads)));
   ORT_TRY(api.SetInterOpNumThreads(session, 1));
   ORT_TRY(api.SetSessionGraphOptimizationLevel(session, ORT_ENABLE_ALL));
-  ORT_TRY(options.memory_arena != 0 ? api.EnableCpuMemArena(session) : api.DisableCpuMemArena(session));
+  ORT_TRY(options.memory_arena != 0 ? api.EnableCpuMemArena(session)
+                                    : api.DisableCpuMemArena(session));
   // Waiting threads sleep: spinning would take cores from other models and from the server's own
   // threads.
   ORT_TRY(api.AddSessionConfigEntry(session, "session.intra_op.allow_spinning", "0"));
@@ -103,19 +106,26 @@ std::int32_t apply_options(OrtSessionOptions* session, const varda_engine_load_o
     const std::string_view name = options.options[i].name;
     const std::string_view value = options.options[i].value;
     if (name == "optimization") {
-      static constexpr std::array<std::pair<std::string_view, GraphOptimizationLevel>, 4> kLevels = {
-          {{"none", ORT_DISABLE_ALL}, {"basic", ORT_ENABLE_BASIC}, {"extended", ORT_ENABLE_EXTENDED}, {"all", ORT_ENABLE_ALL}}};
-      const auto it = std::find_if(kLevels.begin(), kLevels.end(), [&](const auto& level) { return level.first == value; });
+      static constexpr std::array<std::pair<std::string_view, GraphOptimizationLevel>, 4> kLevels =
+          {{{"none", ORT_DISABLE_ALL},
+            {"basic", ORT_ENABLE_BASIC},
+            {"extended", ORT_ENABLE_EXTENDED},
+            {"all", ORT_ENABLE_ALL}}};
+      const auto it = std::find_if(kLevels.begin(), kLevels.end(),
+                                   [&](const auto& level) { return level.first == value; });
       if (it == kLevels.end()) {
-        problem = "option optimization is none, basic, extended or all, not \"" + std::string(value) + "\"";
+        problem = "option optimization is none, basic, extended or all, not \"" +
+                  std::string(value) + "\"";
         return VARDA_ENGINE_INVALID;
       }
       ORT_TRY(api.SetSessionGraphOptimizationLevel(session, it->second));
     } else if (name == "inter_op_threads") {
       int threads = 0;
       const auto parsed = std::from_chars(value.data(), value.data() + value.size(), threads);
-      if (parsed.ec != std::errc() || parsed.ptr != value.data() + value.size() || threads < 1 || threads > 256) {
-        problem = "option inter_op_threads is a number from 1 to 256, not \"" + std::string(value) + "\"";
+      if (parsed.ec != std::errc() || parsed.ptr != value.data() + value.size() || threads < 1 ||
+          threads > 256) {
+        problem =
+            "option inter_op_threads is a number from 1 to 256, not \"" + std::string(value) + "\"";
         return VARDA_ENGINE_INVALID;
       }
       ORT_TRY(api.SetInterOpNumThreads(session, threads));
@@ -130,8 +140,8 @@ std::int32_t apply_options(OrtSessionOptions* session, const varda_engine_load_o
 
 enum class Side { kInput, kOutput };
 
-std::int32_t describe_place(OrtSession* session, Side side, std::size_t index, varda_engine_model::Place& place,
-                            std::string& problem) {
+std::int32_t describe_place(OrtSession* session, Side side, std::size_t index,
+                            varda_engine_model::Place& place, std::string& problem) {
   const OrtApi& api = *library().api;
   OrtAllocator* allocator = nullptr;
   ORT_TRY(api.GetAllocatorWithDefaultOptions(&allocator));
@@ -165,7 +175,8 @@ std::int32_t string_value(const varda_engine_tensor& in, OrtValue** out, std::st
   const OrtApi& api = *library().api;
   OrtAllocator* allocator = nullptr;
   ORT_TRY(api.GetAllocatorWithDefaultOptions(&allocator));
-  ORT_TRY(api.CreateTensorAsOrtValue(allocator, in.dims, in.rank, ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING, out));
+  ORT_TRY(api.CreateTensorAsOrtValue(allocator, in.dims, in.rank,
+                                     ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING, out));
   // ONNX strings end at a NUL: reject strings with bytes after one, instead of cutting them.
   std::vector<std::string> items;
   const char* at = static_cast<const char*>(in.data);
@@ -188,15 +199,17 @@ std::int32_t string_value(const varda_engine_tensor& in, OrtValue** out, std::st
   return VARDA_ENGINE_OK;
 }
 
-std::int32_t input_value(const OrtMemoryInfo* memory, const varda_engine_tensor& in, OrtValue** out, std::string& problem) {
+std::int32_t input_value(const OrtMemoryInfo* memory, const varda_engine_tensor& in, OrtValue** out,
+                         std::string& problem) {
   if (in.dtype == VARDA_DTYPE_BYTES) return string_value(in, out, problem);
   // The input is only read; the API lacks the const.
-  ORT_TRY(library().api->CreateTensorWithDataAsOrtValue(memory, const_cast<void*>(in.data), in.size_bytes, in.dims, in.rank,
-                                                        theirs(in.dtype), out));
+  ORT_TRY(library().api->CreateTensorWithDataAsOrtValue(
+      memory, const_cast<void*>(in.data), in.size_bytes, in.dims, in.rank, theirs(in.dtype), out));
   return VARDA_ENGINE_OK;
 }
 
-std::int32_t encode_strings(OrtValue* value, std::size_t count, std::string& out, std::string& problem) {
+std::int32_t encode_strings(OrtValue* value, std::size_t count, std::string& out,
+                            std::string& problem) {
   const OrtApi& api = *library().api;
   for (std::size_t i = 0; i < count; ++i) {
     std::size_t length = 0;
@@ -210,7 +223,8 @@ std::int32_t encode_strings(OrtValue* value, std::size_t count, std::string& out
   return VARDA_ENGINE_OK;
 }
 
-std::int32_t output_tensor(varda_engine_result& result, std::size_t index, varda_engine_tensor& out, std::string& problem) {
+std::int32_t output_tensor(varda_engine_result& result, std::size_t index, varda_engine_tensor& out,
+                           std::string& problem) {
   const OrtApi& api = *library().api;
   OrtValue* value = result.values[index];
   int is_tensor = 0;
@@ -234,7 +248,8 @@ std::int32_t output_tensor(varda_engine_result& result, std::size_t index, varda
   out.rank = static_cast<std::uint32_t>(rank);
   out.dims = result.dims[index].data();
   if (out.dtype == VARDA_DTYPE_BYTES) {
-    if (const std::int32_t code = encode_strings(value, count, result.strings[index], problem); code != VARDA_ENGINE_OK)
+    if (const std::int32_t code = encode_strings(value, count, result.strings[index], problem);
+        code != VARDA_ENGINE_OK)
       return code;
     out.data = result.strings[index].data();
     out.size_bytes = result.strings[index].size();
@@ -260,17 +275,21 @@ varda_engine_result::~varda_engine_result() {
   }
 }
 
-std::int32_t varda_engine_model::load(const varda_engine_load_options& options, std::string& problem) {
+std::int32_t varda_engine_model::load(const varda_engine_load_options& options,
+                                      std::string& problem) {
   if (library().api == nullptr) {
     problem = library().problem;
     return VARDA_ENGINE_UNAVAILABLE;
   }
-  if (problem = varda_onnxruntime::why_refused(options.file); !problem.empty()) return VARDA_ENGINE_INVALID;
+  if (problem = varda_onnxruntime::why_refused(options.file); !problem.empty())
+    return VARDA_ENGINE_INVALID;
   const OrtApi& api = *library().api;
   OrtSessionOptions* raw = nullptr;
   ORT_TRY(api.CreateSessionOptions(&raw));
   const auto session_options = own(raw, api.ReleaseSessionOptions);
-  if (const std::int32_t code = apply_options(session_options.get(), options, problem); code != VARDA_ENGINE_OK) return code;
+  if (const std::int32_t code = apply_options(session_options.get(), options, problem);
+      code != VARDA_ENGINE_OK)
+    return code;
   ORT_TRY(api.CreateSession(library().env, options.file, session_options.get(), &session));
   ORT_TRY(api.CreateCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault, &memory));
   return describe(problem);
@@ -282,7 +301,9 @@ std::int32_t varda_engine_model::describe(std::string& problem) {
   ORT_TRY(api.SessionGetInputCount(session, &count));
   input_places.resize(count);
   for (std::size_t i = 0; i < count; ++i) {
-    if (const auto code = describe_place(session, Side::kInput, i, input_places[i], problem); code != VARDA_ENGINE_OK) return code;
+    if (const auto code = describe_place(session, Side::kInput, i, input_places[i], problem);
+        code != VARDA_ENGINE_OK)
+      return code;
     if (input_places[i].dtype == 0) {
       problem = "input \"" + input_places[i].name + "\" is no tensor of a type that can be sent";
       return VARDA_ENGINE_UNSUPPORTED;
@@ -291,7 +312,9 @@ std::int32_t varda_engine_model::describe(std::string& problem) {
   ORT_TRY(api.SessionGetOutputCount(session, &count));
   for (std::size_t i = 0; i < count; ++i) {
     Place place;
-    if (const auto code = describe_place(session, Side::kOutput, i, place, problem); code != VARDA_ENGINE_OK) return code;
+    if (const auto code = describe_place(session, Side::kOutput, i, place, problem);
+        code != VARDA_ENGINE_OK)
+      return code;
     // Classifiers from scikit-learn have a map beside their labels: outputs that are no tensors are
     // omitted.
     if (place.dtype != 0) output_places.push_back(std::move(place));
@@ -301,37 +324,44 @@ std::int32_t varda_engine_model::describe(std::string& problem) {
     return VARDA_ENGINE_UNSUPPORTED;
   }
   const auto spec = [](const Place& place) {
-    return varda_engine_spec{place.name.c_str(), place.dtype, static_cast<std::uint32_t>(place.dims.size()), place.dims.data()};
+    return varda_engine_spec{place.name.c_str(), place.dtype,
+                             static_cast<std::uint32_t>(place.dims.size()), place.dims.data()};
   };
   for (const Place& place : input_places) inputs.push_back(spec(place));
   for (const Place& place : output_places) outputs.push_back(spec(place));
-  info = {inputs.data(), static_cast<std::uint32_t>(inputs.size()), outputs.data(), static_cast<std::uint32_t>(outputs.size()), 0};
+  info = {inputs.data(), static_cast<std::uint32_t>(inputs.size()), outputs.data(),
+          static_cast<std::uint32_t>(outputs.size()), 0};
   return VARDA_ENGINE_OK;
 }
 
 // "inputs "a" and "b" differ in N: 3 and 2", for the first dimension name with two sizes; else "".
-std::string varda_engine_model::differing_dimension(const varda_engine_tensor* in, std::uint32_t in_count) const {
+std::string varda_engine_model::differing_dimension(const varda_engine_tensor* in,
+                                                    std::uint32_t in_count) const {
   struct Seen {
     const std::string* input;
     std::int64_t size;
   };
   std::map<std::string, Seen> sizes;
   for (const Place& place : input_places) {
-    const auto* tensor = std::find_if(in, in + in_count, [&](const varda_engine_tensor& one) { return place.name == one.name; });
+    const auto* tensor = std::find_if(
+        in, in + in_count, [&](const varda_engine_tensor& one) { return place.name == one.name; });
     if (tensor == in + in_count || tensor->rank != place.symbols.size()) continue;
     for (std::size_t i = 0; i < place.symbols.size(); ++i) {
       if (place.symbols[i].empty()) continue;
-      const auto [seen, fresh] = sizes.emplace(place.symbols[i], Seen{&place.name, tensor->dims[i]});
+      const auto [seen, fresh] =
+          sizes.emplace(place.symbols[i], Seen{&place.name, tensor->dims[i]});
       if (fresh || seen->second.size == tensor->dims[i]) continue;
-      return "inputs \"" + *seen->second.input + "\" and \"" + place.name + "\" differ in " + place.symbols[i] + ": " +
-             std::to_string(seen->second.size) + " and " + std::to_string(tensor->dims[i]);
+      return "inputs \"" + *seen->second.input + "\" and \"" + place.name + "\" differ in " +
+             place.symbols[i] + ": " + std::to_string(seen->second.size) + " and " +
+             std::to_string(tensor->dims[i]);
     }
   }
   return "";
 }
 
-std::int32_t varda_engine_model::run(const varda_engine_tensor* in, std::uint32_t in_count, const char* const* names,
-                                     std::uint32_t names_count, varda_engine_result& result, std::string& problem) {
+std::int32_t varda_engine_model::run(const varda_engine_tensor* in, std::uint32_t in_count,
+                                     const char* const* names, std::uint32_t names_count,
+                                     varda_engine_result& result, std::string& problem) {
   const OrtApi& api = *library().api;
   struct Values {
     std::vector<OrtValue*> all;
@@ -345,7 +375,9 @@ std::int32_t varda_engine_model::run(const varda_engine_tensor* in, std::uint32_
   values.all.resize(in_count);
   for (std::uint32_t i = 0; i < in_count; ++i) {
     in_names[i] = in[i].name;
-    if (const auto code = input_value(memory, in[i], &values.all[i], problem); code != VARDA_ENGINE_OK) return code;
+    if (const auto code = input_value(memory, in[i], &values.all[i], problem);
+        code != VARDA_ENGINE_OK)
+      return code;
   }
   std::vector<const char*> out_names(names, names + names_count);
   if (names_count == 0) {
@@ -357,7 +389,8 @@ std::int32_t varda_engine_model::run(const varda_engine_tensor* in, std::uint32_
   result.strings.resize(count);
   result.tensors.resize(count);
   const auto run_session = [&]() -> std::int32_t {
-    ORT_TRY(api.Run(session, nullptr, in_names.data(), values.all.data(), in_count, out_names.data(), count, result.values.data()));
+    ORT_TRY(api.Run(session, nullptr, in_names.data(), values.all.data(), in_count,
+                    out_names.data(), count, result.values.data()));
     return VARDA_ENGINE_OK;
   };
   if (const std::int32_t code = run_session(); code != VARDA_ENGINE_OK) {
@@ -370,10 +403,12 @@ std::int32_t varda_engine_model::run(const varda_engine_tensor* in, std::uint32_
   }
   for (std::size_t i = 0; i < count; ++i) {
     // The names in output_places outlive the caller's.
-    const auto it =
-        std::find_if(output_places.begin(), output_places.end(), [&](const Place& place) { return place.name == out_names[i]; });
+    const auto it = std::find_if(output_places.begin(), output_places.end(),
+                                 [&](const Place& place) { return place.name == out_names[i]; });
     result.tensors[i].name = it != output_places.end() ? it->name.c_str() : "";
-    if (const auto code = output_tensor(result, i, result.tensors[i], problem); code != VARDA_ENGINE_OK) return code;
+    if (const auto code = output_tensor(result, i, result.tensors[i], problem);
+        code != VARDA_ENGINE_OK)
+      return code;
   }
   return VARDA_ENGINE_OK;
 }

@@ -30,8 +30,8 @@ struct varda_engine_model {
   ~varda_engine_model();
 
   std::int32_t load(const varda_engine_load_options& options, std::string& problem);
-  std::int32_t run(const varda_engine_tensor* in, std::uint32_t in_count, const char* const* names, std::uint32_t names_count,
-                   varda_engine_result& result, std::string& problem);
+  std::int32_t run(const varda_engine_tensor* in, std::uint32_t in_count, const char* const* names,
+                   std::uint32_t names_count, varda_engine_result& result, std::string& problem);
 
  private:
   std::int32_t describe(std::string& problem);

@@ -39,9 +39,11 @@ bool can_listen_at(const net::Ip& address) {
 std::string text_of(const sockaddr& address) {
   char text[INET6_ADDRSTRLEN] = "";
   if (address.sa_family == AF_INET) {
-    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(address).sin_addr, text, sizeof text);
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(address).sin_addr, text,
+                sizeof text);
   } else if (address.sa_family == AF_INET6) {
-    ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr, text, sizeof text);
+    ::inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr, text,
+                sizeof text);
   }
   return text;
 }
@@ -66,34 +68,43 @@ std::string addresses_of_this_machine() {
 
 bool address_in_use(std::string_view table, std::string_view address) {
   std::array<unsigned, 4> parts{};
-  if (std::sscanf(std::string(address).c_str(), "%u.%u.%u.%u", &parts[0], &parts[1], &parts[2], &parts[3]) != 4) return false;
+  if (std::sscanf(std::string(address).c_str(), "%u.%u.%u.%u", &parts[0], &parts[1], &parts[2],
+                  &parts[3]) != 4)
+    return false;
   char hex[10];  // the kernel prints the bytes in memory order: little-endian
-  std::snprintf(hex, sizeof hex, "%02X%02X%02X%02X:", parts[3] & 255, parts[2] & 255, parts[1] & 255, parts[0] & 255);
+  std::snprintf(hex, sizeof hex, "%02X%02X%02X%02X:", parts[3] & 255, parts[2] & 255,
+                parts[1] & 255, parts[0] & 255);
   return table.find(" " + std::string(hex)) != std::string_view::npos;
 }
 
 Status check_node_address(const std::string& address, PodsListen pods) {
   const auto refused = [&](const std::string& why) {
-    return Error(Code::kInvalid, address + " " + why + "; this machine has " + addresses_of_this_machine());
+    return Error(Code::kInvalid,
+                 address + " " + why + "; this machine has " + addresses_of_this_machine());
   };
-  // Link-local addresses are among those that lead nowhere: they need the name of an interface, which no URL has.
+  // Link-local addresses are among those that lead nowhere: they need the name of an interface,
+  // which no URL has.
   const auto scope = meta::address_scope(address);
-  if (scope == meta::AddressScope::kNowhere) return refused("is not an address that clients can connect to");
+  if (scope == meta::AddressScope::kNowhere)
+    return refused("is not an address that clients can connect to");
   if (pods == PodsListen::kElsewhere) return {};
   if (!scope) return refused("is not an IP address");
   if (!can_listen_at(net::parse_ip(address))) return refused("is not an address of this machine");
   return {};
 }
 
-Result<std::string> node_address(const std::string& wanted, Journal& journal, Rng& rng, os::FileSystem& fs) {
+Result<std::string> node_address(const std::string& wanted, Journal& journal, Rng& rng,
+                                 os::FileSystem& fs) {
   constexpr std::string_view kKey = "address";
   if (!wanted.empty()) return wanted;
   TRY(const codec::Json kept, journal.get(kKey));
-  if (kept.as_string().starts_with("127.")) return kept.as_string();  // earlier versions kept configured ones, too
+  if (kept.as_string().starts_with("127."))
+    return kept.as_string();  // earlier versions kept configured ones, too
   const auto table = os::read_file(fs, "/proc/net/tcp");
   for (int attempt = 0; attempt < 100; ++attempt) {
     // Skips 127.0.x.y, which people use for manual assignments.
-    const std::string address = "127." + std::to_string(1 + rng.below(254)) + "." + std::to_string(rng.below(256)) + "." +
+    const std::string address = "127." + std::to_string(1 + rng.below(254)) + "." +
+                                std::to_string(rng.below(256)) + "." +
                                 std::to_string(1 + rng.below(254));
     if (table.ok() && address_in_use(*table, address)) continue;
     TRY_VOID(journal.put(kKey, codec::Json(address)));

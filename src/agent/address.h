@@ -23,8 +23,9 @@ enum class PodsListen { kHere, kElsewhere };
 Status check_node_address(const std::string& address, PodsListen pods);
 
 /// Returns `wanted` unless empty, without persisting it. Otherwise returns the persisted address.
-/// Without a persisted address, draws one of 127.0.0.0/8 that no socket is bound to, and persists it
-/// in the journal.
-Result<std::string> node_address(const std::string& wanted, Journal& journal, Rng& rng, os::FileSystem& fs);
+/// Without a persisted address, draws one of 127.0.0.0/8 that no socket is bound to, and persists
+/// it in the journal.
+Result<std::string> node_address(const std::string& wanted, Journal& journal, Rng& rng,
+                                 os::FileSystem& fs);
 
 }  // namespace varda::agent

@@ -34,7 +34,8 @@ TEST(NodeAddress, OneOfThisMachineIsTakenAndAllElseIsRefused) {
     const Status status = check_node_address(address, PodsListen::kHere);
     ASSERT_FALSE(status.ok()) << address;
     EXPECT_EQ(status.error().code(), Code::kInvalid);
-    EXPECT_THAT(status.error().message(), StartsWith(std::string(address) + " " + why + "; this machine has "));
+    EXPECT_THAT(status.error().message(),
+                StartsWith(std::string(address) + " " + why + "; this machine has "));
     EXPECT_THAT(status.error().message(), HasSubstr("127.0.0.0/8"));
   }
 }
@@ -43,7 +44,8 @@ TEST(NodeAddress, OneOfThisMachineIsTakenAndAllElseIsRefused) {
 TEST(NodeAddress, WherePodsListenElsewhereAnyThatClientsCanUseIsTaken) {
   for (const char* address : {"192.0.2.77", "2001:db8::7", "edge0.example"})
     EXPECT_TRUE(check_node_address(address, PodsListen::kElsewhere).ok()) << address;
-  for (const char* address : {"0.0.0.0", "::"}) EXPECT_FALSE(check_node_address(address, PodsListen::kElsewhere).ok()) << address;
+  for (const char* address : {"0.0.0.0", "::"})
+    EXPECT_FALSE(check_node_address(address, PodsListen::kElsewhere).ok()) << address;
 }
 
 TEST(NodeAddress, TheDrawnOneIsKeptAndComesBackAfterOneThatWasGiven) {

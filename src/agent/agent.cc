@@ -19,20 +19,29 @@ Status check(const Options& options) {
   if (const std::string wrong = meta::check_dns_subdomain(options.node_name); !wrong.empty())
     return Error(Code::kInvalid, "node name \"" + options.node_name + "\": " + wrong);
   if (!options.data_directory.is_absolute())
-    return Error(Code::kInvalid, "data directory \"" + options.data_directory.string() + "\": must be absolute");
+    return Error(Code::kInvalid,
+                 "data directory \"" + options.data_directory.string() + "\": must be absolute");
   if (options.layer != "cloud" && options.layer != "edge" && options.layer != "device")
     return Error(Code::kInvalid, "layer \"" + options.layer + "\": must be cloud, edge or device");
   for (const os::Path& root : options.file_roots)
-    if (!root.is_absolute()) return Error(Code::kInvalid, "allowed file root \"" + root.string() + "\": must be absolute");
+    if (!root.is_absolute())
+      return Error(Code::kInvalid, "allowed file root \"" + root.string() + "\": must be absolute");
   for (const os::Path& root : options.dataset_roots)
-    if (!root.is_absolute()) return Error(Code::kInvalid, "dataset root \"" + root.string() + "\": must be absolute");
+    if (!root.is_absolute())
+      return Error(Code::kInvalid, "dataset root \"" + root.string() + "\": must be absolute");
   return {};
 }
 
 class EdgeAgent final : public Agent {
  public:
-  EdgeAgent(Options options, const kube::Client& api, net::HttpClient& http, os::FileSystem& fs, Rng& rng)
-      : options_(std::move(options)), api_(api), http_(http), fs_(fs), rng_(rng), credentials_(api) {}
+  EdgeAgent(Options options, const kube::Client& api, net::HttpClient& http, os::FileSystem& fs,
+            Rng& rng)
+      : options_(std::move(options)),
+        api_(api),
+        http_(http),
+        fs_(fs),
+        rng_(rng),
+        credentials_(api) {}
 
   Status start(os::ProcessRunner& processes) {
     TRY_VOID(fs_.make_directories(options_.data_directory, 0700));
@@ -46,15 +55,18 @@ class EdgeAgent final : public Agent {
                                .file_roots = std::move(file_roots),
                                .limits = options_.artifact_limits,
                                .capacity_bytes = options_.artifact_capacity_bytes,
-                               .transport = {.credentials = &credentials_, .trusting = options_.trusting_client, .rng = &rng_}},
+                               .transport = {.credentials = &credentials_,
+                                             .trusting = options_.trusting_client,
+                                             .rng = &rng_}},
                               fs_, options_.downloads != nullptr ? *options_.downloads : http_));
     TRY(auto tree, artifact::ModelTree::open(fs_, options_.data_directory / "models"));
     tree_ = std::make_unique<artifact::ModelTree>(std::move(tree));
     if (options_.peer_credentials) TRY_VOID(start_peers());
     TRY_VOID(start_workers());
     if (options_.runner == Runner::kNone) return {};
-    pods_ = std::make_unique<Pods>(options_, api_, read_facts(options_.node_name, options_.layer, reported_address()),
-                                   system_clock(), rng_);
+    pods_ = std::make_unique<Pods>(
+        options_, api_, read_facts(options_.node_name, options_.layer, reported_address()),
+        system_clock(), rng_);
     TRY(driver_, make_driver(processes));
     node::end_containers_of_others(options_.data_directory, driver_->scheme(), options_.stop_grace);
     TRY(runner_, node::PodRunner::open({.root = options_.data_directory,
@@ -68,8 +80,8 @@ class EdgeAgent final : public Agent {
 
   const std::string& node_address() const override { return address_; }
   std::string reported_address() const {
-    const bool kept_back =
-        options_.reporter == meta::Reporter::kAnotherMachine && meta::address_scope(address_) == meta::AddressScope::kLoopback;
+    const bool kept_back = options_.reporter == meta::Reporter::kAnotherMachine &&
+                           meta::address_scope(address_) == meta::AddressScope::kLoopback;
     return kept_back ? "" : address_;
   }
 
@@ -94,7 +106,9 @@ class EdgeAgent final : public Agent {
                .archives = archives_.get(),
                .workers = workers_.get()},
               pods_.get());
-    log::info("agent started", {{"node", options_.node_name}, {"address", address_}, {"data", options_.data_directory.string()}});
+    log::info("agent started", {{"node", options_.node_name},
+                                {"address", address_},
+                                {"data", options_.data_directory.string()}});
     std::vector<std::jthread> threads;
     threads.emplace_back([&] { core.run(ctx); });
     if (peers_) {
@@ -114,7 +128,9 @@ class EdgeAgent final : public Agent {
     worker_ports_.reset();  // all requests are answered by now
     if (runner_ && options_.on_stop == OnStop::kEndContainers) {
       const auto ended = node::end_containers(options_.data_directory, options_.stop_grace);
-      if (!ended.ok()) log::warn("containers keep running", {{"node", options_.node_name}, {"error", ended.error()}});
+      if (!ended.ok())
+        log::warn("containers keep running",
+                  {{"node", options_.node_name}, {"error", ended.error()}});
     }
     log::info("agent stopped", {{"node", options_.node_name}});
     return {};
@@ -123,7 +139,8 @@ class EdgeAgent final : public Agent {
  private:
   Result<std::unique_ptr<node::Driver>> make_driver(os::ProcessRunner& processes) const {
     if (options_.runner == Runner::kContainerd) {
-      node::ContainerdDriverOptions containerd{.root = options_.data_directory, .pod_network = options_.pod_network};
+      node::ContainerdDriverOptions containerd{.root = options_.data_directory,
+                                               .pod_network = options_.pod_network};
       if (!options_.containerd_socket.empty()) containerd.socket = options_.containerd_socket;
       return node::make_containerd_driver(Context::background(), std::move(containerd));
     }
@@ -143,39 +160,49 @@ class EdgeAgent final : public Agent {
     const auto tree = [roots = options_.dataset_roots, copies] {
       std::vector<os::Path> there{copies};
       for (const os::Path& root : roots)
-        if (os::open_readable_tree({root}).ok()) there.push_back(root);  // a disk may be mounted later
+        if (os::open_readable_tree({root}).ok())
+          there.push_back(root);  // a disk may be mounted later
       return os::open_readable_tree(there);
     };
     shares_ = std::make_unique<replica::Shares>(tree);
-    peers_ = std::make_unique<Peers>(
-        Peers::Options{.listen = options_.peer_listen, .url = options_.peer_url, .credentials = options_.peer_credentials});
-    TRY(replicas_, ReplicaKeeper::open(
-                       {.roots = options_.dataset_roots,
-                        .copies = copies,
-                        .records = options_.data_directory / "shares",
-                        .copy_bytes_max = options_.replica_bytes_max},
-                       fs_, tree, *shares_, [this](const std::string& node) { return peers_->client_of(node); }, *journal_, rng_));
-    archives_ = std::make_unique<replica::Archives>([this](const codec::Sha256& digest) { return archive(digest); });
-    TRY_VOID(
-        peers_->serve([files = shares_->handler(), archives = archives_->handler()](net::Request request, net::Responder respond) {
-          const auto& answer = request.path() == replica::kArchivePath ? archives : files;
-          answer(std::move(request), std::move(respond));
-        }));
-    if (!peers_->url().empty()) log::info("sharing files with other nodes", {{"url", peers_->url()}});
+    peers_ = std::make_unique<Peers>(Peers::Options{.listen = options_.peer_listen,
+                                                    .url = options_.peer_url,
+                                                    .credentials = options_.peer_credentials});
+    TRY(replicas_,
+        ReplicaKeeper::open(
+            {.roots = options_.dataset_roots,
+             .copies = copies,
+             .records = options_.data_directory / "shares",
+             .copy_bytes_max = options_.replica_bytes_max},
+            fs_, tree, *shares_,
+            [this](const std::string& node) { return peers_->client_of(node); }, *journal_, rng_));
+    archives_ = std::make_unique<replica::Archives>(
+        [this](const codec::Sha256& digest) { return archive(digest); });
+    TRY_VOID(peers_->serve([files = shares_->handler(), archives = archives_->handler()](
+                               net::Request request, net::Responder respond) {
+      const auto& answer = request.path() == replica::kArchivePath ? archives : files;
+      answer(std::move(request), std::move(respond));
+    }));
+    if (!peers_->url().empty())
+      log::info("sharing files with other nodes", {{"url", peers_->url()}});
     return {};
   }
 
   Status start_workers() {
-    workers_ = std::make_unique<WorkerKeeper>(WorkerKeeper::Options{.directory = worker_root(options_.data_directory)}, fs_,
-                                              *journal_, rng_);
+    workers_ = std::make_unique<WorkerKeeper>(
+        WorkerKeeper::Options{.directory = worker_root(options_.data_directory)}, fs_, *journal_,
+        rng_);
     workers_->load();  // so that the first requests find their workers
-    worker_api_ =
-        std::make_unique<WorkerApi>(WorkerApi::Options{.node_name = options_.node_name, .metrics = options_.metrics}, *workers_);
-    TRY(worker_ports_, WorkerPorts::open({.socket = options_.worker_socket,
-                                          .listen = options_.worker_listen,
-                                          .url_file = options_.data_directory / "worker/worker.url"},
-                                         worker_api_->handler(), fs_));
-    if (!worker_ports_->url().empty()) log::info("worker API listens on a TCP port", {{"url", worker_ports_->url()}});
+    worker_api_ = std::make_unique<WorkerApi>(
+        WorkerApi::Options{.node_name = options_.node_name, .metrics = options_.metrics},
+        *workers_);
+    TRY(worker_ports_,
+        WorkerPorts::open({.socket = options_.worker_socket,
+                           .listen = options_.worker_listen,
+                           .url_file = options_.data_directory / "worker/worker.url"},
+                          worker_api_->handler(), fs_));
+    if (!worker_ports_->url().empty())
+      log::info("worker API listens on a TCP port", {{"url", worker_ports_->url()}});
     return {};
   }
 
@@ -183,7 +210,8 @@ class EdgeAgent final : public Agent {
     static_assert(replica::kBytesDoneHeader == artifact::kBytesDoneHeader);
     auto found = store_->archive(digest);
     if (!found) return std::nullopt;
-    return replica::Archives::Content{.file = std::move(found->file), .bytes = found->bytes, .total = found->total};
+    return replica::Archives::Content{
+        .file = std::move(found->file), .bytes = found->bytes, .total = found->total};
   }
 
   const Options options_;
@@ -210,8 +238,9 @@ class EdgeAgent final : public Agent {
 
 }  // namespace
 
-Result<std::unique_ptr<Agent>> Agent::open(Options options, const kube::Client& api, net::HttpClient& http, os::FileSystem& fs,
-                                           Rng& rng, os::ProcessRunner& processes) {
+Result<std::unique_ptr<Agent>> Agent::open(Options options, const kube::Client& api,
+                                           net::HttpClient& http, os::FileSystem& fs, Rng& rng,
+                                           os::ProcessRunner& processes) {
   TRY_VOID(check(options));
   auto agent = std::make_unique<EdgeAgent>(std::move(options), api, http, fs, rng);
   TRY_VOID(agent->start(processes));

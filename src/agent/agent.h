@@ -1,9 +1,9 @@
 // The edge agent: one process on a node that carries out the node's EdgeNode. The agent keeps
 // working while the API server is unreachable.
 //
-//   agent::Options options{.node_name = "edge0", .data_directory = data, .runner = agent::Runner::kProcess};
-//   TRY(auto agent, agent::Agent::open(std::move(options), *client, *download));
-//   TRY_VOID(agent->run(ctx));
+//   agent::Options options{.node_name = "edge0", .data_directory = data, .runner =
+//   agent::Runner::kProcess}; TRY(auto agent, agent::Agent::open(std::move(options), *client,
+//   *download)); TRY_VOID(agent->run(ctx));
 //
 // Below the data directory: agent.db, artifacts/, datasets/, models/, pods/, workers/.
 #pragma once
@@ -42,12 +42,12 @@ struct Options {
   os::Path data_directory;     // absolute; created if missing
   Runner runner = Runner::kNone;
   OnStop on_stop = OnStop::kLeaveContainers;
-  std::chrono::milliseconds stop_grace{5000};             // from SIGTERM to SIGKILL, with kEndContainers
-  std::map<std::string, std::string> images;              // process driver: image name -> command line
-  std::string containerd_socket;                          // containerd driver; "": its default
+  std::chrono::milliseconds stop_grace{5000};  // from SIGTERM to SIGKILL, with kEndContainers
+  std::map<std::string, std::string> images;   // process driver: image name -> command line
+  std::string containerd_socket;               // containerd driver; "": its default
   node::PodNetwork pod_network = node::PodNetwork::kCni;  // containerd driver
-  // Process driver: paths to hide besides the data directory, such as credentials or another agent's
-  // data.
+  // Process driver: paths to hide besides the data directory, such as credentials or another
+  // agent's data.
   std::vector<os::Path> hidden_from_pods;
   os::Path programs;  // directory of varda-serve ...; empty: that of this program
   std::map<std::string, std::string> container_environment;
@@ -55,16 +55,17 @@ struct Options {
   /// kAnotherMachine: a loopback address is not reported, because on another machine it would point
   /// to that machine.
   meta::Reporter reporter = meta::Reporter::kThisMachine;
-  std::vector<os::Path> file_roots;                                   // file URLs must lie below these
-  std::vector<os::Path> dataset_roots;                                // datasets must lie below these
-  std::chrono::milliseconds dataset_recount{std::chrono::hours(24)};  // between counts of every byte
-  std::string peer_listen;  // port where other nodes fetch shared files; "": sharing is off
-  std::string peer_url;     // URL of that port for other nodes; "": https:// and the bound address
+  std::vector<os::Path> file_roots;     // file URLs must lie below these
+  std::vector<os::Path> dataset_roots;  // datasets must lie below these
+  std::chrono::milliseconds dataset_recount{
+      std::chrono::hours(24)};  // between counts of every byte
+  std::string peer_listen;      // port where other nodes fetch shared files; "": sharing is off
+  std::string peer_url;  // URL of that port for other nodes; "": https:// and the bound address
   /// The certificate that this node shows to other nodes. Empty: the node has no certificate, so it
   /// neither shares nor copies files.
   std::function<std::optional<PeerCredentials>()> peer_credentials;
-  os::Path worker_socket;                     // Unix socket for the node's workers; "": no socket
-  std::string worker_listen;                  // as 127.0.0.1:10446; "": none. URL: DATA/worker/worker.url
+  os::Path worker_socket;     // Unix socket for the node's workers; "": no socket
+  std::string worker_listen;  // as 127.0.0.1:10446; "": none. URL: DATA/worker/worker.url
   std::uint64_t artifact_capacity_bytes = 0;  // 0: limited by the disk only
   artifact::Limits artifact_limits;
   std::uint64_t replica_bytes_max = std::uint64_t{256} << 30;  // limit for one copied share
@@ -79,11 +80,12 @@ struct Options {
   std::chrono::milliseconds poll_steady{2000};
   std::chrono::seconds watch_timeout{10};            // plus up to 50 % jitter; reveals dead links
   std::chrono::milliseconds link_backoff_max{5000};  // between attempts to reach the API server
-  std::chrono::milliseconds progress_period{10000};  // between download reports; none for short ones
-  std::chrono::milliseconds marks_period{2000};      // between checks for requests of `varda artifacts`
-  std::chrono::milliseconds node_period{10000};      // between checks that the Node exists
-  metrics::Registry* metrics =
-      nullptr;  // varda_agent_installs_total, varda_agent_artifact_bytes, varda_agent_models; outlives the agent
+  std::chrono::milliseconds progress_period{
+      10000};                                    // between download reports; none for short ones
+  std::chrono::milliseconds marks_period{2000};  // between checks for requests of `varda artifacts`
+  std::chrono::milliseconds node_period{10000};  // between checks that the Node exists
+  metrics::Registry* metrics = nullptr;  // varda_agent_installs_total, varda_agent_artifact_bytes,
+                                         // varda_agent_models; outlives the agent
 };
 
 /// Owns its data directory: one agent at a time.
@@ -92,8 +94,10 @@ class Agent {
   /// `api` authenticates to the API server as this node. `http` fetches archives and polls model
   /// servers. Both outlive the agent. kUnavailable: another agent holds the data directory.
   /// kInvalid: a bad option; the message names it.
-  static Result<std::unique_ptr<Agent>> open(Options options, const kube::Client& api, net::HttpClient& http,
-                                             os::FileSystem& fs = os::real_file_system(), Rng& rng = system_rng(),
+  static Result<std::unique_ptr<Agent>> open(Options options, const kube::Client& api,
+                                             net::HttpClient& http,
+                                             os::FileSystem& fs = os::real_file_system(),
+                                             Rng& rng = system_rng(),
                                              os::ProcessRunner& processes = os::real_processes());
   virtual ~Agent() = default;
 

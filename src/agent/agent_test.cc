@@ -29,10 +29,15 @@ constexpr const char* kNode = "/apis/edgeai.io/v1alpha1/edgenodes/edge0";
 class FileServer {
  public:
   FileServer() {
-    server_ = net::Server::create({}, net::inline_handler([this](const net::Request& request) { return answer(request); })).value();
+    server_ = net::Server::create({}, net::inline_handler([this](const net::Request& request) {
+                                    return answer(request);
+                                  }))
+                  .value();
   }
   ~FileServer() { server_->stop(std::chrono::milliseconds(0)); }
-  std::string url(const std::string& path = "") const { return "http://" + server_->address() + path; }
+  std::string url(const std::string& path = "") const {
+    return "http://" + server_->address() + path;
+  }
   void put(const std::string& path, std::string bytes) {
     const MutexLock lock(mutex_);
     files_[path] = std::move(bytes);
@@ -71,7 +76,8 @@ class AgentTest : public ::testing::Test {
     options.crds = api::crds();
     api = std::make_unique<apiserver::InMemoryApiServer>(std::move(options));
     // A switch between agent and API server; down: requests are refused.
-    auto node = std::shared_ptr(api->transport_as({.name = "system:node:edge0", .groups = {"system:nodes"}}));
+    auto node = std::shared_ptr(
+        api->transport_as({.name = "system:node:edge0", .groups = {"system:nodes"}}));
     transport = std::make_unique<Switch>(std::move(node), link_up);
     client = std::make_unique<kube::Client>(*transport, kube::Client::Options{});
     http = net::make_client({});
@@ -84,12 +90,14 @@ class AgentTest : public ::testing::Test {
 
   class Switch final : public net::HttpClient {
    public:
-    Switch(std::shared_ptr<net::HttpClient> next, const std::atomic<bool>& up) : next_(std::move(next)), up_(up) {}
+    Switch(std::shared_ptr<net::HttpClient> next, const std::atomic<bool>& up)
+        : next_(std::move(next)), up_(up) {}
     Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
       if (!up_) return Error(Code::kUnavailable, "no route to host");
       if (request.method != "GET") {
         const MutexLock lock(mutex_);
-        if (!is_about_disk(request)) writes_.push_back(request.method + " " + request.url + " " + request.body);
+        if (!is_about_disk(request))
+          writes_.push_back(request.method + " " + request.url + " " + request.body);
       } else if (request.url.find("watch=") != std::string::npos) {
         ++watches_;
       }
@@ -108,8 +116,10 @@ class AgentTest : public ::testing::Test {
       if (!body.ok()) return false;
       const Json& status = std::as_const(*body)["status"];
       const Json& summary = status["summary"];  // contains the figure as text
-      const bool summary_of_disk = summary.is_null() || (summary.size() == 1 && summary.contains("disk"));
-      return status.contains("disk") && summary_of_disk && status.size() == (summary.is_null() ? 1u : 2u);
+      const bool summary_of_disk =
+          summary.is_null() || (summary.size() == 1 && summary.contains("disk"));
+      return status.contains("disk") && summary_of_disk &&
+             status.size() == (summary.is_null() ? 1u : 2u);
     }
     std::shared_ptr<net::HttpClient> next_;
     const std::atomic<bool>& up_;
@@ -137,7 +147,8 @@ class AgentTest : public ::testing::Test {
     auto opened = Agent::open(std::move(options), *client, *http);
     ASSERT_TRUE(opened.ok()) << opened.error();
     agent = std::move(*opened);
-    thread = std::jthread([this](const std::stop_token& stop) { EXPECT_TRUE(agent->run(Context(stop)).ok()); });
+    thread = std::jthread(
+        [this](const std::stop_token& stop) { EXPECT_TRUE(agent->run(Context(stop)).ok()); });
   }
   void stop_agent() {
     thread = {};  // stops and joins
@@ -149,20 +160,28 @@ class AgentTest : public ::testing::Test {
   }
   /// Writes the spec like the operator, once the agent has created the object.
   void set_model(const Json& versions, const std::string& target, const std::string& serving = "") {
-    Json model = Json::object(
-        {{"key", "default/digits"}, {"modelName", "digits"}, {"framework", "onnx"}, {"versions", versions}, {"target", target}});
+    Json model = Json::object({{"key", "default/digits"},
+                               {"modelName", "digits"},
+                               {"framework", "onnx"},
+                               {"versions", versions},
+                               {"target", target}});
     if (!serving.empty()) model.set("serving", Json::object({{"url", serving}}));
     set_models(Json::array({model}));
   }
   void set_models(Json models) {
     eventually([this] { return api->get(kNode).status == 200; });
-    const auto reply = api->merge_patch(kNode, Json::object({{"spec", Json::object({{"models", std::move(models)}})}}));
+    const auto reply = api->merge_patch(
+        kNode, Json::object({{"spec", Json::object({{"models", std::move(models)}})}}));
     ASSERT_EQ(reply.status, 200) << reply.text;
     generation = reply.body.at("metadata/generation").as_integer();
   }
-  const Json status() { return api->get(kNode).body.at("status"); }  // const: reading must not make members
+  const Json status() {
+    return api->get(kNode).body.at("status");
+  }  // const: reading must not make members
   std::string exposed() {
-    return status()["models"].as_array().empty() ? "" : status()["models"].as_array()[0]["exposed"].as_string();
+    return status()["models"].as_array().empty()
+               ? ""
+               : status()["models"].as_array()[0]["exposed"].as_string();
   }
   const Json version_report(const std::string& name) {
     const Json now = status();
@@ -173,7 +192,9 @@ class AgentTest : public ::testing::Test {
   }
   std::string serving_version() {
     const Json now = status();
-    return now["models"].as_array().empty() ? "" : now["models"].as_array()[0].at("serving/version").as_string();
+    return now["models"].as_array().empty()
+               ? ""
+               : now["models"].as_array()[0].at("serving/version").as_string();
   }
 
   template <typename Condition>
@@ -181,7 +202,8 @@ class AgentTest : public ::testing::Test {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!condition()) {
       ASSERT_LT(std::chrono::steady_clock::now(), end) << codec::write_yaml(api->get(kNode).body);
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // polls an external effect; bounded by `end`
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(5));  // polls an external effect; bounded by `end`
     }
   }
   std::string text(const os::Path& path) {
@@ -221,21 +243,24 @@ TEST_F(AgentTest, MakesItsObjectAndReportsWhereItKeepsModels) {
 TEST_F(AgentTest, KeepsALoopbackAddressFromReadersOnOtherMachines) {
   reporter = meta::Reporter::kAnotherMachine;
   start_agent(Runner::kProcess, {{"sleeper", "/bin/sleep 1000"}});
-  eventually([this] { return !api->get("/api/v1/nodes/edge0").body.at("status/addresses").empty(); });
+  eventually(
+      [this] { return !api->get("/api/v1/nodes/edge0").body.at("status/addresses").empty(); });
   const auto report_problems = [&](const char* kind, const std::string& path) {
     return meta::address_problems(kind, api->get(path).body["status"], reporter).size();
   };
   EXPECT_EQ(report_problems("Node", "/api/v1/nodes/edge0"), 0u);
   constexpr const char* kPods = "/api/v1/namespaces/default/pods";
   for (const std::string name : {"own", "host"}) {
-    Json pod = *codec::parse_json(R"({"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"default"},
+    Json pod =
+        *codec::parse_json(R"({"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"default"},
       "spec":{"nodeName":"edge0","terminationGracePeriodSeconds":5,"containers":[{"name":"server","image":"sleeper"}]}})");
     pod["metadata"].set("name", name);
     pod["spec"].set("hostNetwork", name == "host");
     ASSERT_EQ(api->post(kPods, pod).status, 201);
     const std::string path = std::string(kPods) + "/" + name;
     eventually([&] { return api->get(path).body.at("status/phase").as_string() == "Running"; });
-    EXPECT_FALSE(api->get(path).body.at("status/podIP").as_string().empty()) << "the agent asks its model servers there";
+    EXPECT_FALSE(api->get(path).body.at("status/podIP").as_string().empty())
+        << "the agent asks its model servers there";
     EXPECT_EQ(report_problems("Pod", path), 0u) << name;
     EXPECT_FALSE(api->get(path).body["status"].contains("hostIP"));
     api->remove(path);
@@ -257,12 +282,16 @@ TEST_F(AgentTest, InstallsExposesAndSwitchesTheTarget) {
   // Datasets and workers may observe the list later than models.
   eventually([this] { return status()["observedGeneration"].as_integer() == generation; });
 
-  set_model(Json::array({version("3", files.url("/3"), three), version("4", files.url("/4"), four)}), "4");
+  set_model(
+      Json::array({version("3", files.url("/3"), three), version("4", files.url("/4"), four)}),
+      "4");
   eventually([this] { return exposed() == "4"; });
   EXPECT_EQ(text(data / "models/default/digits/target"), "4\n");
   EXPECT_EQ(text(data / "models/default/digits/4/model.onnx"), "four");
   EXPECT_EQ(text(data / "models/default/digits/3/model.onnx"), "three") << "the way back stays";
-  EXPECT_NE(registry.text().find("varda_agent_installs_total{result=\"Installed\"} 2"), std::string::npos) << registry.text();
+  EXPECT_NE(registry.text().find("varda_agent_installs_total{result=\"Installed\"} 2"),
+            std::string::npos)
+      << registry.text();
 }
 
 TEST_F(AgentTest, WrongDigestKeepsTheOldTargetAndGoingBackClearsIt) {
@@ -271,7 +300,9 @@ TEST_F(AgentTest, WrongDigestKeepsTheOldTargetAndGoingBackClearsIt) {
   start_agent();
   set_model(Json::array({version("3", files.url("/3"), three)}), "3");
   eventually([this] { return exposed() == "3"; });
-  set_model(Json::array({version("3", files.url("/3"), three), version("5", files.url("/5"), four)}), "5");
+  set_model(
+      Json::array({version("3", files.url("/3"), three), version("5", files.url("/5"), four)}),
+      "5");
   eventually([this] { return version_report("5")["state"].as_string() == "Failed"; });
   EXPECT_EQ(version_report("5")["reason"].as_string(), "DigestMismatch");
   const std::string message = version_report("5")["message"].as_string();
@@ -333,7 +364,8 @@ TEST_F(AgentTest, ServingFollowsWhatTheServerSays) {
   files.put("/4", four);
   files.put("/v2/repository/index", R"([{"name":"digits","version":"3","state":"READY"}])");
   start_agent();
-  const auto versions = Json::array({version("3", files.url("/3"), three), version("4", files.url("/4"), four)});
+  const auto versions =
+      Json::array({version("3", files.url("/3"), three), version("4", files.url("/4"), four)});
   set_model(versions, "3", files.url());
   eventually([this] { return serving_version() == "3"; });
   files.put(
@@ -357,7 +389,10 @@ TEST_F(AgentTest, RemovedModelIsHiddenAndItsArtifactStays) {
   set_model(Json::array({version("3", files.url("/3"), three)}), "3");
   eventually([this] { return exposed() == "3"; });
   set_models(Json::array());
-  eventually([this] { return status()["models"].as_array().empty() && !std::filesystem::exists(data / "models/default"); });
+  eventually([this] {
+    return status()["models"].as_array().empty() &&
+           !std::filesystem::exists(data / "models/default");
+  });
   EXPECT_TRUE(std::filesystem::exists(data / "artifacts" / Sha256::of(three).hex() / "model.onnx"));
   set_model(Json::array({version("3", files.url("/3"), three)}), "3");
   eventually([this] { return exposed() == "3"; });
@@ -367,7 +402,9 @@ TEST_F(AgentTest, RemovedModelIsHiddenAndItsArtifactStays) {
 TEST_F(AgentTest, RestartedWithoutNetworkItWorksFromItsDiskAndReportsLater) {
   files.put("/3", three);
   start_agent();
-  set_model(Json::array({version("3", files.url("/3"), three), version("4", files.url("/4"), four)}), "4");
+  set_model(
+      Json::array({version("3", files.url("/3"), three), version("4", files.url("/4"), four)}),
+      "4");
   eventually([this] { return version_report("3")["state"].as_string() == "Ready"; });
   stop_agent();
   const std::string address = status()["address"].as_string();
@@ -389,26 +426,34 @@ TEST_F(AgentTest, RestartedWithoutNetworkItTellsWhatServesAndWhatFailedWhenTheLi
   files.put("/3", three);
   files.put("/v2/repository/index", R"([{"name":"digits","version":"3","state":"READY"}])");
   start_agent();
-  set_model(Json::array({version("3", files.url("/3"), three), version("e", files.url("/e"), evil)}), "3", files.url());
-  eventually([this] { return serving_version() == "3" && version_report("e")["reason"].as_string() == "UnsafeArchive"; });
+  set_model(
+      Json::array({version("3", files.url("/3"), three), version("e", files.url("/e"), evil)}), "3",
+      files.url());
+  eventually([this] {
+    return serving_version() == "3" && version_report("e")["reason"].as_string() == "UnsafeArchive";
+  });
   const auto before = status();
   const int requests = files.requests();
 
   // The server's state while the API server is down, and after another restart.
   link_up = false;
-  files.put("/v2/repository/index", R"([{"name":"digits","version":"3","state":"UNAVAILABLE","reason":"out of memory"}])");
+  files.put("/v2/repository/index",
+            R"([{"name":"digits","version":"3","state":"UNAVAILABLE","reason":"out of memory"}])");
   stop_agent();
   start_agent();
   stop_agent();
   start_agent();
   EXPECT_EQ(status(), before) << "it cannot have been told";
   link_up = true;
-  eventually([this] { return status()["models"].as_array()[0]["serving"]["state"].as_string() != "Ready"; });
+  eventually([this] {
+    return status()["models"].as_array()[0]["serving"]["state"].as_string() != "Ready";
+  });
   EXPECT_EQ(status()["models"].as_array()[0]["serving"]["message"].as_string(), "out of memory");
   EXPECT_EQ(exposed(), "3");
   EXPECT_EQ(version_report("3")["state"].as_string(), "Ready");
   EXPECT_EQ(version_report("e")["reason"].as_string(), "UnsafeArchive");
-  EXPECT_EQ(version_report("e")["message"], before["models"].as_array()[0]["versions"].as_array()[1]["message"]);
+  EXPECT_EQ(version_report("e")["message"],
+            before["models"].as_array()[0]["versions"].as_array()[1]["message"]);
   EXPECT_EQ(files.requests(), requests) << "nothing is fetched again, not even what was refused";
 }
 
@@ -423,7 +468,9 @@ TEST_F(AgentTest, FailureIsNotForgottenByARestart) {
   start_agent();
   eventually([this] { return api->get(kNode).status == 200; });
   files.put("/3", three);
-  set_model(Json::array({version("e", files.url("/e"), evil), version("3", files.url("/3"), three)}), "3");
+  set_model(
+      Json::array({version("e", files.url("/e"), evil), version("3", files.url("/3"), three)}),
+      "3");
   eventually([this] { return exposed() == "3"; });
   EXPECT_EQ(version_report("e")["reason"].as_string(), "UnsafeArchive");
   EXPECT_EQ(files.requests(), 2) << "the hostile archive is not fetched again";
@@ -438,10 +485,12 @@ TEST_F(AgentTest, DeletedObjectComesBackAndTheModelsStayExposed) {
   EXPECT_EQ(api->remove(kNode).status, 200);
   eventually([&] {
     const auto reply = api->get(kNode);
-    return reply.status == 200 && reply.body.at("metadata/uid").as_string() != uid && !reply.body.at("status").empty();
+    return reply.status == 200 && reply.body.at("metadata/uid").as_string() != uid &&
+           !reply.body.at("status").empty();
   });
   const Json again = api->get(kNode).body;
-  EXPECT_LE(again.at("status/observedGeneration").as_integer(), again.at("metadata/generation").as_integer());
+  EXPECT_LE(again.at("status/observedGeneration").as_integer(),
+            again.at("metadata/generation").as_integer());
   EXPECT_EQ(text(data / "models/default/digits/target"), "3\n");
 }
 
@@ -457,14 +506,17 @@ TEST_F(AgentTest, SecondAgentOnTheSameDirectoryIsRefused) {
 
 TEST_F(AgentTest, RunnerRegistersItsNodeRunsItsPodsAndDeletesThemWhenTheyEnded) {
   start_agent(Runner::kProcess, {{"sleeper", "/bin/sleep 1000"}});
-  eventually([this] { return !api->get("/api/v1/nodes/edge0").body.at("status/addresses").empty(); });
+  eventually(
+      [this] { return !api->get("/api/v1/nodes/edge0").body.at("status/addresses").empty(); });
   const Json node = api->get("/api/v1/nodes/edge0").body;
   EXPECT_EQ(node["metadata"]["labels"]["edgeai.io/layer"].as_string(), "edge");
-  EXPECT_EQ(node.at("status/addresses").as_array()[0]["address"].as_string(), agent->node_address());
+  EXPECT_EQ(node.at("status/addresses").as_array()[0]["address"].as_string(),
+            agent->node_address());
 
   constexpr const char* kPods = "/api/v1/namespaces/default/pods";
   const std::string pod_path = std::string(kPods) + "/web";
-  const Json pod = *codec::parse_json(R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default"},
+  const Json pod = *codec::parse_json(
+      R"({"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default"},
       "spec":{"nodeName":"edge0","terminationGracePeriodSeconds":5,"containers":[{"name":"server","image":"sleeper"}]}})");
   ASSERT_EQ(api->post(kPods, pod).status, 201);
   eventually([&] { return api->get(pod_path).body.at("status/phase").as_string() == "Running"; });
@@ -479,11 +531,14 @@ TEST_F(AgentTest, RunnerRegistersItsNodeRunsItsPodsAndDeletesThemWhenTheyEnded) 
     const Json statuses = api->get(pod_path).body.at("status/containerStatuses");
     return statuses.empty() ? -1 : statuses.as_array()[0]["restartCount"].as_integer();
   };
-  eventually([&] { return restarts() == 1 && api->get(pod_path).body.at("status/phase").as_string() == "Running"; });
+  eventually([&] {
+    return restarts() == 1 && api->get(pod_path).body.at("status/phase").as_string() == "Running";
+  });
 
   // A Node that is deleted while its agent runs is created again.
   api->remove("/api/v1/nodes/edge0");
-  eventually([this] { return !api->get("/api/v1/nodes/edge0").body.at("status/addresses").empty(); });
+  eventually(
+      [this] { return !api->get("/api/v1/nodes/edge0").body.at("status/addresses").empty(); });
 
   api->remove(pod_path);
   eventually([&] { return api->get(pod_path).status == 404; });
@@ -491,7 +546,8 @@ TEST_F(AgentTest, RunnerRegistersItsNodeRunsItsPodsAndDeletesThemWhenTheyEnded) 
 }
 
 TEST_F(AgentTest, BadOptionsAreNamed) {
-  for (const auto& [spoil, says] : std::vector<std::pair<std::function<void(Options&)>, std::string>>{
+  for (const auto& [spoil, says] :
+       std::vector<std::pair<std::function<void(Options&)>, std::string>>{
            {[](Options& o) { o.node_name = "No Name"; }, "node name"},
            {[](Options& o) { o.data_directory = "relative"; }, "data directory"},
            {[](Options& o) { o.layer = "fog"; }, "layer"},

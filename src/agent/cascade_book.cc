@@ -31,10 +31,12 @@ void CascadeBook::load() {
   for (const auto& [name, json] : *kept) {
     auto record = CascadeRecord::from_json(json);
     if (!record) {
-      log::error("tier counters of a model cannot be read, starting from zero", {{"model", name.substr(kPrefix.size())}});
+      log::error("tier counters of a model cannot be read, starting from zero",
+                 {{"model", name.substr(kPrefix.size())}});
       continue;
     }
-    Entry entry{.record = std::move(*record), .former = json["former"].as_integer(), .dirty = false};
+    Entry entry{
+        .record = std::move(*record), .former = json["former"].as_integer(), .dirty = false};
     entry.saved = entry.record.sums();
     // The report of a previous run is restored, and needs no new report.
     if (entry.former == 0) {
@@ -51,7 +53,8 @@ void CascadeBook::set_wanted(const std::map<std::string, std::string>& wanted) {
   for (const auto& [key, of] : wanted) {
     const auto found = entries_.find(key);
     if (found == entries_.end()) {
-      Entry& entry = entries_.emplace(key, Entry{.record = CascadeRecord(draw_epoch(), of)}).first->second;
+      Entry& entry =
+          entries_.emplace(key, Entry{.record = CascadeRecord(draw_epoch(), of)}).first->second;
       if (live_) meet(key, entry);
       poked_ = true;
       continue;
@@ -63,7 +66,8 @@ void CascadeBook::set_wanted(const std::map<std::string, std::string>& wanted) {
     entry.told = entry.told_rest = Json();
     poked_ = true;
   }
-  const std::int64_t now = std::chrono::duration_cast<std::chrono::seconds>(clock_.wall().time_since_epoch()).count();
+  const std::int64_t now =
+      std::chrono::duration_cast<std::chrono::seconds>(clock_.wall().time_since_epoch()).count();
   for (auto& [key, entry] : entries_) {
     if (entry.former != 0 || wanted.contains(key)) continue;
     entry.former = std::max<std::int64_t>(now, 1);
@@ -105,7 +109,10 @@ void CascadeBook::meet(const std::string& key, Entry& entry) {
   const std::string before = entry.record.epoch();
   entry.record.meet(found == live_->end() ? Json() : found->second, draw_epoch());
   if (entry.record.epoch() == before) return;
-  log::warn("local tier counters are older than the cluster's (restored or lost disk), starting a new epoch", {{"model", key}});
+  log::warn(
+      "local tier counters are older than the cluster's (restored or lost disk), starting a new "
+      "epoch",
+      {{"model", key}});
   entry.dirty = true;
   entry.saved.clear();  // the saved sums and the last report belong to the old epoch
   entry.told = entry.record.report(entry.saved);
@@ -125,7 +132,8 @@ void CascadeBook::take(const std::string& key, const Result<Json>& said) {
   if (found == entries_.end() || found->second.former != 0) return;
   Entry& entry = found->second;
   if (entry.complaint.is_news(answer.ok() ? "" : answer.error().message(), clock_.now()))
-    log::warn("tier statistics of a model server rejected", {{"model", key}, {"error", answer.error()}});
+    log::warn("tier statistics of a model server rejected",
+              {{"model", key}, {"error", answer.error()}});
   if (!answer.ok()) return;
   const auto before = next();
   const Json kept = entry.dirty ? Json() : entry.record.to_json();
@@ -142,7 +150,9 @@ CascadeBook::News CascadeBook::news(const Entry& entry) {
   const Json& rest = entry.record.rest();
   if (entry.former != 0 || rest.is_null()) return News::kNone;
   if (entry.told.is_null() || urgent(entry.told_rest) != urgent(rest)) return News::kUrgent;
-  return entry.record.sums() != entry.told_counts || noteworthy(entry.told_rest) != noteworthy(rest) ? News::kCounts : News::kNone;
+  return entry.record.sums() != entry.told_counts || noteworthy(entry.told_rest) != noteworthy(rest)
+             ? News::kCounts
+             : News::kNone;
 }
 
 SteadyTime CascadeBook::tell_at(const Entry& entry) const {
@@ -154,13 +164,15 @@ SteadyTime CascadeBook::tell_at(const Entry& entry) const {
     case News::kCounts:
       break;
   }
-  return entry.told_at == SteadyTime::min() ? SteadyTime::min() : entry.told_at + options_.report_period;
+  return entry.told_at == SteadyTime::min() ? SteadyTime::min()
+                                            : entry.told_at + options_.report_period;
 }
 
 // Counters are saved before each report; other changes at most once per save_period.
 SteadyTime CascadeBook::save_at(const Entry& entry) const {
   if (!entry.dirty) return SteadyTime::max();
-  const SteadyTime regular = saved_at_ == SteadyTime::min() ? SteadyTime::min() : saved_at_ + options_.save_period;
+  const SteadyTime regular =
+      saved_at_ == SteadyTime::min() ? SteadyTime::min() : saved_at_ + options_.save_period;
   return entry.record.sums() == entry.saved ? regular : std::min(regular, tell_at(entry));
 }
 
@@ -200,7 +212,8 @@ void CascadeBook::save(const std::vector<std::string>& keys) {
   }
   if (values.empty()) return;
   if (const Status done = journal_.put_all(values); !done.ok()) {
-    log::warn("tier counters not persisted, reporting the last persisted ones", {{"error", done.error()}});
+    log::warn("tier counters not persisted, reporting the last persisted ones",
+              {{"error", done.error()}});
     return;
   }
   const MutexLock lock(mutex_);
@@ -248,7 +261,8 @@ void CascadeBook::run(const Context& ctx) {
     const SteadyTime until = due().value_or(clock_.now() + std::chrono::hours(1));
     {
       std::unique_lock<Mutex> lock(mutex_);
-      woken_.wait_until(lock, ctx.stop_token(), until, [this]() NO_THREAD_SAFETY_ANALYSIS { return poked_; });
+      woken_.wait_until(lock, ctx.stop_token(), until,
+                        [this]() NO_THREAD_SAFETY_ANALYSIS { return poked_; });
     }
     if (!ctx.done()) step();
   }

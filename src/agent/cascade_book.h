@@ -30,8 +30,9 @@ class CascadeBook {
 
   struct Options {
     std::chrono::milliseconds report_period{10000};  // between reports that change only counters
-    std::chrono::milliseconds save_period{5000};     // between writes of counters, and after a failed write
-    const Clock* clock = nullptr;                    // null: the system clock
+    std::chrono::milliseconds save_period{
+        5000};                     // between writes of counters, and after a failed write
+    const Clock* clock = nullptr;  // null: the system clock
   };
   /// step() calls `told` when a report has changed. All references outlive the book.
   CascadeBook(Options options, Journal& journal, Rng& rng, std::function<void()> told);

@@ -20,7 +20,8 @@ constexpr const char* kFile = "/models/default/digits.edge/cascade.json";
 /// Has every archive installed.
 class FullStore final : public artifact::Store {
  public:
-  artifact::Outcome<artifact::Installed> ensure(const Context&, const artifact::Request&, const artifact::ProgressSink&) override {
+  artifact::Outcome<artifact::Installed> ensure(const Context&, const artifact::Request&,
+                                                const artifact::ProgressSink&) override {
     return artifact::Installed{.directory = "/artifacts/one", .bytes = 1};
   }
   std::optional<artifact::Installed> find(const Sha256&) override {
@@ -44,22 +45,24 @@ class Server final : public net::HttpClient {
   bool away = false;
 
   Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
-    if (away || !request.url.starts_with(kUrl)) return Error(Code::kUnavailable, "no route to host");
+    if (away || !request.url.starts_with(kUrl))
+      return Error(Code::kUnavailable, "no route to host");
     request.url.erase(0, std::string(kUrl).size());
     return answers_->send(ctx, std::move(request));
   }
   static constexpr const char* kUrl = "http://127.9.0.1:9000";
 
  private:
-  const std::unique_ptr<net::HttpClient> answers_ = net::loopback(net::inline_handler([this](const net::Request& request) {
-    net::Response out;
-    out.body = index;
-    if (request.method == "POST") return out;
-    asked.emplace_back(request.path());
-    out.body = cascade;
-    out.status = cascade.empty() ? 404 : cascade_status;
-    return out;
-  }));
+  const std::unique_ptr<net::HttpClient> answers_ =
+      net::loopback(net::inline_handler([this](const net::Request& request) {
+        net::Response out;
+        out.body = index;
+        if (request.method == "POST") return out;
+        asked.emplace_back(request.path());
+        out.body = cascade;
+        out.status = cascade.empty() ? 404 : cascade_status;
+        return out;
+      }));
 };
 
 /// A keeper that can be restarted over the same disk.
@@ -73,18 +76,24 @@ class CascadeFile : public ::testing::Test {
   void start() {
     keeper.reset();
     tree = artifact::ModelTree::open(fs, "/models").value();
-    keeper = std::make_unique<ModelKeeper>(ModelKeeper::Options{.clock = &clock}, store, *tree, fs, http, *journal, *rng,
-                                           [this](const api::EdgeNodeStatus& status, const std::string&) {
-                                             told = status;
-                                             if (on_told) on_told();
-                                           });
+    keeper = std::make_unique<ModelKeeper>(
+        ModelKeeper::Options{.clock = &clock}, store, *tree, fs, http, *journal, *rng,
+        [this](const api::EdgeNodeStatus& status, const std::string&) {
+          told = status;
+          if (on_told) on_told();
+        });
     keeper->load();
     strands = keeper->strands();
     run();
   }
-  void want(const std::string& cascade, const std::string& target = "3", const std::string& serving = "") {
-    Json model = Json::object({{"key", "default/digits.edge"}, {"modelName", "digits"}, {"framework", "onnx"}, {"target", target}});
-    Json version = Json::object({{"version", "3"}, {"url", "http://files/3"}, {"sha256", Sha256::of("3").hex()}});
+  void want(const std::string& cascade, const std::string& target = "3",
+            const std::string& serving = "") {
+    Json model = Json::object({{"key", "default/digits.edge"},
+                               {"modelName", "digits"},
+                               {"framework", "onnx"},
+                               {"target", target}});
+    Json version = Json::object(
+        {{"version", "3"}, {"url", "http://files/3"}, {"sha256", Sha256::of("3").hex()}});
     model.set("versions", Json::array({std::move(version)}));
     if (!serving.empty()) model.set("serving", Json::object({{"url", serving}}));
     if (!cascade.empty()) model.set("cascade", codec::parse_json(cascade).value());
@@ -94,8 +103,10 @@ class CascadeFile : public ::testing::Test {
     auto node = api::EdgeNode::from_json(Json::object(
         {{"apiVersion", api::EdgeNode::resource().api_version()},
          {"kind", api::EdgeNode::resource().kind},
-         {"metadata", Json::object({{"name", "edge0"}, {"uid", "n1"}, {"generation", ++generation}})},
-         {"spec", Json::object({{"models", std::move(models)}, {"later", true}})}}));  // "no models" is an assignment as well
+         {"metadata",
+          Json::object({{"name", "edge0"}, {"uid", "n1"}, {"generation", ++generation}})},
+         {"spec", Json::object({{"models", std::move(models)},
+                                {"later", true}})}}));  // "no models" is an assignment as well
     CHECK(node.ok());
     keeper->set_desired(*node);
     run();
@@ -120,7 +131,8 @@ class CascadeFile : public ::testing::Test {
   std::string said() {
     if (told.models.empty()) return "nothing";
     const api::EdgeModelReport& model = told.models[0];
-    return model.versions[0].state + " " + model.versions[0].reason + ", " + model.cascade.at("problem/reason").as_string();
+    return model.versions[0].state + " " + model.versions[0].reason + ", " +
+           model.cascade.at("problem/reason").as_string();
   }
 
   Context ctx;
@@ -179,13 +191,15 @@ TEST_F(CascadeFile, StaysOverRestartsWithoutALinkAndIsNotWrittenWhenItIsTheSame)
 
 TEST_F(CascadeFile, ThatAFullDiskRefusesKeepsTheFirstVersionBackAndIsTriedAgain) {
   fs.on_call([](std::string_view call, const os::Path& path) -> Status {
-    return call == "write" && path.filename() == ".new-line" ? Status(Error(Code::kExhausted, "no space left on device"))
-                                                             : Status();
+    return call == "write" && path.filename() == ".new-line"
+               ? Status(Error(Code::kExhausted, "no space left on device"))
+               : Status();
   });
   want(R"({"version": 1})");
   EXPECT_EQ(said(), "Failed DiskFull, DiskFull");
   EXPECT_EQ(target(), "");
-  EXPECT_EQ(told.models[0].versions[0].message, "cascade.json cannot be written: no space left on device");
+  EXPECT_EQ(told.models[0].versions[0].message,
+            "cascade.json cannot be written: no space left on device");
   fs.on_call({});
   pass(seconds(5));
   EXPECT_EQ(said(), "Ready , ");
@@ -210,7 +224,8 @@ TEST_F(CascadeFile, AChangedOneThatAFullDiskRefusesLeavesTheOldOneInForceAndSays
 
 TEST_F(CascadeFile, ThatIsTooLargeIsRefusedAndTheOldOneStays) {
   want(R"({"version": 1})");
-  want("{\"version\": 2, \"service\": \"" + std::string(ModelKeeper::kCascadeBytesMax, 'x') + "\"}");
+  want("{\"version\": 2, \"service\": \"" + std::string(ModelKeeper::kCascadeBytesMax, 'x') +
+       "\"}");
   EXPECT_EQ(file(), "{\"version\":1}\n");
   EXPECT_EQ(said(), "Ready , Refused");
   want(R"({"version": 3})");
@@ -223,7 +238,9 @@ TEST_F(CascadeFile, WhatItsServerCountsIsReportedAndOutlivesTheAgent) {
       R"({"instance": "a", "counters": {"inferences": 3, "answered": {"edge": 3}}, "tiers": [{"name": "edge", "state": "Ready"}]})";
   want(R"({"version": 1})", "3", Server::kUrl);
   EXPECT_EQ(http.asked.front(), "/v2/models/digits/cascade");
-  const auto counted = [this] { return told.models[0].cascade.at("counters/inferences").as_integer(-1); };
+  const auto counted = [this] {
+    return told.models[0].cascade.at("counters/inferences").as_integer(-1);
+  };
   ASSERT_EQ(told.models[0].serving->state, "Ready");
   EXPECT_EQ(counted(), 3);
   EXPECT_EQ(told.models[0].cascade["tiers"].size(), 1u);
@@ -247,7 +264,8 @@ TEST_F(CascadeFile, WhatItsServerCountsIsReportedAndOutlivesTheAgent) {
   EXPECT_LE(http.asked.size(), asked + 35);
   // Answers without tiers, and invalid answers, change nothing. A model without tiers is not
   // polled.
-  for (const char* answer : {"", "[", R"({"instance": "b", "counters": {"inferences": -2}, "tiers": []})"}) {
+  for (const char* answer :
+       {"", "[", R"({"instance": "b", "counters": {"inferences": -2}, "tiers": []})"}) {
     http.cascade = answer;
     for (int second = 0; second < 20; ++second) pass(seconds(1));
     EXPECT_EQ(counted(), 5);
@@ -260,7 +278,9 @@ TEST_F(CascadeFile, WhatItsServerCountsIsReportedAndOutlivesTheAgent) {
 }
 
 TEST_F(CascadeFile, WhatItsServerCountedLastIsKeptWhenTheAgentEnds) {
-  const auto counted = [this] { return told.models[0].cascade.at("counters/inferences").as_integer(-1); };
+  const auto counted = [this] {
+    return told.models[0].cascade.at("counters/inferences").as_integer(-1);
+  };
   http.cascade = R"({"instance": "a", "counters": {"inferences": 3}, "tiers": []})";
   want(R"({"version": 1})", "3", Server::kUrl);
   ASSERT_EQ(counted(), 3);
@@ -301,11 +321,13 @@ TEST_F(CascadeFile, AnAnswerThatCannotBeTakenIsInTheLogOnceForEachReason) {
   want(R"({"version": 1})", "3", Server::kUrl);
   EXPECT_EQ(logged(good), "");
   EXPECT_EQ(logged("", 404), "") << "it knows of no tiers, or of none yet";
-  EXPECT_THAT(logged("{\"instance\": \"a\", \"more\": \"" + std::string(256 << 10, 'x') + "\"}"), HasSubstr("more than 256 KiB"));
+  EXPECT_THAT(logged("{\"instance\": \"a\", \"more\": \"" + std::string(256 << 10, 'x') + "\"}"),
+              HasSubstr("more than 256 KiB"));
   EXPECT_THAT(logged("{\"instance\""), HasSubstr("model=default/digits.edge error=\"invalid: "));
   EXPECT_THAT(logged("[]"), HasSubstr("it is not an object"));
   EXPECT_THAT(logged("oops", 500), HasSubstr("HTTP 500"));
-  EXPECT_EQ(told.models[0].cascade.at("counters/inferences").as_integer(), 3) << "what was taken stays";
+  EXPECT_EQ(told.models[0].cascade.at("counters/inferences").as_integer(), 3)
+      << "what was taken stays";
 }
 
 TEST_F(CascadeFile, WhatAServerSaysOfItsVersionsAndCannotBeReadIsToldAndInTheLogOnce) {
@@ -344,10 +366,12 @@ TEST_F(CascadeFile, AServerThatDoesNotAnswerIsNotWaitedForWhenTheAgentEnds) {
 }
 
 TEST_F(CascadeFile, WhatAllServersSayIsBounded) {
-  http.cascade = R"({"instance": "a", "counters": {"n": 1}, "tiers": [], "more": ")" + std::string(12 << 10, 'x') + "\"}";
+  http.cascade = R"({"instance": "a", "counters": {"n": 1}, "tiers": [], "more": ")" +
+                 std::string(12 << 10, 'x') + "\"}";
   Json models = Json::array();
   for (int i = 10; i < 60; ++i) {
-    Json version = Json::object({{"version", "3"}, {"url", "http://files/3"}, {"sha256", Sha256::of("3").hex()}});
+    Json version = Json::object(
+        {{"version", "3"}, {"url", "http://files/3"}, {"sha256", Sha256::of("3").hex()}});
     models.push_back(Json::object({{"key", "default/m" + std::to_string(i) + ".edge"},
                                    {"modelName", "digits"},
                                    {"target", "3"},

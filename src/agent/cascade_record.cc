@@ -12,7 +12,9 @@ constexpr std::int64_t kCountMax = std::int64_t{1} << 53;  // the largest intege
                                                            // reader represents exactly
 constexpr std::int64_t kSumMax = std::int64_t{1} << 61;
 
-Error wrong(const std::string& what) { return Error(Code::kInvalid, "the answer about tiers: " + what); }
+Error wrong(const std::string& what) {
+  return Error(Code::kInvalid, "the answer about tiers: " + what);
+}
 
 std::string escaped(const std::string& name) {
   std::string out;
@@ -30,7 +32,8 @@ std::string escaped(const std::string& name) {
 
 Status read_counters(const Json& from, const std::string& at, std::size_t depth, Counts& out) {
   for (const auto& [name, value] : from.as_object()) {
-    if (name.size() > kNameBytesMax) return wrong("a counter's name has more than " + std::to_string(kNameBytesMax) + " bytes");
+    if (name.size() > kNameBytesMax)
+      return wrong("a counter's name has more than " + std::to_string(kNameBytesMax) + " bytes");
     const std::string place = at + "/" + escaped(name);
     if (value.is_object()) {
       if (depth + 1 >= kNamesMax) return wrong("counters" + place + " is nested too deeply");
@@ -65,7 +68,9 @@ Json tree_of(const Counts& counts) {
       const std::size_t end = std::min(place.find('/', start + 1), place.size());
       std::string name = place.substr(start + 1, end - start - 1);
       for (const auto& [escape, plain] : {std::pair("~1", "/"), std::pair("~0", "~")})
-        for (std::size_t i = name.find(escape); i != std::string::npos; i = name.find(escape, i + 1)) name.replace(i, 2, plain);
+        for (std::size_t i = name.find(escape); i != std::string::npos;
+             i = name.find(escape, i + 1))
+          name.replace(i, 2, plain);
       if (!at->is_object()) *at = Json::object();
       at = &(*at)[name];
       start = end;
@@ -78,7 +83,8 @@ Json tree_of(const Counts& counts) {
 Counts counts_of(const Json& tree) {
   Counts out;
   // Without the limits of an answer: sums may be greater. Unreadable members are skipped.
-  const auto read = [&out](const auto& self, const Json& from, const std::string& at, int depth) -> void {
+  const auto read = [&out](const auto& self, const Json& from, const std::string& at,
+                           int depth) -> void {
     for (const auto& [name, value] : from.as_object()) {
       if (value.is_integer()) out[at + "/" + escaped(name)] = value.as_integer();
       if (value.is_object() && depth < 8) self(self, value, at + "/" + escaped(name), depth + 1);
@@ -98,8 +104,10 @@ std::optional<Counts> from_flat(const Json& json, std::int64_t min, std::int64_t
   if (!json.is_object()) return std::nullopt;
   Counts out;
   for (const auto& [place, count] : json.as_object()) {
-    if (!count.is_integer() || count.as_integer() < min || count.as_integer() > max) return std::nullopt;
-    if (!place.starts_with('/') || std::count(place.begin(), place.end(), '/') > static_cast<std::ptrdiff_t>(kNamesMax))
+    if (!count.is_integer() || count.as_integer() < min || count.as_integer() > max)
+      return std::nullopt;
+    if (!place.starts_with('/') ||
+        std::count(place.begin(), place.end(), '/') > static_cast<std::ptrdiff_t>(kNamesMax))
       return std::nullopt;
     out[place] = count.as_integer();
   }
@@ -126,13 +134,16 @@ Result<CascadeAnswer> read_cascade(const Json& answer) {
   CascadeAnswer out;
   out.rest = Json::object();
   out.instance = answer["instance"].as_string();
-  if (out.instance.empty() || out.instance.size() > kNameBytesMax) return wrong("instance is not a text of 1 to 128 bytes");
+  if (out.instance.empty() || out.instance.size() > kNameBytesMax)
+    return wrong("instance is not a text of 1 to 128 bytes");
   if (!answer["counters"].is_object()) return wrong("counters is not an object");
   TRY_VOID(read_counters(answer["counters"], "", 0, out.counters));
   for (const auto& [name, value] : answer.as_object())
-    if (name != "instance" && name != "counters" && name != "epoch" && name != "uid") out.rest.set(name, value);
+    if (name != "instance" && name != "counters" && name != "epoch" && name != "uid")
+      out.rest.set(name, value);
   const Json& tiers = answer["tiers"];
-  if (!tiers.is_array() || tiers.size() > kTiersMax) return wrong("tiers is not a list of at most " + std::to_string(kTiersMax));
+  if (!tiers.is_array() || tiers.size() > kTiersMax)
+    return wrong("tiers is not a list of at most " + std::to_string(kTiersMax));
   for (const Json& tier : tiers.as_array())
     if (!tier.is_object()) return wrong("a tier is not an object");
   for (const char* name : {"degraded", "problem"})
@@ -140,10 +151,12 @@ Result<CascadeAnswer> read_cascade(const Json& answer) {
       return wrong(std::string(name) + " is not an object");
   for_each_tier(out.rest, [](Json& tier) {
     for (const char* name : {"p50Us", "p99Us"})
-      if (Json* figure = tier.find(name); figure != nullptr && figure->is_integer()) *figure = two_digits(*figure);
+      if (Json* figure = tier.find(name); figure != nullptr && figure->is_integer())
+        *figure = two_digits(*figure);
   });
   if (codec::write_json(out.rest).size() > CascadeAnswer::kRestBytesMax)
-    return wrong("it has more than " + std::to_string(CascadeAnswer::kRestBytesMax) + " bytes besides counters");
+    return wrong("it has more than " + std::to_string(CascadeAnswer::kRestBytesMax) +
+                 " bytes besides counters");
   return out;
 }
 
@@ -154,21 +167,24 @@ Json noteworthy(const Json& rest) {
     if (std::as_const(tier)["state"].as_string() == "HalfOpen") tier.set("state", "Open");
   });
   // A server may compute it from an age, with an error of a second.
-  if (Json* degraded = out.find("degraded"); degraded != nullptr && degraded->is_object()) degraded->erase("since");
+  if (Json* degraded = out.find("degraded"); degraded != nullptr && degraded->is_object())
+    degraded->erase("since");
   return out;
 }
 
 Json urgent(const Json& rest) {
   Json out = noteworthy(rest);
   for_each_tier(out, [](Json& tier) { tier.erase("lastError"); });
-  if (Json* degraded = out.find("degraded"); degraded != nullptr && degraded->is_object()) degraded->erase("message");
+  if (Json* degraded = out.find("degraded"); degraded != nullptr && degraded->is_object())
+    degraded->erase("message");
   return out;
 }
 
 void keep_ahead(Json& report, const Json& live) {
   if (!report.is_object() || std::as_const(report)["epoch"] != live["epoch"]) return;
   Counts counts = counts_of(std::as_const(report)["counters"]);
-  for (const auto& [place, count] : counts_of(live["counters"])) counts[place] = std::max(counts[place], count);
+  for (const auto& [place, count] : counts_of(live["counters"]))
+    counts[place] = std::max(counts[place], count);
   report.set("counters", tree_of(counts));
 }
 
@@ -191,8 +207,10 @@ std::optional<CascadeRecord> CascadeRecord::from_json(const Json& json) {
 
 Json CascadeRecord::to_json() const {
   Json instances = Json::array();
-  for (const auto& [instance, seen] : instances_) instances.push_back(Json::object({{"instance", instance}, {"seen", flat(seen)}}));
-  Json out = Json::object({{"epoch", epoch_}, {"base", flat(base_)}, {"instances", std::move(instances)}});
+  for (const auto& [instance, seen] : instances_)
+    instances.push_back(Json::object({{"instance", instance}, {"seen", flat(seen)}}));
+  Json out =
+      Json::object({{"epoch", epoch_}, {"base", flat(base_)}, {"instances", std::move(instances)}});
   if (!of_.empty()) out.set("of", of_);
   if (!before_.empty()) out.set("before", before_);
   if (skip_) out.set("skip", true);
@@ -201,13 +219,14 @@ Json CascadeRecord::to_json() const {
 }
 
 void CascadeRecord::take(CascadeAnswer answer) {
-  const auto known =
-      std::find_if(instances_.begin(), instances_.end(), [&](const auto& one) { return one.first == answer.instance; });
+  const auto known = std::find_if(instances_.begin(), instances_.end(),
+                                  [&](const auto& one) { return one.first == answer.instance; });
   if (known == instances_.end()) {
     instances_.emplace(instances_.begin(), answer.instance, std::move(answer.counters));
   } else {
     // An answer that arrives after a later one has smaller counters.
-    for (const auto& [place, count] : answer.counters) known->second[place] = std::max(known->second[place], count);
+    for (const auto& [place, count] : answer.counters)
+      known->second[place] = std::max(known->second[place], count);
     std::rotate(instances_.begin(), known, known + 1);
   }
   if (instances_.size() > kInstancesMax) {

@@ -18,7 +18,8 @@ Json json(const std::string& text) { return codec::parse_json(text).value(); }
 constexpr const char* kTiers = R"([{"name": "edge", "state": "Ready"}])";
 
 Json said(const std::string& instance, const std::string& counters, const std::string& more = "") {
-  return json(R"({"instance": ")" + instance + R"(", "counters": )" + counters + R"(, "tiers": )" + kTiers + more + "}");
+  return json(R"({"instance": ")" + instance + R"(", "counters": )" + counters + R"(, "tiers": )" +
+              kTiers + more + "}");
 }
 CascadeAnswer answer(const std::string& instance, const std::string& counters) {
   return read_cascade(said(instance, counters)).value();
@@ -31,20 +32,28 @@ TEST(CascadeAnswer, IsReadStrictly) {
       {R"([])", "it is not an object"},
       {R"({"counters": {}, "tiers": []})", "instance is not a text of 1 to 128 bytes"},
       {R"({"instance": "a", "tiers": []})", "counters is not an object"},
-      {R"({"instance": "a", "counters": {"x": -1}, "tiers": []})", "counters/x must be an integer from 0 to 2^53"},
-      {R"({"instance": "a", "counters": {"x": 1.5}, "tiers": []})", "counters/x must be an integer from 0 to 2^53"},
-      {R"({"instance": "a", "counters": {"x": 9007199254740993}, "tiers": []})", "counters/x must be an integer from 0 to 2^53"},
-      {R"({"instance": "a", "counters": {"x": "1"}, "tiers": []})", "counters/x must be an integer from 0 to 2^53"},
-      {R"({"instance": "a", "counters": {"x": null}, "tiers": []})", "counters/x must be an integer from 0 to 2^53"},
+      {R"({"instance": "a", "counters": {"x": -1}, "tiers": []})",
+       "counters/x must be an integer from 0 to 2^53"},
+      {R"({"instance": "a", "counters": {"x": 1.5}, "tiers": []})",
+       "counters/x must be an integer from 0 to 2^53"},
+      {R"({"instance": "a", "counters": {"x": 9007199254740993}, "tiers": []})",
+       "counters/x must be an integer from 0 to 2^53"},
+      {R"({"instance": "a", "counters": {"x": "1"}, "tiers": []})",
+       "counters/x must be an integer from 0 to 2^53"},
+      {R"({"instance": "a", "counters": {"x": null}, "tiers": []})",
+       "counters/x must be an integer from 0 to 2^53"},
       {R"({"instance": "a", "counters": {"a": {"b": {"c": {"d": {"e": 1}}}}}, "tiers": []})",
        "counters/a/b/c/d is nested too deeply"},
       {R"({"instance": "a", "counters": {")" + std::string(129, 'x') + R"(": 1}, "tiers": []})",
        "a counter's name has more than 128 bytes"},
       {R"({"instance": "a", "counters": {}})", "tiers is not a list of at most 16"},
       {R"({"instance": "a", "counters": {}, "tiers": [1]})", "a tier is not an object"},
-      {R"({"instance": "a", "counters": {}, "tiers": [], "degraded": "yes"})", "degraded is not an object"},
-      {R"({"instance": "a", "counters": {}, "tiers": [], "problem": []})", "problem is not an object"},
-      {R"({"instance": "a", "counters": {}, "tiers": [], "more": ")" + std::string(17 << 10, 'x') + R"("})",
+      {R"({"instance": "a", "counters": {}, "tiers": [], "degraded": "yes"})",
+       "degraded is not an object"},
+      {R"({"instance": "a", "counters": {}, "tiers": [], "problem": []})",
+       "problem is not an object"},
+      {R"({"instance": "a", "counters": {}, "tiers": [], "more": ")" + std::string(17 << 10, 'x') +
+           R"("})",
        "it has more than 16384 bytes besides counters"},
   };
   for (const auto& one : kCases) {
@@ -53,23 +62,31 @@ TEST(CascadeAnswer, IsReadStrictly) {
     EXPECT_EQ(read.error().message(), "the answer about tiers: " + one.error);
   }
   std::string many;
-  for (int i = 0; i <= 512; ++i) many += (i == 0 ? "" : ",") + ("\"c" + std::to_string(i) + "\": 1");
-  EXPECT_EQ(read_cascade(said("a", "{" + many + "}")).error().message(), "the answer about tiers: it has more than 512 counters");
+  for (int i = 0; i <= 512; ++i)
+    many += (i == 0 ? "" : ",") + ("\"c" + std::to_string(i) + "\": 1");
+  EXPECT_EQ(read_cascade(said("a", "{" + many + "}")).error().message(),
+            "the answer about tiers: it has more than 512 counters");
 }
 
 TEST(CascadeAnswer, KeepsWhatItDoesNotKnowAndRoundsLatencies) {
-  const auto read = read_cascade(json(R"({"instance": "9f", "counters": {"inferences": 41, "asked": {"cloud/eu": 0, "~": 2},
+  const auto read = read_cascade(
+      json(R"({"instance": "9f", "counters": {"inferences": 41, "asked": {"cloud/eu": 0, "~": 2},
       "errors": {"cloud": {"Timeout": 1, "Refused": 0}}}, "later": [1],
       "tiers": [{"name": "edge", "p50Us": 87, "p99Us": 1049, "x": 3}, {"name": "cloud", "p50Us": 99951}]})"));
   ASSERT_TRUE(read.ok()) << read.error();
   EXPECT_EQ(read->instance, "9f");
-  EXPECT_EQ(read->counters, (Counts{{"/inferences", 41}, {"/asked/cloud~1eu", 0}, {"/asked/~0", 2}, {"/errors/cloud/Timeout", 1}}));
-  EXPECT_EQ(codec::write_json(read->rest),
-            R"({"later":[1],"tiers":[{"name":"edge","p50Us":87,"p99Us":1000,"x":3},{"name":"cloud","p50Us":100000}]})");
+  EXPECT_EQ(read->counters, (Counts{{"/inferences", 41},
+                                    {"/asked/cloud~1eu", 0},
+                                    {"/asked/~0", 2},
+                                    {"/errors/cloud/Timeout", 1}}));
+  EXPECT_EQ(
+      codec::write_json(read->rest),
+      R"({"later":[1],"tiers":[{"name":"edge","p50Us":87,"p99Us":1000,"x":3},{"name":"cloud","p50Us":100000}]})");
 }
 
 TEST(CascadeAnswer, WhatIsToldAtOnceIsStateAndNotWords) {
-  const std::string base = R"({"tiers": [{"name": "cloud", "state": "Open", "lastError": "a", "p50Us": 1}],
+  const std::string base =
+      R"({"tiers": [{"name": "cloud", "state": "Open", "lastError": "a", "p50Us": 1}],
       "degraded": {"reason": "BreakerOpen", "message": "a", "since": "1"}})";
   const struct {
     std::string other;
@@ -84,7 +101,8 @@ TEST(CascadeAnswer, WhatIsToldAtOnceIsStateAndNotWords) {
       {R"({"tiers": [{"name": "cloud", "state": "Ready", "lastError": "a", "p50Us": 1}],
           "degraded": {"reason": "BreakerOpen", "message": "a", "since": "1"}})",
        true, true},
-      {R"({"tiers": [{"name": "cloud", "state": "Open", "lastError": "a", "p50Us": 1}]})", true, true},
+      {R"({"tiers": [{"name": "cloud", "state": "Open", "lastError": "a", "p50Us": 1}]})", true,
+       true},
       {R"({"tiers": [{"name": "cloud", "state": "Open", "lastError": "a", "p50Us": 1, "version": "2"}],
           "degraded": {"reason": "BreakerOpen", "message": "a", "since": "1"}})",
        true, true},
@@ -105,7 +123,8 @@ TEST(CascadeRecord, AddsUpOverStartsOfTheServerEachRequestOnce) {
   EXPECT_EQ(record.sums(), (Counts{{"/n", 9}, {"/asked/cloud", 2}}));
   record.take(answer("b", R"({"n": 1, "asked": {"far": 1}})"));
   EXPECT_EQ(record.sums(), (Counts{{"/n", 10}, {"/asked/cloud", 2}, {"/asked/far", 1}}));
-  record.take(answer("a", R"({"n": 11, "asked": {"cloud": 2}})"));  // both servers answer for a moment
+  record.take(
+      answer("a", R"({"n": 11, "asked": {"cloud": 2}})"));  // both servers answer for a moment
   record.take(answer("b", R"({"n": 2})"));
   record.take(answer("b", R"({"n": 1})"));  // an outdated answer
   EXPECT_EQ(record.sums().at("/n"), 13);
@@ -141,7 +160,8 @@ TEST(CascadeRecord, AnotherServiceUnderTheNameInheritsNoCounts) {
 
 TEST(CascadeRecord, ThatIsOtherThanTheOtherEndKnowsBeginsWithItsFirstAnswer) {
   // e1 on the disk is older than its last report: the database was restored.
-  auto record = *CascadeRecord::from_json(json(R"({"epoch": "e1", "base": {"/n": 5}, "instances": []})"));
+  auto record =
+      *CascadeRecord::from_json(json(R"({"epoch": "e1", "base": {"/n": 5}, "instances": []})"));
   record.take(answer("a", R"({"n": 100})"));
   record.take(answer("a", R"({"n": 101})"));
   record.meet(json(R"({"epoch": "e1", "counters": {"n": 6}})"), "e2");
@@ -155,16 +175,24 @@ TEST(CascadeRecord, ThatIsOtherThanTheOtherEndKnowsBeginsWithItsFirstAnswer) {
   EXPECT_EQ(lost.epoch(), "e8");
   EXPECT_EQ(lost.sums().at("/n"), 4);
   // The disk has the reported counters or more.
-  auto same = *CascadeRecord::from_json(json(R"({"epoch": "e1", "base": {"/n": 6, "/m": 1}, "instances": []})"));
+  auto same = *CascadeRecord::from_json(
+      json(R"({"epoch": "e1", "base": {"/n": 6, "/m": 1}, "instances": []})"));
   same.meet(json(R"({"epoch": "e1", "counters": {"n": 6}})"), "e2");
   EXPECT_EQ(same.epoch(), "e1");
   EXPECT_EQ(same.sums().at("/n"), 6);
 }
 
 TEST(CascadeRecord, AReportIsNeverBehindWhatTheOtherEndHas) {
-  Json report = json(R"({"epoch": "e1", "counters": {"n": 5, "asked": {"cloud": 3}}, "tiers": []})");
-  keep_ahead(report, json(R"({"epoch": "e1", "counters": {"n": 7, "asked": {"cloud": 1, "far": 2}}, "tiers": [1]})"));
-  EXPECT_EQ(report, json(R"({"epoch": "e1", "counters": {"n": 7, "asked": {"cloud": 3, "far": 2}}, "tiers": []})"));
+  Json report =
+      json(R"({"epoch": "e1", "counters": {"n": 5, "asked": {"cloud": 3}}, "tiers": []})");
+  keep_ahead(
+      report,
+      json(
+          R"({"epoch": "e1", "counters": {"n": 7, "asked": {"cloud": 1, "far": 2}}, "tiers": [1]})"));
+  EXPECT_EQ(
+      report,
+      json(
+          R"({"epoch": "e1", "counters": {"n": 7, "asked": {"cloud": 3, "far": 2}}, "tiers": []})"));
   keep_ahead(report, json(R"({"epoch": "e0", "counters": {"n": 70}})"));
   EXPECT_EQ(report["counters"]["n"].as_integer(), 7);
   Json none;
@@ -179,7 +207,8 @@ class Book : public ::testing::Test {
   Book() { start(); }
   void start() {
     book.reset();
-    book = std::make_unique<CascadeBook>(CascadeBook::Options{.clock = &clock}, *journal, *rng, [this] { ++told; });
+    book = std::make_unique<CascadeBook>(CascadeBook::Options{.clock = &clock}, *journal, *rng,
+                                         [this] { ++told; });
     book->load();
   }
   /// Runs everything that is due, and returns the number of reports.
@@ -203,7 +232,9 @@ class Book : public ::testing::Test {
     const auto reports = book->reports();
     return reports.contains(key) ? reports.at(key).at("counters/n").as_integer() : -1;
   }
-  std::string epoch(const std::string& key = "default/a.edge") { return book->reports().at(key)["epoch"].as_string(); }
+  std::string epoch(const std::string& key = "default/a.edge") {
+    return book->reports().at(key)["epoch"].as_string();
+  }
   void say(const std::string& instance, int count, const std::string& more = "") {
     book->take("default/a.edge", said(instance, "{\"n\": " + std::to_string(count) + "}", more));
   }
@@ -303,13 +334,19 @@ TEST_F(Book, NonsenseIsNotTaken) {
 class Disk final : public store::Store {
  public:
   explicit Disk(const bool& full) : full_(full) {}
-  Result<std::optional<store::Entry>> get(std::string_view key) override { return inner_->get(key); }
-  Result<store::Page> list(const store::ListOptions& options) override { return inner_->list(options); }
+  Result<std::optional<store::Entry>> get(std::string_view key) override {
+    return inner_->get(key);
+  }
+  Result<store::Page> list(const store::ListOptions& options) override {
+    return inner_->list(options);
+  }
   Result<store::Revision> commit(std::vector<store::Op> ops) override {
     if (full_) return Error(Code::kExhausted, "disk full");
     return inner_->commit(std::move(ops));
   }
-  Result<std::unique_ptr<store::Watch>> watch(std::string, store::Revision) override { return Error(Code::kUnsupported, "no"); }
+  Result<std::unique_ptr<store::Watch>> watch(std::string, store::Revision) override {
+    return Error(Code::kUnsupported, "no");
+  }
   store::Revision revision() const override { return inner_->revision(); }
   store::Revision oldest() const override { return inner_->oldest(); }
   Status compact(store::Revision) override { return {}; }
@@ -347,10 +384,14 @@ class Node {
  public:
   explicit Node(std::uint64_t seed) : rng_(seeded_rng(seed)) { boot(); }
 
-  void serve() { counted_ += static_cast<std::int64_t>(rng_->below(5)), truth_ += counted_ - before_, before_ = counted_; }
+  void serve() {
+    counted_ += static_cast<std::int64_t>(rng_->below(5)), truth_ += counted_ - before_,
+        before_ = counted_;
+  }
   void restart_server() {
     former_.reset();
-    if (rng_->below(3) == 0) former_ = {instance_, counted_};  // the old server still answers for a while
+    if (rng_->below(3) == 0)
+      former_ = {instance_, counted_};  // the old server still answers for a while
     instance_ = rng_->uuid();
     counted_ = before_ = 0;
   }
@@ -359,7 +400,8 @@ class Node {
     const bool old = former_ && rng_->below(4) == 0;
     const auto& [instance, count] = old ? *former_ : std::pair(instance_, counted_);
     book_->take("a/b.edge",
-                said(instance, "{\"n\": " + std::to_string(count) + R"(, "by": {"edge": )" + std::to_string(count / 2) + "}}"));
+                said(instance, "{\"n\": " + std::to_string(count) + R"(, "by": {"edge": )" +
+                                   std::to_string(count / 2) + "}}"));
   }
   void pass() {
     clock_.advance(seconds(static_cast<int>(rng_->below(8))));
@@ -419,7 +461,8 @@ class Node {
   }
   void boot() {
     book_.reset();
-    book_ = std::make_unique<CascadeBook>(CascadeBook::Options{.clock = &clock_}, *journal_, *rng_, [] {});
+    book_ = std::make_unique<CascadeBook>(CascadeBook::Options{.clock = &clock_}, *journal_, *rng_,
+                                          [] {});
     book_->load();
     if (knows_work_) book_->set_wanted({{"a/b.edge", "s"}});
     connect();
@@ -443,7 +486,8 @@ class Node {
     const std::string& epoch = std::as_const(next)["epoch"].as_string();
     const std::int64_t count = std::as_const(next).at("counters/n").as_integer();
     if (const auto known = epochs_.find(epoch); known != epochs_.end() && count < known->second)
-      wrong_ = "epoch " + epoch + " went from " + std::to_string(known->second) + " to " + std::to_string(count);
+      wrong_ = "epoch " + epoch + " went from " + std::to_string(known->second) + " to " +
+               std::to_string(count);
     epochs_[epoch] = std::max(epochs_[epoch], count);
     status_ = std::move(next);
   }
@@ -501,7 +545,8 @@ TEST(CascadeCounts, NeverGoBackWithinAnEpochAndNeverExceedTheTruth) {
     ASSERT_EQ(node.check(), "") << "seed " << seed;
     if (!node.lossy() && node.counted() == node.truth()) ++complete;
   }
-  EXPECT_GT(complete, static_cast<int>(seeds * 5 / 24)) << "of two thirds of the seeds, whose disks are fine";
+  EXPECT_GT(complete, static_cast<int>(seeds * 5 / 24))
+      << "of two thirds of the seeds, whose disks are fine";
 }
 
 }  // namespace cascade_record_test

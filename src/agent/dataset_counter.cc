@@ -8,7 +8,8 @@ namespace {
 using Work = DatasetSchedule::Work;
 using CountResult = DatasetSchedule::Done::Result;
 
-std::string state_for(const CountTask& task, const os::FileFacts& facts, const std::function<std::string()>& kept) {
+std::string state_for(const CountTask& task, const os::FileFacts& facts,
+                      const std::function<std::string()>& kept) {
   if (task.portion) return task.state;
   if (task.work == Work::kRecount) return "";
   // Replaced bytes invalidate the resume state, even if the file looks like it only grew.
@@ -19,8 +20,8 @@ std::string state_for(const CountTask& task, const os::FileFacts& facts, const s
 }  // namespace
 
 bool rewritten(const os::FileFacts& before, const os::FileFacts& now) {
-  return before.device == now.device && before.inode == now.inode && before.size_bytes == now.size_bytes &&
-         before.modified_ns != now.modified_ns;
+  return before.device == now.device && before.inode == now.inode &&
+         before.size_bytes == now.size_bytes && before.modified_ns != now.modified_ns;
 }
 
 struct DatasetCounter::Plan {
@@ -33,9 +34,10 @@ void DatasetCounter::fail(const CountTask& task, const Error& error, CountOutcom
   if (out.failure.reason == "ReadFailed") out.done.result = CountResult::kUnreadable;
 }
 
-CountOutcome DatasetCounter::count(const Context& ctx, const CountTask& task, const std::function<std::string()>& kept,
-                                   Progress progress) {
-  if (auto begun = folders_.extract(task.id)) return go_on(ctx, task, std::move(begun.mapped()), progress);
+CountOutcome DatasetCounter::count(const Context& ctx, const CountTask& task,
+                                   const std::function<std::string()>& kept, Progress progress) {
+  if (auto begun = folders_.extract(task.id))
+    return go_on(ctx, task, std::move(begun.mapped()), progress);
   CountOutcome out;
   out.done.watched = true;  // a refused path needs no polling: only a new work list helps
   out.failure = refusal_of(task.spec.path, options_.roots);
@@ -50,7 +52,8 @@ CountOutcome DatasetCounter::count(const Context& ctx, const CountTask& task, co
 }
 
 CountOutcome DatasetCounter::look(const Context& ctx, const CountTask& task, const Plan& plan,
-                                  const std::function<std::string()>& kept, const Progress& progress) {
+                                  const std::function<std::string()>& kept,
+                                  const Progress& progress) {
   const os::Path path = task.spec.path;
   CountOutcome out;
   out.done.watched = true;
@@ -69,7 +72,9 @@ CountOutcome DatasetCounter::look(const Context& ctx, const CountTask& task, con
   const Status watched = watch_.watch(task.id, path, scope);
   out.done.watched = watched.ok();
   out.done.folder = walked;
-  if (!watched.ok()) log::debug("dataset not watched, polling instead", {{"path", path.string()}, {"because", watched.error()}});
+  if (!watched.ok())
+    log::debug("dataset not watched, polling instead",
+               {{"path", path.string()}, {"because", watched.error()}});
   if (!there) {
     fail(task, facts.error(), out);
     return out;
@@ -77,7 +82,9 @@ CountOutcome DatasetCounter::look(const Context& ctx, const CountTask& task, con
   if (walked) {
     auto count = dataset::FolderCount::begin(**tree, path, *plan.format, plan.options);
     if (count.ok())
-      return go_on(ctx, task, {.tree = std::move(*tree), .count = std::move(*count), .watched = watched.ok()}, progress);
+      return go_on(ctx, task,
+                   {.tree = std::move(*tree), .count = std::move(*count), .watched = watched.ok()},
+                   progress);
     fail(task, count.error(), out);
     return out;
   }
@@ -104,7 +111,8 @@ CountOutcome DatasetCounter::look(const Context& ctx, const CountTask& task, con
   return out;
 }
 
-CountOutcome DatasetCounter::go_on(const Context& ctx, const CountTask& task, Folder folder, const Progress& progress) {
+CountOutcome DatasetCounter::go_on(const Context& ctx, const CountTask& task, Folder folder,
+                                   const Progress& progress) {
   CountOutcome out;
   out.done.watched = folder.watched;
   out.done.folder = true;

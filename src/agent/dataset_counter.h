@@ -60,7 +60,8 @@ class DatasetCounter {
 
   /// Blocks. Renews the watch first, so that later changes are noticed. `kept` reads the state from
   /// disk. A folder with more portions continues with the next task of the same id.
-  CountOutcome count(const Context& ctx, const CountTask& task, const std::function<std::string()>& kept, Progress progress);
+  CountOutcome count(const Context& ctx, const CountTask& task,
+                     const std::function<std::string()>& kept, Progress progress);
   /// Drops the unfinished count of this dataset.
   void forget(DatasetSchedule::Id id) { folders_.erase(id); }
 
@@ -72,9 +73,10 @@ class DatasetCounter {
     bool watched = false;
   };
   struct Plan;
-  CountOutcome look(const Context& ctx, const CountTask& task, const Plan& plan, const std::function<std::string()>& kept,
-                    const Progress& progress);
-  CountOutcome go_on(const Context& ctx, const CountTask& task, Folder folder, const Progress& progress);
+  CountOutcome look(const Context& ctx, const CountTask& task, const Plan& plan,
+                    const std::function<std::string()>& kept, const Progress& progress);
+  CountOutcome go_on(const Context& ctx, const CountTask& task, Folder folder,
+                     const Progress& progress);
   void fail(const CountTask& task, const Error& error, CountOutcome& out) const;
 
   const Options options_;

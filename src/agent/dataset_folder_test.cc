@@ -24,8 +24,10 @@ class DatasetFolder : public ::testing::Test {
     std::string pattern = ::testing::TempDir() + "varda-folders-XXXXXX";
     CHECK(::mkdtemp(pattern.data()) != nullptr);
     root_ = fs::canonical(pattern);
-    for (const char* name : {"data/photos/cats", "data/photos/dogs", "agent"}) fs::create_directories(root_ / name);
-    for (int i = 0; i < 60; ++i) put("photos/" + std::string(i % 3 == 0 ? "cats/" : "dogs/") + std::to_string(i) + ".jpg");
+    for (const char* name : {"data/photos/cats", "data/photos/dogs", "agent"})
+      fs::create_directories(root_ / name);
+    for (int i = 0; i < 60; ++i)
+      put("photos/" + std::string(i % 3 == 0 ? "cats/" : "dogs/") + std::to_string(i) + ".jpg");
     // A second change within one clock tick would leave the same mtime.
     for (const char* name : {"data/photos/cats", "data/photos/dogs"})
       fs::last_write_time(root_ / name, fs::file_time_type::clock::now() - 1h);
@@ -70,13 +72,17 @@ TEST_F(DatasetFolderCounter, GoesOnWhereItWasUntilAllIsLookedAt) {
     ASSERT_TRUE(outcome.done.folder && outcome.done.watched && outcome.failure.reason.empty());
     outcome = count();
   }
-  EXPECT_EQ(told_.size(), 4U);  // a fifth portion counts the rest: 60 images, 2 folders and the ends of 3
+  EXPECT_EQ(told_.size(),
+            4U);  // a fifth portion counts the rest: 60 images, 2 folders and the ends of 3
   ASSERT_TRUE(outcome.counted);
   EXPECT_EQ(outcome.counted->tally.samples, 60U);
-  EXPECT_EQ(outcome.counted->tally.classes, (std::map<std::string, std::uint64_t>{{"cats", 20}, {"dogs", 40}}));
+  EXPECT_EQ(outcome.counted->tally.classes,
+            (std::map<std::string, std::uint64_t>{{"cats", 20}, {"dogs", 40}}));
   const auto format = dataset::find_format("imagefolder").value();
   const auto tree = open_tree()().value();
-  const auto at_once = dataset::count(Context::background(), *tree, {.path = root_ / "data/photos", .format = format}).value();
+  const auto at_once = dataset::count(Context::background(), *tree,
+                                      {.path = root_ / "data/photos", .format = format})
+                           .value();
   EXPECT_EQ(outcome.counted->fingerprint, at_once.fingerprint);
   EXPECT_EQ(outcome.counted->bytes, at_once.bytes);
 }
@@ -107,17 +113,22 @@ TEST_F(DatasetFolderCounter, AFolderThatGrowsUnderItsHandsSaysSo) {
   CountOutcome outcome = count();
   while (outcome.done.result == Result::kPortion) outcome = count();
   // One of the two folders is still being listed after the first portion.
-  EXPECT_NE(outcome.counted->tally.inexact.find("the folder changed while it was counted"), std::string::npos);
+  EXPECT_NE(outcome.counted->tally.inexact.find("the folder changed while it was counted"),
+            std::string::npos);
 }
 
 class DatasetFolderKeeper : public DatasetFolder {
  protected:
   DatasetFolderKeeper() {
     keeper_ = std::make_unique<DatasetKeeper>(
-        DatasetKeeper::Options{
-            .roots = {root_ / "data"}, .directory = root_ / "agent/datasets", .portion_steps = 4, .clock = &clock_},
+        DatasetKeeper::Options{.roots = {root_ / "data"},
+                               .directory = root_ / "agent/datasets",
+                               .portion_steps = 4,
+                               .clock = &clock_},
         os::real_file_system(), open_tree(), watch_, *journal_,
-        [this](const std::vector<Report>& reports, const std::string&, std::int64_t) { reports_ = reports; });
+        [this](const std::vector<Report>& reports, const std::string&, std::int64_t) {
+          reports_ = reports;
+        });
     keeper_->load();
     strands_ = keeper_->strands();
   }
@@ -182,7 +193,8 @@ TEST_F(DatasetFolderKeeper, AChangeBetweenPortionsIsSaidAndCountedAgain) {
   put("photos/dogs/new.jpg");
   watch_.change(root_ / "data/photos/dogs/new.jpg");
   run_until([&] { return report("photos").samples.has_value(); });
-  EXPECT_NE(report("photos").inexact.find("the folder changed while it was counted"), std::string::npos);
+  EXPECT_NE(report("photos").inexact.find("the folder changed while it was counted"),
+            std::string::npos);
   run_until([&] { return report("photos").samples == 61 && report("photos").inexact.empty(); });
 }
 
@@ -192,7 +204,8 @@ TEST_F(DatasetFolderKeeper, HowFarItIsIsTold) {
   clock_.advance(2s);
   ASSERT_TRUE(step());
   EXPECT_EQ(report("photos").state, "Counting");
-  EXPECT_NE(report("photos").message.find(" files and folders looked at"), std::string::npos) << report("photos").message;
+  EXPECT_NE(report("photos").message.find(" files and folders looked at"), std::string::npos)
+      << report("photos").message;
 }
 
 }  // namespace dataset_folder_test

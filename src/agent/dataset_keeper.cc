@@ -32,13 +32,16 @@ std::string_view state_of(const Report& report) {
 
 }  // namespace
 
-DatasetKeeper::DatasetKeeper(Options options, os::FileSystem& fs, OpenTree tree, os::FileWatch& watch, Journal& journal, Tell tell)
+DatasetKeeper::DatasetKeeper(Options options, os::FileSystem& fs, OpenTree tree,
+                             os::FileWatch& watch, Journal& journal, Tell tell)
     : options_(std::move(options)),
       clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
       watch_(watch),
       journal_(journal),
       tell_(std::move(tell)),
-      counter_({.roots = options_.roots, .portion_bytes = options_.portion_bytes, .portion_steps = options_.portion_steps},
+      counter_({.roots = options_.roots,
+                .portion_bytes = options_.portion_bytes,
+                .portion_steps = options_.portion_steps},
                std::move(tree), watch),
       records_(fs, options_.directory),
       schedule_(options_.times) {}
@@ -79,7 +82,8 @@ void DatasetKeeper::take_up() {
     desired.swap(desired_);
     if (!desired) return;
     for (const api::EdgeDataset& spec : desired->spec.datasets)
-      if (std::none_of(entries_.begin(), entries_.end(), [&](const auto& entry) { return same_dataset(entry.second.spec, spec); }))
+      if (std::none_of(entries_.begin(), entries_.end(),
+                       [&](const auto& entry) { return same_dataset(entry.second.spec, spec); }))
         unknown.push_back(spec);
   }
   std::map<std::string, DatasetRecord> records;
@@ -94,8 +98,9 @@ void DatasetKeeper::take_up() {
   generation_ = desired->generation;
   std::vector<Id> order;
   for (api::EdgeDataset& spec : desired->spec.datasets) {
-    const auto known =
-        std::find_if(entries_.begin(), entries_.end(), [&](const auto& e) { return same_dataset(e.second.spec, spec); });
+    const auto known = std::find_if(entries_.begin(), entries_.end(), [&](const auto& e) {
+      return same_dataset(e.second.spec, spec);
+    });
     if (known != entries_.end()) {
       schedule_.set_recount(known->first, std::chrono::seconds(spec.recount_seconds));
       known->second.spec = std::move(spec);
@@ -131,7 +136,8 @@ void DatasetKeeper::take_up() {
   order_ = std::move(order);
   news_ = other_list_ = true;
   if (options_.metrics != nullptr)
-    options_.metrics->gauge("varda_agent_datasets", "Datasets of the work list.").set(static_cast<double>(entries_.size()));
+    options_.metrics->gauge("varda_agent_datasets", "Datasets of the work list.")
+        .set(static_cast<double>(entries_.size()));
   wake();
 }
 
@@ -151,7 +157,8 @@ std::optional<SteadyTime> DatasetKeeper::tell_due() const {
   }
   for (const auto& [id, entry] : entries_) {
     if (!entry.running) continue;
-    at(entry.told_progress ? *entry.told_progress + options_.progress_period : *entry.running + options_.long_count);
+    at(entry.told_progress ? *entry.told_progress + options_.progress_period
+                           : *entry.running + options_.long_count);
   }
   return due;
 }
@@ -159,13 +166,15 @@ std::optional<SteadyTime> DatasetKeeper::tell_due() const {
 void DatasetKeeper::tell_running(SteadyTime now) {
   for (auto& [id, entry] : entries_) {
     if (!entry.running) continue;
-    if (now < (entry.told_progress ? *entry.told_progress + options_.progress_period : *entry.running + options_.long_count))
+    if (now < (entry.told_progress ? *entry.told_progress + options_.progress_period
+                                   : *entry.running + options_.long_count))
       continue;
     entry.told_progress = now;
     Report& report = entry.report;
     const dataset::Progress& far = entry.progress;
     std::string message;
-    if (far.bytes > 0) message = gigabytes(far.bytes) + " of " + gigabytes(far.bytes_total) + " read";
+    if (far.bytes > 0)
+      message = gigabytes(far.bytes) + " of " + gigabytes(far.bytes_total) + " read";
     if (far.entries > 0) message = std::to_string(far.entries) + " files and folders looked at";
     news_ = news_ || report.state != Report::kCounting || report.message != message;
     report.state = Report::kCounting;
@@ -185,8 +194,9 @@ void DatasetKeeper::tell() {
     tell_running(now);
     for (auto& [id, entry] : entries_)
       if (entry.fresh && *entry.fresh + options_.fresh <= now) entry.fresh.reset();
-    const bool waits =
-        std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) { return entry.second.fresh.has_value(); });
+    const bool waits = std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
+      return entry.second.fresh.has_value();
+    });
     if (!news_ || waits || (!other_list_ && now < tell_after_)) return;
     news_ = other_list_ = false;
     tell_after_ = now + options_.report_period;
@@ -248,7 +258,8 @@ void DatasetKeeper::settle_portion(Entry& entry, CountOutcome& outcome) {
     entry.portion_whole = counted.from_byte == 0;
   }
   entry.portion_state = std::move(counted.state);
-  entry.unsaved = entry.unsaved || !entry.report.samples;  // while no complete count exists to resume from
+  entry.unsaved =
+      entry.unsaved || !entry.report.samples;  // while no complete count exists to resume from
 }
 
 void DatasetKeeper::settle_counted(Entry& entry, CountOutcome& outcome) {
@@ -269,10 +280,12 @@ void DatasetKeeper::settle_counted(Entry& entry, CountOutcome& outcome) {
   report.message.clear();
   put_figures(counted, classes_max(entries_.size()), clock_.wall(), report);
   report.state = Report::kCounted;
-  news_ = news_ || before.state != report.state || before.reason != report.reason || before.message != report.message ||
-          before.inexact != report.inexact || !same_figures(before, report);
-  entry.unsaved = entry.unsaved || entry.state != counted.state || entry.facts != counted.facts || !same_figures(before, report) ||
-                  before.inexact != report.inexact || before.reason != report.reason;
+  news_ = news_ || before.state != report.state || before.reason != report.reason ||
+          before.message != report.message || before.inexact != report.inexact ||
+          !same_figures(before, report);
+  entry.unsaved = entry.unsaved || entry.state != counted.state || entry.facts != counted.facts ||
+                  !same_figures(before, report) || before.inexact != report.inexact ||
+                  before.reason != report.reason;
   entry.state = std::move(counted.state);
   entry.state_on_disk = false;
   entry.facts = counted.facts;
@@ -288,11 +301,12 @@ void DatasetKeeper::settle(Id id, CountOutcome outcome) {
   const SteadyTime now = clock_.now();
   note_metrics(outcome);
   if (!outcome.failure.reason.empty()) {
-    const bool news =
-        report.state != Report::kFailed || report.reason != outcome.failure.reason || report.message != outcome.failure.message;
+    const bool news = report.state != Report::kFailed || report.reason != outcome.failure.reason ||
+                      report.message != outcome.failure.message;
     if (report.reason != outcome.failure.reason)
-      log::warn("dataset not counted",
-                {{"dataset", entry.spec.key}, {"reason", outcome.failure.reason}, {"why", outcome.failure.message}});
+      log::warn("dataset not counted", {{"dataset", entry.spec.key},
+                                        {"reason", outcome.failure.reason},
+                                        {"why", outcome.failure.message}});
     report.state = Report::kFailed;
     report.reason = std::move(outcome.failure.reason);
     report.message = std::move(outcome.failure.message);
@@ -305,18 +319,24 @@ void DatasetKeeper::settle(Id id, CountOutcome outcome) {
   } else if (outcome.counted) {
     const bool first = !report.samples;
     // A file's count already reports this in `inexact`.
-    if (outcome.done.folder && outcome.counted->tally.inexact.empty() && schedule_.changed_meanwhile(id))
+    if (outcome.done.folder && outcome.counted->tally.inexact.empty() &&
+        schedule_.changed_meanwhile(id))
       outcome.counted->tally.inexact = "the folder changed while it was counted";
     settle_counted(entry, outcome);
-    if (first) log::info("dataset counted", {{"dataset", entry.spec.key}, {"samples", *report.samples}, {"bytes", report.bytes}});
+    if (first)
+      log::info(
+          "dataset counted",
+          {{"dataset", entry.spec.key}, {"samples", *report.samples}, {"bytes", report.bytes}});
   } else if (report.state == Report::kCounting) {  // a long look found no change
     report.state = state_of(report);
     report.message.clear();
     news_ = true;
   }
-  const Duration period =
-      entry.spec.recount_seconds > 0 ? Duration(std::chrono::seconds(entry.spec.recount_seconds)) : options_.times.recount;
-  if (now - entry.saved >= period / kAgeNotes && (!entry.state.empty() || entry.state_on_disk)) entry.unsaved = true;
+  const Duration period = entry.spec.recount_seconds > 0
+                              ? Duration(std::chrono::seconds(entry.spec.recount_seconds))
+                              : options_.times.recount;
+  if (now - entry.saved >= period / kAgeNotes && (!entry.state.empty() || entry.state_on_disk))
+    entry.unsaved = true;
   schedule_.done(id, outcome.done, now);
   if (outcome.done.result != CountResult::kPortion) {
     entry.running.reset();
@@ -328,8 +348,13 @@ void DatasetKeeper::settle(Id id, CountOutcome outcome) {
 
 void DatasetKeeper::note_metrics(const CountOutcome& outcome) {
   if (options_.metrics == nullptr || outcome.done.result == CountResult::kPortion) return;
-  const std::string result = !outcome.failure.reason.empty() ? outcome.failure.reason : outcome.counted ? "Counted" : "Unchanged";
-  options_.metrics->counter("varda_agent_dataset_counts_total", "Looks at datasets, by result.", {{"result", result}}).add();
+  const std::string result = !outcome.failure.reason.empty() ? outcome.failure.reason
+                             : outcome.counted               ? "Counted"
+                                                             : "Unchanged";
+  options_.metrics
+      ->counter("varda_agent_dataset_counts_total", "Looks at datasets, by result.",
+                {{"result", result}})
+      .add();
 }
 
 void DatasetKeeper::clear_up() {
@@ -384,9 +409,11 @@ void DatasetKeeper::save(bool all) {
       DatasetRecord record;
       record.spec = entry.spec;
       record.report = entry.report;
-      record.state = entry.report.samples || entry.portion_state.empty() ? entry.state : entry.portion_state;
+      record.state =
+          entry.report.samples || entry.portion_state.empty() ? entry.state : entry.portion_state;
       record.facts = entry.facts;
-      if (const auto age = schedule_.age(id, now)) record.age = std::chrono::duration_cast<std::chrono::seconds>(*age);
+      if (const auto age = schedule_.age(id, now))
+        record.age = std::chrono::duration_cast<std::chrono::seconds>(*age);
       due.push_back({id, std::move(record), entry.state_on_disk});
     }
   }
@@ -423,7 +450,8 @@ void DatasetKeeper::work(const Context& ctx) {
     };
     const auto progress = [this, id = task->id](const dataset::Progress& far) {
       const MutexLock lock(mutex_);
-      if (const auto found = entries_.find(id); found != entries_.end()) found->second.progress = far;
+      if (const auto found = entries_.find(id); found != entries_.end())
+        found->second.progress = far;
     };
     CountOutcome outcome = counter_.count(ctx.with_stop(stop.get_token()), *task, kept, progress);
     outcome.done.took = clock_.now() - began;
@@ -450,12 +478,15 @@ std::vector<runtime::Strand> DatasetKeeper::strands() {
       return due();
     };
   };
-  out.push_back(
-      {"datasets", locked([this]() NO_THREAD_SAFETY_ANALYSIS { return tell_due(); }), [this](const Context&) { tell(); }});
-  out.push_back({"dataset counts", locked([this]() NO_THREAD_SAFETY_ANALYSIS { return work_due(); }),
+  out.push_back({"datasets", locked([this]() NO_THREAD_SAFETY_ANALYSIS { return tell_due(); }),
+                 [this](const Context&) { tell(); }});
+  out.push_back({"dataset counts",
+                 locked([this]() NO_THREAD_SAFETY_ANALYSIS { return work_due(); }),
                  [this](const Context& ctx) { work(ctx); }});
-  out.push_back({"dataset changes", [this] { return watch_.pending() ? std::optional(SteadyTime::min()) : std::nullopt; },
-                 [this](const Context&) { notice(); }});
+  out.push_back(
+      {"dataset changes",
+       [this] { return watch_.pending() ? std::optional(SteadyTime::min()) : std::nullopt; },
+       [this](const Context&) { notice(); }});
   return out;
 }
 
@@ -468,7 +499,8 @@ void DatasetKeeper::loop(const Context& ctx, const std::function<std::optional<S
         const SteadyTime until = due().value_or(clock_.now() + std::chrono::hours(1));
         if (until <= clock_.now()) return;
         woken_.wait_until(lock, ctx.stop_token(), until,
-                          [this, seen = wakes_]() NO_THREAD_SAFETY_ANALYSIS { return wakes_ != seen; });
+                          [this, seen = wakes_]()
+                              NO_THREAD_SAFETY_ANALYSIS { return wakes_ != seen; });
       }();
     }
     if (!ctx.done()) step();

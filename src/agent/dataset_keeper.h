@@ -41,15 +41,17 @@ class DatasetKeeper {
     std::uint64_t portion_steps = 10'000;              // of a folder: entries, or 4 KiB read
     std::size_t state_bytes_max = 16 << 10;            // larger resume states stay on disk only
     const Clock* clock = nullptr;                      // null: the system clock
-    metrics::Registry* metrics = nullptr;              // varda_agent_datasets, varda_agent_dataset_counts_total
+    metrics::Registry* metrics = nullptr;  // varda_agent_datasets, varda_agent_dataset_counts_total
   };
   /// Called on a thread of run() after a change, with all reports and the work list that they
   /// answer.
-  using Tell = std::function<void(std::vector<api::EdgeDatasetReport>, const std::string& uid, std::int64_t generation)>;
+  using Tell = std::function<void(std::vector<api::EdgeDatasetReport>, const std::string& uid,
+                                  std::int64_t generation)>;
   using OpenTree = DatasetCounter::OpenTree;
 
   /// Only the records use `fs`. All references outlive the keeper.
-  DatasetKeeper(Options options, os::FileSystem& fs, OpenTree tree, os::FileWatch& watch, Journal& journal, Tell tell);
+  DatasetKeeper(Options options, os::FileSystem& fs, OpenTree tree, os::FileWatch& watch,
+                Journal& journal, Tell tell);
 
   /// Accepts a version of the EdgeNode. Objects without an assignment (says_nothing()) are ignored.
   /// Thread-safe.
@@ -106,7 +108,8 @@ class DatasetKeeper {
 
   void drop(Id id) REQUIRES(mutex_);
   /// Waits for `due` or wake(), then calls `step`.
-  void loop(const Context& ctx, const std::function<std::optional<SteadyTime>()>& due, const std::function<void()>& step);
+  void loop(const Context& ctx, const std::function<std::optional<SteadyTime>()>& due,
+            const std::function<void()>& step);
   void wake() REQUIRES(mutex_);
 
   const Options options_;

@@ -23,15 +23,19 @@ class Borrowed final : public os::ReadableTree {
  public:
   explicit Borrowed(os::ReadableTree& tree) : tree_(tree) {}
   Result<os::FileFacts> facts(const os::Path& path) override { return tree_.facts(path); }
-  Result<std::unique_ptr<os::ReadableFile>> open(const os::Path& path) override { return tree_.open(path); }
-  Result<std::unique_ptr<os::ReadableDirectory>> list(const os::Path& path) override { return tree_.list(path); }
+  Result<std::unique_ptr<os::ReadableFile>> open(const os::Path& path) override {
+    return tree_.open(path);
+  }
+  Result<std::unique_ptr<os::ReadableDirectory>> list(const os::Path& path) override {
+    return tree_.list(path);
+  }
 
  private:
   os::ReadableTree& tree_;
 };
 
-api::EdgeDataset dataset_of(const std::string& name, const std::string& path, const std::string& format,
-                            const std::string& uid = "u1") {
+api::EdgeDataset dataset_of(const std::string& name, const std::string& path,
+                            const std::string& format, const std::string& uid = "u1") {
   api::EdgeDataset out;
   out.key = "datasets.edgeai.io/default/" + name;
   out.uid = uid;
@@ -51,7 +55,8 @@ class Bench {
   };
 
   explicit Bench(std::uint64_t seed = 1)
-      : disk(std::make_unique<os::testing::CrashingFileSystem>(seed)), journal(Journal::in_memory()) {
+      : disk(std::make_unique<os::testing::CrashingFileSystem>(seed)),
+        journal(Journal::in_memory()) {
     CHECK(disk->make_directories("/agent", 0700).ok());
     CHECK(disk->sync_directory("/").ok());
   }
@@ -63,9 +68,14 @@ class Bench {
                                .portion_bytes = portion_bytes,
                                .state_bytes_max = state_bytes_max,
                                .clock = &clock},
-        *disk, [this]() -> Result<std::unique_ptr<os::ReadableTree>> { return std::make_unique<Borrowed>(tree); }, watch, *journal,
+        *disk,
+        [this]() -> Result<std::unique_ptr<os::ReadableTree>> {
+          return std::make_unique<Borrowed>(tree);
+        },
+        watch, *journal,
         [this](std::vector<Report> reports, const std::string& uid, std::int64_t generation) {
-          if (!said.empty() && said.back().generation == generation && said.back().uid == uid && keeper) {
+          if (!said.empty() && said.back().generation == generation && said.back().uid == uid &&
+              keeper) {
             EXPECT_GE(clock.now() - said.back().at, 500ms) << "too often";
           }
           said.push_back({std::move(reports), uid, generation, clock.now()});
@@ -160,7 +170,8 @@ TEST(DatasetKeeper, AWorkListIsAnsweredWithWhatWasCounted) {
   EXPECT_EQ(bench.said[1].uid, "node");
   EXPECT_EQ(bench.said[1].generation, 2);
   ASSERT_EQ(bench.said[1].reports.size(), 2U);
-  EXPECT_EQ(bench.said[1].reports[0].key, "datasets.edgeai.io/default/b") << "in the order of the list";
+  EXPECT_EQ(bench.said[1].reports[0].key, "datasets.edgeai.io/default/b")
+      << "in the order of the list";
   EXPECT_EQ(bench.last("b").reason, "PathNotFound");
   EXPECT_FALSE(bench.last("b").samples);
   EXPECT_EQ(bench.last("a").state, "Counted");
@@ -203,7 +214,8 @@ TEST(DatasetKeeper, WhatIsAppendedIsToldWithinASecondAndAloneIsRead) {
   bench.pass(1s);
   EXPECT_EQ(bench.last().samples, samples);
   EXPECT_LT(bench.said.size() - reports, 22U);
-  EXPECT_LT(bench.tree.bytes_read, 20 * 1'500'000U) << "the checks, a block of the fingerprint, the new rows; never all";
+  EXPECT_LT(bench.tree.bytes_read, 20 * 1'500'000U)
+      << "the checks, a block of the fingerprint, the new rows; never all";
 }
 
 TEST(DatasetKeeper, ReportsAreWithinASecondAlsoWhenNobodyTellsOfChanges) {
@@ -274,7 +286,8 @@ TEST(DatasetKeeper, ThePeriodOfRecountsOutlivesTheAgent) {
   }
   const std::uint64_t read = bench.tree.bytes_read;
   bench.pass(7h);
-  EXPECT_GT(bench.tree.bytes_read, read) << "a day of work is over, in parts; of each an eighth of a day at most is not known of";
+  EXPECT_GT(bench.tree.bytes_read, read)
+      << "a day of work is over, in parts; of each an eighth of a day at most is not known of";
 }
 
 TEST(DatasetKeeper, ChangesWhileItIsCountedAreToldAndCountedAgain) {
@@ -328,10 +341,11 @@ TEST(DatasetKeeper, WhatWillNotDoIsSaidAndNothingIsRead) {
   bench.tree.put("/data/a", "1\n");
   bench.tree.put("/etc/a", "1\n");
   bench.start();
-  for (const Case& one :
-       {Case{"/data/a", "parquett", "", "FormatInvalid", "imagefolder"}, Case{"/data/a", "csv", "perhaps", "FormatInvalid", "auto"},
-        Case{"/data/a", "voc", "", "FormatInvalid", "not a folder"}, Case{"data/a", "txt", "", "PathForbidden", "absolute"},
-        Case{"/etc/b", "txt", "", "PathForbidden", "/data"}}) {
+  for (const Case& one : {Case{"/data/a", "parquett", "", "FormatInvalid", "imagefolder"},
+                          Case{"/data/a", "csv", "perhaps", "FormatInvalid", "auto"},
+                          Case{"/data/a", "voc", "", "FormatInvalid", "not a folder"},
+                          Case{"data/a", "txt", "", "PathForbidden", "absolute"},
+                          Case{"/etc/b", "txt", "", "PathForbidden", "/data"}}) {
     SCOPED_TRACE(one.path + " " + one.format);
     auto spec = dataset_of("a", one.path, one.format);
     spec.header = one.header;
@@ -340,7 +354,8 @@ TEST(DatasetKeeper, WhatWillNotDoIsSaidAndNothingIsRead) {
     EXPECT_EQ(bench.last().state, "Failed");
     EXPECT_EQ(bench.last().reason, one.reason);
     EXPECT_THAT(bench.last().message, HasSubstr(one.says));
-    EXPECT_FALSE(bench.last().samples) << "what was counted of another path or format is nothing of this one";
+    EXPECT_FALSE(bench.last().samples)
+        << "what was counted of another path or format is nothing of this one";
   }
   EXPECT_EQ(bench.tree.bytes_read, 0U);
 }
@@ -423,7 +438,8 @@ TEST(DatasetKeeper, AFirstCountInPortionsIsGoneOnWithAfterAKill) {
     return Status();
   };
   bench.want({dataset_of("a", "/data/a", "txt"), dataset_of("b", "/data/b", "txt")});
-  for (int i = 0; i < 200 && bench.last().message.find("read") == std::string::npos; ++i) bench.pass(1s);
+  for (int i = 0; i < 200 && bench.last().message.find("read") == std::string::npos; ++i)
+    bench.pass(1s);
   EXPECT_EQ(bench.last().state, "Counting");
   EXPECT_EQ(bench.last("b").samples, 1) << "others have their turn";
   bench.power_cut(3);
@@ -479,14 +495,19 @@ TEST(DatasetKeeper, AStateOnDiskThatCannotBeReadIsNotOverwritten) {
   const api::EdgeDataset a = dataset_of("a", "/data/a", "txt");
   bench.want({a});
   bench.pass(5s);
-  const auto record = [&] { return DatasetRecords(*bench.disk, "/agent/datasets").read(a).value().value(); };
+  const auto record = [&] {
+    return DatasetRecords(*bench.disk, "/agent/datasets").read(a).value().value();
+  };
   const std::string state = record().state;
   ASSERT_NE(state, "");
   bench.disk->on_call([](std::string_view call, const os::Path& path) -> Status {
-    if (call == "open" && path.extension() == ".json") return Error(Code::kInternal, "Input/output error");
+    if (call == "open" && path.extension() == ".json")
+      return Error(Code::kInternal, "Input/output error");
     return {};
   });
-  bench.tree.on_read = [](std::uint64_t) -> Status { return Error(Code::kInternal, "Input/output error"); };
+  bench.tree.on_read = [](std::uint64_t) -> Status {
+    return Error(Code::kInternal, "Input/output error");
+  };
   bench.change("/data/a", [&] { bench.tree.append("/data/a", "3\n"); });
   bench.pass(5s);
   ASSERT_EQ(bench.last().reason, "ReadFailed");
@@ -514,7 +535,8 @@ TEST(DatasetKeeper, ADamagedRecordIsCountedAnew) {
       for (std::uint64_t flips = 1 + rng->below(3); flips > 0; --flips)
         bad[rng->below(bad.size())] ^= static_cast<char>(1 << rng->below(8));
     }
-    ASSERT_TRUE(os::write_file_atomically(*bench.disk, os::Path("/agent/datasets") / name, bad, 0600).ok());
+    ASSERT_TRUE(
+        os::write_file_atomically(*bench.disk, os::Path("/agent/datasets") / name, bad, 0600).ok());
     bench.start();
     bench.pass(5s);
     ASSERT_EQ(bench.last().samples, 2) << bad;
@@ -547,7 +569,8 @@ std::string random_rows(Rng& rng, const std::string& format) {
         out += "bad\"row,,\n";
         break;
       default:
-        out += format == "jsonl" ? "{\"n\": " + std::to_string(rng.below(1000)) + "}\n" : std::to_string(rng.below(1000)) + ",5\n";
+        out += format == "jsonl" ? "{\"n\": " + std::to_string(rng.below(1000)) + "}\n"
+                                 : std::to_string(rng.below(1000)) + ",5\n";
     }
   }
   if (rng.below(3) == 0) out += rng.below(2) == 0 ? "7,\"un" : "{\"half\": ";
@@ -584,7 +607,8 @@ TEST_P(DatasetHistory, EndsWithTheTruthWhateverHappens) {
           touch();
           break;
         case 4:
-          if (there) bench.tree.truncate("/data/a", rng->below(bench.tree.facts("/data/a")->size_bytes + 1));
+          if (there)
+            bench.tree.truncate("/data/a", rng->below(bench.tree.facts("/data/a")->size_bytes + 1));
           touch();
           break;
         case 5:  // replaced by another file
@@ -624,13 +648,14 @@ TEST_P(DatasetHistory, EndsWithTheTruthWhateverHappens) {
       if (!facts.ok()) {
         ASSERT_EQ(bench.last().reason, "PathNotFound") << "step " << step;
       } else {
-        const auto whole =
-            dataset::count(
-                Context::background(), bench.tree,
-                {.path = "/data/a", .format = dataset::find_format(format).value(), .options = {.header = dataset::Header::kNo}})
-                .value();
+        const auto whole = dataset::count(Context::background(), bench.tree,
+                                          {.path = "/data/a",
+                                           .format = dataset::find_format(format).value(),
+                                           .options = {.header = dataset::Header::kNo}})
+                               .value();
         ASSERT_EQ(bench.last().state, "Counted") << "step " << step;
-        ASSERT_EQ(bench.last().samples, static_cast<std::int64_t>(whole.tally.samples)) << "step " << step;
+        ASSERT_EQ(bench.last().samples, static_cast<std::int64_t>(whole.tally.samples))
+            << "step " << step;
         ASSERT_EQ(bench.last().malformed, static_cast<std::int64_t>(whole.tally.malformed));
         ASSERT_EQ(bench.last().bytes, static_cast<std::int64_t>(whole.bytes));
         ASSERT_EQ(bench.last().fingerprint, whole.fingerprint);

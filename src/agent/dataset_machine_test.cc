@@ -30,8 +30,9 @@ class DatasetMachine : public ::testing::Test {
 
   void start() {
     keeper_ = std::make_unique<DatasetKeeper>(
-        DatasetKeeper::Options{.roots = {root_ / "data"}, .directory = root_ / "agent/datasets"}, os::real_file_system(),
-        [this] { return os::open_readable_tree({root_ / "data"}); }, *watch_, *journal_,
+        DatasetKeeper::Options{.roots = {root_ / "data"}, .directory = root_ / "agent/datasets"},
+        os::real_file_system(), [this] { return os::open_readable_tree({root_ / "data"}); },
+        *watch_, *journal_,
         [this](const std::vector<Report>& reports, const std::string&, std::int64_t) {
           const MutexLock lock(mutex_);
           reports_ = reports;
@@ -56,11 +57,13 @@ class DatasetMachine : public ::testing::Test {
       dataset.format = format;
       node.spec.datasets.push_back(dataset);
     }
-    ASSERT_TRUE(keep_desired(*journal_, {node.metadata.uid, node.metadata.generation, node.spec}).ok());
+    ASSERT_TRUE(
+        keep_desired(*journal_, {node.metadata.uid, node.metadata.generation, node.spec}).ok());
     keeper_->set_desired(node);
   }
   /// Waits for a report. Only a hang takes until the timeout.
-  void expect(const std::string& path, std::optional<std::int64_t> samples, const std::string& state = "Counted") {
+  void expect(const std::string& path, std::optional<std::int64_t> samples,
+              const std::string& state = "Counted") {
     const SteadyTime end = system_clock().now() + std::chrono::seconds(60);
     std::unique_lock<Mutex> lock(mutex_);
     const auto found = [&]() NO_THREAD_SAFETY_ANALYSIS {
@@ -70,9 +73,12 @@ class DatasetMachine : public ::testing::Test {
                (state != "Counted" || one.inexact.empty());
       });
     };
-    EXPECT_TRUE(told_.wait_until(lock, end, found)) << path << ": " << samples.value_or(-1) << " " << state;
+    EXPECT_TRUE(told_.wait_until(lock, end, found))
+        << path << ": " << samples.value_or(-1) << " " << state;
   }
-  void append(const std::string& path, const std::string& text) { std::ofstream(root_ / "data" / path, std::ios::app) << text; }
+  void append(const std::string& path, const std::string& text) {
+    std::ofstream(root_ / "data" / path, std::ios::app) << text;
+  }
 
   fs::path root_;
   std::unique_ptr<os::FileWatch> watch_ = os::make_file_watch();

@@ -28,7 +28,9 @@ Json json_of(const os::FileFacts& facts) {
 
 std::optional<os::FileFacts> facts_of(const Json& json) {
   if (!json.is_object()) return std::nullopt;
-  const auto number = [&json](const char* name) { return std::strtoull(json[name].as_string().c_str(), nullptr, 10); };
+  const auto number = [&json](const char* name) {
+    return std::strtoull(json[name].as_string().c_str(), nullptr, 10);
+  };
   os::FileFacts out;
   out.kind = static_cast<os::FileKind>(json["kind"].as_integer());
   out.size_bytes = number("sizeBytes");
@@ -55,18 +57,23 @@ Result<DatasetRecord> parse(std::string_view text) {
   TRY(out.report, part<api::EdgeDatasetReport>(json["report"], "report"));
   out.state = json["state"].as_string();
   out.facts = facts_of(json["facts"]);
-  if (json["ageSeconds"].is_integer()) out.age = std::chrono::seconds(std::max<std::int64_t>(json["ageSeconds"].as_integer(), 0));
+  if (json["ageSeconds"].is_integer())
+    out.age = std::chrono::seconds(std::max<std::int64_t>(json["ageSeconds"].as_integer(), 0));
   return out;
 }
 
 }  // namespace
 
 bool same_dataset(const api::EdgeDataset& a, const api::EdgeDataset& b) {
-  const auto what = [](const api::EdgeDataset& d) { return std::tie(d.key, d.uid, d.path, d.format, d.header); };
+  const auto what = [](const api::EdgeDataset& d) {
+    return std::tie(d.key, d.uid, d.path, d.format, d.header);
+  };
   return what(a) == what(b);
 }
 
-std::string DatasetRecords::name_of(std::string_view key) const { return codec::Sha256::of(key).hex().substr(0, 32) + ".json"; }
+std::string DatasetRecords::name_of(std::string_view key) const {
+  return codec::Sha256::of(key).hex().substr(0, 32) + ".json";
+}
 
 Result<std::optional<DatasetRecord>> DatasetRecords::read(const api::EdgeDataset& spec) {
   const os::Path file = directory_ / name_of(spec.key);
@@ -78,7 +85,8 @@ Result<std::optional<DatasetRecord>> DatasetRecords::read(const api::EdgeDataset
   }
   auto record = parse(*text);
   if (!record.ok()) {
-    log::warn("dataset record damaged, counting again", {{"file", file.string()}, {"error", record.error()}});
+    log::warn("dataset record damaged, counting again",
+              {{"file", file.string()}, {"error", record.error()}});
     return none;
   }
   if (!same_dataset(record->spec, spec)) return none;
@@ -97,7 +105,8 @@ Status DatasetRecords::write(const DatasetRecord& record) {
     TRY_VOID(fs_.make_directories(directory_, 0700));
     TRY_VOID(fs_.sync_directory(directory_.parent_path()));
   }
-  return os::write_file_atomically(fs_, directory_ / name_of(record.spec.key), codec::write_json(json), 0600);
+  return os::write_file_atomically(fs_, directory_ / name_of(record.spec.key),
+                                   codec::write_json(json), 0600);
 }
 
 Status DatasetRecords::keep_only(const std::set<std::string>& keys) {

@@ -30,7 +30,8 @@ bool same_dataset(const api::EdgeDataset& a, const api::EdgeDataset& b);
 /// Not thread-safe, except for different keys.
 class DatasetRecords {
  public:
-  DatasetRecords(os::FileSystem& fs, os::Path directory) : fs_(fs), directory_(std::move(directory)) {}
+  DatasetRecords(os::FileSystem& fs, os::Path directory)
+      : fs_(fs), directory_(std::move(directory)) {}
 
   /// Nothing if the record is missing, belongs to another dataset, or is damaged (logged; the
   /// dataset is counted again). Error: the disk fails, and a later read may succeed.

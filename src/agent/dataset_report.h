@@ -18,7 +18,8 @@ namespace varda::agent {
 /// data differs from the old report. Invalid UTF-8 in names becomes replacement characters. Names
 /// that are too long are cut, and classes that are then equal are merged. The first `classes_max`
 /// classes by name are listed; the others are summed up.
-void put_figures(const dataset::Counted& counted, std::size_t classes_max, WallTime now, api::EdgeDatasetReport& report);
+void put_figures(const dataset::Counted& counted, std::size_t classes_max, WallTime now,
+                 api::EdgeDatasetReport& report);
 /// Removes the figures.
 void drop_figures(api::EdgeDatasetReport& report);
 /// Whether both reports describe the same data.
@@ -33,7 +34,8 @@ struct DatasetFailure {
 /// The failure for an error of count() or of the tree. `roots` are the directories that the
 /// administrator allows. A path outside of them is always forbidden, so that clients cannot probe
 /// for files on the node.
-DatasetFailure failure_of(const Error& error, const os::Path& path, const std::vector<os::Path>& roots);
+DatasetFailure failure_of(const Error& error, const os::Path& path,
+                          const std::vector<os::Path>& roots);
 /// A failure that needs no look at the disk: no root is allowed, or the path is not absolute.
 /// Reason "": no failure.
 DatasetFailure refusal_of(const os::Path& path, const std::vector<os::Path>& roots);

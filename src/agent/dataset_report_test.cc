@@ -14,7 +14,8 @@ using ::testing::Not;
 
 const WallTime kNow = WallTime(std::chrono::hours(24 * 365 * 55));
 
-dataset::Counted counted(std::map<std::string, std::uint64_t> classes = {}, std::uint64_t further = 0) {
+dataset::Counted counted(std::map<std::string, std::uint64_t> classes = {},
+                         std::uint64_t further = 0) {
   dataset::Counted out;
   out.tally.samples = 5;
   out.tally.has_classes = true;
@@ -39,10 +40,13 @@ TEST(DatasetReport, ClassesBeyondWhatAStatusTakesAreASum) {
 TEST(DatasetReport, NamesOfAnyBytesBecomeNamesThatAStatusTakes) {
   const std::string longest(256, 'x'), wide = longest + "\xC3\xA4";
   api::EdgeDatasetReport report;
-  put_figures(counted({{"", 1}, {"\xFF", 1}, {"\xFE", 2}, {longest, 4}, {wide, 8}, {"\xC3\xA4", 16}}), 64, kNow, report);
+  put_figures(
+      counted({{"", 1}, {"\xFF", 1}, {"\xFE", 2}, {longest, 4}, {wide, 8}, {"\xC3\xA4", 16}}), 64,
+      kNow, report);
   std::map<std::string, std::int64_t> told;
   for (const auto& one : report.classes) told[one.name] = one.count;
-  const std::map<std::string, std::int64_t> expected = {{"\xEF\xBF\xBD", 3}, {longest, 12}, {"\xC3\xA4", 16}};
+  const std::map<std::string, std::int64_t> expected = {
+      {"\xEF\xBF\xBD", 3}, {longest, 12}, {"\xC3\xA4", 16}};
   EXPECT_EQ(told, expected);
   EXPECT_EQ(report.classes.size(), expected.size()) << "a name stands once";
   EXPECT_EQ(report.further_classes, 1);
@@ -101,8 +105,20 @@ TEST(DatasetReport, FailuresSayWhichPathAndWhatIsAllowed) {
   };
   const Error missing(Code::kNotFound, "/data/a: No such file or directory");
   const std::vector<Case> cases = {
-      {"not there", "/data/a", {"/data"}, missing, "PathNotFound", {"/data/a: No such", "paths below /data"}, ""},
-      {"below a root with a slash", "/data/a", {"/data/"}, missing, "PathNotFound", {"/data/a"}, ""},
+      {"not there",
+       "/data/a",
+       {"/data"},
+       missing,
+       "PathNotFound",
+       {"/data/a: No such", "paths below /data"},
+       ""},
+      {"below a root with a slash",
+       "/data/a",
+       {"/data/"},
+       missing,
+       "PathNotFound",
+       {"/data/a"},
+       ""},
       {"not there, and not allowed either",
        "/etc/a",
        {"/data", "/srv"},
@@ -110,8 +126,20 @@ TEST(DatasetReport, FailuresSayWhichPathAndWhatIsAllowed) {
        "PathForbidden",
        {"/etc/a may not be read", "/data, /srv"},
        "No such"},
-      {"another folder's name begins like a root", "/database", {"/data"}, missing, "PathForbidden", {"/database"}, "No such"},
-      {"a way out", "/data/../etc/a", {"/data"}, missing, "PathForbidden", {"/data/../etc/a"}, "No such"},
+      {"another folder's name begins like a root",
+       "/database",
+       {"/data"},
+       missing,
+       "PathForbidden",
+       {"/database"},
+       "No such"},
+      {"a way out",
+       "/data/../etc/a",
+       {"/data"},
+       missing,
+       "PathForbidden",
+       {"/data/../etc/a"},
+       "No such"},
       {"a link that leads out",
        "/data/a",
        {"/data"},
@@ -154,7 +182,8 @@ TEST(DatasetReport, AStatusOfTheMostDatasetsIsOneThatTheServerTakes) {
   std::map<std::string, std::uint64_t> classes;
   for (int i = 0; i < 10'000; ++i) classes[std::to_string(i) + std::string(250, 'c')] = 1;
   dataset::Counted big = counted(classes);
-  big.tally.first_malformed = dataset::Malformed{std::string(4096, '\xFF'), 1, 2, std::string(4096, 'w')};
+  big.tally.first_malformed =
+      dataset::Malformed{std::string(4096, '\xFF'), 1, 2, std::string(4096, 'w')};
   big.tally.inexact = std::string(4096, 'i');
   constexpr std::size_t kDatasets = 128;
   api::EdgeNode node;
@@ -163,8 +192,8 @@ TEST(DatasetReport, AStatusOfTheMostDatasetsIsOneThatTheServerTakes) {
     api::EdgeDatasetReport report;
     report.key = "datasets.edgeai.io/default/" + std::to_string(i);
     report.state = "Failed";
-    const DatasetFailure failure =
-        failure_of(Error(Code::kNotFound, path + ": No such file or directory"), path, {"/", path, path});
+    const DatasetFailure failure = failure_of(
+        Error(Code::kNotFound, path + ": No such file or directory"), path, {"/", path, path});
     report.reason = failure.reason;
     report.message = failure.message;
     put_figures(big, classes_max(kDatasets), kNow, report);

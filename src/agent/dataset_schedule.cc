@@ -7,20 +7,25 @@ namespace varda::agent {
 
 Duration DatasetSchedule::recount_of(std::chrono::seconds recount) const {
   // At most a century, so that adding it to a time cannot overflow.
-  return recount.count() > 0 ? Duration(std::min(recount, std::chrono::seconds(std::chrono::hours(24 * 36525)))) : times_.recount;
+  return recount.count() > 0
+             ? Duration(std::min(recount, std::chrono::seconds(std::chrono::hours(24 * 36525))))
+             : times_.recount;
 }
 
-void DatasetSchedule::add(Id id, std::chrono::seconds recount, std::optional<Duration> age, SteadyTime now) {
+void DatasetSchedule::add(Id id, std::chrono::seconds recount, std::optional<Duration> age,
+                          SteadyTime now) {
   Entry entry;
   entry.recount = recount_of(recount);
   if (age) entry.whole = now - std::min(*age, entry.recount);
-  entry.first_change = entry.last_change = now - std::max<Duration>(times_.quiet, times_.busy_max);  // so that it is due at once
+  entry.first_change = entry.last_change =
+      now - std::max<Duration>(times_.quiet, times_.busy_max);  // so that it is due at once
   entry.look = entry.rest = now;
   entries_.insert_or_assign(id, entry);
 }
 
 void DatasetSchedule::set_recount(Id id, std::chrono::seconds recount) {
-  if (const auto found = entries_.find(id); found != entries_.end()) found->second.recount = recount_of(recount);
+  if (const auto found = entries_.find(id); found != entries_.end())
+    found->second.recount = recount_of(recount);
 }
 
 void DatasetSchedule::changed(Id id, SteadyTime now) {
@@ -36,7 +41,8 @@ std::optional<DatasetSchedule::Due> DatasetSchedule::due(const Entry& entry) con
   if (entry.unfinished) return Due{entry.rest, entry.working};
   Due out{entry.look, Work::kLook};
   if (entry.first_change) {
-    const SteadyTime at = std::max(entry.rest, std::min(*entry.last_change + times_.quiet, *entry.first_change + times_.busy_max));
+    const SteadyTime at = std::max(entry.rest, std::min(*entry.last_change + times_.quiet,
+                                                        *entry.first_change + times_.busy_max));
     if (at <= out.at) out = {at, Work::kCount};
   }
   if (entry.whole) {
@@ -60,7 +66,8 @@ std::optional<DatasetSchedule::Job> DatasetSchedule::take(SteadyTime now) {
   if (best == nullptr) return std::nullopt;
   job.work = first.work;
   // If a recount is due anyway, it replaces the count of the change.
-  if (!best->unfinished && (!best->whole || *best->whole + best->recount <= now)) job.work = Work::kRecount;
+  if (!best->unfinished && (!best->whole || *best->whole + best->recount <= now))
+    job.work = Work::kRecount;
   best->working = job.work;
   best->busy = true;
   if (!best->unfinished || !best->keeps_changes) {
@@ -100,12 +107,13 @@ void DatasetSchedule::done(Id id, const Done& done, SteadyTime now) {
   // changing would be counted forever.
   const bool long_one = took > std::chrono::milliseconds(100);
   entry.rest = long_one ? now + std::min<Duration>(took * 2, std::chrono::minutes(10)) : now;
-  const Duration period =
-      done.folder ? (done.watched ? times_.look_folder : times_.poll_folder) : (done.watched ? times_.look : times_.poll);
+  const Duration period = done.folder ? (done.watched ? times_.look_folder : times_.poll_folder)
+                                      : (done.watched ? times_.look : times_.poll);
   entry.look = now + std::max(period, took * 10);
   entry.failures = done.result == Done::Result::kUnreadable ? entry.failures + 1 : 0;
   if (entry.failures > 0) {
-    const Duration wait = std::min<Duration>(times_.retry_first * (1 << std::min(entry.failures - 1, 12)), times_.retry_max);
+    const Duration wait = std::min<Duration>(
+        times_.retry_first * (1 << std::min(entry.failures - 1, 12)), times_.retry_max);
     entry.look = std::min(entry.look, now + wait);
   }
 }

@@ -16,7 +16,8 @@ struct DatasetTimes {
   std::chrono::milliseconds busy_max{600};  // from the first change, even if changes continue
   std::chrono::milliseconds poll{1000};     // between looks at a file without a watch
   std::chrono::milliseconds poll_folder{std::chrono::seconds(10)};
-  std::chrono::milliseconds look{std::chrono::minutes(1)};  // of a watched file, for missed changes (mmap, a mount)
+  std::chrono::milliseconds look{
+      std::chrono::minutes(1)};  // of a watched file, for missed changes (mmap, a mount)
   std::chrono::milliseconds look_folder{std::chrono::hours(1)};
   std::chrono::milliseconds recount{std::chrono::hours(24)};  // between counts of every byte
   std::chrono::milliseconds retry_first{1000};                // after a failed read, doubling

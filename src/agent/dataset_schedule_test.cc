@@ -18,7 +18,9 @@ class DatasetScheduleTest : public ::testing::Test {
   void counted(DatasetSchedule::Id id, bool watched = true, bool folder = false) {
     schedule.add(id, 0s, std::nullopt, kStart);
     ASSERT_TRUE(schedule.take(kStart));
-    schedule.done(id, {.result = Result::kCounted, .whole = true, .folder = folder, .watched = watched}, kStart);
+    schedule.done(id,
+                  {.result = Result::kCounted, .whole = true, .folder = folder, .watched = watched},
+                  kStart);
   }
   /// Expects the next work at `at`, after kStart.
   void expect_next(SteadyTime at, Work work) {
@@ -71,12 +73,14 @@ TEST_F(DatasetScheduleTest, LooksAreAsRareAsWhatIsToldAllows) {
     bool watched, folder;
     Duration took, next;
   };
-  for (const Case& one : {Case{true, false, 0s, 60s}, Case{true, true, 0s, 1h}, Case{false, false, 0s, 1s},
-                          Case{false, true, 0s, 10s}, Case{false, true, 20s, 200s}}) {
+  for (const Case& one :
+       {Case{true, false, 0s, 60s}, Case{true, true, 0s, 1h}, Case{false, false, 0s, 1s},
+        Case{false, true, 0s, 10s}, Case{false, true, 20s, 200s}}) {
     DatasetSchedule each{DatasetTimes()};
     each.add(1, 0s, std::nullopt, kStart);
     ASSERT_TRUE(each.take(kStart));
-    each.done(1, {.whole = true, .folder = one.folder, .watched = one.watched, .took = one.took}, kStart);
+    each.done(1, {.whole = true, .folder = one.folder, .watched = one.watched, .took = one.took},
+              kStart);
     EXPECT_EQ(each.next(), kStart + one.next);
     EXPECT_EQ(each.take(kStart + one.next)->work, Work::kLook);
   }
@@ -133,7 +137,8 @@ TEST_F(DatasetScheduleTest, WhatHappensToAFolderBetweenItsPortionsIsNotForgotten
     schedule.changed(id, kStart);
     EXPECT_TRUE(schedule.changed_meanwhile(id));
     ASSERT_TRUE(schedule.take(kStart));
-    EXPECT_EQ(schedule.changed_meanwhile(id), folder) << "what is left of a file is read later than it changed";
+    EXPECT_EQ(schedule.changed_meanwhile(id), folder)
+        << "what is left of a file is read later than it changed";
     schedule.done(id, {.whole = true, .folder = folder, .watched = true}, kStart);
     if (folder) {
       expect_next(kStart + 200ms, Work::kCount);

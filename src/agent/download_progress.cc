@@ -4,7 +4,9 @@
 
 namespace varda::agent {
 
-void DownloadProgress::started(const JobKey& job, SteadyTime now) { downloads_[job] = {.started = now, .now = {}, .told = {}}; }
+void DownloadProgress::started(const JobKey& job, SteadyTime now) {
+  downloads_[job] = {.started = now, .now = {}, .told = {}};
+}
 
 void DownloadProgress::note(const JobKey& job, std::uint64_t done, std::uint64_t total) {
   const auto found = downloads_.find(job);
@@ -36,7 +38,8 @@ void DownloadProgress::fill(std::map<JobKey, JobReport>& jobs) const {
     const auto job = jobs.find(key);
     if (!download.told || job == jobs.end()) continue;
     // A failed job stays failed until its next attempt makes progress.
-    if (job->second.state == JobReport::State::kFailed) job->second.state = JobReport::State::kDownloading;
+    if (job->second.state == JobReport::State::kFailed)
+      job->second.state = JobReport::State::kDownloading;
     if (job->second.state != JobReport::State::kDownloading) continue;
     job->second.done = download.told->done;
     job->second.total = download.told->total;

@@ -12,10 +12,12 @@ JobKey job(std::string name) { return {codec::Sha256::of(name), "http://files/" 
 class DownloadProgressTest : public ::testing::Test {
  protected:
   /// "DONE/TOTAL" in the report of a downloading job.
-  std::string told(const std::string& name, JobReport::State state = JobReport::State::kDownloading) const {
+  std::string told(const std::string& name,
+                   JobReport::State state = JobReport::State::kDownloading) const {
     std::map<JobKey, JobReport> jobs{{job(name), {.state = state, .message = ""}}};
     progress.fill(jobs);
-    return std::to_string(jobs.begin()->second.done) + "/" + std::to_string(jobs.begin()->second.total);
+    return std::to_string(jobs.begin()->second.done) + "/" +
+           std::to_string(jobs.begin()->second.total);
   }
   static SteadyTime at(int second) { return SteadyTime{seconds(1000 + second)}; }
   DownloadProgress progress{seconds(10)};
@@ -76,9 +78,11 @@ TEST_F(DownloadProgressTest, APeerThatSendsNothingIsToldNothingOf) {
 TEST_F(DownloadProgressTest, AnotherAttemptIsDownloadingAndKeepsTheLastFailure) {
   progress.started(job("a"), at(0));
   progress.note(job("a"), 7, 100);
-  std::map<JobKey, JobReport> jobs{{job("a"), {.state = JobReport::State::kFailed, .message = "connection refused"}}};
+  std::map<JobKey, JobReport> jobs{
+      {job("a"), {.state = JobReport::State::kFailed, .message = "connection refused"}}};
   progress.fill(jobs);
-  EXPECT_EQ(jobs.begin()->second.state, JobReport::State::kFailed) << "nobody knows yet whether it gets on";
+  EXPECT_EQ(jobs.begin()->second.state, JobReport::State::kFailed)
+      << "nobody knows yet whether it gets on";
   progress.tell(at(10));
   progress.fill(jobs);
   EXPECT_EQ(jobs.begin()->second.state, JobReport::State::kDownloading);

@@ -24,15 +24,19 @@ constexpr std::uint64_t kAnswerBytesMax = 256 << 10;
 constexpr milliseconds kPokePeriod{300000};                               // between renewals on 401
 constexpr milliseconds kWrongClockFirst{30000}, kWrongClockLast{300000};  // delay after the start
 constexpr std::chrono::hours kClockTolerance{24};                         // of the wall clock
-constexpr milliseconds kLookAgain{600000};                                // the wall clock may be set meanwhile
+constexpr milliseconds kLookAgain{600000};  // the wall clock may be set meanwhile
 
 /// The gateway's pin in a join token: the last part, the SHA-256 of the CA certificate. The other
 /// parts are for the gateway.
 Result<std::string> pin_of(std::string_view token) {
   const std::string_view hash = token.substr(std::min(token.size(), token.rfind('.') + 1));
-  const bool hex = std::all_of(hash.begin(), hash.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  const bool hex = std::all_of(hash.begin(), hash.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+  });
   if (!token.starts_with("varda-join.") || hash.size() != 64 || !hex) {
-    return Error(Code::kInvalid, "this is not a join token (varda-join.ID.SECRET.CAHASH, as `varda join-token` prints it)");
+    return Error(
+        Code::kInvalid,
+        "this is not a join token (varda-join.ID.SECRET.CAHASH, as `varda join-token` prints it)");
   }
   return std::string(hash);
 }
@@ -51,13 +55,15 @@ Duration lifetime(const net::CertificateFacts& facts) {
 /// Forwards requests with the current credentials, and notices when the gateway answers 401.
 class Transport final : public net::HttpClient {
  public:
-  explicit Transport(std::function<void()> unauthenticated) : unauthenticated_(std::move(unauthenticated)) {}
+  explicit Transport(std::function<void()> unauthenticated)
+      : unauthenticated_(std::move(unauthenticated)) {}
 
   void use(std::shared_ptr<net::HttpClient> client) EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     client_.swap(client);  // the old client is destroyed after the lock, or with its last request
   }
-  Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override EXCLUDES(mutex_) {
+  Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override
+      EXCLUDES(mutex_) {
     std::shared_ptr<net::HttpClient> client;
     {
       const MutexLock lock(mutex_);
@@ -90,8 +96,9 @@ class NodeIdentity final : public Identity {
     TRY(std::optional<NodeCertificate> kept, store_.certificate(key_));
     if (!kept) return {};
     if (kept->facts.common_name != options_.node_name) {
-      return Error(Code::kInvalid, options_.directory.string() + " is the identity of node \"" + kept->facts.common_name +
-                                       "\", not of \"" + options_.node_name + "\"");
+      return Error(Code::kInvalid, options_.directory.string() + " is the identity of node \"" +
+                                       kept->facts.common_name + "\", not of \"" +
+                                       options_.node_name + "\"");
     }
     use(std::move(*kept), Origin::kDisk);
     return {};
@@ -170,11 +177,14 @@ class NodeIdentity final : public Identity {
     }
     retry_after_ = milliseconds(0);
     // Jitter, so that the nodes of a site do not retry together.
-    wait = milliseconds(static_cast<std::int64_t>(static_cast<double>(wait.count()) * (0.75 + 0.5 * rng_.unit())));
+    wait = milliseconds(
+        static_cast<std::int64_t>(static_cast<double>(wait.count()) * (0.75 + 0.5 * rng_.unit())));
     retry_ = clock_.now() + wait;
-    if (!certificate_ && status.error().terminal()) return status;  // no retry: the caller reports it
-    log::warn(certificate_ ? "cannot renew this node's certificate, retrying" : "cannot enrol, retrying",
-              {{"gateway", options_.gateway}, {"error", status.error()}, {"next_ms", wait.count()}});
+    if (!certificate_ && status.error().terminal())
+      return status;  // no retry: the caller reports it
+    log::warn(
+        certificate_ ? "cannot renew this node's certificate, retrying" : "cannot enrol, retrying",
+        {{"gateway", options_.gateway}, {"error", status.error()}, {"next_ms", wait.count()}});
     return status;
   }
 
@@ -193,7 +203,9 @@ class NodeIdentity final : public Identity {
     SteadyTime due = renew_at_;
     const WallTime now = clock_.wall();
     if (clock_holds_ && now >= certificate_->facts.not_before) {
-      due = clock_.now() + std::chrono::duration_cast<Duration>(certificate_->facts.not_before - now) + age_to_renew_;
+      due = clock_.now() +
+            std::chrono::duration_cast<Duration>(certificate_->facts.not_before - now) +
+            age_to_renew_;
     }
     if (poked_) due = std::min(due, attempted_ ? *attempted_ + kPokePeriod : SteadyTime::min());
     return due;
@@ -217,7 +229,8 @@ class NodeIdentity final : public Identity {
       // Renews after two thirds of the lifetime, with jitter against certificates of the same age.
       const double share = 2.0 / 3 + rng_.unit() / 12;
       const Duration life = lifetime(certificate.facts);
-      age_to_renew_ = Duration(static_cast<Duration::rep>(static_cast<double>(life.count()) * share));
+      age_to_renew_ =
+          Duration(static_cast<Duration::rep>(static_cast<double>(life.count()) * share));
       renew_at_ = now + age_to_renew_;
       const WallTime issued = certificate.facts.not_before;
       if (origin == Origin::kIssuedNow) {
@@ -225,7 +238,8 @@ class NodeIdentity final : public Identity {
       } else {
         clock_holds_ = true;  // assumed; due() checks plausibility
         if (wall < issued) {
-          renew_at_ = now + kWrongClockFirst + milliseconds(rng_.below((kWrongClockLast - kWrongClockFirst).count()));
+          renew_at_ = now + kWrongClockFirst +
+                      milliseconds(rng_.below((kWrongClockLast - kWrongClockFirst).count()));
         }
       }
       certificate_ = std::move(certificate);
@@ -241,7 +255,8 @@ class NodeIdentity final : public Identity {
   Status join(const Context& ctx) {
     if (!options_.join_token) {
       return Error(Code::kInvalid,
-                   "this node has no identity yet and needs a join token; an operator of the gateway creates one with `varda "
+                   "this node has no identity yet and needs a join token; an operator of the "
+                   "gateway creates one with `varda "
                    "join-token --node " +
                        options_.node_name + "`");
     }
@@ -255,11 +270,15 @@ class NodeIdentity final : public Identity {
     tls.verified_name = kGatewayName;
     tls.not_earlier_than = WallTime();
     TRY(NodeCertificate certificate,
-        ask(ctx, tls, "/gateway/v1/enroll", Json::object({{"token", token}, {"node", options_.node_name}})));
+        ask(ctx, tls, "/gateway/v1/enroll",
+            Json::object({{"token", token}, {"node", options_.node_name}})));
     TRY(const net::CertificateFacts ca, net::certificate_facts(certificate.ca_pem));
-    if (ca.sha256 != pin) return Error(Code::kCorrupt, "the gateway's authority differs from the authority in the join token");
+    if (ca.sha256 != pin)
+      return Error(Code::kCorrupt,
+                   "the gateway's authority differs from the authority in the join token");
     TRY_VOID(keep(std::move(certificate)));
-    log::info("node enrolled; join token no longer needed", {{"gateway", options_.gateway}, {"ends", end()}});
+    log::info("node enrolled; join token no longer needed",
+              {{"gateway", options_.gateway}, {"ends", end()}});
     return {};
   }
 
@@ -272,11 +291,14 @@ class NodeIdentity final : public Identity {
     auto certificate = ask(ctx, tls, "/gateway/v1/renew", Json::object());
     if (!certificate.ok()) {
       // Expired or revoked: a new token admits the node again.
-      if (certificate.error().code() != Code::kForbidden || !options_.join_token) return std::move(certificate).error();
+      if (certificate.error().code() != Code::kForbidden || !options_.join_token)
+        return std::move(certificate).error();
       const Error refused = certificate.error();
       const Status joined = join(ctx);
       if (joined.ok()) return {};
-      return joined.error().code() == Code::kUnavailable || joined.error().code() == Code::kTimeout ? joined.error() : refused;
+      return joined.error().code() == Code::kUnavailable || joined.error().code() == Code::kTimeout
+                 ? joined.error()
+                 : refused;
     }
     TRY_VOID(keep(std::move(*certificate)));
     log::info("renewed this node's certificate", {{"gateway", options_.gateway}, {"ends", end()}});
@@ -291,7 +313,8 @@ class NodeIdentity final : public Identity {
 
   std::string end() const { return meta::format_time(facts()->not_after); }
 
-  Result<NodeCertificate> ask(const Context& ctx, const net::TlsClient& tls, const std::string& path, Json body) {
+  Result<NodeCertificate> ask(const Context& ctx, const net::TlsClient& tls,
+                              const std::string& path, Json body) {
     TRY(std::string csr, net::make_csr(key_, options_.node_name));
     body.set("csr", std::move(csr));
     net::ClientRequest request;
@@ -303,43 +326,52 @@ class NodeIdentity final : public Identity {
     // Uses a fresh connection: a request that must not be repeated cannot use one that the gateway
     // may have closed.
     const std::unique_ptr<net::HttpClient> client = connect(tls);
-    TRY(const net::HttpClient::Answer answer, client->call(ctx.with_timeout(options_.request_timeout), std::move(request)));
+    TRY(const net::HttpClient::Answer answer,
+        client->call(ctx.with_timeout(options_.request_timeout), std::move(request)));
     if (answer.status != 200) return refusal(answer);
     return read(answer.body);
   }
 
   Error refusal(const net::HttpClient::Answer& answer) {
     std::string said = "HTTP status " + std::to_string(answer.status);
-    if (const auto json = codec::parse_json(answer.body); json.ok() && (*json)["kind"].as_string() == "Status") {
+    if (const auto json = codec::parse_json(answer.body);
+        json.ok() && (*json)["kind"].as_string() == "Status") {
       said += ": " + meta::ApiStatus::from_json(*json).message;
     }
-    if (answer.status < 400 || answer.status >= 500 || answer.status == 408 || answer.status == 429) {
+    if (answer.status < 400 || answer.status >= 500 || answer.status == 408 ||
+        answer.status == 429) {
       if (const auto after = answer.headers.find("Retry-After")) {
         int seconds = 0;
         std::from_chars(after->data(), after->data() + after->size(), seconds);
-        retry_after_ = std::clamp(milliseconds(std::chrono::seconds(seconds)), milliseconds(0), options_.backoff_max);
+        retry_after_ = std::clamp(milliseconds(std::chrono::seconds(seconds)), milliseconds(0),
+                                  options_.backoff_max);
       }
       return Error(Code::kUnavailable, "the gateway cannot serve this now (" + said + ")");
     }
-    return Error(Code::kForbidden, "the gateway refuses node \"" + options_.node_name + "\" (" + said +
-                                       "); create a new join token with `varda join-token --node " + options_.node_name + "`")
+    return Error(Code::kForbidden, "the gateway refuses node \"" + options_.node_name + "\" (" +
+                                       said +
+                                       "); create a new join token with `varda join-token --node " +
+                                       options_.node_name + "`")
         .as_terminal();
   }
 
   Result<NodeCertificate> read(const std::string& text) const {
-    const auto wrong = [](const std::string& what) { return Error(Code::kCorrupt, "the gateway's answer: " + what); };
+    const auto wrong = [](const std::string& what) {
+      return Error(Code::kCorrupt, "the gateway's answer: " + what);
+    };
     const auto json = codec::parse_json(text);
     if (!json.ok()) return wrong("no JSON");
     NodeCertificate out;
     out.certificate_pem = (*json)["certificate"].as_string();
     out.ca_pem = (*json)["ca"].as_string();
     auto facts = net::certificate_facts(out.certificate_pem);
-    if (!facts.ok() || !net::certificate_facts(out.ca_pem).ok()) return wrong("certificates are missing");
+    if (!facts.ok() || !net::certificate_facts(out.ca_pem).ok())
+      return wrong("certificates are missing");
     TRY(const std::string key, net::key_sha256(key_));
     if (facts->key_sha256 != key) return wrong("the certificate belongs to another key");
     if (facts->common_name != options_.node_name) {
-      return Error(Code::kInvalid,
-                   "the join token is for node \"" + facts->common_name + "\", and this is \"" + options_.node_name + "\"");
+      return Error(Code::kInvalid, "the join token is for node \"" + facts->common_name +
+                                       "\", and this is \"" + options_.node_name + "\"");
     }
     if (facts->organizations != std::vector<std::string>{std::string(kNodesOrganization)})
       return wrong("the certificate is not a node certificate");
@@ -353,8 +385,8 @@ class NodeIdentity final : public Identity {
   Rng& rng_;
   IdentityStore store_;  // of the thread that enrols and renews
   Transport transport_;
-  std::string key_;                                    // constant after load()
-  milliseconds retry_after_{0};                        // of that thread: the gateway's last Retry-After
+  std::string key_;              // constant after load()
+  milliseconds retry_after_{0};  // of that thread: the gateway's last Retry-After
   bool no_token_yet_ = false, said_it_waits_ = false;  // of that thread
 
   mutable Mutex mutex_;
@@ -362,8 +394,9 @@ class NodeIdentity final : public Identity {
   std::optional<NodeCertificate> certificate_ GUARDED_BY(mutex_);
   net::TlsClient tls_ GUARDED_BY(mutex_);
   Duration age_to_renew_ GUARDED_BY(mutex_){0};
-  SteadyTime renew_at_ GUARDED_BY(mutex_);       // used if the wall clock is not trusted
-  bool clock_holds_ GUARDED_BY(mutex_) = false;  // the wall clock plausibly agrees with the gateway's
+  SteadyTime renew_at_ GUARDED_BY(mutex_);  // used if the wall clock is not trusted
+  bool clock_holds_ GUARDED_BY(mutex_) =
+      false;  // the wall clock plausibly agrees with the gateway's
   std::optional<SteadyTime> retry_ GUARDED_BY(mutex_), attempted_ GUARDED_BY(mutex_);
   milliseconds backoff_ GUARDED_BY(mutex_);
   bool poked_ GUARDED_BY(mutex_) = false;
@@ -371,9 +404,11 @@ class NodeIdentity final : public Identity {
 
 }  // namespace
 
-Result<std::unique_ptr<Identity>> Identity::open(IdentityOptions options, os::FileSystem& fs, const Clock& clock, Rng& rng) {
+Result<std::unique_ptr<Identity>> Identity::open(IdentityOptions options, os::FileSystem& fs,
+                                                 const Clock& clock, Rng& rng) {
   TRY(const net::Url url, net::Url::parse(options.gateway).context("--gateway"));
-  if (url.scheme != "https") return Error(Code::kInvalid, "--gateway " + options.gateway + ": https is needed");
+  if (url.scheme != "https")
+    return Error(Code::kInvalid, "--gateway " + options.gateway + ": https is needed");
   while (options.gateway.ends_with('/')) options.gateway.pop_back();
   if (options.node_name.empty()) return Error(Code::kInvalid, "an identity needs the node's name");
   auto identity = std::make_unique<NodeIdentity>(std::move(options), fs, clock, rng);

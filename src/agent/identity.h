@@ -1,10 +1,10 @@
 // Identity: this node's identity at its gateway. It gets a certificate with a join token, persists
 // it, and renews it in time.
 //
-//   TRY(auto identity, agent::Identity::open({.node_name = "line7", .gateway = url, .directory = data / "identity", ...}));
-//   TRY_VOID(identity->enrol(ctx));                         // returns at once if the node has enrolled before
-//   kube::Client api(identity->transport(), {.base_url = url});
-//   std::jthread renewal([&](std::stop_token stop) { identity->run(Context(stop)); });
+//   TRY(auto identity, agent::Identity::open({.node_name = "line7", .gateway = url, .directory =
+//   data / "identity", ...})); TRY_VOID(identity->enrol(ctx));                         // returns
+//   at once if the node has enrolled before kube::Client api(identity->transport(), {.base_url =
+//   url}); std::jthread renewal([&](std::stop_token stop) { identity->run(Context(stop)); });
 //
 // Clocks. A node that was without power may believe it is 1970. The gateway's certificate comes
 // from the node's own authority, so "not yet valid" is never an error. The current time is
@@ -43,9 +43,10 @@ struct IdentityOptions {
   /// Makes a client with these credentials. Empty: net::make_client().
   std::function<std::unique_ptr<net::HttpClient>(const net::TlsClient&)> connect;
   std::chrono::milliseconds request_timeout{30000};
-  std::chrono::milliseconds backoff_first{1000}, backoff_max{300000};  // while the gateway is unreachable
-  std::chrono::milliseconds refused_retry{3600000};                    // of a refused renewal
-  std::chrono::milliseconds token_retry{3000};                         // while there is no token
+  std::chrono::milliseconds backoff_first{1000},
+      backoff_max{300000};                           // while the gateway is unreachable
+  std::chrono::milliseconds refused_retry{3600000};  // of a refused renewal
+  std::chrono::milliseconds token_retry{3000};       // while there is no token
 };
 
 /// Thread-safe, except that one thread at a time calls enrol(), step() and run().
@@ -53,8 +54,10 @@ class Identity {
  public:
   /// Reads the identity from disk, without network requests. `fs`, `clock` and `rng` outlive it.
   /// kInvalid: a bad URL, or another node's identity. kCorrupt: the files on disk do not match.
-  static Result<std::unique_ptr<Identity>> open(IdentityOptions options, os::FileSystem& fs = os::real_file_system(),
-                                                const Clock& clock = system_clock(), Rng& rng = system_rng());
+  static Result<std::unique_ptr<Identity>> open(IdentityOptions options,
+                                                os::FileSystem& fs = os::real_file_system(),
+                                                const Clock& clock = system_clock(),
+                                                Rng& rng = system_rng());
   virtual ~Identity() = default;
 
   /// Returns once there is a certificate; retries while the gateway is unreachable. kForbidden,

@@ -9,7 +9,8 @@ constexpr std::uint64_t kFileBytesMax = 256 << 10;
 
 Error IdentityStore::corrupt(const std::string& what) const {
   return Error(Code::kCorrupt,
-               directory_.string() + ": " + what + "; remove this directory and let the node join with a new token");
+               directory_.string() + ": " + what +
+                   "; remove this directory and let the node join with a new token");
 }
 
 Status IdentityStore::prepare() {
@@ -25,8 +26,10 @@ Status IdentityStore::prepare() {
 Status IdentityStore::make_durable() {
   TRY_VOID(fs_.sync_directory(directory_));
   TRY_VOID(fs_.sync_directory(directory_.parent_path()));
-  for (os::Path path = directory_.parent_path(); path.has_relative_path(); path = path.parent_path()) {
-    if (!fs_.sync_directory(path.parent_path()).ok()) break;  // not ours to open, so not created by us
+  for (os::Path path = directory_.parent_path(); path.has_relative_path();
+       path = path.parent_path()) {
+    if (!fs_.sync_directory(path.parent_path()).ok())
+      break;  // not ours to open, so not created by us
   }
   return {};
 }

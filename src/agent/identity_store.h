@@ -25,7 +25,8 @@ struct NodeCertificate {
 /// Not thread-safe.
 class IdentityStore {
  public:
-  IdentityStore(os::FileSystem& fs, os::Path directory) : fs_(fs), directory_(std::move(directory)) {}
+  IdentityStore(os::FileSystem& fs, os::Path directory)
+      : fs_(fs), directory_(std::move(directory)) {}
 
   /// The node's private key, PEM. A missing key is created and synced to disk. kCorrupt: the file
   /// holds no key.

@@ -28,12 +28,15 @@ constexpr const char* kDirectory = "/data/identity";
 
 class IdentityTest : public ::testing::Test {
  protected:
-  IdentityTest() { clock_.set_wall(std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now())); }
+  IdentityTest() {
+    clock_.set_wall(std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now()));
+  }
 
   Result<std::unique_ptr<Identity>> open(std::string token = "", std::string node = "line7") {
     return open_with(clock_, std::move(token), std::move(node));
   }
-  Result<std::unique_ptr<Identity>> open_with(const Clock& clock, std::string token = "", std::string node = "line7") {
+  Result<std::unique_ptr<Identity>> open_with(const Clock& clock, std::string token = "",
+                                              std::string node = "line7") {
     IdentityOptions options;
     options.node_name = std::move(node);
     options.gateway = kUrl;
@@ -52,7 +55,9 @@ class IdentityTest : public ::testing::Test {
     auto text = os::read_file(fs_, os::Path(kDirectory) / name);
     return text.ok() ? *text : "";
   }
-  void pass_until_due(Identity& identity) { clock_.advance(std::max(Duration(0), identity.due() - clock_.now())); }
+  void pass_until_due(Identity& identity) {
+    clock_.advance(std::max(Duration(0), identity.due() - clock_.now()));
+  }
 
   const Context ctx_ = Context().with_timeout(300s);
   ManualClock clock_;  // of both ends unless a test changes it
@@ -82,7 +87,8 @@ TEST_F(IdentityTest, FirstStartEnrolsAndLaterOnesNeedNeitherTokenNorNetwork) {
   const std::string certificate = file("cert.pem");
   // Nothing is written, either: the disk may be full.
   fs_.on_call([](std::string_view call, const os::Path& path) -> Status {
-    if (call == "open" || call == "read" || call == "stat" || call == "size" || call == "list") return {};
+    if (call == "open" || call == "read" || call == "stat" || call == "size" || call == "list")
+      return {};
     return Error(Code::kExhausted, std::string(call) + " " + path.string());
   });
   const auto identity = open();
@@ -95,13 +101,15 @@ TEST_F(IdentityTest, FirstStartEnrolsAndLaterOnesNeedNeitherTokenNorNetwork) {
 TEST_F(IdentityTest, EnrolsAtLastHoweverLongThereIsNoNetwork) {
   const auto identity = open(cloud_.token("line7"));
   std::vector<std::chrono::milliseconds> waits;
-  for (const Cloud::Link link : {Cloud::Link::kDown, Cloud::Link::kServesNobody, Cloud::Link::kLosesAnswer}) {
+  for (const Cloud::Link link :
+       {Cloud::Link::kDown, Cloud::Link::kServesNobody, Cloud::Link::kLosesAnswer}) {
     cloud_.link(link);
     for (int i = 0; i < 12; ++i) {
       const Status status = (*identity)->step(ctx_);
       ASSERT_FALSE(status.ok());
       EXPECT_FALSE(status.error().terminal()) << status.error();
-      waits.push_back(std::chrono::duration_cast<std::chrono::milliseconds>((*identity)->due() - clock_.now()));
+      waits.push_back(
+          std::chrono::duration_cast<std::chrono::milliseconds>((*identity)->due() - clock_.now()));
       pass_until_due(**identity);
     }
   }
@@ -135,7 +143,8 @@ TEST_F(IdentityTest, ATokenThatIsStillToComeIsWaitedFor) {
     const Status status = identity->step(ctx_);
     ASSERT_FALSE(status.ok());
     EXPECT_FALSE(status.error().terminal());
-    EXPECT_EQ(identity->due() - clock_.now(), 3s);  // a volume gets the Secret at any moment: no backoff
+    EXPECT_EQ(identity->due() - clock_.now(),
+              3s);  // a volume gets the Secret at any moment: no backoff
     pass_until_due(*identity);
   }
   EXPECT_EQ(cloud_.requests(), 0);
@@ -159,7 +168,8 @@ TEST_F(IdentityTest, RefusalEndsTheEnrolmentAndSaysWhatToDo) {
     const Status status = (*identity)->enrol(ctx_);
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code(), Code::kForbidden);
-    EXPECT_NE(status.error().message().find("varda join-token --node line7"), std::string::npos) << status.error();
+    EXPECT_NE(status.error().message().find("varda join-token --node line7"), std::string::npos)
+        << status.error();
     EXPECT_EQ(status.error().message().find(token.substr(0, 40)), std::string::npos);
     EXPECT_EQ(file("cert.pem"), "");
   }
@@ -189,7 +199,8 @@ TEST_F(IdentityTest, IdentityOfAnotherNodeIsNotTaken) {
   ASSERT_TRUE((*open(cloud_.token("line7")))->enrol(ctx_).ok());
   const auto other = open("", "line8");
   ASSERT_FALSE(other.ok());
-  EXPECT_NE(other.error().message().find("is the identity of node \"line7\""), std::string::npos) << other.error();
+  EXPECT_NE(other.error().message().find("is the identity of node \"line7\""), std::string::npos)
+      << other.error();
 }
 
 TEST_F(IdentityTest, TornDirectoriesAreNamed) {
@@ -213,7 +224,8 @@ TEST_F(IdentityTest, TornDirectoriesAreNamed) {
     EXPECT_NE(identity.error().message().find(c.said), std::string::npos) << identity.error();
     ASSERT_TRUE(os::write_file_atomically(fs_, os::Path(kDirectory) / "key.pem", key, 0600).ok());
     ASSERT_TRUE(os::write_file_atomically(fs_, os::Path(kDirectory) / "ca.pem", ca, 0600).ok());
-    ASSERT_TRUE(os::write_file_atomically(fs_, os::Path(kDirectory) / "cert.pem", certificate, 0600).ok());
+    ASSERT_TRUE(
+        os::write_file_atomically(fs_, os::Path(kDirectory) / "cert.pem", certificate, 0600).ok());
   }
   EXPECT_TRUE(open().ok());
 }
@@ -286,13 +298,16 @@ TEST_F(IdentityTest, BeyondTheGraceANewTokenLetsTheSameDirectoryInAgain) {
 TEST_F(IdentityTest, ACertificateOfAnotherLayerIsReplacedByANewToken) {
   ASSERT_TRUE((*open(cloud_.token("line7")))->enrol(ctx_).ok());
   const std::string key = *net::key_sha256(file("key.pem"));
-  ASSERT_TRUE(gateway::set_node_key(ctx_, cloud_.client(), "line7", key, gateway::Layer::kDevice).ok());
+  ASSERT_TRUE(
+      gateway::set_node_key(ctx_, cloud_.client(), "line7", key, gateway::Layer::kDevice).ok());
   {
     const auto identity = open();
     pass_until_due(**identity);
     const Status refused = (*identity)->step(ctx_);
     ASSERT_FALSE(refused.ok());
-    EXPECT_NE(refused.error().message().find("is for the layer edge, and the node is of the layer device"), std::string::npos)
+    EXPECT_NE(refused.error().message().find(
+                  "is for the layer edge, and the node is of the layer device"),
+              std::string::npos)
         << refused.error();
   }
   const auto identity = open(cloud_.token("line7"));
@@ -347,7 +362,8 @@ TEST_F(IdentityTest, ClockThatIsYearsAheadDoesNotRenewWithoutPause) {
   const auto again = open_with(wrong);
   EXPECT_LE((*again)->due(), wrong.now());  // it seems to have expired ...
   ASSERT_TRUE((*again)->step(ctx_).ok());
-  EXPECT_GE((*again)->due() - wrong.now(), 24h * 59);  // ... and the answer proves that the clock is wrong
+  EXPECT_GE((*again)->due() - wrong.now(),
+            24h * 59);  // ... and the answer proves that the clock is wrong
 }
 
 TEST_F(IdentityTest, CertificateThatTheGatewayNoLongerTakesIsRenewedAtOnceWhateverTheClockSays) {
@@ -383,7 +399,8 @@ TEST_F(IdentityTest, GatewayThatSays401ForEverIsNotAskedForEver) {
 TEST_F(IdentityTest, AnswersThatAreNotWhatWasAskedForChangeNothing) {
   const std::string key = *net::make_key();
   const net::KeyPair ca = *net::make_ca("edge-ca", 24h);
-  const auto certificate = [&](const std::string& node, const std::string& csr, std::vector<std::string> organizations) {
+  const auto certificate = [&](const std::string& node, const std::string& csr,
+                               std::vector<std::string> organizations) {
     net::CertificateRequest request;
     request.common_name = node;
     request.organizations = std::move(organizations);
@@ -391,20 +408,31 @@ TEST_F(IdentityTest, AnswersThatAreNotWhatWasAskedForChangeNothing) {
   };
   using Make = std::function<Json(const std::string& csr)>;
   const auto answer = [&](Json certificate_pem, Json ca_pem) {
-    return Json::object({{"certificate", std::move(certificate_pem)}, {"ca", std::move(ca_pem)}, {"node", "line7"}});
+    return Json::object({{"certificate", std::move(certificate_pem)},
+                         {"ca", std::move(ca_pem)},
+                         {"node", "line7"}});
   };
   const std::vector<Make> makes = {
       [&](const std::string&) { return Json("nonsense"); },
       [&](const std::string&) { return Json::object(); },
       [&](const std::string&) { return answer("x", ca.certificate_pem); },
-      [&](const std::string& csr) { return answer(certificate("line7", csr, {"system:nodes"}), ""); },
-      [&](const std::string& csr) { return answer(certificate("line8", csr, {"system:nodes"}), ca.certificate_pem); },
-      [&](const std::string& csr) { return answer(certificate("line7", csr, {"system:masters"}), ca.certificate_pem); },
+      [&](const std::string& csr) {
+        return answer(certificate("line7", csr, {"system:nodes"}), "");
+      },
+      [&](const std::string& csr) {
+        return answer(certificate("line8", csr, {"system:nodes"}), ca.certificate_pem);
+      },
+      [&](const std::string& csr) {
+        return answer(certificate("line7", csr, {"system:masters"}), ca.certificate_pem);
+      },
       [&](const std::string&) {
-        return answer(certificate("line7", *net::make_csr(key, "line7"), {"system:nodes"}), ca.certificate_pem);
+        return answer(certificate("line7", *net::make_csr(key, "line7"), {"system:nodes"}),
+                      ca.certificate_pem);
       },
       // A valid answer, but from another authority than in the token.
-      [&](const std::string& csr) { return answer(certificate("line7", csr, {"system:nodes"}), ca.certificate_pem); },
+      [&](const std::string& csr) {
+        return answer(certificate("line7", csr, {"system:nodes"}), ca.certificate_pem);
+      },
   };
   for (std::size_t i = 0; i < makes.size(); ++i) {
     IdentityOptions options;
@@ -415,7 +443,8 @@ TEST_F(IdentityTest, AnswersThatAreNotWhatWasAskedForChangeNothing) {
     options.connect = [&](const net::TlsClient&) {
       return net::loopback(net::inline_handler([&](const net::Request& request) {
         net::Response response;
-        response.body = codec::write_json(makes[i]((*codec::parse_json(request.body))["csr"].as_string()));
+        response.body =
+            codec::write_json(makes[i]((*codec::parse_json(request.body))["csr"].as_string()));
         return response;
       }));
     };
@@ -452,7 +481,8 @@ struct TokenState {
   std::string used_by;
 };
 
-net::Response issue(const gateway::Authority& authority, TokenState& state, WallTime now, const net::Request& request) {
+net::Response issue(const gateway::Authority& authority, TokenState& state, WallTime now,
+                    const net::Request& request) {
   const Json body = *codec::parse_json(request.body);
   net::Response response;
   if (request.path() == "/gateway/v1/enroll") {
@@ -462,7 +492,8 @@ net::Response issue(const gateway::Authority& authority, TokenState& state, Wall
   }
   if (response.status == 200) {
     response.body = codec::write_json(
-        Json::object({{"certificate", *authority.issue("line7", gateway::Layer::kEdge, body["csr"].as_string(), now)},
+        Json::object({{"certificate", *authority.issue("line7", gateway::Layer::kEdge,
+                                                       body["csr"].as_string(), now)},
                       {"ca", authority.ca_pem()},
                       {"node", "line7"}}));
   }
@@ -488,8 +519,9 @@ TEST(IdentityCrash, PowerCutLeavesNoIdentityOrAWholeOneAndTheTokenStaysGood) {
       options.directory = "/var/lib/varda/identity";
       options.join_token = [&] { return Result<std::string>(token); };
       options.connect = [&](const net::TlsClient&) {
-        return net::loopback(
-            net::inline_handler([&](const net::Request& request) { return issue(authority, state, clock.wall(), request); }));
+        return net::loopback(net::inline_handler([&](const net::Request& request) {
+          return issue(authority, state, clock.wall(), request);
+        }));
       };
       return Identity::open(std::move(options), fs, clock, *rng);
     };
@@ -504,7 +536,8 @@ TEST(IdentityCrash, PowerCutLeavesNoIdentityOrAWholeOneAndTheTokenStaysGood) {
       const auto facts = (*identity)->facts();
       if (kept != WallTime() && !facts) return "the identity is lost";
       if (facts && facts->not_after < kept) return "an older certificate came back";
-      if (const Status status = (*identity)->enrol(ctx); !status.ok()) return "cannot enrol: " + status.error().message();
+      if (const Status status = (*identity)->enrol(ctx); !status.ok())
+        return "cannot enrol: " + status.error().message();
       return "";
     };
     fs.on_call([&](std::string_view, const os::Path&) {

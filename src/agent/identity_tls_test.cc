@@ -31,7 +31,8 @@ class IdentityOverTls : public ::testing::Test {
   }
   std::unique_ptr<net::Server> serve(const net::Server::Options& options) {
     return *net::Server::create(options, pool_.wrap([this](const net::Request& request) {
-      if (auto answer = cloud_.enrolment().handle(Context::background(), request)) return std::move(*answer);
+      if (auto answer = cloud_.enrolment().handle(Context::background(), request))
+        return std::move(*answer);
       net::Response response;
       const auto node = gateway::node_of(request.peer, clock_.wall());
       if (!node.ok()) response.status = node.error().code() == Code::kUnauthenticated ? 401 : 403;
@@ -39,7 +40,8 @@ class IdentityOverTls : public ::testing::Test {
       return response;
     }));
   }
-  std::unique_ptr<Identity> open(const net::Server& server, std::string token, const Clock& clock = system_clock()) {
+  std::unique_ptr<Identity> open(const net::Server& server, std::string token,
+                                 const Clock& clock = system_clock()) {
     IdentityOptions options;
     options.node_name = "line7";
     options.gateway = "https://127.0.0.1:" + std::to_string(server.port());
@@ -51,7 +53,8 @@ class IdentityOverTls : public ::testing::Test {
     return *Identity::open(std::move(options), fs_, clock, system_rng());
   }
   std::string asked(const net::Server& server, net::HttpClient& client) {
-    auto answer = client.call(ctx_, {.url = "https://127.0.0.1:" + std::to_string(server.port()) + "/whoami"});
+    auto answer = client.call(
+        ctx_, {.url = "https://127.0.0.1:" + std::to_string(server.port()) + "/whoami"});
     if (!answer.ok()) return answer.error().message();
     return std::to_string(answer->status) + " " + answer->body;
   }
@@ -102,8 +105,10 @@ TEST_F(IdentityOverTls, OneInTheMiddleIsNotToldTheToken) {
 TEST_F(IdentityOverTls, CertificatesOfOthersAndForOtherThingsAreNobodysNodes) {
   const std::string& ca = cloud_.authority().ca_pem();
   const auto as = [&](const net::KeyPair& pair) {
-    const auto client = net::make_client(
-        {.tls = {.ca_pem = ca, .certificate_pem = pair.certificate_pem, .key_pem = pair.key_pem, .server_name = ""}});
+    const auto client = net::make_client({.tls = {.ca_pem = ca,
+                                                  .certificate_pem = pair.certificate_pem,
+                                                  .key_pem = pair.key_pem,
+                                                  .server_name = ""}});
     return asked(*server_, *client);
   };
   // Signed by the same CA, which an administrator may use for more than the edge.
@@ -143,8 +148,9 @@ TEST_F(IdentityOverTls, NodeWhoseClockFellBackReachesItsGateway) {
   Cloud cloud(cloud_clock);
   net::Server::Options options;
   options.tls = *cloud.authority().server({});
-  const auto server = *net::Server::create(
-      options, pool_.wrap([&](const net::Request& r) { return std::move(*cloud.enrolment().handle(Context::background(), r)); }));
+  const auto server = *net::Server::create(options, pool_.wrap([&](const net::Request& r) {
+    return std::move(*cloud.enrolment().handle(Context::background(), r));
+  }));
   const auto identity = open(*server, cloud.token("line7"));
   const Status status = identity->enrol(ctx_);
   ASSERT_TRUE(status.ok()) << status.error();
@@ -194,13 +200,15 @@ TEST_F(IdentityOverTls, RunRenewsWhileAStreamStaysOpen) {
     }
     net::Response response;
     if (request.path() == "/watch") response.stream = std::make_unique<PipeStream>(pipe);
-    if (request.path() == "/whoami" && refuse) response.status = 401;  // as if the certificate had expired
+    if (request.path() == "/whoami" && refuse)
+      response.status = 401;  // as if the certificate had expired
     return response;
   }));
   ASSERT_TRUE(open(*server, cloud_.token("line7"))->enrol(ctx_).ok());
   const auto identity = open(*server, "");
   const std::string first = identity->facts()->sha256;
-  auto watch = identity->transport().send(ctx_, {.url = "https://127.0.0.1:" + std::to_string(server->port()) + "/watch"});
+  auto watch = identity->transport().send(
+      ctx_, {.url = "https://127.0.0.1:" + std::to_string(server->port()) + "/watch"});
   ASSERT_TRUE(watch.ok()) << watch.error();
   pipe->put("one");
   EXPECT_EQ(watch->body->read()->value(), "one");

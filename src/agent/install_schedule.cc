@@ -33,17 +33,24 @@ void InstallSchedule::set_ready(const JobKey& key, std::uint64_t bytes) {
   job->second.due.reset();
 }
 
-void InstallSchedule::set_failed(const JobKey& key, artifact::Reason reason, std::string message, SteadyTime now) {
+void InstallSchedule::set_failed(const JobKey& key, artifact::Reason reason, std::string message,
+                                 SteadyTime now) {
   const auto job = jobs_.find(key);
   if (job == jobs_.end() || running_.contains(key)) return;
-  job->second.report = {.state = JobReport::State::kFailed, .reason = reason, .message = std::move(message), .bytes = 0};
+  job->second.report = {.state = JobReport::State::kFailed,
+                        .reason = reason,
+                        .message = std::move(message),
+                        .bytes = 0};
   job->second.failures = 1;
-  job->second.due = retry_of(reason) == artifact::Retry::kOnChange ? std::nullopt : std::optional(now);
+  job->second.due =
+      retry_of(reason) == artifact::Retry::kOnChange ? std::nullopt : std::optional(now);
 }
 
 void InstallSchedule::again(const codec::Sha256& digest, SteadyTime now) {
   for (auto& [key, job] : jobs_) {
-    if (key.digest != digest || job.report.state != JobReport::State::kReady || running_.contains(key)) continue;
+    if (key.digest != digest || job.report.state != JobReport::State::kReady ||
+        running_.contains(key))
+      continue;
     job.report = {};
     job.failures = 0;
     job.due = now;
@@ -69,7 +76,8 @@ std::optional<JobKey> InstallSchedule::take(SteadyTime now) {
   return best->first;
 }
 
-void InstallSchedule::finished(const JobKey& key, const artifact::Outcome<std::uint64_t>& bytes, SteadyTime now, double random) {
+void InstallSchedule::finished(const JobKey& key, const artifact::Outcome<std::uint64_t>& bytes,
+                               SteadyTime now, double random) {
   running_.erase(key);
   const auto found = jobs_.find(key);
   if (found == jobs_.end()) return;
@@ -85,7 +93,10 @@ void InstallSchedule::finished(const JobKey& key, const artifact::Outcome<std::u
     return;
   }
   ++job.failures;
-  job.report = {.state = JobReport::State::kFailed, .reason = failure.reason, .message = failure.error.message(), .bytes = 0};
+  job.report = {.state = JobReport::State::kFailed,
+                .reason = failure.reason,
+                .message = failure.error.message(),
+                .bytes = 0};
   switch (retry_of(failure.reason)) {
     case artifact::Retry::kBackoff: {
       const auto doubled = policy_.first * (std::int64_t{1} << std::min(job.failures - 1, 20));

@@ -42,7 +42,8 @@ class InstallSchedule {
   /// The next job to run; it counts as running until finished().
   std::optional<JobKey> take(SteadyTime now);
   /// `random` in [0, 1) is the jitter of the backoff.
-  void finished(const JobKey& job, const artifact::Outcome<std::uint64_t>& bytes, SteadyTime now, double random);
+  void finished(const JobKey& job, const artifact::Outcome<std::uint64_t>& bytes, SteadyTime now,
+                double random);
   /// When the next job becomes due; nothing: no job waits.
   std::optional<SteadyTime> next() const;
 

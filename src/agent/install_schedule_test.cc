@@ -12,7 +12,9 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 
 JobKey job(std::string name) { return {codec::Sha256::of(name), "http://files/" + name, "onnx"}; }
-Outcome<std::uint64_t> failed(Reason reason) { return Failure{reason, Error(Code::kUnavailable, "why")}; }
+Outcome<std::uint64_t> failed(Reason reason) {
+  return Failure{reason, Error(Code::kUnavailable, "why")};
+}
 
 class InstallScheduleTest : public ::testing::Test {
  protected:
@@ -47,7 +49,8 @@ TEST_F(InstallScheduleTest, WhereThereAreOthersToAskWhatFailedIsTriedAtOnce) {
   schedule.sources_changed(job("a").digest, now);
   schedule.sources_changed(job("b").digest, now);
   EXPECT_EQ(schedule.take(now), job("a"));
-  EXPECT_EQ(schedule.take(now), std::nullopt) << "who gives the archive does not make it a safe one";
+  EXPECT_EQ(schedule.take(now), std::nullopt)
+      << "who gives the archive does not make it a safe one";
 }
 
 TEST_F(InstallScheduleTest, TransientFailuresBackOffUpToFiveMinutesForEver) {
@@ -61,9 +64,12 @@ TEST_F(InstallScheduleTest, TransientFailuresBackOffUpToFiveMinutesForEver) {
 
 TEST_F(InstallScheduleTest, WhatTheSourcesAskForIsWaitedForUpToFiveMinutes) {
   (void)schedule.set_wanted({job("a")}, now);
-  for (const auto& [asked, waited] : {std::pair{seconds(90), seconds(90)}, std::pair{seconds(3600), seconds(300)}}) {
+  for (const auto& [asked, waited] :
+       {std::pair{seconds(90), seconds(90)}, std::pair{seconds(3600), seconds(300)}}) {
     ASSERT_TRUE(schedule.take(now));
-    schedule.finished(job("a"), Failure{Reason::kDownloadFailed, Error(Code::kUnavailable, "busy"), asked}, now, /*random=*/0);
+    schedule.finished(job("a"),
+                      Failure{Reason::kDownloadFailed, Error(Code::kUnavailable, "busy"), asked},
+                      now, /*random=*/0);
     EXPECT_EQ(*schedule.next() - now, Duration(waited));
     now = *schedule.next();
   }
@@ -102,7 +108,8 @@ TEST_F(InstallScheduleTest, FailedStaysFailedWhileItIsTriedAgain) {
   ASSERT_TRUE(schedule.take(now));
   EXPECT_EQ(schedule.reports().at(job("a")).state, JobReport::State::kFailed);
   schedule.finished(job("a"), std::uint64_t{42}, now, 0);
-  EXPECT_EQ(schedule.reports().at(job("a")), (JobReport{.state = JobReport::State::kReady, .bytes = 42}));
+  EXPECT_EQ(schedule.reports().at(job("a")),
+            (JobReport{.state = JobReport::State::kReady, .bytes = 42}));
   EXPECT_EQ(schedule.next(), std::nullopt);
 }
 

@@ -21,9 +21,11 @@ Result<std::unique_ptr<Journal>> Journal::open(const os::Path& file) {
   auto store = store::open_sqlite(file, small());
   if (!store.ok() && store.error().code() == Code::kCorrupt) {
     const os::Path aside = os::Path(file) += ".damaged";
-    log::error("agent database damaged, starting with an empty one", {{"file", file.string()}, {"error", store.error()}});
+    log::error("agent database damaged, starting with an empty one",
+               {{"file", file.string()}, {"error", store.error()}});
     TRY_VOID(os::real_file_system().rename(file, aside));
-    for (const char* suffix : {"-wal", "-shm"}) TRY_VOID(os::real_file_system().remove(os::Path(file) += suffix));
+    for (const char* suffix : {"-wal", "-shm"})
+      TRY_VOID(os::real_file_system().remove(os::Path(file) += suffix));
     store = store::open_sqlite(file, small());
   }
   TRY(auto opened, std::move(store));
@@ -31,7 +33,8 @@ Result<std::unique_ptr<Journal>> Journal::open(const os::Path& file) {
 }
 
 std::unique_ptr<Journal> Journal::in_memory() {
-  return std::unique_ptr<Journal>(new Journal(store::open_memory(small())));  // NOLINT: private constructor
+  return std::unique_ptr<Journal>(
+      new Journal(store::open_memory(small())));  // NOLINT: private constructor
 }
 
 std::unique_ptr<Journal> Journal::over(std::unique_ptr<store::Store> store) {

@@ -12,7 +12,8 @@ namespace varda::agent {
 namespace {
 
 runtime::Informer::Options informer_options(const Link::Options& options) {
-  auto informer = runtime::Informer::typed<api::EdgeNode>({.field_selector = "metadata.name=" + options.node_name});
+  auto informer = runtime::Informer::typed<api::EdgeNode>(
+      {.field_selector = "metadata.name=" + options.node_name});
   informer.watch_timeout = options.watch_timeout;
   informer.backoff_min = options.backoff_first;
   informer.backoff_max = options.backoff_max;
@@ -24,12 +25,14 @@ runtime::Informer::Options informer_options(const Link::Options& options) {
 
 }  // namespace
 
-std::optional<codec::Json> status_patch(const api::EdgeNodeStatus& wanted, const codec::Json& live) {
+std::optional<codec::Json> status_patch(const api::EdgeNodeStatus& wanted,
+                                        const codec::Json& live) {
   const codec::Json now = live["status"].is_object() ? live["status"] : codec::Json::object();
   codec::Json next = now;
   const codec::Json ours = wanted.to_json();
-  for (const char* name : {"observedGeneration", "agentVersion", "modelRoot", "workerRoot", "workerSocketDirectory", "address",
-                           "disk", "models", "datasets", "workers", "peerUrl", "shares", "replicas", "summary"}) {
+  for (const char* name : {"observedGeneration", "agentVersion", "modelRoot", "workerRoot",
+                           "workerSocketDirectory", "address", "disk", "models", "datasets",
+                           "workers", "peerUrl", "shares", "replicas", "summary"}) {
     if (const codec::Json* value = ours.find(name)) {
       next.set(name, *value);
     } else {
@@ -50,7 +53,8 @@ Link::Link(const kube::Client& client, Options options, Desired desired)
     if (change.now && change.now->typed) {
       desired(*static_cast<const api::EdgeNode*>(change.now->typed.get()));
     } else if (change.now) {
-      log::error("EdgeNode cannot be decoded, keeping the previous version", {{"error", change.now->problem}});
+      log::error("EdgeNode cannot be decoded, keeping the previous version",
+                 {{"error", change.now->problem}});
     }
     wake();
   });
@@ -75,10 +79,11 @@ Status Link::sync(const Context& ctx, const Wanted& wanted) {
   if (const auto stored = informer_.get(key)) {
     live = stored->json();
   } else {
-    codec::Json object = codec::Json::object({{"apiVersion", api::EdgeNode::resource().api_version()},
-                                              {"kind", api::EdgeNode::resource().kind},
-                                              {"metadata", codec::Json::object({{"name", options_.node_name}})},
-                                              {"spec", codec::Json::object()}});
+    codec::Json object =
+        codec::Json::object({{"apiVersion", api::EdgeNode::resource().api_version()},
+                             {"kind", api::EdgeNode::resource().kind},
+                             {"metadata", codec::Json::object({{"name", options_.node_name}})},
+                             {"spec", codec::Json::object()}});
     auto created = client_.create(ctx, api::EdgeNode::resource(), object);
     if (!created.ok() && created.error().code() == Code::kAlreadyExists)
       created = client_.get(ctx, api::EdgeNode::resource(), key);  // the watch is behind
@@ -88,16 +93,20 @@ Status Link::sync(const Context& ctx, const Wanted& wanted) {
   const codec::Json uid = std::as_const(live).at("metadata/uid");
   // The generation belongs to a deleted object; nothing of the new object was observed yet.
   const bool other = !wanted.observed_uid.empty() && wanted.observed_uid != uid.as_string();
-  if (other || told.observed_generation > std::as_const(live).at("metadata/generation").as_integer()) told.observed_generation = 0;
+  if (other ||
+      told.observed_generation > std::as_const(live).at("metadata/generation").as_integer())
+    told.observed_generation = 0;
   if (const auto object = api::EdgeNode::from_json(live); object.ok()) {
     for (api::EdgeModelReport& model : told.models)
-      if (const auto* there = object->status.find_model(model.key); there != nullptr) keep_ahead(model.cascade, there->cascade);
+      if (const auto* there = object->status.find_model(model.key); there != nullptr)
+        keep_ahead(model.cascade, there->cascade);
     told.summary = api::summarize(object->spec, told);
   }
   auto patch = status_patch(told, live);
   if (!patch) return {};
   patch->set("metadata", codec::Json::object({{"uid", uid}}));  // conflict if recreated
-  TRY(const auto written, client_.patch(ctx, api::EdgeNode::resource(), key, kube::PatchType::kMerge, *patch, "status"));
+  TRY(const auto written, client_.patch(ctx, api::EdgeNode::resource(), key,
+                                        kube::PatchType::kMerge, *patch, "status"));
   informer_.wrote(written);
   return {};
 }
@@ -133,7 +142,8 @@ void Link::step(const Context& ctx) {
     const MutexLock lock(mutex_);
     look_again_ = clock_.now() + options_.backoff_max;
   } else if (!ctx.done()) {
-    if (backoff_ == options_.backoff_first) log::warn("cannot write the EdgeNode's status, retrying", {{"error", status.error()}});
+    if (backoff_ == options_.backoff_first)
+      log::warn("cannot write the EdgeNode's status, retrying", {{"error", status.error()}});
     const MutexLock lock(mutex_);
     retry_ = clock_.now() + backoff_;
     backoff_ = std::min(backoff_ * 2, options_.backoff_max);
@@ -145,11 +155,13 @@ void Link::run(const Context& ctx) {
   while (!ctx.done()) {
     // If the object is missing, no event marks the end of the first list, so poll until then.
     const bool synced = informer_.has_synced();
-    const Duration patience = synced ? Duration(std::chrono::hours(1)) : Duration(std::chrono::milliseconds(100));
+    const Duration patience =
+        synced ? Duration(std::chrono::hours(1)) : Duration(std::chrono::milliseconds(100));
     {
       std::unique_lock<Mutex> lock(mutex_);
       [&]() NO_THREAD_SAFETY_ANALYSIS {
-        woken_.wait_until(lock, ctx.stop_token(), retry_.value_or(look_again_.value_or(clock_.now() + patience)),
+        woken_.wait_until(lock, ctx.stop_token(),
+                          retry_.value_or(look_again_.value_or(clock_.now() + patience)),
                           [&]() NO_THREAD_SAFETY_ANALYSIS { return synced && !retry_ && dirty_; });
       }();
     }

@@ -17,7 +17,8 @@ constexpr std::string_view kFailures = "failures";
 
 std::optional<artifact::Reason> reason_of(std::string_view text) {
   for (int i = 0; i <= static_cast<int>(artifact::Reason::kCancelled); ++i)
-    if (to_string(static_cast<artifact::Reason>(i)) == text) return static_cast<artifact::Reason>(i);
+    if (to_string(static_cast<artifact::Reason>(i)) == text)
+      return static_cast<artifact::Reason>(i);
   return std::nullopt;
 }
 
@@ -29,8 +30,9 @@ Options with_clock(Options options, const Clock* clock) {
 
 }  // namespace
 
-ModelKeeper::ModelKeeper(Options options, artifact::Store& store, artifact::ModelTree& tree, os::FileSystem& fs,
-                         net::HttpClient& http, Journal& journal, Rng& rng, Report report)
+ModelKeeper::ModelKeeper(Options options, artifact::Store& store, artifact::ModelTree& tree,
+                         os::FileSystem& fs, net::HttpClient& http, Journal& journal, Rng& rng,
+                         Report report)
     : options_(options),
       clock_(options.clock != nullptr ? *options.clock : system_clock()),
       store_(store),
@@ -42,7 +44,9 @@ ModelKeeper::ModelKeeper(Options options, artifact::Store& store, artifact::Mode
       book_(with_clock(options.cascades, options.clock), journal, rng, [this] { wake(); }),
       poller_(
           http, with_clock(options.serving, options.clock), [this] { wake(); },
-          [this](const std::string& key, const Result<codec::Json>& answer) { book_.take(key, answer); }),
+          [this](const std::string& key, const Result<codec::Json>& answer) {
+            book_.take(key, answer);
+          }),
       schedule_(options.retry),
       progress_(options.progress_period) {}
 
@@ -81,10 +85,13 @@ void ModelKeeper::load() {
     const auto reason = reason_of(one["reason"].as_string());
     if (!digest.ok() || !reason) continue;
     std::vector<std::string> mirrors;
-    for (const codec::Json& mirror : one["mirrors"].as_array()) mirrors.push_back(mirror.as_string());
+    for (const codec::Json& mirror : one["mirrors"].as_array())
+      mirrors.push_back(mirror.as_string());
     remembered_[{*digest, one["url"].as_string(), one["framework"].as_string(), std::move(mirrors),
-                 one["credentials"].as_string()}] = {
-        .state = JobReport::State::kFailed, .reason = *reason, .message = one["message"].as_string(), .bytes = 0};
+                 one["credentials"].as_string()}] = {.state = JobReport::State::kFailed,
+                                                     .reason = *reason,
+                                                     .message = one["message"].as_string(),
+                                                     .bytes = 0};
   }
 }
 
@@ -107,7 +114,8 @@ void ModelKeeper::save_failures() {
                                         {"reason", to_string(report.reason)},
                                         {"message", report.message}}));
   }
-  if (Status status = journal_.put(kFailures, list); !status.ok()) log::warn("cannot save failures", {{"error", status.error()}});
+  if (Status status = journal_.put(kFailures, list); !status.ok())
+    log::warn("cannot save failures", {{"error", status.error()}});
 }
 
 void ModelKeeper::run(const Context& ctx) {
@@ -115,12 +123,14 @@ void ModelKeeper::run(const Context& ctx) {
   std::vector<std::jthread> threads;
   threads.emplace_back([this, &ctx] { poller_.run(ctx); });
   threads.emplace_back([this, &ctx] { book_.run(ctx); });
-  for (std::size_t i = 0; i < options_.install_threads; ++i) threads.emplace_back([this, &ctx] { install_loop(ctx); });
+  for (std::size_t i = 0; i < options_.install_threads; ++i)
+    threads.emplace_back([this, &ctx] { install_loop(ctx); });
   while (!ctx.done()) {
     step();
     std::unique_lock<Mutex> lock(mutex_);
     [&]() NO_THREAD_SAFETY_ANALYSIS {
-      woken_.wait_until(lock, ctx.stop_token(), next_look(), [this]() NO_THREAD_SAFETY_ANALYSIS { return dirty_; });
+      woken_.wait_until(lock, ctx.stop_token(), next_look(),
+                        [this]() NO_THREAD_SAFETY_ANALYSIS { return dirty_; });
     }();
   }
   {
@@ -136,10 +146,13 @@ void ModelKeeper::run(const Context& ctx) {
 std::vector<runtime::Strand> ModelKeeper::strands() {
   std::vector<runtime::Strand> out;
   out.push_back({"models", [this] { return due(); }, [this](const Context&) { step(); }});
-  out.push_back({"model servers", [this] { return poller_.due(); }, [this](const Context& ctx) { poller_.step(ctx); }});
-  out.push_back({"tiers", [this] { return book_.due(); }, [this](const Context&) { book_.step(); }});
+  out.push_back({"model servers", [this] { return poller_.due(); },
+                 [this](const Context& ctx) { poller_.step(ctx); }});
+  out.push_back(
+      {"tiers", [this] { return book_.due(); }, [this](const Context&) { book_.step(); }});
   for (std::size_t i = 0; i < options_.install_threads; ++i)
-    out.push_back({"install", [this] { return install_due(); }, [this](const Context& ctx) { install(ctx); }});
+    out.push_back({"install", [this] { return install_due(); },
+                   [this](const Context& ctx) { install(ctx); }});
   return out;
 }
 
@@ -149,7 +162,8 @@ std::optional<SteadyTime> ModelKeeper::due() const {
 }
 
 SteadyTime ModelKeeper::next_look() const {
-  return std::min({disk_due_, marks_due_, cascade_due_, progress_.due().value_or(SteadyTime::max())});
+  return std::min(
+      {disk_due_, marks_due_, cascade_due_, progress_.due().value_or(SteadyTime::max())});
 }
 
 std::map<JobKey, JobReport> ModelKeeper::jobs() const {
@@ -200,7 +214,8 @@ void ModelKeeper::install(const Context& ctx) {
   };
   std::vector<artifact::Neighbour> neighbours;
   for (const api::EdgeReplicaSource& peer : peers) {
-    net::HttpClient* const http = options_.client_of_node ? options_.client_of_node(peer.node) : nullptr;
+    net::HttpClient* const http =
+        options_.client_of_node ? options_.client_of_node(peer.node) : nullptr;
     if (http != nullptr) neighbours.push_back({http, replica::archive_url(peer.url, job->digest)});
   }
   const auto installed = store_.ensure(ctx.with_stop(stop.get_token()),
@@ -212,16 +227,21 @@ void ModelKeeper::install(const Context& ctx) {
                                         .framework = job->framework,
                                         .max_bytes = 0},
                                        note);
-  const auto outcome = installed.ok() ? artifact::Outcome<std::uint64_t>(installed->bytes) : installed.failure();
+  const auto outcome =
+      installed.ok() ? artifact::Outcome<std::uint64_t>(installed->bytes) : installed.failure();
   if (outcome.ok()) {
-    log::info("artifact installed", {{"digest", job->digest.hex()}, {"url", artifact::shown_url(job->url)}, {"bytes", *outcome}});
+    log::info("artifact installed", {{"digest", job->digest.hex()},
+                                     {"url", artifact::shown_url(job->url)},
+                                     {"bytes", *outcome}});
   } else if (outcome.failure().reason != artifact::Reason::kCancelled) {
-    log::warn("artifact not installed", {{"reason", to_string(outcome.failure().reason)}, {"error", outcome.failure().error}});
+    log::warn("artifact not installed", {{"reason", to_string(outcome.failure().reason)},
+                                         {"error", outcome.failure().error}});
   }
   if (options_.metrics != nullptr)
     options_.metrics
         ->counter("varda_agent_installs_total", "Attempts to install an artifact, by result.",
-                  {{"result", outcome.ok() ? "Installed" : std::string(to_string(outcome.failure().reason))}})
+                  {{"result",
+                    outcome.ok() ? "Installed" : std::string(to_string(outcome.failure().reason))}})
         .add();
   const MutexLock lock(mutex_);
   running_.erase(*job);
@@ -241,7 +261,8 @@ void ModelKeeper::note_ready_artifacts(const std::vector<JobKey>& jobs) {
       if (schedule_.known(job)) continue;
     }
     const auto installed = store_.find(job.digest);
-    const bool ready = installed && !artifact::check_layout(fs_, installed->directory, job.framework);
+    const bool ready =
+        installed && !artifact::check_layout(fs_, installed->directory, job.framework);
     const auto failed = remembered_.find(job);
     if (!ready && failed == remembered_.end()) continue;
     const MutexLock lock(mutex_);
@@ -277,7 +298,8 @@ void ModelKeeper::note_peers() {
   store_.keep_archives(std::move(keep));
   const MutexLock lock(mutex_);
   for (const auto& [digest, sources] : peers)
-    if (const auto before = peers_.find(digest); before == peers_.end() || before->second != sources)
+    if (const auto before = peers_.find(digest);
+        before == peers_.end() || before->second != sources)
       schedule_.sources_changed(digest, clock_.now());
   peers_ = std::move(peers);
 }
@@ -289,8 +311,10 @@ void ModelKeeper::share_archives() {
   {
     const MutexLock lock(mutex_);
     for (const auto& [job, report] : schedule_.reports()) {
-      const bool coming = report.state == JobReport::State::kPending || report.state == JobReport::State::kDownloading;
-      if (const auto share = shares.find(job.digest); share != shares.end() && coming) share->second.coming = true;
+      const bool coming = report.state == JobReport::State::kPending ||
+                          report.state == JobReport::State::kDownloading;
+      if (const auto share = shares.find(job.digest); share != shares.end() && coming)
+        share->second.coming = true;
     }
   }
   options_.archives->set(std::move(shares));
@@ -316,7 +340,8 @@ void ModelKeeper::look_at_tree() {
   }
   // Keep models without a directory if they have a problem to report.
   for (const auto& [key, shown] : shown_)
-    if (!seen.contains(key) && !shown.problem.empty()) seen.emplace(key, Shown{{}, {}, {}, shown.problem, shown.problem_reason});
+    if (!seen.contains(key) && !shown.problem.empty())
+      seen.emplace(key, Shown{{}, {}, {}, shown.problem, shown.problem_reason});
   shown_ = std::move(seen);
 }
 
@@ -325,15 +350,17 @@ void ModelKeeper::write_cascades() {
   for (const api::EdgeModel& model : spec_->models) {
     const codec::Json cascade = model.cascade.is_object() ? model.cascade : codec::Json();
     Status status;
-    if (const std::size_t bytes = cascade.is_null() ? 0 : codec::write_json(cascade).size(); bytes > kCascadeBytesMax) {
-      const std::string message =
-          "it has " + std::to_string(bytes) + " bytes, and " + std::to_string(kCascadeBytesMax) + " are allowed";
+    if (const std::size_t bytes = cascade.is_null() ? 0 : codec::write_json(cascade).size();
+        bytes > kCascadeBytesMax) {
+      const std::string message = "it has " + std::to_string(bytes) + " bytes, and " +
+                                  std::to_string(kCascadeBytesMax) + " are allowed";
       status = Error(Code::kInvalid, message);
     } else {
       status = tree_.set_cascade(model.key, cascade);
     }
     if (status.ok()) continue;
-    const bool full = status.error().code() == Code::kExhausted, refused = status.error().code() == Code::kInvalid;
+    const bool full = status.error().code() == Code::kExhausted,
+               refused = status.error().code() == Code::kInvalid;
     Unwritten one{full      ? artifact::Reason::kDiskFull
                   : refused ? artifact::Reason::kBadLayout
                             : artifact::Reason::kDownloadFailed,
@@ -341,7 +368,8 @@ void ModelKeeper::write_cascades() {
                   : refused ? "Refused"
                             : "WriteFailed",
                   "cascade.json cannot be written: " + status.error().message()};
-    if (const auto before = unwritten_.find(model.key); before == unwritten_.end() || before->second != one)
+    if (const auto before = unwritten_.find(model.key);
+        before == unwritten_.end() || before->second != one)
       log::error("cascade not written", {{"model", model.key}, {"error", status.error()}});
     unwritten.emplace(model.key, std::move(one));
   }
@@ -355,14 +383,17 @@ void ModelKeeper::act(const Plan& plan) {
     Shown& shown = shown_[expose.key];
     // Without cascade.json, a new server would act as the only tier. A running server continues
     // with the old file.
-    if (const auto unwritten = unwritten_.find(expose.key); unwritten != unwritten_.end() && !shown.target) {
+    if (const auto unwritten = unwritten_.find(expose.key);
+        unwritten != unwritten_.end() && !shown.target) {
       shown.problem_reason = unwritten->second.reason;
       shown.problem = unwritten->second.message;
       continue;
     }
     auto& held = exposed_[expose.key];
     const auto known = held.find(expose.version);
-    if (shown.target == expose.version && known != held.end() && known->second.digest == expose.job.digest) continue;
+    if (shown.target == expose.version && known != held.end() &&
+        known->second.digest == expose.job.digest)
+      continue;
     const auto installed = store_.find(expose.job.digest);
     if (!installed) continue;  // impossible: wanted artifacts are never evicted
     Status status = tree_.expose(expose.key, expose.version, installed->directory);
@@ -372,15 +403,17 @@ void ModelKeeper::act(const Plan& plan) {
       const bool full = status.error().code() == Code::kExhausted;
       shown.problem_reason = status.error().code() == Code::kInvalid ? artifact::Reason::kBadLayout
                              : full                                  ? artifact::Reason::kDiskFull
-                                                                     : artifact::Reason::kDownloadFailed;
+                                    : artifact::Reason::kDownloadFailed;
       shown.problem = "cannot be exposed: " + status.error().message();
-      log::error("version not exposed", {{"model", expose.key}, {"version", expose.version}, {"error", status.error()}});
+      log::error("version not exposed",
+                 {{"model", expose.key}, {"version", expose.version}, {"error", status.error()}});
       continue;
     }
     held.insert_or_assign(expose.version, expose.job);
     shown.problem.clear();
     shown.target = expose.version;
-    if (std::find(shown.versions.begin(), shown.versions.end(), expose.version) == shown.versions.end())
+    if (std::find(shown.versions.begin(), shown.versions.end(), expose.version) ==
+        shown.versions.end())
       shown.versions.push_back(expose.version);
     if (moved) log::info("version exposed", {{"model", expose.key}, {"version", expose.version}});
   }
@@ -388,20 +421,24 @@ void ModelKeeper::act(const Plan& plan) {
   for (const auto& [key, line] : poller_.last_good()) {
     if (plan.keep.contains(key) && shown_.contains(key))
       if (const Status noted = tree_.note_last_good(key, line); !noted.ok())
-        log::warn("cannot record the last good version", {{"model", key}, {"error", noted.error()}});
+        log::warn("cannot record the last good version",
+                  {{"model", key}, {"error", noted.error()}});
   }
   const auto complain = [](const std::string& key, const Status& status) {
-    if (!status.ok()) log::warn("cannot clear a model directory", {{"model", key}, {"error", status.error()}});
+    if (!status.ok())
+      log::warn("cannot clear a model directory", {{"model", key}, {"error", status.error()}});
   };
   for (const std::string& key : plan.clear) complain(key, tree_.clear_target(key));
   for (const auto& kept : plan.keep) {  // no structured binding: clang 14 cannot capture one
     const auto& key = kept.first;
     const auto& keep = kept.second;
     const auto shown = shown_.find(key);
-    const bool surplus = shown != shown_.end() &&
-                         std::any_of(shown->second.versions.begin(), shown->second.versions.end(), [&](const std::string& version) {
-                           return !keep.contains(version) && shown->second.target != version;
-                         });
+    const bool surplus =
+        shown != shown_.end() &&
+        std::any_of(shown->second.versions.begin(), shown->second.versions.end(),
+                    [&](const std::string& version) {
+                      return !keep.contains(version) && shown->second.target != version;
+                    });
     if (surplus) complain(key, tree_.prune(key, keep));
   }
   for (const std::string& key : plan.remove) {
@@ -421,31 +458,38 @@ void ModelKeeper::show_numbers() {
       shown.numbers.clear();
       numbered_.erase(model.key);
       if (const Status removed = artifact::remove_numbered(fs_, tree_, model.key); !removed.ok())
-        log::warn("cannot remove the numbered view of a model", {{"model", model.key}, {"error", removed.error()}});
+        log::warn("cannot remove the numbered view of a model",
+                  {{"model", model.key}, {"error", removed.error()}});
       continue;
     }
     NumberedState state{*shown.target, shown.versions, {}, model.beside};
-    for (const auto& [version, job] : exposed_[model.key]) state.digests.emplace(version, job.digest.hex());
+    for (const auto& [version, job] : exposed_[model.key])
+      state.digests.emplace(version, job.digest.hex());
     if (!shown.numbers.empty() && numbered_[model.key] == state) continue;
     artifact::NumberedOptions options;
     options.beside = model.beside;
     for (const std::string& version : shown.versions) {
       // For an archive that another process exposed, the view finds the number on disk.
-      const auto listed = std::find_if(model.versions.begin(), model.versions.end(),
-                                       [&version](const api::EdgeModelVersion& one) { return one.version == version; });
+      const auto listed = std::find_if(
+          model.versions.begin(), model.versions.end(),
+          [&version](const api::EdgeModelVersion& one) { return one.version == version; });
       const std::string sha256 = listed == model.versions.end() ? "" : listed->sha256;
-      options.versions[version] = {api::version_number(version), api::version_number(version, sha256)};
+      options.versions[version] = {api::version_number(version),
+                                   api::version_number(version, sha256)};
     }
     const auto view = artifact::show_numbered(fs_, tree_, model.key, options);
     if (!view.ok()) {
-      shown.problem_reason =
-          view.error().code() == Code::kExhausted ? artifact::Reason::kDiskFull : artifact::Reason::kDownloadFailed;
+      shown.problem_reason = view.error().code() == Code::kExhausted
+                                 ? artifact::Reason::kDiskFull
+                                 : artifact::Reason::kDownloadFailed;
       shown.problem = "cannot be exposed: " + view.error().message();
-      log::error("version not exposed", {{"model", model.key}, {"version", *shown.target}, {"error", view.error()}});
+      log::error("version not exposed",
+                 {{"model", model.key}, {"version", *shown.target}, {"error", view.error()}});
       continue;
     }
     std::map<std::string, std::string> numbers;
-    for (const auto& [number, version] : view->names) numbers.emplace(std::to_string(number), version);
+    for (const auto& [number, version] : view->names)
+      numbers.emplace(std::to_string(number), version);
     shown.numbers = std::move(numbers);
     if (*shown.target == model.target) shown.problem.clear();
     numbered_[model.key] = std::move(state);
@@ -461,7 +505,8 @@ bool ModelKeeper::read_marks() {
     schedule_.again(digest, clock_.now());
     // Forget the exposed versions, so that they are exposed again after the install.
     for (auto& [key, versions] : exposed_)
-      std::erase_if(versions, [&digest](const auto& version) { return version.second.digest == digest; });
+      std::erase_if(versions,
+                    [&digest](const auto& version) { return version.second.digest == digest; });
   }
   woken_.notify_all();
   return true;
@@ -472,7 +517,8 @@ bool ModelKeeper::look_at_disk() {
   if (!space.ok()) return false;
   const api::EdgeDisk now = round_disk(space->capacity_bytes, space->available_bytes, disk_);
   const api::EdgeDisk before = std::exchange(disk_, now);
-  return before.capacity_bytes != now.capacity_bytes || before.available_bytes != now.available_bytes;
+  return before.capacity_bytes != now.capacity_bytes ||
+         before.available_bytes != now.available_bytes;
 }
 
 void ModelKeeper::step() {
@@ -494,7 +540,9 @@ void ModelKeeper::step() {
     uid_ = fresh->uid;
     generation_ = fresh->generation;
     const Status kept = keep_desired(journal_, *fresh);
-    if (!kept.ok()) log::error("work list not persisted; a restart without network would lose it", {{"error", kept.error()}});
+    if (!kept.ok())
+      log::error("work list not persisted; a restart without network would lose it",
+                 {{"error", kept.error()}});
   }
   if (clock_.now() >= disk_due_) disk_due_ = clock_.now() + options_.disk_period;
   if (!spec_) {
@@ -523,7 +571,8 @@ void ModelKeeper::step() {
   {
     const MutexLock lock(mutex_);
     for (const JobKey& job : schedule_.set_wanted(wanted.install, clock_.now()))
-      if (const auto running = running_.find(job); running != running_.end()) running->second.request_stop();
+      if (const auto running = running_.find(job); running != running_.end())
+        running->second.request_stop();
     woken_.notify_all();
   }
   share_archives();
@@ -560,10 +609,13 @@ void ModelKeeper::publish() {
       const bool fits = bytes <= kCascadeReportBytesMax;
       const char* const message = "the tier reports of this node's servers exceed the size limit";
       world.cascades[key] =
-          fits ? report : codec::Json::object({{"problem", codec::Json::object({{"reason", "TooMuch"}, {"message", message}})}});
+          fits ? report
+               : codec::Json::object({{"problem", codec::Json::object({{"reason", "TooMuch"},
+                                                                       {"message", message}})}});
     }
     for (const auto& [key, unwritten] : unwritten_)
-      world.cascades[key].set("problem", codec::Json::object({{"reason", unwritten.word}, {"message", unwritten.message}}));
+      world.cascades[key].set("problem", codec::Json::object({{"reason", unwritten.word},
+                                                              {"message", unwritten.message}}));
     {
       const MutexLock lock(mutex_);
       world.jobs = jobs();
@@ -572,7 +624,8 @@ void ModelKeeper::publish() {
     for (api::EdgeModelReport& model : status.models) {
       for (api::EdgeVersionReport& version : model.versions) {
         const auto digest = codec::Sha256::parse(version.sha256);
-        version.shared = version.state == api::EdgeVersionReport::kReady && digest.ok() && store_.has_archive(*digest);
+        version.shared = version.state == api::EdgeVersionReport::kReady && digest.ok() &&
+                         store_.has_archive(*digest);
       }
     }
   }

@@ -41,12 +41,12 @@ class ModelKeeper {
     RetryPolicy retry;
     ServingPoller::Options serving;
     std::chrono::seconds disk_period{60};
-    std::chrono::milliseconds marks_period{2000};      // between reads of the marks (artifact/marks.h)
+    std::chrono::milliseconds marks_period{2000};  // between reads of the marks (artifact/marks.h)
     std::chrono::milliseconds progress_period{10000};  // between progress reports of downloads
     CascadeBook::Options cascades;                     // `clock` below overrides its clock
     std::chrono::milliseconds cascade_retry{5000};     // retry of a failed write of cascade.json
     std::chrono::milliseconds last_words{3000};        // for a last poll when run() ends
-    const Clock* clock = nullptr;                      // null: the system clock; `serving` uses it too
+    const Clock* clock = nullptr;  // null: the system clock; `serving` uses it too
     /// The client that authenticates a node. Empty, or if it returns null: archives are not fetched
     /// from other nodes.
     std::function<net::HttpClient*(const std::string& node)> client_of_node;
@@ -58,8 +58,8 @@ class ModelKeeper {
   using Report = std::function<void(const api::EdgeNodeStatus&, const std::string&)>;
 
   /// All references outlive the keeper.
-  ModelKeeper(Options options, artifact::Store& store, artifact::ModelTree& tree, os::FileSystem& fs, net::HttpClient& http,
-              Journal& journal, Rng& rng, Report report);
+  ModelKeeper(Options options, artifact::Store& store, artifact::ModelTree& tree,
+              os::FileSystem& fs, net::HttpClient& http, Journal& journal, Rng& rng, Report report);
   ~ModelKeeper();
 
   /// Accepts a version of the EdgeNode; persisted before it takes effect. Objects without an
@@ -150,7 +150,8 @@ class ModelKeeper {
   InstallSchedule schedule_ GUARDED_BY(mutex_);
   DownloadProgress progress_ GUARDED_BY(mutex_);
   std::map<JobKey, std::stop_source> running_ GUARDED_BY(mutex_);
-  std::map<codec::Sha256, std::vector<api::EdgeReplicaSource>> peers_ GUARDED_BY(mutex_);  // from the work list
+  std::map<codec::Sha256, std::vector<api::EdgeReplicaSource>> peers_
+      GUARDED_BY(mutex_);  // from the work list
 };
 
 }  // namespace varda::agent

@@ -20,9 +20,11 @@ class ScriptedStore final : public artifact::Store {
  public:
   std::function<void(const ProgressSink&)> download;
 
-  artifact::Outcome<artifact::Installed> ensure(const Context&, const artifact::Request&, const ProgressSink& progress) override {
+  artifact::Outcome<artifact::Installed> ensure(const Context&, const artifact::Request&,
+                                                const ProgressSink& progress) override {
     download(progress);
-    return artifact::Failure{artifact::Reason::kDownloadFailed, Error(Code::kUnavailable, "broken off")};
+    return artifact::Failure{artifact::Reason::kDownloadFailed,
+                             Error(Code::kUnavailable, "broken off")};
   }
   std::optional<artifact::Installed> find(const Sha256&) override { return std::nullopt; }
   std::vector<Sha256> list() const override { return {}; }
@@ -47,13 +49,15 @@ class ModelKeeperTest : public ::testing::Test {
          {"kind", api::EdgeNode::resource().kind},
          {"metadata", Json::object({{"name", "edge0"}, {"generation", 2}})},
          {"spec",
-          Json::object({{"models", Json::array({Json::object(
-                                       {{"key", "default/digits"},
-                                        {"framework", "onnx"},
-                                        {"target", "3"},
-                                        {"versions", Json::array({Json::object({{"version", "3"},
-                                                                                {"url", "http://files/3"},
-                                                                                {"sha256", Sha256::of("3").hex()}})})}})})}})}}));
+          Json::object(
+              {{"models", Json::array({Json::object(
+                              {{"key", "default/digits"},
+                               {"framework", "onnx"},
+                               {"target", "3"},
+                               {"versions", Json::array({Json::object(
+                                                {{"version", "3"},
+                                                 {"url", "http://files/3"},
+                                                 {"sha256", Sha256::of("3").hex()}})})}})})}})}}));
     CHECK(node.ok());
     keeper.load();
     strands = keeper.strands();
@@ -88,13 +92,20 @@ class ModelKeeperTest : public ::testing::Test {
   artifact::ModelTree tree = artifact::ModelTree::open(fs, "/models").value();
   std::vector<std::string> reports;  // "STATE DONE/TOTAL" of the version, per report
   api::EdgeDisk disk;                // last report
-  ModelKeeper keeper{
-      {.clock = &clock}, store, tree, fs, http, *journal, *rng, [this](const api::EdgeNodeStatus& status, const std::string&) {
-        disk = status.disk;
-        if (status.models.empty()) return;
-        const api::EdgeVersionReport& version = status.models[0].versions[0];
-        reports.push_back(version.state + " " + std::to_string(version.bytes_done) + "/" + std::to_string(version.bytes_total));
-      }};
+  ModelKeeper keeper{{.clock = &clock},
+                     store,
+                     tree,
+                     fs,
+                     http,
+                     *journal,
+                     *rng,
+                     [this](const api::EdgeNodeStatus& status, const std::string&) {
+                       disk = status.disk;
+                       if (status.models.empty()) return;
+                       const api::EdgeVersionReport& version = status.models[0].versions[0];
+                       reports.push_back(version.state + " " + std::to_string(version.bytes_done) +
+                                         "/" + std::to_string(version.bytes_total));
+                     }};
   std::vector<runtime::Strand> strands;
 };
 
@@ -111,7 +122,8 @@ TEST_F(ModelKeeperTest, ALongDownloadIsToldOfEveryTenSecondsAndNotOnceItIsOver) 
   run("install");
   run("models");
   pass(300);
-  EXPECT_EQ(reports, (std::vector<std::string>{"Pending 0/0", "Downloading 0/0", "Downloading 10485760/104857600",
+  EXPECT_EQ(reports, (std::vector<std::string>{"Pending 0/0", "Downloading 0/0",
+                                               "Downloading 10485760/104857600",
                                                "Downloading 20971520/104857600", "Failed 0/0"}));
 }
 
@@ -150,7 +162,8 @@ TEST_F(ModelKeeperTest, ADownloadThatStandsStillIsToldOfOnce) {
   run("models");
   run("install");
   run("models");
-  EXPECT_EQ(reports, (std::vector<std::string>{"Pending 0/0", "Downloading 0/0", "Downloading 1048576/104857600", "Failed 0/0"}));
+  EXPECT_EQ(reports, (std::vector<std::string>{"Pending 0/0", "Downloading 0/0",
+                                               "Downloading 1048576/104857600", "Failed 0/0"}));
 }
 
 }  // namespace

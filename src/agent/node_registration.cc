@@ -43,7 +43,8 @@ std::string binary_quantity(std::uint64_t bytes) {
   return std::to_string(bytes) + kSuffixes[suffix];
 }
 
-Status register_once(const Context& ctx, const kube::Client& client, const NodeFacts& facts, WallTime time) {
+Status register_once(const Context& ctx, const kube::Client& client, const NodeFacts& facts,
+                     WallTime time) {
   const meta::ObjectKey key{"", facts.name};
   TRY(auto found, client.find(ctx, api::Node::resource(), key));
   if (!found) {
@@ -62,9 +63,12 @@ Status register_once(const Context& ctx, const kube::Client& client, const NodeF
   Json patch = Json::object({{"status", meta::make_merge_patch(now, next)}});
   // A merge patch replaces the whole list, so the resourceVersion protects concurrent writes of
   // others.
-  if (conditions) patch.set("metadata", Json::object({{"resourceVersion", (*found)["metadata"]["resourceVersion"]}}));
+  if (conditions)
+    patch.set("metadata",
+              Json::object({{"resourceVersion", (*found)["metadata"]["resourceVersion"]}}));
   TRY([[maybe_unused]] const Json written,
-      client.patch(ctx, api::Node::resource(), key, kube::PatchType::kMerge, std::move(patch), "status"));
+      client.patch(ctx, api::Node::resource(), key, kube::PatchType::kMerge, std::move(patch),
+                   "status"));
   return {};
 }
 
@@ -77,7 +81,8 @@ NodeFacts read_facts(std::string name, std::string layer, std::string address) {
   facts.address = std::move(address);
   facts.cpus = std::max(1u, std::thread::hardware_concurrency());
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  if (pages > 0 && page > 0) facts.memory_bytes = static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page);
+  if (pages > 0 && page > 0)
+    facts.memory_bytes = static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page);
   return facts;
 }
 
@@ -90,10 +95,11 @@ Json node_object(const NodeFacts& facts) {
   // The DaemonSet of agents avoids nodes with edgeai.io/runner, because this node runs an agent
   // already. Devices get the edge role, too: workloads for the cloud avoid nodes with that role.
   if (facts.layer != "cloud") labels.set("node-role.kubernetes.io/edge", "");
-  return Json::object({{"apiVersion", "v1"},
-                       {"kind", "Node"},
-                       {"metadata", Json::object({{"name", facts.name}, {"labels", std::move(labels)}})},
-                       {"spec", Json::object()}});
+  return Json::object(
+      {{"apiVersion", "v1"},
+       {"kind", "Node"},
+       {"metadata", Json::object({{"name", facts.name}, {"labels", std::move(labels)}})},
+       {"spec", Json::object()}});
 }
 
 Json node_status(const NodeFacts& facts) {
@@ -101,35 +107,40 @@ Json node_status(const NodeFacts& facts) {
                                       {"memory", binary_quantity(facts.memory_bytes)},
                                       {"pods", std::to_string(facts.pods_max)}});
   Json addresses = Json::array();
-  if (!facts.address.empty()) addresses.push_back(Json::object({{"type", "InternalIP"}, {"address", facts.address}}));
+  if (!facts.address.empty())
+    addresses.push_back(Json::object({{"type", "InternalIP"}, {"address", facts.address}}));
   addresses.push_back(Json::object({{"type", "Hostname"}, {"address", facts.name}}));
-  return Json::object({{"addresses", std::move(addresses)},
-                       {"capacity", capacity},
-                       {"allocatable", capacity},
-                       {"nodeInfo", Json::object({{"architecture", architecture()},
-                                                  {"bootID", ""},
-                                                  {"containerRuntimeVersion", "varda://" VARDA_VERSION},
-                                                  {"kernelVersion", kernel()},
-                                                  {"kubeProxyVersion", ""},
-                                                  {"kubeletVersion", "varda-" VARDA_VERSION},
-                                                  {"machineID", ""},
-                                                  {"operatingSystem", "linux"},
-                                                  {"osImage", "Linux"},
-                                                  {"systemUUID", ""}})}});
+  return Json::object(
+      {{"addresses", std::move(addresses)},
+       {"capacity", capacity},
+       {"allocatable", capacity},
+       {"nodeInfo", Json::object({{"architecture", architecture()},
+                                  {"bootID", ""},
+                                  {"containerRuntimeVersion", "varda://" VARDA_VERSION},
+                                  {"kernelVersion", kernel()},
+                                  {"kubeProxyVersion", ""},
+                                  {"kubeletVersion", "varda-" VARDA_VERSION},
+                                  {"machineID", ""},
+                                  {"operatingSystem", "linux"},
+                                  {"osImage", "Linux"},
+                                  {"systemUUID", ""}})}});
 }
 
 std::optional<Json> posted_conditions(const Json& status, WallTime now) {
   static constexpr std::string_view kPosted = "AgentRuns";
   // Reasons that the node controller sets for a node that never posted, and for one that stopped.
-  static constexpr std::string_view kWaitedFor[] = {"NodeStatusNeverUpdated", "NodeStatusUnknown", kPosted};
+  static constexpr std::string_view kWaitedFor[] = {"NodeStatusNeverUpdated", "NodeStatusUnknown",
+                                                    kPosted};
   if (!status["conditions"].is_array()) return {};
   Json conditions = status["conditions"];
   for (Json& condition : conditions.array_items()) {
     if (std::as_const(condition)["type"].as_string() != "Ready") continue;
     const std::string reason = std::as_const(condition)["reason"].as_string();
-    if (std::find(std::begin(kWaitedFor), std::end(kWaitedFor), reason) == std::end(kWaitedFor)) return {};
+    if (std::find(std::begin(kWaitedFor), std::end(kWaitedFor), reason) == std::end(kWaitedFor))
+      return {};
     const std::string time = meta::format_time(now);
-    if (std::as_const(condition)["status"].as_string() != "True") condition.set("lastTransitionTime", time);
+    if (std::as_const(condition)["status"].as_string() != "True")
+      condition.set("lastTransitionTime", time);
     condition.set("lastHeartbeatTime", time);
     condition.set("status", "True");
     condition.set("reason", std::string(kPosted));
@@ -145,7 +156,8 @@ void NodeRegistration::step(const Context& ctx) {
   if (status.ok()) {
     backoff_.reset();
   } else {
-    if (!backoff_ && !ctx.done()) log::warn("cannot register the node, retrying", {{"error", status.error()}});
+    if (!backoff_ && !ctx.done())
+      log::warn("cannot register the node, retrying", {{"error", status.error()}});
     backoff_ = backoff_ ? std::min(*backoff_ * 2, kMax) : kFirst;
   }
   due_ = clock_.now() + backoff_.value_or(period_);

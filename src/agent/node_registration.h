@@ -41,7 +41,8 @@ std::optional<codec::Json> posted_conditions(const codec::Json& status, WallTime
 class NodeRegistration {
  public:
   /// `client` and `clock` outlive it.
-  NodeRegistration(const kube::Client& client, NodeFacts facts, Duration period, const Clock& clock = system_clock())
+  NodeRegistration(const kube::Client& client, NodeFacts facts, Duration period,
+                   const Clock& clock = system_clock())
       : client_(client), facts_(std::move(facts)), period_(period), clock_(clock) {}
 
   /// Runs until the context is done.

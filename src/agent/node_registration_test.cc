@@ -33,22 +33,26 @@ class AgentNodeReady : public ::testing::Test {
   }
   std::string version() { return node().at("metadata/resourceVersion").as_string(); }
   void say(const std::string& conditions) {
-    ASSERT_EQ(api_.merge_patch(std::string(kNode) + "/status", yaml("{status: {conditions: " + conditions + "}}")).status, 200);
+    ASSERT_EQ(api_.merge_patch(std::string(kNode) + "/status",
+                               yaml("{status: {conditions: " + conditions + "}}"))
+                  .status,
+              200);
   }
 
   apiserver::InMemoryApiServer api_;
   artifact::testing::ManualClock clock_;
   kube::Client client_{api_.transport(), {}};
-  NodeRegistration registration_{client_, {.name = "cam", .layer = "device", .address = "192.0.2.7"}, seconds(10), clock_};
+  NodeRegistration registration_{
+      client_, {.name = "cam", .layer = "device", .address = "192.0.2.7"}, seconds(10), clock_};
 };
 
 TEST_F(AgentNodeReady, IsLeftToAControlPlaneThatSaysItByItself) {
   step();
   ASSERT_EQ(node().at("status/addresses").as_array().size(), 2u);
   EXPECT_TRUE(ready().is_null()) << "nobody judges yet";
-  for (const char* words :
-       {"[{type: Ready, status: 'True', reason: AgentConnected}]", "[{type: Ready, status: Unknown, reason: AgentDisconnected}]",
-        "[{type: DiskPressure, status: Unknown, reason: NodeStatusUnknown}]"}) {
+  for (const char* words : {"[{type: Ready, status: 'True', reason: AgentConnected}]",
+                            "[{type: Ready, status: Unknown, reason: AgentDisconnected}]",
+                            "[{type: DiskPressure, status: Unknown, reason: NodeStatusUnknown}]"}) {
     say(words);
     const std::string before = version();
     clock_.advance(seconds(10));
@@ -78,7 +82,8 @@ TEST_F(AgentNodeReady, IsPostedAtEachLookWhereTheNodeControllerWaitsForIt) {
     clock_.advance(seconds(10));
     step();
     const Json second = ready();
-    EXPECT_NE(second["lastHeartbeatTime"], first["lastHeartbeatTime"]) << "this is what the node controller looks at";
+    EXPECT_NE(second["lastHeartbeatTime"], first["lastHeartbeatTime"])
+        << "this is what the node controller looks at";
     EXPECT_EQ(second["lastTransitionTime"], first["lastTransitionTime"]);
   }
 }

@@ -47,7 +47,8 @@ class Peers::Client final : public net::HttpClient {
     // source is tried.
     const auto url = net::Url::parse(request.url);
     if (!url.ok() || url->scheme != "https" || !url->user.empty())
-      return Error(Code::kUnavailable, "node " + node_ + " has no URL of the form https://HOST:PORT for its peers");
+      return Error(Code::kUnavailable,
+                   "node " + node_ + " has no URL of the form https://HOST:PORT for its peers");
     TRY(const std::shared_ptr<net::HttpClient> inner, current());
     auto response = inner->send(ctx, std::move(request));
     if (response.ok()) response->body = std::make_unique<Body>(inner, std::move(response->body));
@@ -101,8 +102,9 @@ Peers::~Peers() {
 Status Peers::open(const PeerCredentials& credentials) {
   net::Server::Options options = peer_server_options();
   options.listen = bound_.empty() ? options_.listen : bound_;
-  options.tls = net::TlsServer{
-      .certificate_pem = credentials.certificate_pem, .key_pem = credentials.key_pem, .client_ca_pem = credentials.ca_pem};
+  options.tls = net::TlsServer{.certificate_pem = credentials.certificate_pem,
+                               .key_pem = credentials.key_pem,
+                               .client_ca_pem = credentials.ca_pem};
   TRY(server_, net::Server::create(std::move(options), handler_));
   bound_ = server_->address();
   in_use_ = credentials;
@@ -112,9 +114,12 @@ Status Peers::open(const PeerCredentials& credentials) {
 Status Peers::serve(net::Handler handler) {
   if (options_.listen.empty()) return {};
   const auto credentials = options_.credentials ? options_.credentials() : std::nullopt;
-  if (!credentials) return Error(Code::kInvalid, "--peer-listen needs an identity: join the node through a gateway");
+  if (!credentials)
+    return Error(Code::kInvalid,
+                 "--peer-listen needs an identity: join the node through a gateway");
   if (!options_.url.empty() && !api::is_peer_url(options_.url))
-    return Error(Code::kInvalid, "--peer-url " + options_.url + ": must be https://HOST:PORT, without a path");
+    return Error(Code::kInvalid,
+                 "--peer-url " + options_.url + ": must be https://HOST:PORT, without a path");
   const MutexLock lock(mutex_);
   handler_ = std::move(handler);
   return open(*credentials).context("--peer-listen " + options_.listen);
@@ -127,7 +132,8 @@ void Peers::refresh() {
   if (server_) server_->stop(kGrace);
   server_.reset();
   if (const Status opened = open(*credentials); !opened.ok())
-    log::warn("cannot reopen the port for peers, retrying", {{"address", bound_}, {"error", opened.error()}});
+    log::warn("cannot reopen the port for peers, retrying",
+              {{"address", bound_}, {"error", opened.error()}});
 }
 
 std::string Peers::url() const {

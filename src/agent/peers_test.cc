@@ -15,17 +15,22 @@ const Context kForever = Context::background();
 class PeersTest : public ::testing::Test {
  protected:
   PeerCredentials credentials_of(const std::string& node, const net::KeyPair& ca) const {
-    const auto pair = net::make_certificate(
-        ca, {.common_name = node, .organizations = {"system:nodes"}, .hosts = {api::peer_name(node)}, .peer = true});
+    const auto pair = net::make_certificate(ca, {.common_name = node,
+                                                 .organizations = {"system:nodes"},
+                                                 .hosts = {api::peer_name(node)},
+                                                 .peer = true});
     CHECK(pair.ok());
     return {.certificate_pem = pair->certificate_pem,
             .key_pem = pair->key_pem,
             .ca_pem = ca.certificate_pem,
             .issued = system_clock().wall() - std::chrono::hours(1)};
   }
-  std::unique_ptr<Peers> peers(const std::string& node, const std::string& listen, const net::KeyPair& ca) {
+  std::unique_ptr<Peers> peers(const std::string& node, const std::string& listen,
+                               const net::KeyPair& ca) {
     return std::make_unique<Peers>(Peers::Options{
-        .listen = listen, .url = "", .credentials = [given = credentials_of(node, ca)] { return std::optional(given); }});
+        .listen = listen, .url = "", .credentials = [given = credentials_of(node, ca)] {
+          return std::optional(given);
+        }});
   }
   static net::Handler whoami() {
     return net::inline_handler([](const net::Request& request) {
@@ -39,7 +44,8 @@ class PeersTest : public ::testing::Test {
     if (client == nullptr) return Error(Code::kUnavailable, "no client");
     net::ClientRequest request;
     request.url = url + "/";
-    TRY(const auto answer, client->call(kForever.with_timeout(std::chrono::seconds(60)), std::move(request)));
+    TRY(const auto answer,
+        client->call(kForever.with_timeout(std::chrono::seconds(60)), std::move(request)));
     return answer.body;
   }
 
@@ -76,7 +82,9 @@ TEST_F(PeersTest, NodesOfAnotherAuthorityAreStrangersBothWays) {
 }
 
 TEST_F(PeersTest, WithoutAnIdentityNothingIsSharedAndNobodyAsked) {
-  Peers nobody({.listen = "127.0.0.1:0", .url = "", .credentials = [] { return std::optional<PeerCredentials>(); }});
+  Peers nobody({.listen = "127.0.0.1:0", .url = "", .credentials = [] {
+                  return std::optional<PeerCredentials>();
+                }});
   EXPECT_EQ(nobody.serve(whoami()).error().code(), Code::kInvalid);
   EXPECT_EQ(nobody.client_of("edge0"), nullptr);
   EXPECT_EQ(nobody.url(), "");
@@ -93,7 +101,8 @@ TEST_F(PeersTest, ClientsWithoutACertificateLeaveRoomForNodes) {
     strangers.push_back(net::make_client(std::move(options)));
     net::ClientRequest request;
     request.url = a_->url() + "/";
-    const auto answer = strangers.back()->call(kForever.with_timeout(std::chrono::seconds(60)), std::move(request));
+    const auto answer =
+        strangers.back()->call(kForever.with_timeout(std::chrono::seconds(60)), std::move(request));
     ASSERT_TRUE(answer.ok()) << answer.error();
     EXPECT_EQ(answer->body, "");
   }
@@ -105,7 +114,8 @@ TEST_F(PeersTest, ClientsWithoutACertificateLeaveRoomForNodes) {
 
 TEST_F(PeersTest, ARenewedCertificateIsTakenUpOnTheSamePort) {
   PeerCredentials now = credentials_of("edge0", ca_);
-  Peers a({.listen = "127.0.0.1:0", .url = "", .credentials = [&now] { return std::optional(now); }});
+  Peers a(
+      {.listen = "127.0.0.1:0", .url = "", .credentials = [&now] { return std::optional(now); }});
   ASSERT_TRUE(a.serve(whoami()).ok());
   const std::string url = a.url();
   const auto b = peers("edge1", "", ca_);
@@ -124,8 +134,8 @@ TEST_F(PeersTest, NobodyIsAskedWithoutTls) {
                                             return net::Response();
                                           }))
                           .value();
-  for (const std::string& url :
-       {"http://" + inside->address() + "/internal?x=", "https://user@" + inside->address(), std::string()})
+  for (const std::string& url : {"http://" + inside->address() + "/internal?x=",
+                                 "https://user@" + inside->address(), std::string()})
     EXPECT_EQ(ask(*a_, "edge1", url).error().code(), Code::kUnavailable) << url;
   EXPECT_EQ(asked, 0);
 }

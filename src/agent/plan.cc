@@ -19,7 +19,8 @@ const Shown* find_shown(const World& world, const std::string& key) {
   return found == world.shown.end() ? nullptr : &found->second;
 }
 
-EdgeVersionReport report_version(const api::EdgeModel& model, const api::EdgeModelVersion& version, const World& world) {
+EdgeVersionReport report_version(const api::EdgeModel& model, const api::EdgeModelVersion& version,
+                                 const World& world) {
   EdgeVersionReport out;
   out.version = version.version;
   out.sha256 = version.sha256;
@@ -91,12 +92,14 @@ Plan plan(const api::EdgeNodeSpec& spec, const World& world) {
       active.reset();
     }
     const auto serving = world.serving.find(model.key);
-    const bool settled = !model.serving || (serving != world.serving.end() && serving->second.state == EdgeServingReport::kReady &&
+    const bool settled = !model.serving || (serving != world.serving.end() &&
+                                            serving->second.state == EdgeServingReport::kReady &&
                                             serving->second.version == active);
     // Until the server has moved on, it may open files of any earlier version.
     if (!settled && shown != nullptr) keep.insert(shown->versions.begin(), shown->versions.end());
     const bool numbered = model.layout == api::EdgeModel::kNumbered;
-    if (!model.serving || !active || (numbered && (shown == nullptr || shown->numbers.empty()))) continue;
+    if (!model.serving || !active || (numbered && (shown == nullptr || shown->numbers.empty())))
+      continue;
     Poll poll{model.key, model.model_name, model.serving->url, *active};
     if (model.serving->reading) poll.reading = *model.serving->reading;
     if (numbered) poll.numbers = shown->numbers;
@@ -116,21 +119,25 @@ std::vector<api::EdgeModelReport> report(const api::EdgeNodeSpec& spec, const Wo
     one.key = model.key;
     const Shown* shown = find_shown(world, model.key);
     // Pods are created for what their server can see.
-    const bool seen = shown != nullptr && (model.layout != api::EdgeModel::kNumbered || !shown->numbers.empty());
+    const bool seen =
+        shown != nullptr && (model.layout != api::EdgeModel::kNumbered || !shown->numbers.empty());
     if (seen) one.exposed = shown->target.value_or("");
     for (const api::EdgeModelVersion& version : model.versions) {
       one.versions.push_back(report_version(model, version, world));
       EdgeVersionReport& last = one.versions.back();
-      if (shown == nullptr || shown->problem.empty() || version.version != model.target || last.state != EdgeVersionReport::kReady)
+      if (shown == nullptr || shown->problem.empty() || version.version != model.target ||
+          last.state != EdgeVersionReport::kReady)
         continue;
       // Installed, but not exposable.
       last.state = EdgeVersionReport::kFailed;
       last.reason = to_string(shown->problem_reason);
       last.message = shown->problem;
     }
-    if (const auto serving = world.serving.find(model.key); model.serving && !one.exposed.empty() && serving != world.serving.end())
+    if (const auto serving = world.serving.find(model.key);
+        model.serving && !one.exposed.empty() && serving != world.serving.end())
       one.serving = serving->second;
-    if (const auto cascade = world.cascades.find(model.key); model.cascade.is_object() && cascade != world.cascades.end())
+    if (const auto cascade = world.cascades.find(model.key);
+        model.cascade.is_object() && cascade != world.cascades.end())
       one.cascade = cascade->second;
     out.push_back(std::move(one));
   }
@@ -147,10 +154,12 @@ const codec::Json& at_pointer(const codec::Json& value, const std::string& point
     const std::size_t end = std::min(pointer.find('/', start + 1), pointer.size());
     std::string name = pointer.substr(start + 1, end - start - 1);
     for (const auto& [escape, plain] : {std::pair("~1", "/"), std::pair("~0", "~")}) {
-      for (std::size_t i = name.find(escape); i != std::string::npos; i = name.find(escape, i + 1)) name.replace(i, 2, plain);
+      for (std::size_t i = name.find(escape); i != std::string::npos; i = name.find(escape, i + 1))
+        name.replace(i, 2, plain);
     }
     if (at->is_array()) {
-      const bool index = !name.empty() && name.size() < 9 && name.find_first_not_of("0123456789") == std::string::npos;
+      const bool index = !name.empty() && name.size() < 9 &&
+                         name.find_first_not_of("0123456789") == std::string::npos;
       at = index && std::stoul(name) < at->size() ? &at->as_array()[std::stoul(name)] : nullptr;
     } else {
       at = at->find(name);
@@ -211,7 +220,8 @@ api::EdgeServingReport read_index(const codec::Json& answer, const Poll& poll) {
       answering.add(told, version);
     } else if (has(reading.loading, state)) {
       loading = true;
-    } else if (const std::string message = reading.message.empty() ? "" : text_at(entry, reading.message);
+    } else if (const std::string message =
+                   reading.message.empty() ? "" : text_at(entry, reading.message);
                version == poll.target && !message.empty() && !has(reading.quiet, message)) {
       // Servers also list untried and unloaded versions as unavailable; only real failures have a
       // message.
@@ -237,13 +247,16 @@ std::string read_last_good(const codec::Json& index, const Poll& poll) {
   for (const codec::Json& entry : index.as_array()) {
     const std::string& version = entry["version"].as_string();
     const std::string& files = entry["files"].as_string();
-    if (entry["name"].as_string() != poll.model_name || entry["state"].as_string() != "READY" || files.empty()) continue;
+    if (entry["name"].as_string() != poll.model_name || entry["state"].as_string() != "READY" ||
+        files.empty())
+      continue;
     if (line.empty() || version == poll.target) line = version + " " + files.substr(0, 64);
   }
   return line;
 }
 
-api::EdgeDisk round_disk(std::uint64_t capacity_bytes, std::uint64_t available_bytes, const api::EdgeDisk& before) {
+api::EdgeDisk round_disk(std::uint64_t capacity_bytes, std::uint64_t available_bytes,
+                         const api::EdgeDisk& before) {
   constexpr std::int64_t kMiB = 1 << 20;
   const auto round = [](std::uint64_t now, std::int64_t old) {
     const auto value = static_cast<std::int64_t>(std::min<std::uint64_t>(now, INT64_MAX));

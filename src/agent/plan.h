@@ -59,8 +59,9 @@ struct Poll {
   std::string url;
   std::string target;  // the exposed version
   api::EdgeStatusReading reading = {};
-  std::map<std::string, std::string> numbers = {};  // as Shown::numbers; empty: the server knows names
-  bool cascade = false;                             // poll its tiers as well
+  std::map<std::string, std::string> numbers =
+      {};                // as Shown::numbers; empty: the server knows names
+  bool cascade = false;  // poll its tiers as well
   friend bool operator==(const Poll&, const Poll&) = default;
 };
 
@@ -99,6 +100,7 @@ std::string read_last_good(const codec::Json& index, const Poll& poll);
 /// Disk figures rounded down to 1 GiB (below 10 GiB to 100 MiB, below 1 GiB to 10 MiB, below 100
 /// MiB to 1 MiB). A figure stays until it differs by more than half a step, so that small changes
 /// write no status.
-api::EdgeDisk round_disk(std::uint64_t capacity_bytes, std::uint64_t available_bytes, const api::EdgeDisk& before);
+api::EdgeDisk round_disk(std::uint64_t capacity_bytes, std::uint64_t available_bytes,
+                         const api::EdgeDisk& before);
 
 }  // namespace varda::agent

@@ -43,8 +43,10 @@ Json fill_digests(Json spec) {
     for (Json& model : models->array_items()) {
       if (Json* versions = model.find("versions")) {
         for (Json& version : versions->array_items()) {
-          if (!version.contains("sha256")) version.set("sha256", digest(version["version"].as_string()));
-          if (!version.contains("url")) version.set("url", "http://files/" + version["version"].as_string());
+          if (!version.contains("sha256"))
+            version.set("sha256", digest(version["version"].as_string()));
+          if (!version.contains("url"))
+            version.set("url", "http://files/" + version["version"].as_string());
         }
       }
     }
@@ -73,17 +75,21 @@ Case read_case(const Json& yaml) {
     report.done = static_cast<std::uint64_t>(job["done"].as_integer());
     report.total = static_cast<std::uint64_t>(job["total"].as_integer());
     for (int i = 0; i <= static_cast<int>(Reason::kCancelled); ++i)
-      if (to_string(static_cast<Reason>(i)) == job["reason"].as_string()) report.reason = static_cast<Reason>(i);
+      if (to_string(static_cast<Reason>(i)) == job["reason"].as_string())
+        report.reason = static_cast<Reason>(i);
     out.world.jobs[{Sha256::of(version), "http://files/" + version, "onnx"}] = report;
   }
   for (const auto& [key, shown] : yaml["shown"].as_object()) {
     Shown& one = out.world.shown[key];
     if (shown.contains("target")) one.target = shown["target"].as_string();
-    for (const Json& version : shown["versions"].as_array()) one.versions.push_back(version.as_string());
+    for (const Json& version : shown["versions"].as_array())
+      one.versions.push_back(version.as_string());
     one.problem = shown["problem"].as_string();
-    for (const auto& [number, version] : shown["numbers"].as_object()) one.numbers.emplace(number, version.as_string());
+    for (const auto& [number, version] : shown["numbers"].as_object())
+      one.numbers.emplace(number, version.as_string());
   }
-  for (const auto& [key, serving] : yaml["serving"].as_object()) out.world.serving[key] = serving_of(serving);
+  for (const auto& [key, serving] : yaml["serving"].as_object())
+    out.world.serving[key] = serving_of(serving);
   return out;
 }
 
@@ -92,8 +98,8 @@ Json write_plan(const Plan& plan) {
   const auto put = [&out](std::string_view name, Json list) {
     if (!list.empty()) out.set(name, std::move(list));
   };
-  Json install = Json::array(), expose = Json::array(), clear = Json::array(), keep = Json::object(), remove = Json::array(),
-       poll = Json::array();
+  Json install = Json::array(), expose = Json::array(), clear = Json::array(),
+       keep = Json::object(), remove = Json::array(), poll = Json::array();
   for (const JobKey& job : plan.install) install.push_back(job.url);
   for (const auto& one : plan.expose) expose.push_back(one.key + "=" + one.version);
   for (const std::string& key : plan.clear) clear.push_back(key);
@@ -106,7 +112,8 @@ Json write_plan(const Plan& plan) {
   for (const Poll& one : plan.poll) {
     std::string text = one.key + "=" + one.target + " " + one.url;
     for (const auto& [number, version] : one.numbers) text += " " + number + "=" + version;
-    if (one.reading != api::EdgeStatusReading{}) text += " " + one.reading.method + " " + one.reading.path;
+    if (one.reading != api::EdgeStatusReading{})
+      text += " " + one.reading.method + " " + one.reading.path;
     poll.push_back(text);
   }
   put("install", install);
@@ -135,10 +142,12 @@ TEST(AgentPlan, CasesAsFiles) {
     auto yaml = codec::parse_yaml(text.str());
     ASSERT_TRUE(yaml.ok()) << yaml.error();
     const Case c = read_case(*yaml);
-    const Json found_plan = write_plan(plan(c.spec, c.world)), found_report = write_report(report(c.spec, c.world));
+    const Json found_plan = write_plan(plan(c.spec, c.world)),
+               found_report = write_report(report(c.spec, c.world));
     EXPECT_EQ((*yaml)["plan"], found_plan) << codec::write_yaml(found_plan);
     EXPECT_EQ((*yaml)["report"], found_report) << codec::write_yaml(found_report);
-    if (updating_goldens() && ((*yaml)["plan"] != found_plan || (*yaml)["report"] != found_report)) {
+    if (updating_goldens() &&
+        ((*yaml)["plan"] != found_plan || (*yaml)["report"] != found_report)) {
       yaml->set("plan", found_plan);
       yaml->set("report", found_report);
       rewrite_golden(file.path(), codec::write_yaml(*yaml));
@@ -170,25 +179,33 @@ TEST(AgentServing, StatusOfAForeignServerIsReadByItsPointers) {
     const char* told;  // STATE VERSION FAILED MESSAGE
   };
   const Row rows[] = {
-      {R"({"version": "3", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}})", "Ready 3  "},
+      {R"({"version": "3", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}})",
+       "Ready 3  "},
       {R"({"version": 40, "state": "AVAILABLE"})", "Ready v4  "},
       {R"({"version": "40", "state": "LOADING", "status": {"error_code": "OK", "error_message": ""}}, {"version": "3", "state": "AVAILABLE"})",
        "Ready 3  "},
       {R"({"version": "40", "state": "END", "status": {"error_code": "INVALID_ARGUMENT", "error_message": "no graph"}},
           {"version": "3", "state": "AVAILABLE"})",
        "Ready 3 v4 no graph"},
-      {R"({"version": "40", "state": "END", "status": {"error_message": "no graph"}})", "Failed  v4 no graph"},
-      {R"({"version": "40", "state": "UNLOADING", "status": {"error_message": "OK"}})", "Loading   "},
+      {R"({"version": "40", "state": "END", "status": {"error_message": "no graph"}})",
+       "Failed  v4 no graph"},
+      {R"({"version": "40", "state": "UNLOADING", "status": {"error_message": "OK"}})",
+       "Loading   "},
       // Both serve while the server switches; requests get the greater one.
-      {R"({"version": "3", "state": "AVAILABLE"}, {"version": "40", "state": "AVAILABLE"})", "Ready v4  "},
+      {R"({"version": "3", "state": "AVAILABLE"}, {"version": "40", "state": "AVAILABLE"})",
+       "Ready v4  "},
       {R"({"version": "7", "state": "AVAILABLE"})", "Loading   "},  // hidden meanwhile
       {"", "Loading   "},
   };
   for (const Row& row : rows) {
-    const auto answer = codec::parse_json(std::string(R"({"model_version_status": [)") + row.versions + "]}");
+    const auto answer =
+        codec::parse_json(std::string(R"({"model_version_status": [)") + row.versions + "]}");
     ASSERT_TRUE(answer.ok()) << row.versions;
     const auto report = read_index(*answer, poll);
-    EXPECT_EQ(report.state + " " + report.version + " " + report.failed_version + " " + report.message, row.told) << row.versions;
+    EXPECT_EQ(
+        report.state + " " + report.version + " " + report.failed_version + " " + report.message,
+        row.told)
+        << row.versions;
   }
 }
 
@@ -213,16 +230,20 @@ TEST(AgentServing, IndexOfAServerIsRead) {
   const Poll poll{"default/digits", "digits", "http://h", "4"};
   const Row rows[] = {
       {R"([{"name":"digits","version":"4","state":"READY"}])", "Ready", "4", ""},
-      {R"([{"name":"digits","version":"3","state":"READY"},{"name":"digits","version":"4","state":"LOADING"}])", "Ready", "3", ""},
+      {R"([{"name":"digits","version":"3","state":"READY"},{"name":"digits","version":"4","state":"LOADING"}])",
+       "Ready", "3", ""},
       {R"([{"name":"digits","version":"3","state":"READY"},{"name":"digits","version":"4","state":"UNAVAILABLE","reason":"bad"}])",
        "Ready", "3", "4"},
-      {R"([{"name":"digits","version":"3","state":"READY"},{"name":"digits","version":"4","state":"READY"}])", "Ready", "4", ""},
+      {R"([{"name":"digits","version":"3","state":"READY"},{"name":"digits","version":"4","state":"READY"}])",
+       "Ready", "4", ""},
       // Different files under the serving version, and they fail to load.
       {R"([{"name":"digits","version":"4","state":"READY"},{"name":"digits","version":"4","state":"UNAVAILABLE","reason":"bad"}])",
        "Ready", "4", "4"},
-      {R"([{"name":"digits","version":"4","state":"UNAVAILABLE","reason":"bad"}])", "Failed", "", "4"},
+      {R"([{"name":"digits","version":"4","state":"UNAVAILABLE","reason":"bad"}])", "Failed", "",
+       "4"},
       {R"([{"name":"digits","version":"4","state":"UNAVAILABLE"}])", "Loading", "", ""},
-      {R"([{"name":"digits","version":"3","state":"UNAVAILABLE","reason":"bad"}])", "Loading", "", ""},
+      {R"([{"name":"digits","version":"3","state":"UNAVAILABLE","reason":"bad"}])", "Loading", "",
+       ""},
       {R"([{"name":"digits","version":"4","state":"LOADING"}])", "Loading", "", ""},
       {R"([{"name":"other","version":"4","state":"READY"}])", "Loading", "", ""},
       {"[]", "Loading", "", ""},
@@ -246,8 +267,13 @@ TEST(AgentServing, ServersOfOursTellWhyInOneWordAndWhatServes) {
   EXPECT_EQ(report.reason, "LoadCrashed");
   EXPECT_EQ(report.message, "SIGSEGV");
   EXPECT_EQ(read_last_good(index, poll), "3 abc");
-  EXPECT_EQ(read_last_good(*codec::parse_json(R"([{"name":"digits","version":"4","state":"READY"}])"), poll), "");
-  EXPECT_EQ(read_last_good(*codec::parse_json(R"([{"name":"other","version":"4","state":"READY","files":"a"}])"), poll), "");
+  EXPECT_EQ(read_last_good(
+                *codec::parse_json(R"([{"name":"digits","version":"4","state":"READY"}])"), poll),
+            "");
+  EXPECT_EQ(read_last_good(*codec::parse_json(
+                               R"([{"name":"other","version":"4","state":"READY","files":"a"}])"),
+                           poll),
+            "");
 }
 
 TEST(AgentDisk, FiguresAreCoarseAndDoNotFlap) {
@@ -255,17 +281,24 @@ TEST(AgentDisk, FiguresAreCoarseAndDoNotFlap) {
   const auto first = round_disk(100 * kGiB, 50 * kGiB + 5 * kMiB, {});
   EXPECT_EQ(first.capacity_bytes, static_cast<std::int64_t>(100 * kGiB));
   EXPECT_EQ(first.available_bytes, static_cast<std::int64_t>(50 * kGiB));
-  EXPECT_EQ(round_disk(100 * kGiB, 50 * kGiB - 5 * kMiB, first).available_bytes, first.available_bytes);
-  EXPECT_EQ(round_disk(100 * kGiB, 51 * kGiB + 5 * kMiB, first).available_bytes, first.available_bytes);
-  EXPECT_EQ(round_disk(100 * kGiB, 49 * kGiB, first).available_bytes, static_cast<std::int64_t>(49 * kGiB));
-  EXPECT_EQ(round_disk(8 * kGiB, 1777 * kMiB, {}).available_bytes, static_cast<std::int64_t>(1700 * kMiB));
-  EXPECT_EQ(round_disk(8 * kGiB, 777 * kMiB, {}).available_bytes, static_cast<std::int64_t>(770 * kMiB));
-  EXPECT_EQ(round_disk(8 * kGiB, 10 * kMiB + 5, {}).available_bytes, static_cast<std::int64_t>(10 * kMiB));
+  EXPECT_EQ(round_disk(100 * kGiB, 50 * kGiB - 5 * kMiB, first).available_bytes,
+            first.available_bytes);
+  EXPECT_EQ(round_disk(100 * kGiB, 51 * kGiB + 5 * kMiB, first).available_bytes,
+            first.available_bytes);
+  EXPECT_EQ(round_disk(100 * kGiB, 49 * kGiB, first).available_bytes,
+            static_cast<std::int64_t>(49 * kGiB));
+  EXPECT_EQ(round_disk(8 * kGiB, 1777 * kMiB, {}).available_bytes,
+            static_cast<std::int64_t>(1700 * kMiB));
+  EXPECT_EQ(round_disk(8 * kGiB, 777 * kMiB, {}).available_bytes,
+            static_cast<std::int64_t>(770 * kMiB));
+  EXPECT_EQ(round_disk(8 * kGiB, 10 * kMiB + 5, {}).available_bytes,
+            static_cast<std::int64_t>(10 * kMiB));
   EXPECT_EQ(round_disk(8 * kGiB, kMiB / 2, {}).available_bytes, 0);
   const auto small = round_disk(20 * kMiB, 9 * kMiB, {});
   EXPECT_EQ(small.capacity_bytes, static_cast<std::int64_t>(20 * kMiB)) << "not nothing";
   EXPECT_EQ(round_disk(20 * kMiB, 9 * kMiB - 1000, small).available_bytes, small.available_bytes);
-  EXPECT_EQ(round_disk(20 * kMiB, 8 * kMiB, small).available_bytes, static_cast<std::int64_t>(8 * kMiB));
+  EXPECT_EQ(round_disk(20 * kMiB, 8 * kMiB, small).available_bytes,
+            static_cast<std::int64_t>(8 * kMiB));
 }
 
 TEST(AgentStatus, PatchHasTheAgentsMembersOnlyAndNothingIfNothingDiffers) {
@@ -298,7 +331,8 @@ TEST(AgentPods, StatusPatchKeepsWhatOthersSay) {
   Json live = *codec::parse_json(
       R"({"metadata":{"uid":"u"},"status":{"phase":"Pending","qosClass":"BestEffort","reason":"old",
           "conditions":[{"type":"PodScheduled","status":"True"},{"type":"Ready","status":"False"}]}})");
-  const Json status = *codec::parse_json(R"({"phase":"Running","conditions":[{"type":"Ready","status":"True"}]})");
+  const Json status =
+      *codec::parse_json(R"({"phase":"Running","conditions":[{"type":"Ready","status":"True"}]})");
   const auto patch = pod_status_patch(live, status);
   ASSERT_TRUE(patch);
   EXPECT_EQ(patch->at("metadata/uid").as_string(), "u");
@@ -318,11 +352,14 @@ TEST(AgentNode, ObjectHasTheLabelsSchedulersMatch) {
   EXPECT_TRUE(label("node-role.kubernetes.io/edge").is_string());
   const Json device = node_object({.name = "cam", .layer = "device"});
   EXPECT_EQ(device["metadata"]["labels"]["edgeai.io/layer"].as_string(), "device");
-  EXPECT_TRUE(device["metadata"]["labels"]["node-role.kubernetes.io/edge"].is_string()) << "what is for the cloud keeps away";
+  EXPECT_TRUE(device["metadata"]["labels"]["node-role.kubernetes.io/edge"].is_string())
+      << "what is for the cloud keeps away";
   const Json cloud = node_object({.name = "cloud", .layer = "cloud"});
   EXPECT_TRUE(cloud["metadata"]["labels"]["node-role.kubernetes.io/edge"].is_null());
-  EXPECT_EQ(node_status(edge)["addresses"],
-            *codec::parse_json(R"([{"type":"InternalIP","address":"127.1.2.3"},{"type":"Hostname","address":"edge0"}])"));
+  EXPECT_EQ(
+      node_status(edge)["addresses"],
+      *codec::parse_json(
+          R"([{"type":"InternalIP","address":"127.1.2.3"},{"type":"Hostname","address":"edge0"}])"));
 }
 
 TEST(AgentAddress, IsDrawnFreeAndKept) {
@@ -339,7 +376,8 @@ TEST(AgentAddress, IsDrawnFreeAndKept) {
   EXPECT_TRUE(drawn->starts_with("127."));
   EXPECT_EQ(*node_address("", *journal, *rng, fs), *drawn);
   EXPECT_EQ(*node_address("127.7.7.7", *journal, *rng, fs), "127.7.7.7");
-  EXPECT_EQ(*node_address("", *journal, *rng, fs), *drawn) << "a given address replaces the drawn one for this run only";
+  EXPECT_EQ(*node_address("", *journal, *rng, fs), *drawn)
+      << "a given address replaces the drawn one for this run only";
 }
 
 }  // namespace plan_test

@@ -19,13 +19,16 @@ const meta::Resource& secrets() {
   return resource;
 }
 
-const std::string& uid_of(const codec::Json& object) { return object.at("metadata/uid").as_string(); }
+const std::string& uid_of(const codec::Json& object) {
+  return object.at("metadata/uid").as_string();
+}
 
 // Errors that a retry cannot fix: the object is gone or recreated, or the server rejects the
 // request.
 bool hopeless(const Error& error) {
-  return error.code() == Code::kNotFound || error.code() == Code::kConflict || error.code() == Code::kInvalid ||
-         error.code() == Code::kForbidden || error.code() == Code::kUnsupported;
+  return error.code() == Code::kNotFound || error.code() == Code::kConflict ||
+         error.code() == Code::kInvalid || error.code() == Code::kForbidden ||
+         error.code() == Code::kUnsupported;
 }
 
 }  // namespace
@@ -35,7 +38,8 @@ std::optional<codec::Json> pod_status_patch(const codec::Json& live, const codec
   codec::Json next = status;
   // Keep members of other writers, which the runner never sets.
   for (const auto& [name, value] : now.as_object())
-    if ((name == "qosClass" || name == "nominatedNodeName") && !next.contains(name)) next.set(name, value);
+    if ((name == "qosClass" || name == "nominatedNodeName") && !next.contains(name))
+      next.set(name, value);
   const auto others = [](const codec::Json& condition) {
     const std::string& type = condition["type"].as_string();
     return type == "PodScheduled" || type == "DisruptionTarget";
@@ -43,15 +47,17 @@ std::optional<codec::Json> pod_status_patch(const codec::Json& live, const codec
   for (const codec::Json& condition : now["conditions"].as_array()) {
     if (!others(condition)) continue;
     const auto& ours = next["conditions"].as_array();
-    if (std::none_of(ours.begin(), ours.end(), [&](const codec::Json& c) { return c["type"] == condition["type"]; }))
+    if (std::none_of(ours.begin(), ours.end(),
+                     [&](const codec::Json& c) { return c["type"] == condition["type"]; }))
       next["conditions"].push_back(condition);
   }
   if (next == now) return std::nullopt;
-  return codec::Json::object(
-      {{"metadata", codec::Json::object({{"uid", uid_of(live)}})}, {"status", meta::make_merge_patch(now, next)}});
+  return codec::Json::object({{"metadata", codec::Json::object({{"uid", uid_of(live)}})},
+                              {"status", meta::make_merge_patch(now, next)}});
 }
 
-PodHost::PodHost(const kube::Client& client, const runtime::Informer& pods, runtime::EventRecorder& events, Options options)
+PodHost::PodHost(const kube::Client& client, const runtime::Informer& pods,
+                 runtime::EventRecorder& events, Options options)
     : client_(client),
       pods_(pods),
       events_(events),
@@ -78,22 +84,27 @@ void PodHost::status_changed(const node::PodName& pod, const node::Json& status)
 
 void PodHost::finished(const node::PodName& pod) {
   const MutexLock lock(mutex_);
-  finished_.insert(pod);  // no limit of its own: step() drops each pod that the informer does not list
+  finished_.insert(
+      pod);  // no limit of its own: step() drops each pod that the informer does not list
   dirty_ = true;
   woken_.notify_all();
 }
 
-void PodHost::event(const node::PodName& pod, const std::string& type, const std::string& reason, const std::string& message) {
+void PodHost::event(const node::PodName& pod, const std::string& type, const std::string& reason,
+                    const std::string& message) {
   events_.record({&api::Pod::resource(), {pod.ns, pod.name}, pod.uid, ""},
-                 type == "Warning" ? runtime::EventType::kWarning : runtime::EventType::kNormal, reason, message);
+                 type == "Warning" ? runtime::EventType::kWarning : runtime::EventType::kNormal,
+                 reason, message);
 }
 
 Result<node::Json> PodHost::config_map(const std::string& ns, const std::string& name) {
-  return client_.get(Context(stop_.get_token()).with_timeout(options_.config_timeout), config_maps(), {ns, name});
+  return client_.get(Context(stop_.get_token()).with_timeout(options_.config_timeout),
+                     config_maps(), {ns, name});
 }
 
 Result<node::Json> PodHost::secret(const std::string& ns, const std::string& name) {
-  return client_.get(Context(stop_.get_token()).with_timeout(options_.config_timeout), secrets(), {ns, name});
+  return client_.get(Context(stop_.get_token()).with_timeout(options_.config_timeout), secrets(),
+                     {ns, name});
 }
 
 bool PodHost::send_status(const Context& ctx, const node::PodName& pod, const node::Json& status) {
@@ -101,7 +112,8 @@ bool PodHost::send_status(const Context& ctx, const node::PodName& pod, const no
   if (!live || live->metadata.uid != pod.uid) return true;  // pod deleted meanwhile
   const auto patch = pod_status_patch(live->json(), status);
   if (!patch) return true;
-  const auto sent = client_.patch(ctx, api::Pod::resource(), {pod.ns, pod.name}, kube::PatchType::kMerge, *patch, "status");
+  const auto sent = client_.patch(ctx, api::Pod::resource(), {pod.ns, pod.name},
+                                  kube::PatchType::kMerge, *patch, "status");
   if (sent.ok()) return true;
   if (!hopeless(sent.error())) return false;
   if (sent.error().code() != Code::kNotFound)
@@ -113,7 +125,8 @@ bool PodHost::send_delete(const Context& ctx, const node::PodName& pod) {
   const auto live = pods_.get({pod.ns, pod.name});
   if (!live || live->metadata.uid != pod.uid) return true;
   if (!live->metadata.deleting()) return true;  // released here, but not deleted by a client
-  const auto sent = client_.remove(ctx, api::Pod::resource(), {pod.ns, pod.name}, {.uid = pod.uid, .grace_seconds = 0});
+  const auto sent = client_.remove(ctx, api::Pod::resource(), {pod.ns, pod.name},
+                                   {.uid = pod.uid, .grace_seconds = 0});
   return sent.ok() || hopeless(sent.error());
 }
 
@@ -148,7 +161,8 @@ void PodHost::step(const Context& ctx) {
       continue;
     }
     const MutexLock lock(mutex_);
-    if (const auto still = statuses_.find(pod); still != statuses_.end() && still->second == status) statuses_.erase(still);
+    if (const auto still = statuses_.find(pod); still != statuses_.end() && still->second == status)
+      statuses_.erase(still);
   }
   for (const node::PodName& pod : finished) {
     if (ctx.done()) return;
@@ -172,7 +186,8 @@ void PodHost::run(const Context& ctx) {
   const std::stop_callback ends(ctx.stop_token(), [this] { stop_.request_stop(); });
   while (!ctx.done()) {
     const bool synced = pods_.has_synced();
-    const Duration patience = synced ? Duration(std::chrono::hours(1)) : Duration(std::chrono::milliseconds(100));
+    const Duration patience =
+        synced ? Duration(std::chrono::hours(1)) : Duration(std::chrono::milliseconds(100));
     {
       std::unique_lock<Mutex> lock(mutex_);
       [&]() NO_THREAD_SAFETY_ANALYSIS {

@@ -32,11 +32,13 @@ class PodHost final : public node::Host {
     const Clock* clock = nullptr;  // null: the system clock
   };
   /// `pods` is the informer of this node's pods. All references outlive the host.
-  PodHost(const kube::Client& client, const runtime::Informer& pods, runtime::EventRecorder& events, Options options);
+  PodHost(const kube::Client& client, const runtime::Informer& pods, runtime::EventRecorder& events,
+          Options options);
 
   void status_changed(const node::PodName& pod, const node::Json& status) override;
   void finished(const node::PodName& pod) override;
-  void event(const node::PodName& pod, const std::string& type, const std::string& reason, const std::string& message) override;
+  void event(const node::PodName& pod, const std::string& type, const std::string& reason,
+             const std::string& message) override;
   Result<node::Json> config_map(const std::string& ns, const std::string& name) override;
   Result<node::Json> secret(const std::string& ns, const std::string& name) override;
 

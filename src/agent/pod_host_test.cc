@@ -17,7 +17,8 @@ using codec::Json;
 
 class NoEvents final : public runtime::EventRecorder {
  public:
-  void record(const runtime::ObjectRef&, runtime::EventType, std::string_view, std::string_view) override {}
+  void record(const runtime::ObjectRef&, runtime::EventType, std::string_view,
+              std::string_view) override {}
 };
 
 class AgentPodHost : public ::testing::Test {
@@ -27,13 +28,17 @@ class AgentPodHost : public ::testing::Test {
   /// A pod that a client deleted and that waits for its node.
   node::PodName deleted_pod(const std::string& name) {
     const Json pod =
-        codec::parse_yaml("{metadata: {name: " + name + "}, spec: {nodeName: edge0, containers: [{name: c, image: i}]}}").value();
+        codec::parse_yaml("{metadata: {name: " + name +
+                          "}, spec: {nodeName: edge0, containers: [{name: c, image: i}]}}")
+            .value();
     const auto made = api_.post(kPods, pod);
     EXPECT_EQ(made.status, 201) << made.text;
     EXPECT_EQ(api_.remove(std::string(kPods) + "/" + name).status, 200);
     return {"default", name, made.body.at("metadata/uid").as_string()};
   }
-  int status_of(const std::string& name) { return api_.get(std::string(kPods) + "/" + name).status; }
+  int status_of(const std::string& name) {
+    return api_.get(std::string(kPods) + "/" + name).status;
+  }
   /// Lists the pods. The watch ends with this object.
   void list() {
     lists_ = std::jthread([this](const std::stop_token& stop) { pods_.run(Context(stop)); });

@@ -37,8 +37,8 @@ struct ReplicaKeeper::Share {
   std::optional<replica::Taken> taken;  // of files that are not a local replica
   bool record_read = false;
   std::deque<std::pair<std::string, std::shared_ptr<const std::string>>> snapshots;  // newest first
-  std::optional<SteadyTime> due;                                                     // nothing: a replica, or busy
-  std::optional<SteadyTime> full;                                                    // when every byte was read
+  std::optional<SteadyTime> due;   // nothing: a replica, or busy
+  std::optional<SteadyTime> full;  // when every byte was read
   int failures = 0;
 };
 
@@ -56,17 +56,20 @@ struct ReplicaKeeper::Copying {
   std::optional<SteadyTime> told;
 };
 
-Result<std::unique_ptr<ReplicaKeeper>> ReplicaKeeper::open(Options options, os::FileSystem& fs, OpenTree tree,
-                                                           replica::Shares& shares, ClientOf client_of, Journal& journal,
+Result<std::unique_ptr<ReplicaKeeper>> ReplicaKeeper::open(Options options, os::FileSystem& fs,
+                                                           OpenTree tree, replica::Shares& shares,
+                                                           ClientOf client_of, Journal& journal,
                                                            Rng& rng) {
   TRY(auto store, replica::Store::open({.root = options.copies, .limits = options.limits}, fs));
   TRY_VOID(fs.make_directories(options.records, 0700));
-  return std::unique_ptr<ReplicaKeeper>(
-      new ReplicaKeeper(std::move(options), fs, std::move(tree), shares, std::move(client_of), journal, rng, std::move(store)));
+  return std::unique_ptr<ReplicaKeeper>(new ReplicaKeeper(std::move(options), fs, std::move(tree),
+                                                          shares, std::move(client_of), journal,
+                                                          rng, std::move(store)));
 }
 
-ReplicaKeeper::ReplicaKeeper(Options options, os::FileSystem& fs, OpenTree tree, replica::Shares& shares, ClientOf client_of,
-                             Journal& journal, Rng& rng, std::unique_ptr<replica::Store> store)
+ReplicaKeeper::ReplicaKeeper(Options options, os::FileSystem& fs, OpenTree tree,
+                             replica::Shares& shares, ClientOf client_of, Journal& journal,
+                             Rng& rng, std::unique_ptr<replica::Store> store)
     : options_(std::move(options)),
       clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
       fs_(fs),
@@ -79,7 +82,9 @@ ReplicaKeeper::ReplicaKeeper(Options options, os::FileSystem& fs, OpenTree tree,
 
 ReplicaKeeper::~ReplicaKeeper() = default;
 
-os::Path ReplicaKeeper::record_of(const std::string& key) const { return options_.records / codec::Sha256::of(key).hex(); }
+os::Path ReplicaKeeper::record_of(const std::string& key) const {
+  return options_.records / codec::Sha256::of(key).hex();
+}
 
 void ReplicaKeeper::load() {
   if (auto desired = read_desired(journal_)) take_up(std::move(*desired));
@@ -101,11 +106,14 @@ void ReplicaKeeper::take_up(Desired desired) {
     share_order_.push_back(spec.key);
     Share& share = shares[spec.key];
     const auto before = shares_.find(spec.key);
-    if (before != shares_.end() && before->second.spec.path == spec.path) share = std::move(before->second);
+    if (before != shares_.end() && before->second.spec.path == spec.path)
+      share = std::move(before->second);
     const bool anew = share.spec.key.empty();
     share.spec = std::move(spec);
     if (!anew) continue;
-    share.report = {.key = share.spec.key, .path = share.spec.path, .state = std::string(api::EdgeShareReport::kPending)};
+    share.report = {.key = share.spec.key,
+                    .path = share.spec.path,
+                    .state = std::string(api::EdgeShareReport::kPending)};
     share.path = share.spec.path;
     share.due = now;
   }
@@ -120,9 +128,11 @@ void ReplicaKeeper::take_up(Desired desired) {
     const auto before = replicas_.find(spec.key);
     if (before != replicas_.end()) replica = std::move(before->second);
     const bool other = replica.spec.snapshot != spec.snapshot || replica.spec.uid != spec.uid;
-    const bool sources = replica.spec.sources.size() != spec.sources.size() ||
-                         !std::equal(spec.sources.begin(), spec.sources.end(), replica.spec.sources.begin(),
-                                     [](const auto& a, const auto& b) { return a.node == b.node && a.url == b.url; });
+    const bool sources =
+        replica.spec.sources.size() != spec.sources.size() ||
+        !std::equal(
+            spec.sources.begin(), spec.sources.end(), replica.spec.sources.begin(),
+            [](const auto& a, const auto& b) { return a.node == b.node && a.url == b.url; });
     replica.spec = std::move(spec);
     replica.report.key = replica.spec.key;
     replica.report.uid = replica.spec.uid;
@@ -131,7 +141,9 @@ void ReplicaKeeper::take_up(Desired desired) {
       replica.due = now;
       replica.failures = 0;
     }
-    if (copying_ && copying_->key == replica.spec.key && copying_->snapshot != replica.spec.snapshot) copying_->stop.request_stop();
+    if (copying_ && copying_->key == replica.spec.key &&
+        copying_->snapshot != replica.spec.snapshot)
+      copying_->stop.request_stop();
   }
   for (const std::string& key : copies) {
     if (!replicas.contains(key)) remove_.insert(key);
@@ -211,7 +223,8 @@ void ReplicaKeeper::look(const Context& ctx) {
     const MutexLock lock(mutex_);
     const SteadyTime now = clock_.now();
     for (const auto& [key, share] : shares_) {
-      if (!share.due || *share.due > now || (next && *share.due >= *shares_.at(*next).due)) continue;
+      if (!share.due || *share.due > now || (next && *share.due >= *shares_.at(*next).due))
+        continue;
       next = key;
       copy = share.spec.path.empty();
     }
@@ -232,7 +245,8 @@ void ReplicaKeeper::look_at(const Context& ctx, const std::string& key) {
   {
     const MutexLock lock(mutex_);
     const auto at = shares_.find(key);
-    if (at == shares_.end() || at->second.spec.path.empty()) return;  // the work list changed meanwhile
+    if (at == shares_.end() || at->second.spec.path.empty())
+      return;  // the work list changed meanwhile
     Share& share = at->second;
     share.due.reset();
     path = share.path;
@@ -245,9 +259,12 @@ void ReplicaKeeper::look_at(const Context& ctx, const std::string& key) {
   }
   auto tree = tree_();
   Result<replica::Taken> taken = Error(Code::kForbidden, "no path of this node may be shared");
-  if (tree.ok()) taken = replica::take_snapshot(ctx, **tree, path, before && !full ? &*before : nullptr, options_.limits);
+  if (tree.ok())
+    taken = replica::take_snapshot(ctx, **tree, path, before && !full ? &*before : nullptr,
+                                   options_.limits);
   if (ctx.done()) return;
-  const bool same = taken.ok() && before && taken->snapshot == before->snapshot && taken->facts == before->facts;
+  const bool same =
+      taken.ok() && before && taken->snapshot == before->snapshot && taken->facts == before->facts;
   std::string record;
   {
     const MutexLock lock(mutex_);
@@ -259,7 +276,8 @@ void ReplicaKeeper::look_at(const Context& ctx, const std::string& key) {
       share.report.state = api::EdgeShareReport::kFailed;
       share.report.reason = reason_of_share(taken.error());
       share.report.message = taken.error().message();
-      const auto wait = std::min<Duration>(options_.retry_first * (1 << std::min(share.failures, 10)), options_.retry_max);
+      const auto wait = std::min<Duration>(
+          options_.retry_first * (1 << std::min(share.failures, 10)), options_.retry_max);
       ++share.failures;
       share.due = now + wait;
       return;
@@ -274,7 +292,8 @@ void ReplicaKeeper::look_at(const Context& ctx, const std::string& key) {
   }
   // The record only saves reading, so a failed write is harmless.
   if (!record.empty()) {
-    if (const Status kept = os::write_file_atomically(fs_, record_of(key), record, 0600); !kept.ok())
+    if (const Status kept = os::write_file_atomically(fs_, record_of(key), record, 0600);
+        !kept.ok())
       log::warn("share record not persisted", {{"key", key}, {"error", kept.error()}});
   }
 }
@@ -299,13 +318,14 @@ void ReplicaKeeper::copy(const Context& ctx) {
     const SteadyTime now = clock_.now();
     Replica* next = nullptr;
     for (auto& [key, replica] : replicas_) {
-      if (replica.due && *replica.due <= now && (next == nullptr || *replica.due < *next->due)) next = &replica;
+      if (replica.due && *replica.due <= now && (next == nullptr || *replica.due < *next->due))
+        next = &replica;
     }
     if (next != nullptr) {
       next->due.reset();
       spec = next->spec;
-      copying_ =
-          std::make_unique<Copying>(Copying{.key = spec->key, .snapshot = spec->snapshot, .stop = {}, .began = now, .told = {}});
+      copying_ = std::make_unique<Copying>(Copying{
+          .key = spec->key, .snapshot = spec->snapshot, .stop = {}, .began = now, .told = {}});
       stop = copying_->stop.get_token();
     }
   }
@@ -334,22 +354,29 @@ void ReplicaKeeper::copy(const Context& ctx) {
         replica.report.path = (*seen)->path.string();
         replica.report.bytes = static_cast<std::int64_t>((*seen)->snapshot.bytes());
       }
-      const bool current = !replica.spec.snapshot.empty() && replica.report.snapshot == replica.spec.snapshot;
+      const bool current =
+          !replica.spec.snapshot.empty() && replica.report.snapshot == replica.spec.snapshot;
       if (status.ok() || stop.stop_requested() || ctx.done()) {
-        replica.report.state = current ? api::EdgeReplicaReport::kCurrent : api::EdgeReplicaReport::kPending;
+        replica.report.state =
+            current ? api::EdgeReplicaReport::kCurrent : api::EdgeReplicaReport::kPending;
         replica.report.reason.clear();
         replica.report.message.clear();
         replica.failures = 0;
       } else {
-        replica.report.state =
-            reason == "DiskFull" || reason == "Refused" ? api::EdgeReplicaReport::kFailed : api::EdgeReplicaReport::kCopying;
+        replica.report.state = reason == "DiskFull" || reason == "Refused"
+                                   ? api::EdgeReplicaReport::kFailed
+                                   : api::EdgeReplicaReport::kCopying;
         replica.report.reason = reason;
         replica.report.message = status.error().message();
-        const Duration wait = std::min<Duration>(options_.retry_first * (1 << std::min(replica.failures, 10)), options_.retry_max);
+        const Duration wait = std::min<Duration>(
+            options_.retry_first * (1 << std::min(replica.failures, 10)), options_.retry_max);
         ++replica.failures;
-        if (!replica.due) replica.due = clock_.now() + std::chrono::duration_cast<Duration>(wait * (1 + rng_.unit() / 2));
+        if (!replica.due)
+          replica.due =
+              clock_.now() + std::chrono::duration_cast<Duration>(wait * (1 + rng_.unit() / 2));
       }
-      if (const auto share = shares_.find(spec->key); share != shares_.end() && share->second.spec.path.empty())
+      if (const auto share = shares_.find(spec->key);
+          share != shares_.end() && share->second.spec.path.empty())
         share->second.due = clock_.now();
     }
     ++wakes_;
@@ -358,18 +385,22 @@ void ReplicaKeeper::copy(const Context& ctx) {
   tell();
 }
 
-Status ReplicaKeeper::bring(const Context& ctx, const api::EdgeReplica& spec, std::string& reason, const std::string& key) {
+Status ReplicaKeeper::bring(const Context& ctx, const api::EdgeReplica& spec, std::string& reason,
+                            const std::string& key) {
   const auto seen = store_->find(key);
-  if (spec.snapshot.empty() || (seen.ok() && *seen && (*seen)->id.hex() == spec.snapshot)) return {};
+  if (spec.snapshot.empty() || (seen.ok() && *seen && (*seen)->id.hex() == spec.snapshot))
+    return {};
   std::vector<replica::Peer> peers;
   for (const api::EdgeReplicaSource& source : spec.sources) {
-    if (net::HttpClient* http = client_of_(source.node)) peers.push_back({.http = http, .url = source.url});
+    if (net::HttpClient* http = client_of_(source.node))
+      peers.push_back({.http = http, .url = source.url});
   }
   reason = "SourceUnreachable";
   if (peers.empty()) return Error(Code::kUnavailable, "no source node is known yet");
   {
     const MutexLock lock(mutex_);
-    if (const auto at = replicas_.find(key); at != replicas_.end()) at->second.report.state = api::EdgeReplicaReport::kCopying;
+    if (const auto at = replicas_.find(key); at != replicas_.end())
+      at->second.report.state = api::EdgeReplicaReport::kCopying;
   }
   tell();
   Result<replica::Snapshot> wanted = Error(Code::kUnavailable, "");
@@ -379,29 +410,35 @@ Status ReplicaKeeper::bring(const Context& ctx, const api::EdgeReplica& spec, st
   }
   if (!wanted.ok()) {
     if (wanted.error().code() == Code::kNotFound) reason = "SourceChanged";
-    if (wanted.error().code() == Code::kInvalid || wanted.error().code() == Code::kExhausted) reason = "Refused";
+    if (wanted.error().code() == Code::kInvalid || wanted.error().code() == Code::kExhausted)
+      reason = "Refused";
     return wanted.error();
   }
   if (wanted->bytes() > options_.copy_bytes_max) {
     reason = "Refused";
-    return Error(Code::kExhausted, "the share has " + std::to_string(wanted->bytes()) + " bytes; this node copies at most " +
-                                       std::to_string(options_.copy_bytes_max) + " (--replica-bytes-max)");
+    return Error(Code::kExhausted, "the share has " + std::to_string(wanted->bytes()) +
+                                       " bytes; this node copies at most " +
+                                       std::to_string(options_.copy_bytes_max) +
+                                       " (--replica-bytes-max)");
   }
   replica::PeerSource source(peers, key);
-  const Status status = store_->bring(ctx, key, *wanted, source, [&](const replica::Progress& progress) {
-    bool news = false;
-    {
-      const MutexLock lock(mutex_);
-      const SteadyTime now = clock_.now();
-      const auto at = replicas_.find(key);
-      if (at == replicas_.end() || !copying_ || now - copying_->told.value_or(copying_->began) < options_.progress_period) return;
-      copying_->told = now;
-      at->second.report.bytes_done = static_cast<std::int64_t>(progress.done_bytes);
-      at->second.report.bytes_total = static_cast<std::int64_t>(progress.total_bytes);
-      news = true;
-    }
-    if (news) tell();
-  });
+  const Status status =
+      store_->bring(ctx, key, *wanted, source, [&](const replica::Progress& progress) {
+        bool news = false;
+        {
+          const MutexLock lock(mutex_);
+          const SteadyTime now = clock_.now();
+          const auto at = replicas_.find(key);
+          if (at == replicas_.end() || !copying_ ||
+              now - copying_->told.value_or(copying_->began) < options_.progress_period)
+            return;
+          copying_->told = now;
+          at->second.report.bytes_done = static_cast<std::int64_t>(progress.done_bytes);
+          at->second.report.bytes_total = static_cast<std::int64_t>(progress.total_bytes);
+          news = true;
+        }
+        if (news) tell();
+      });
   if (status.ok()) return {};
   switch (status.error().code()) {
     case Code::kExhausted:
@@ -427,7 +464,8 @@ void ReplicaKeeper::tell() {
   {
     const MutexLock lock(mutex_);
     untold_ = false;
-    list = list_.value_or(std::pair<std::string, std::int64_t>());  // before the first list: empty reports
+    list = list_.value_or(
+        std::pair<std::string, std::int64_t>());  // before the first list: empty reports
     for (const std::string& key : share_order_) shares.push_back(shares_.at(key).report);
     for (const std::string& key : replica_order_) replicas.push_back(replicas_.at(key).report);
   }
@@ -443,14 +481,16 @@ void ReplicaKeeper::tell() {
 
 std::vector<runtime::Strand> ReplicaKeeper::strands() {
   std::vector<runtime::Strand> out;
-  out.push_back({"shares", [this] { return look_due(); }, [this](const Context& ctx) { look(ctx); }});
+  out.push_back(
+      {"shares", [this] { return look_due(); }, [this](const Context& ctx) { look(ctx); }});
   out.push_back({"replica reports",
                  [this]() -> std::optional<SteadyTime> {
                    const MutexLock lock(mutex_);
                    return untold_ ? std::optional(SteadyTime::min()) : std::nullopt;
                  },
                  [this](const Context&) { tell(); }});
-  out.push_back({"copies", [this] { return copy_due(); }, [this](const Context& ctx) { copy(ctx); }});
+  out.push_back(
+      {"copies", [this] { return copy_due(); }, [this](const Context& ctx) { copy(ctx); }});
   return out;
 }
 
@@ -466,7 +506,8 @@ void ReplicaKeeper::loop(const Context& ctx, const std::function<std::optional<S
     if (const auto next = due(); !next || *next > clock_.now()) {
       std::unique_lock<Mutex> lock(mutex_);
       [&]() NO_THREAD_SAFETY_ANALYSIS {
-        woken_.wait_until(lock, ctx.stop_token(), next.value_or(clock_.now() + std::chrono::hours(1)),
+        woken_.wait_until(lock, ctx.stop_token(),
+                          next.value_or(clock_.now() + std::chrono::hours(1)),
                           [&]() NO_THREAD_SAFETY_ANALYSIS { return wakes_ != seen; });
       }();
       lock.unlock();

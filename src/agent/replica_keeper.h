@@ -30,12 +30,13 @@ namespace varda::agent {
 class ReplicaKeeper {
  public:
   struct Options {
-    std::vector<os::Path> roots;                             // absolute; only files below may be shared
-    os::Path copies;                                         // root of the replica store
-    os::Path records;                                        // records of shares; created if missing
-    std::chrono::milliseconds look{2000};                    // between scans, or 20 times a scan
-    std::chrono::milliseconds full{std::chrono::hours(24)};  // between snapshots that read every byte
-    std::chrono::milliseconds retry_first{1000};             // doubles; up to 50 % jitter
+    std::vector<os::Path> roots;           // absolute; only files below may be shared
+    os::Path copies;                       // root of the replica store
+    os::Path records;                      // records of shares; created if missing
+    std::chrono::milliseconds look{2000};  // between scans, or 20 times a scan
+    std::chrono::milliseconds full{
+        std::chrono::hours(24)};                  // between snapshots that read every byte
+    std::chrono::milliseconds retry_first{1000};  // doubles; up to 50 % jitter
     std::chrono::milliseconds retry_max{std::chrono::minutes(5)};
     std::chrono::milliseconds progress_period{10000};  // between progress reports of a copy
     replica::Limits limits;
@@ -44,8 +45,9 @@ class ReplicaKeeper {
   };
   /// Called on a thread of run() after a change, with all reports and the work list that they
   /// answer.
-  using Tell = std::function<void(std::vector<api::EdgeShareReport>, std::vector<api::EdgeReplicaReport>, const std::string& uid,
-                                  std::int64_t generation)>;
+  using Tell =
+      std::function<void(std::vector<api::EdgeShareReport>, std::vector<api::EdgeReplicaReport>,
+                         const std::string& uid, std::int64_t generation)>;
   using OpenTree = std::function<Result<std::unique_ptr<os::ReadableTree>>()>;
   /// The client that authenticates the node by its certificate; null if impossible, for example
   /// without an identity.
@@ -53,8 +55,10 @@ class ReplicaKeeper {
 
   /// `tree` is for snapshots; `shares` is what the server answers from. All references outlive the
   /// keeper. kInvalid, and errors of the disk: the store cannot be opened.
-  static Result<std::unique_ptr<ReplicaKeeper>> open(Options options, os::FileSystem& fs, OpenTree tree, replica::Shares& shares,
-                                                     ClientOf client_of, Journal& journal, Rng& rng);
+  static Result<std::unique_ptr<ReplicaKeeper>> open(Options options, os::FileSystem& fs,
+                                                     OpenTree tree, replica::Shares& shares,
+                                                     ClientOf client_of, Journal& journal,
+                                                     Rng& rng);
   ~ReplicaKeeper();
 
   /// Sets the callback for reports. Before load() and run().
@@ -76,8 +80,9 @@ class ReplicaKeeper {
   struct Replica;
   struct Copying;
 
-  ReplicaKeeper(Options options, os::FileSystem& fs, OpenTree tree, replica::Shares& shares, ClientOf client_of, Journal& journal,
-                Rng& rng, std::unique_ptr<replica::Store> store);
+  ReplicaKeeper(Options options, os::FileSystem& fs, OpenTree tree, replica::Shares& shares,
+                ClientOf client_of, Journal& journal, Rng& rng,
+                std::unique_ptr<replica::Store> store);
 
   void take_up(Desired desired);
   void look(const Context& ctx);
@@ -88,7 +93,8 @@ class ReplicaKeeper {
   void publish() REQUIRES(mutex_);
   std::optional<SteadyTime> look_due() const;
   void copy(const Context& ctx);
-  Status bring(const Context& ctx, const api::EdgeReplica& spec, std::string& reason, const std::string& key);
+  Status bring(const Context& ctx, const api::EdgeReplica& spec, std::string& reason,
+               const std::string& key);
   std::optional<SteadyTime> copy_due() const;
   void tell();
   void loop(const Context& ctx, const std::function<std::optional<SteadyTime>()>& due,
@@ -110,8 +116,9 @@ class ReplicaKeeper {
   mutable Mutex mutex_;
   std::condition_variable_any woken_;
   std::uint64_t wakes_ GUARDED_BY(mutex_) = 0;
-  std::optional<std::pair<std::string, std::int64_t>> list_ GUARDED_BY(mutex_);  // uid and generation of the work list
-  bool untold_ GUARDED_BY(mutex_) = true;                                        // not reported since the list came
+  std::optional<std::pair<std::string, std::int64_t>> list_
+      GUARDED_BY(mutex_);                  // uid and generation of the work list
+  bool untold_ GUARDED_BY(mutex_) = true;  // not reported since the list came
   std::vector<std::string> share_order_ GUARDED_BY(mutex_), replica_order_ GUARDED_BY(mutex_);
   std::map<std::string, Share> shares_ GUARDED_BY(mutex_);
   std::map<std::string, Replica> replicas_ GUARDED_BY(mutex_);

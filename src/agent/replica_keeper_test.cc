@@ -18,7 +18,8 @@ const Context kForever = Context::background();
 /// One node: its keeper, its shares, and a link to each other node that can be cut.
 class Node {
  public:
-  Node(std::string name, os::Path root, ManualClock& clock) : name_(std::move(name)), root_(std::move(root)), clock_(clock) {
+  Node(std::string name, os::Path root, ManualClock& clock)
+      : name_(std::move(name)), root_(std::move(root)), clock_(clock) {
     std::filesystem::create_directories(root_ / "data");
     shares_ = std::make_unique<replica::Shares>([this] { return os::open_readable_tree({root_}); });
     restart();
@@ -26,21 +27,25 @@ class Node {
 
   void restart() {
     keeper_.reset();
-    ReplicaKeeper::Options options{
-        .roots = {root_ / "data"}, .copies = root_ / "copies", .records = root_ / "shares", .clock = &clock_};
+    ReplicaKeeper::Options options{.roots = {root_ / "data"},
+                                   .copies = root_ / "copies",
+                                   .records = root_ / "shares",
+                                   .clock = &clock_};
     options.copy_bytes_max = copy_bytes_max;
     auto opened = ReplicaKeeper::open(
-        std::move(options), os::real_file_system(), [this] { return os::open_readable_tree({root_ / "data"}); }, *shares_,
+        std::move(options), os::real_file_system(),
+        [this] { return os::open_readable_tree({root_ / "data"}); }, *shares_,
         [this](const std::string& node) { return client_of(node); }, *journal_, *rng_);
     CHECK(opened.ok());
     keeper_ = std::move(opened).value();
-    keeper_->on_news([this](auto shares, auto replicas, const std::string& uid, std::int64_t generation) {
-      shares_said = std::move(shares);
-      replicas_said = std::move(replicas);
-      uid_said = uid;
-      generation_said = generation;
-      ++times_said;
-    });
+    keeper_->on_news(
+        [this](auto shares, auto replicas, const std::string& uid, std::int64_t generation) {
+          shares_said = std::move(shares);
+          replicas_said = std::move(replicas);
+          uid_said = uid;
+          generation_said = generation;
+          ++times_said;
+        });
     keeper_->load();
   }
 
@@ -50,7 +55,9 @@ class Node {
     node.metadata.uid = "u-" + name_;
     node.metadata.generation = ++generation_;
     node.spec = std::move(spec);
-    CHECK(keep_desired(*journal_, {.uid = node.metadata.uid, .generation = generation_, .spec = node.spec}).ok());
+    CHECK(keep_desired(*journal_,
+                       {.uid = node.metadata.uid, .generation = generation_, .spec = node.spec})
+              .ok());
     keeper_->set_desired(node);
   }
   void connect(Node& other) {
@@ -76,7 +83,8 @@ class Node {
     }
     FAIL() << "it never comes to rest";
   }
-  void write(const std::string& path, const std::string& bytes, std::ios::openmode how = std::ios::trunc) {
+  void write(const std::string& path, const std::string& bytes,
+             std::ios::openmode how = std::ios::trunc) {
     std::filesystem::create_directories((root_ / "data" / path).parent_path());
     std::ofstream(root_ / "data" / path, std::ios::binary | how) << bytes;
   }
@@ -119,16 +127,21 @@ class ReplicaKeeperTest : public ::testing::Test {
   }
   ~ReplicaKeeperTest() override { std::filesystem::remove_all(root_); }
 
-  api::EdgeNodeSpec sharing(std::vector<std::string> nodes = {"edge1", "edge2"}, std::string path = "") {
+  api::EdgeNodeSpec sharing(std::vector<std::string> nodes = {"edge1", "edge2"},
+                            std::string path = "") {
     api::EdgeNodeSpec spec;
-    spec.shares.push_back(
-        {.key = kKey, .path = path.empty() ? a_.data().string() : path, .nodes = std::move(nodes), .unknown = {}});
+    spec.shares.push_back({.key = kKey,
+                           .path = path.empty() ? a_.data().string() : path,
+                           .nodes = std::move(nodes),
+                           .unknown = {}});
     return spec;
   }
   static api::EdgeNodeSpec wanting(const std::string& snapshot, std::vector<std::string> from) {
     api::EdgeNodeSpec spec;
-    api::EdgeReplica replica{.key = kKey, .uid = "u", .snapshot = snapshot, .sources = {}, .unknown = {}};
-    for (std::string& node : from) replica.sources.push_back({.node = node, .url = "", .unknown = {}});
+    api::EdgeReplica replica{
+        .key = kKey, .uid = "u", .snapshot = snapshot, .sources = {}, .unknown = {}};
+    for (std::string& node : from)
+      replica.sources.push_back({.node = node, .url = "", .unknown = {}});
     spec.replicas.push_back(std::move(replica));
     return spec;
   }
@@ -142,7 +155,8 @@ class ReplicaKeeperTest : public ::testing::Test {
 
   const os::Path root_ = make_root();
   ManualClock clock_;
-  Node a_{"edge0", root_ / "a", clock_}, b_{"edge1", root_ / "b", clock_}, c_{"edge2", root_ / "c", clock_};
+  Node a_{"edge0", root_ / "a", clock_}, b_{"edge1", root_ / "b", clock_},
+      c_{"edge2", root_ / "c", clock_};
 
   void SetUp() override {
     b_.connect(a_);
@@ -242,7 +256,8 @@ TEST_F(ReplicaKeeperTest, AShareBeyondTheLimitIsRefusedBeforeAByteIsCopied) {
   copy_to_b();
   ASSERT_EQ(b_.replicas_said.size(), 1u);
   EXPECT_EQ(b_.replicas_said[0].reason, "Refused");
-  EXPECT_NE(b_.replicas_said[0].message.find("--replica-bytes-max"), std::string::npos) << b_.replicas_said[0].message;
+  EXPECT_NE(b_.replicas_said[0].message.find("--replica-bytes-max"), std::string::npos)
+      << b_.replicas_said[0].message;
   EXPECT_EQ(b_.requests, 1);  // for the snapshot
 }
 

@@ -17,23 +17,29 @@ const meta::Resource& secrets_resource() {
 
 }  // namespace
 
-artifact::Outcome<artifact::Credentials> SecretCredentials::read(const Context& ctx, const std::string& name) {
+artifact::Outcome<artifact::Credentials> SecretCredentials::read(const Context& ctx,
+                                                                 const std::string& name) {
   const auto slash = name.find('/');
   if (slash == std::string::npos || slash == 0 || slash + 1 == name.size())
-    return Failure{Reason::kCredentialsMissing,
-                   Error(Code::kInvalid, "credentials \"" + name + "\" must be NAMESPACE/NAME of a Secret")};
+    return Failure{
+        Reason::kCredentialsMissing,
+        Error(Code::kInvalid, "credentials \"" + name + "\" must be NAMESPACE/NAME of a Secret")};
   const std::string ns = name.substr(0, slash);
-  const auto secret = client_.get(ctx.with_timeout(kPatience), secrets_resource(), {ns, name.substr(slash + 1)});
+  const auto secret =
+      client_.get(ctx.with_timeout(kPatience), secrets_resource(), {ns, name.substr(slash + 1)});
   if (!secret.ok()) {
-    if (Status status = ctx.check(); !status.ok()) return Failure{Reason::kCancelled, status.error()};
+    if (Status status = ctx.check(); !status.ok())
+      return Failure{Reason::kCancelled, status.error()};
     switch (secret.error().code()) {
       case Code::kNotFound:
-        return Failure{Reason::kCredentialsMissing, Error(Code::kNotFound, "there is no Secret " + name)};
+        return Failure{Reason::kCredentialsMissing,
+                       Error(Code::kNotFound, "there is no Secret " + name)};
       case Code::kForbidden:
       case Code::kUnauthenticated:
         return Failure{
             Reason::kCredentialsForbidden,
-            Error(Code::kForbidden, "this node may not read Secret " + name + ": allow it with `kubectl label namespace " + ns +
+            Error(Code::kForbidden, "this node may not read Secret " + name +
+                                        ": allow it with `kubectl label namespace " + ns +
                                         " edgeai.io/edge-secrets=allow`, and on a cluster `kubectl "
                                         "create rolebinding varda-edge-secrets -n " +
                                         ns +
@@ -47,7 +53,8 @@ artifact::Outcome<artifact::Credentials> SecretCredentials::read(const Context& 
   for (const auto& [key, value] : (*secret)["data"].as_object()) {
     const auto bytes = codec::unbase64(value.as_string());
     if (!bytes.ok())
-      return Failure{Reason::kCredentialsMissing, Error(Code::kInvalid, "Secret " + name + ": key " + key + " is not base64")};
+      return Failure{Reason::kCredentialsMissing,
+                     Error(Code::kInvalid, "Secret " + name + ": key " + key + " is not base64")};
     facts.keys.emplace(key, *bytes);
   }
   for (const auto& [key, value] : (*secret)["metadata"]["annotations"].as_object())

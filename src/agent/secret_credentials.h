@@ -12,7 +12,8 @@ class SecretCredentials final : public artifact::CredentialReader {
  public:
   /// `client` outlives it.
   explicit SecretCredentials(const kube::Client& client) : client_(client) {}
-  artifact::Outcome<artifact::Credentials> read(const Context& ctx, const std::string& name) override;
+  artifact::Outcome<artifact::Credentials> read(const Context& ctx,
+                                                const std::string& name) override;
 
  private:
   const kube::Client& client_;

@@ -16,12 +16,14 @@ const Context kForever = Context::background();
 
 class SecretCredentialsTest : public ::testing::Test {
  protected:
-  void put(const std::string& name, const char* keys, const std::string& type = "Opaque", Json annotations = Json::object()) {
-    Json secret = Json::object({{"apiVersion", "v1"},
-                                {"kind", "Secret"},
-                                {"type", type},
-                                {"metadata", Json::object({{"name", name}, {"annotations", std::move(annotations)}})},
-                                {"stringData", codec::parse_json(keys).value()}});
+  void put(const std::string& name, const char* keys, const std::string& type = "Opaque",
+           Json annotations = Json::object()) {
+    Json secret = Json::object(
+        {{"apiVersion", "v1"},
+         {"kind", "Secret"},
+         {"type", type},
+         {"metadata", Json::object({{"name", name}, {"annotations", std::move(annotations)}})},
+         {"stringData", codec::parse_json(keys).value()}});
     EXPECT_EQ(api.post("/api/v1/namespaces/default/secrets", secret).status, 201);
   }
   apiserver::InMemoryApiServer api;
@@ -46,7 +48,8 @@ TEST_F(SecretCredentialsTest, ASecretIsTakenByItsTypeOrItsAnnotations) {
   const auto opaque = reader.read(kForever, "default/opaque");
   ASSERT_FALSE(opaque.ok());
   EXPECT_EQ(opaque.failure().reason, Reason::kCredentialsInvalid);
-  EXPECT_NE(opaque.failure().error.message().find("hosts"), std::string::npos) << opaque.failure().error;
+  EXPECT_NE(opaque.failure().error.message().find("hosts"), std::string::npos)
+      << opaque.failure().error;
   const auto typed = reader.read(kForever, "default/typed");
   ASSERT_TRUE(typed.ok()) << typed.failure().error;
   EXPECT_FALSE(typed->hosts);
@@ -60,7 +63,8 @@ TEST_F(SecretCredentialsTest, WhatIsNotThereOrHoldsNothingKnownIsMissing) {
   put("empty", R"({"user":"jane"})");
   put("half", R"({"username":"hush"})");
   const kube::Client client(api.transport(), {});
-  for (const char* name : {"default/none", "default/empty", "default/half", "nonsense", "/x", "x/"}) {
+  for (const char* name :
+       {"default/none", "default/empty", "default/half", "nonsense", "/x", "x/"}) {
     const auto outcome = SecretCredentials(client).read(kForever, name);
     ASSERT_FALSE(outcome.ok()) << name;
     EXPECT_EQ(outcome.failure().reason, Reason::kCredentialsMissing) << name;
@@ -79,7 +83,8 @@ TEST_F(SecretCredentialsTest, WhatThisNodeMayNotReadIsForbiddenAndTheMessageTell
   const auto outcome = SecretCredentials(client).read(kForever, "team-a/files");
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.failure().reason, Reason::kCredentialsForbidden);
-  EXPECT_NE(outcome.failure().error.message().find("kubectl label namespace team-a edgeai.io/edge-secrets=allow"),
+  EXPECT_NE(outcome.failure().error.message().find(
+                "kubectl label namespace team-a edgeai.io/edge-secrets=allow"),
             std::string::npos)
       << outcome.failure().error;
 }
@@ -93,10 +98,12 @@ TEST_F(SecretCredentialsTest, WithoutALinkItIsAFailedDownloadAndAStopIsAStop) {
     }
   } link;
   const kube::Client client(link, {});
-  EXPECT_EQ(SecretCredentials(client).read(kForever, "default/x").failure().reason, Reason::kDownloadFailed);
+  EXPECT_EQ(SecretCredentials(client).read(kForever, "default/x").failure().reason,
+            Reason::kDownloadFailed);
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_EQ(SecretCredentials(client).read(Context(stop.get_token()), "default/x").failure().reason, Reason::kCancelled);
+  EXPECT_EQ(SecretCredentials(client).read(Context(stop.get_token()), "default/x").failure().reason,
+            Reason::kCancelled);
 }
 
 }  // namespace secret_credentials_test

@@ -11,8 +11,8 @@ namespace {
 constexpr std::size_t kCascadeBytesMax = 256 << 10, kCascadeDepthMax = 16;
 
 bool same(const api::EdgeServingReport& a, const api::EdgeServingReport& b) {
-  return a.version == b.version && a.state == b.state && a.failed_version == b.failed_version && a.reason == b.reason &&
-         a.message == b.message;
+  return a.version == b.version && a.state == b.state && a.failed_version == b.failed_version &&
+         a.reason == b.reason && a.message == b.message;
 }
 
 bool request_is_of_a_model(const Poll& poll) { return poll.reading != api::EdgeStatusReading{}; }
@@ -30,7 +30,9 @@ void ServingPoller::set(std::vector<Poll> polls) {
       state = std::move(known->second);
     } else if (known != states_.end() && known->second.poll.url == poll.url) {
       state.last_good = known->second.last_good;
-      state.report = known->second.report;  // same server, new target: the last answer holds until the next poll
+      state.report =
+          known->second
+              .report;  // same server, new target: the last answer holds until the next poll
     }
     next.emplace(poll.key, std::move(state));
   }
@@ -57,7 +59,8 @@ std::map<std::string, std::string> ServingPoller::last_good() const {
 
 bool ServingPoller::complete() const {
   const MutexLock lock(mutex_);
-  return std::all_of(states_.begin(), states_.end(), [](const auto& state) { return state.second.report.has_value(); });
+  return std::all_of(states_.begin(), states_.end(),
+                     [](const auto& state) { return state.second.report.has_value(); });
 }
 
 Result<ServingPoller::Answer> ServingPoller::ask(const Context& ctx, const Poll& poll) {
@@ -71,8 +74,10 @@ Result<ServingPoller::Answer> ServingPoller::ask(const Context& ctx, const Poll&
   request.max_response_bytes = 1 << 20;
   TRY(const auto answer, http_.call(ctx.with_timeout(options_.timeout), std::move(request)));
   // A single-model server answers 404 while it has no model.
-  if (answer.status == 404 && request_is_of_a_model(poll)) return Answer{read_index(codec::Json(), poll), ""};
-  if (answer.status != 200) return Error(Code::kUnavailable, "HTTP " + std::to_string(answer.status));
+  if (answer.status == 404 && request_is_of_a_model(poll))
+    return Answer{read_index(codec::Json(), poll), ""};
+  if (answer.status != 200)
+    return Error(Code::kUnavailable, "HTTP " + std::to_string(answer.status));
   const auto index = codec::parse_json(answer.body);
   if (!index.ok()) return Error(Code::kCorrupt, index.error().message());
   return Answer{read_index(*index, poll), poll.numbers.empty() ? read_last_good(*index, poll) : ""};
@@ -85,9 +90,12 @@ void ServingPoller::ask_cascade(const Context& ctx, const Poll& poll) {
   request.max_response_bytes = kCascadeBytesMax;
   const auto answer = http_.call(ctx.with_timeout(options_.timeout), std::move(request));
   if (!answer.ok() && answer.error().code() == Code::kExhausted)
-    return cascade_(poll.key, Error(Code::kExhausted, "it has more than " + std::to_string(kCascadeBytesMax >> 10) + " KiB"));
+    return cascade_(poll.key,
+                    Error(Code::kExhausted,
+                          "it has more than " + std::to_string(kCascadeBytesMax >> 10) + " KiB"));
   if (!answer.ok() || answer->status == 404) return;  // no version yet, or no tiers
-  if (answer->status != 200) return cascade_(poll.key, Error(Code::kUnavailable, "HTTP " + std::to_string(answer->status)));
+  if (answer->status != 200)
+    return cascade_(poll.key, Error(Code::kUnavailable, "HTTP " + std::to_string(answer->status)));
   cascade_(poll.key, codec::parse_json(answer->body, {.depth_max = kCascadeDepthMax}));
 }
 
@@ -95,7 +103,8 @@ void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
   {
     const MutexLock lock(mutex_);
     const auto found = states_.find(poll.key);
-    if (found == states_.end() || !(found->second.poll == poll)) return;  // the poll changed meanwhile
+    if (found == states_.end() || !(found->second.poll == poll))
+      return;  // the poll changed meanwhile
     State& state = found->second;
     api::EdgeServingReport report;
     bool news = false;
@@ -107,7 +116,8 @@ void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
       if (news) state.last_good = answer->last_good;
     } else {
       // One lost answer is no outage. A server that never answered is not news, either.
-      if (++state.failures == 1 && state.report && state.report->state != api::EdgeServingReport::kUnreachable) {
+      if (++state.failures == 1 && state.report &&
+          state.report->state != api::EdgeServingReport::kUnreachable) {
         state.due = clock_.now() + options_.busy;
         return;
       }
@@ -119,10 +129,11 @@ void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
       report.message = said ? "the answer of the model server at " + poll.url + " cannot be read"
                             : "the model server does not answer at " + poll.url;
       if (said && state.complaint.is_news(error.message(), clock_.now()))
-        log::warn("version status of a model server unreadable", {{"model", poll.key}, {"error", error}});
+        log::warn("version status of a model server unreadable",
+                  {{"model", poll.key}, {"error", error}});
     }
-    const bool settled =
-        report.state == api::EdgeServingReport::kReady && (report.version == poll.target || report.failed_version == poll.target);
+    const bool settled = report.state == api::EdgeServingReport::kReady &&
+                         (report.version == poll.target || report.failed_version == poll.target);
     const auto busy = std::min(options_.busy * (1 << std::min(state.failures, 3)), options_.steady);
     state.due = clock_.now() + (settled ? options_.steady : busy);
     if (state.report && same(*state.report, report) && !news) return;
@@ -162,7 +173,8 @@ void ServingPoller::ask_tiers(const Context& ctx) {
   {
     const MutexLock lock(mutex_);
     for (const auto& [key, state] : states_)
-      if (state.poll.cascade && state.report && state.failures < 2) polls.push_back(state.poll);  // one lost answer is no outage
+      if (state.poll.cascade && state.report && state.failures < 2)
+        polls.push_back(state.poll);  // one lost answer is no outage
   }
   for (const Poll& poll : polls) {
     if (ctx.done()) return;
@@ -175,7 +187,8 @@ void ServingPoller::run(const Context& ctx) {
     const SteadyTime until = due().value_or(clock_.now() + std::chrono::hours(1));
     {
       std::unique_lock<Mutex> lock(mutex_);
-      woken_.wait_until(lock, ctx.stop_token(), until, [this]() NO_THREAD_SAFETY_ANALYSIS { return poked_; });
+      woken_.wait_until(lock, ctx.stop_token(), until,
+                        [this]() NO_THREAD_SAFETY_ANALYSIS { return poked_; });
     }
     step(ctx);
   }

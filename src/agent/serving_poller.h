@@ -27,7 +27,8 @@ class ServingPoller {
   /// tiers cause no call.
   using OnCascade = std::function<void(const std::string& key, const Result<codec::Json>& answer)>;
   /// `http` outlives the poller. `changed` is called on run()'s thread when a report has changed.
-  ServingPoller(net::HttpClient& http, Options options, std::function<void()> changed, OnCascade cascade = {})
+  ServingPoller(net::HttpClient& http, Options options, std::function<void()> changed,
+                OnCascade cascade = {})
       : http_(http),
         options_(options),
         clock_(options.clock != nullptr ? *options.clock : system_clock()),

@@ -22,17 +22,24 @@ class Server final : public net::HttpClient {
   }
 
  private:
-  const std::unique_ptr<net::HttpClient> answers_ = net::loopback(net::inline_handler([](const net::Request& request) {
-    net::Response out;
-    out.body = request.method == "POST" ? R"([{"name": "digits", "version": "3", "state": "READY"}])" : R"({"counters": {}})";
-    return out;
-  }));
+  const std::unique_ptr<net::HttpClient> answers_ =
+      net::loopback(net::inline_handler([](const net::Request& request) {
+        net::Response out;
+        out.body = request.method == "POST"
+                       ? R"([{"name": "digits", "version": "3", "state": "READY"}])"
+                       : R"({"counters": {}})";
+        return out;
+      }));
 };
 
 class LastWords : public ::testing::Test {
  protected:
   void SetUp() override {
-    poller_.set({{.key = "default/digits", .model_name = "digits", .url = "http://127.0.0.1:1", .target = "3", .cascade = true}});
+    poller_.set({{.key = "default/digits",
+                  .model_name = "digits",
+                  .url = "http://127.0.0.1:1",
+                  .target = "3",
+                  .cascade = true}});
     poller_.step(Context());
     ASSERT_EQ(poller_.reports().at("default/digits").state, api::EdgeServingReport::kReady);
   }
@@ -50,7 +57,8 @@ class LastWords : public ::testing::Test {
   node::testing::ManualClock clock_;
   Server server_;
   int said_ = 0;
-  ServingPoller poller_{server_, {.clock = &clock_}, [] {}, [this](const std::string&, const auto&) { ++said_; }};
+  ServingPoller poller_{
+      server_, {.clock = &clock_}, [] {}, [this](const std::string&, const auto&) { ++said_; }};
 };
 
 TEST_F(LastWords, OfAServerThatWasBeingAskedWhenTheAgentEndedAreHeard) {

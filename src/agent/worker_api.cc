@@ -16,8 +16,9 @@ using codec::Json;
 using net::Request;
 using net::Response;
 
-constexpr std::string_view kAssignment = "/v1/assignment", kRegister = "/v1/register", kProgress = "/v1/progress",
-                           kMetrics = "/v1/metrics", kResults = "/v1/results/";
+constexpr std::string_view kAssignment = "/v1/assignment", kRegister = "/v1/register",
+                           kProgress = "/v1/progress", kMetrics = "/v1/metrics",
+                           kResults = "/v1/results/";
 constexpr std::size_t kAllowancesMax = 2 * WorkerKeeper::kWorkersMax;
 
 Response json_response(int status, const Json& body) {
@@ -62,15 +63,17 @@ Response problem(const Error& error) {
 
 /// An acknowledgement: the item, and whether it is safe from a power cut.
 Response kept(std::string item, bool durable) {
-  return json_response(durable ? 200 : 202, Json::object({{"item", std::move(item)}, {"durable", durable}}));
+  return json_response(durable ? 200 : 202,
+                       Json::object({{"item", std::move(item)}, {"durable", durable}}));
 }
 
 std::optional<std::string_view> bearer(const Request& request) {
   const auto header = request.headers.find("Authorization");
   constexpr std::string_view kScheme = "bearer ";
   if (!header || header->size() <= kScheme.size()) return std::nullopt;
-  const bool matches = std::equal(kScheme.begin(), kScheme.end(), header->begin(),
-                                  [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b); });
+  const bool matches =
+      std::equal(kScheme.begin(), kScheme.end(), header->begin(),
+                 [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b); });
   if (!matches) return std::nullopt;
   return header->substr(kScheme.size());
 }
@@ -85,7 +88,10 @@ std::string_view name_of(const Request& request) {
 }  // namespace
 
 bool Allowance::take(SteadyTime now) {
-  if (filled_) left_ = std::min(rate_.burst, left_ + rate_.per_second * std::chrono::duration<double>(now - *filled_).count());
+  if (filled_)
+    left_ =
+        std::min(rate_.burst,
+                 left_ + rate_.per_second * std::chrono::duration<double>(now - *filled_).count());
   filled_ = now;
   if (left_ < 1) return false;
   left_ -= 1;
@@ -122,12 +128,14 @@ net::Handler WorkerApi::handler() {
 void WorkerApi::count(std::string_view request, int status) {
   if (options_.metrics == nullptr) return;
   options_.metrics
-      ->counter("varda_agent_worker_requests_total", "Requests of workers by request and status code.",
+      ->counter("varda_agent_worker_requests_total",
+                "Requests of workers by request and status code.",
                 {{"request", std::string(request)}, {"code", std::to_string(status)}})
       .add();
 }
 
-void WorkerApi::log_refusal(const std::string& worker, std::string_view request, const Response& response) {
+void WorkerApi::log_refusal(const std::string& worker, std::string_view request,
+                            const Response& response) {
   if (response.status >= 500) return;  // server errors are logged at their source
   std::string message;
   if (response.status >= 400) {
@@ -137,24 +145,34 @@ void WorkerApi::log_refusal(const std::string& worker, std::string_view request,
   {
     const MutexLock lock(mutex_);
     const auto known = allowances_.find(worker);
-    if (known == allowances_.end() || !known->second.complaints[request].is_news(message, clock_.now())) return;
+    if (known == allowances_.end() ||
+        !known->second.complaints[request].is_news(message, clock_.now()))
+      return;
   }
-  log::warn("worker request rejected", {{"worker", worker}, {"request", request}, {"status", response.status}, {"error", message}});
+  log::warn(
+      "worker request rejected",
+      {{"worker", worker}, {"request", request}, {"status", response.status}, {"error", message}});
 }
 
 std::optional<Error> WorkerApi::over_limit(const WorkerKeeper::Who& who, bool writes) {
   const MutexLock lock(mutex_);
   const SteadyTime now = clock_.now();
-  if (allowances_.size() >= kAllowancesMax && !allowances_.contains(who.name.key())) allowances_.clear();
+  if (allowances_.size() >= kAllowancesMax && !allowances_.contains(who.name.key()))
+    allowances_.clear();
   auto& mine =
-      allowances_.try_emplace(who.name.key(), Allowances{who.uid, Allowance(options_.requests), Allowance(options_.writes), {}})
+      allowances_
+          .try_emplace(
+              who.name.key(),
+              Allowances{who.uid, Allowance(options_.requests), Allowance(options_.writes), {}})
           .first->second;
-  if (mine.uid != who.uid) mine = {who.uid, Allowance(options_.requests), Allowance(options_.writes), {}};
+  if (mine.uid != who.uid)
+    mine = {who.uid, Allowance(options_.requests), Allowance(options_.writes), {}};
   if (mine.requests.take(now) && (!writes || mine.writes.take(now))) return std::nullopt;
   const auto& rate = writes ? options_.writes : options_.requests;
-  return Error(Code::kUnavailable, "worker " + who.name.key() + " sends too many requests: at most " +
-                                       std::to_string(static_cast<int>(rate.per_second)) + " a second" +
-                                       (writes ? " of registrations and results" : ""));
+  return Error(Code::kUnavailable,
+               "worker " + who.name.key() + " sends too many requests: at most " +
+                   std::to_string(static_cast<int>(rate.per_second)) + " a second" +
+                   (writes ? " of registrations and results" : ""));
 }
 
 void WorkerApi::answer(const Request& request, const Reply& respond) {
@@ -166,12 +184,14 @@ void WorkerApi::answer(const Request& request, const Reply& respond) {
       if (!strangers_.take(clock_.now()))
         return respond(problem(429, "TooManyRequests", "too many requests without a valid token"));
     }
-    return respond(
-        problem(401, "Unauthorized",
-                token ? "no worker of this node has that token: read the file again, because the token may have been replaced"
-                      : "expected Authorization: Bearer TOKEN, with the token in the worker's file"));
+    return respond(problem(
+        401, "Unauthorized",
+        token ? "no worker of this node has that token: read the file again, because the token may "
+                "have been replaced"
+              : "expected Authorization: Bearer TOKEN, with the token in the worker's file"));
   }
-  const Reply reply = [this, respond, worker = who->name.key(), name = name_of(request)](Response response) {
+  const Reply reply = [this, respond, worker = who->name.key(),
+                       name = name_of(request)](Response response) {
     log_refusal(worker, name, response);
     respond(std::move(response));
   };
@@ -181,20 +201,24 @@ void WorkerApi::answer(const Request& request, const Reply& respond) {
   for (const Route& route : routes())
     if (route.path == path || (result && route.path.starts_with(kResults))) method = route.method;
   const bool writes = request.method == method && (result || path == kRegister);
-  if (const auto over = over_limit(*who, writes)) return reply(problem(429, "TooManyRequests", over->message()));
+  if (const auto over = over_limit(*who, writes))
+    return reply(problem(429, "TooManyRequests", over->message()));
   if (method.empty()) {
     std::string known;
     for (const Route& route : routes())
-      known += (known.empty() ? "" : ", ") + std::string(route.method) + " " + std::string(route.path);
+      known +=
+          (known.empty() ? "" : ", ") + std::string(route.method) + " " + std::string(route.path);
     return reply(problem(404, "NotFound", "no such path; paths are " + known));
   }
   if (request.method != method) {
-    Response response = problem(405, "MethodNotAllowed", "this path takes " + std::string(method) + " only");
+    Response response =
+        problem(405, "MethodNotAllowed", "this path takes " + std::string(method) + " only");
     response.headers.add("Allow", std::string(method));
     return reply(std::move(response));
   }
   if (path == kAssignment) return get_assignment(*who, request, reply);
-  if (!request.query().empty()) return reply(problem(400, "BadRequest", "this path accepts no parameters"));
+  if (!request.query().empty())
+    return reply(problem(400, "BadRequest", "this path accepts no parameters"));
   if (request.body.size() > kWorkerBodyBytesMax)
     return reply(problem(413, "RequestEntityTooLarge",
                          "the body has " + std::to_string(request.body.size()) + " bytes, and " +
@@ -211,7 +235,8 @@ Json WorkerApi::body_of(const WorkerKeeper::Assignment& assignment) const {
                        {"assignment", assignment.assignment}});
 }
 
-void WorkerApi::get_assignment(const WorkerKeeper::Who& who, const Request& request, const Reply& reply) {
+void WorkerApi::get_assignment(const WorkerKeeper::Who& who, const Request& request,
+                               const Reply& reply) {
   std::string after;
   int seconds = kTimeoutSecondsDefault;
   const net::Query query = net::Query::parse(request.query());
@@ -220,16 +245,19 @@ void WorkerApi::get_assignment(const WorkerKeeper::Who& who, const Request& requ
       after = value;
     } else if (name == "timeoutSeconds") {
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
-      if (error != std::errc() || end != value.data() + value.size() || seconds < 0 || seconds > kTimeoutSecondsMax)
-        return reply(
-            problem(400, "BadRequest", "timeoutSeconds: expected a whole number from 0 to " + std::to_string(kTimeoutSecondsMax)));
+      if (error != std::errc() || end != value.data() + value.size() || seconds < 0 ||
+          seconds > kTimeoutSecondsMax)
+        return reply(problem(400, "BadRequest",
+                             "timeoutSeconds: expected a whole number from 0 to " +
+                                 std::to_string(kTimeoutSecondsMax)));
     } else {
       return reply(problem(400, "BadRequest", "unknown parameter, expected after, timeoutSeconds"));
     }
   }
-  keeper_.assignment(who, after, std::chrono::seconds(seconds), [this, reply](Result<WorkerKeeper::Assignment> now) {
-    reply(now.ok() ? json_response(200, body_of(*now)) : problem(now.error()));
-  });
+  keeper_.assignment(who, after, std::chrono::seconds(seconds),
+                     [this, reply](Result<WorkerKeeper::Assignment> now) {
+                       reply(now.ok() ? json_response(200, body_of(*now)) : problem(now.error()));
+                     });
 }
 
 void WorkerApi::put(const WorkerKeeper::Who& who, const Request& request, const Reply& reply) {
@@ -237,22 +265,25 @@ void WorkerApi::put(const WorkerKeeper::Who& who, const Request& request, const 
   if (path == kProgress || path == kMetrics) {
     auto said = path == kProgress ? read_progress(request.body) : read_metrics(request.body);
     if (!said.ok()) return reply(problem(said.error()));
-    const Status done =
-        path == kProgress ? keeper_.put_progress(who, std::move(*said)) : keeper_.put_metrics(who, std::move(*said));
-    return reply(done.ok() ? kept(path == kProgress ? "progress" : "metrics", /*durable=*/false) : problem(done.error()));
+    const Status done = path == kProgress ? keeper_.put_progress(who, std::move(*said))
+                                          : keeper_.put_metrics(who, std::move(*said));
+    return reply(done.ok() ? kept(path == kProgress ? "progress" : "metrics", /*durable=*/false)
+                           : problem(done.error()));
   }
   if (path == kRegister) {
     auto said = read_registration(who.name, request.body);
     if (!said.ok()) return reply(problem(said.error()));
     return keeper_.put_registration(who, std::move(*said), [this, who, reply](const Status& done) {
       if (!done.ok()) return reply(problem(done.error()));
-      keeper_.assignment(who, "", Duration::zero(), [this, reply](Result<WorkerKeeper::Assignment> now) {
-        reply(now.ok() ? json_response(200, body_of(*now)) : problem(now.error()));
-      });
+      keeper_.assignment(
+          who, "", Duration::zero(), [this, reply](Result<WorkerKeeper::Assignment> now) {
+            reply(now.ok() ? json_response(200, body_of(*now)) : problem(now.error()));
+          });
     });
   }
   const std::string name(path.substr(kResults.size()));
-  if (const std::string wrong = check_result_name(name); !wrong.empty()) return reply(problem(400, "BadRequest", wrong));
+  if (const std::string wrong = check_result_name(name); !wrong.empty())
+    return reply(problem(400, "BadRequest", wrong));
   auto said = read_result(who.name, request.body);
   if (!said.ok()) return reply(problem(said.error()));
   keeper_.put_result(who, name, std::move(*said), [reply, name](const Status& done) {

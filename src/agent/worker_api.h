@@ -2,7 +2,8 @@
 // is the contract.
 //
 //   agent::WorkerApi api({.node_name = "edge0"}, keeper);
-//   auto server = net::Server::create({.listen = "unix:/var/lib/varda/worker/worker.sock"}, api.handler());
+//   auto server = net::Server::create({.listen = "unix:/var/lib/varda/worker/worker.sock"},
+//   api.handler());
 //
 // A request acts for the worker of its token, and for no other. Every error is a Status in JSON.
 #pragma once
@@ -38,7 +39,8 @@ class Allowance {
 
 class WorkerApi {
  public:
-  static constexpr int kTimeoutSecondsDefault = 30, kTimeoutSecondsMax = 300;  // of GET /v1/assignment
+  static constexpr int kTimeoutSecondsDefault = 30,
+                       kTimeoutSecondsMax = 300;  // of GET /v1/assignment
 
   struct Options {
     std::string node_name;
@@ -70,13 +72,15 @@ class WorkerApi {
   using Reply = std::function<void(net::Response)>;
 
   void answer(const net::Request& request, const Reply& reply);
-  void get_assignment(const WorkerKeeper::Who& who, const net::Request& request, const Reply& reply);
+  void get_assignment(const WorkerKeeper::Who& who, const net::Request& request,
+                      const Reply& reply);
   void put(const WorkerKeeper::Who& who, const net::Request& request, const Reply& reply);
   std::optional<Error> over_limit(const WorkerKeeper::Who& who, bool writes);
   codec::Json body_of(const WorkerKeeper::Assignment& assignment) const;
   void count(std::string_view request, int status);
   /// Logs a worker's error, because the worker's author may ignore the response.
-  void log_refusal(const std::string& worker, std::string_view request, const net::Response& response);
+  void log_refusal(const std::string& worker, std::string_view request,
+                   const net::Response& response);
 
   const Options options_;
   const Clock& clock_;

@@ -19,7 +19,8 @@ constexpr std::string_view kNumbers = "worker-numbers";
 constexpr std::size_t kRevisionDigits = 16;
 
 Error not_expected(const std::string& key) {
-  return {Code::kUnauthenticated, "this node does not expect worker " + key + " any more, or the worker's file has a new token"};
+  return {Code::kUnauthenticated, "this node does not expect worker " + key +
+                                      " any more, or the worker's file has a new token"};
 }
 Error stopping() { return {Code::kUnavailable, "the agent is stopping"}; }
 
@@ -39,7 +40,8 @@ Json sorted(const Json& value) {
 
 /// Equal for equal assignments, whatever the order of their members, also after a restart.
 std::string revision_of(const api::EdgeWorker& spec) {
-  return codec::Sha256::of(spec.uid + "\n" + spec.owner + "\n" + codec::write_json(sorted(spec.assignment)))
+  return codec::Sha256::of(spec.uid + "\n" + spec.owner + "\n" +
+                           codec::write_json(sorted(spec.assignment)))
       .hex()
       .substr(0, kRevisionDigits);
 }
@@ -96,7 +98,8 @@ void WorkerKeeper::load() {
   if (const auto numbers = journal_.get(std::string(kNumbers)); numbers.ok()) {
     numbers_used_ = (*numbers)["used"].as_integer();
   } else {
-    log::error("greatest sequence of removed workers cannot be read, sequences start at 1", {{"error", numbers.error()}});
+    log::error("greatest sequence of removed workers cannot be read, sequences start at 1",
+               {{"error", numbers.error()}});
   }
   {
     const MutexLock lock(mutex_);
@@ -133,7 +136,8 @@ void WorkerKeeper::take_up() {
   }
   for (const std::string& key : unknown) {
     auto kept = journal_.get(std::string(kRecords) + key);
-    if (!kept.ok()) log::error("worker record cannot be read", {{"worker", key}, {"error", kept.error()}});
+    if (!kept.ok())
+      log::error("worker record cannot be read", {{"worker", key}, {"error", kept.error()}});
     if (!kept.ok()) continue;
     if (auto state = WorkerState::from_json(*kept)) records.emplace(key, std::move(*state));
   }
@@ -157,20 +161,23 @@ void WorkerKeeper::take_up() {
           }
           worker.state = WorkerState(spec.uid, numbers_used_);
           const auto record = records.find(spec.key);
-          if (record != records.end() && record->second.uid() == spec.uid) worker.state = std::move(record->second);
+          if (record != records.end() && record->second.uid() == spec.uid)
+            worker.state = std::move(record->second);
         }
         worker.spec = std::move(spec);
         worker.revision = revision_of(worker.spec);
       }
       for (auto& [key, gone] : workers_) {
         for (Waiter& waiter : gone.waiters)
-          calls.emplace_back([then = std::move(waiter.then), error = not_expected(key)] { then(error); });
+          calls.emplace_back(
+              [then = std::move(waiter.then), error = not_expected(key)] { then(error); });
         const auto still = next.find(key);
         if (still == next.end()) swept_ = false;
       }
       if (!list_) swept_ = false;  // from previous runs
       // An observed work list is reported at once, not with the next report period.
-      if (!list_ || list_->uid != desired->uid || list_->generation != desired->generation) tell_after_ = SteadyTime::min();
+      if (!list_ || list_->uid != desired->uid || list_->generation != desired->generation)
+        tell_after_ = SteadyTime::min();
       workers_ = std::move(next);
       desired->spec.workers.clear();
       list_ = std::move(desired);
@@ -222,12 +229,15 @@ void WorkerKeeper::make_tokens() {
     if (cleared.ok()) cleared = records.ok() ? journal_.put_all(gone) : Status(records.error());
     if (cleared.ok()) numbers_used_ = used;
     swept_ = cleared.ok();
-    if (!cleared.ok()) log::warn("cannot remove data of former workers, retrying", {{"error", cleared.error()}});
+    if (!cleared.ok())
+      log::warn("cannot remove data of former workers, retrying", {{"error", cleared.error()}});
   }
   bool failed = !cleared.ok();
   for (const Who& who : without) {
     auto token = tokens_.ensure(who.name, who.uid);
-    if (!token.ok()) log::warn("cannot create a worker's token, retrying", {{"worker", who.name.key()}, {"error", token.error()}});
+    if (!token.ok())
+      log::warn("cannot create a worker's token, retrying",
+                {{"worker", who.name.key()}, {"error", token.error()}});
     failed = failed || !token.ok();
     const MutexLock lock(mutex_);
     Worker* worker = find(who);
@@ -252,10 +262,12 @@ std::optional<WorkerKeeper::Who> WorkerKeeper::who_has(std::string_view token) c
 }
 
 WorkerKeeper::Assignment WorkerKeeper::assignment_of(const Worker& worker) {
-  return {worker.spec.key, worker.spec.uid, worker.spec.owner, worker.revision, worker.spec.assignment};
+  return {worker.spec.key, worker.spec.uid, worker.spec.owner, worker.revision,
+          worker.spec.assignment};
 }
 
-void WorkerKeeper::assignment(const Who& who, const std::string& after, Duration patience, OnAssignment then) {
+void WorkerKeeper::assignment(const Who& who, const std::string& after, Duration patience,
+                              OnAssignment then) {
   std::vector<Call> calls;
   {
     const MutexLock lock(mutex_);
@@ -268,7 +280,8 @@ void WorkerKeeper::assignment(const Who& who, const std::string& after, Duration
       calls.emplace_back([&, now = assignment_of(*worker)] { then(now); });
     } else {
       if (worker->waiters.size() >= kWaitingMax) {
-        calls.emplace_back([oldest = std::move(worker->waiters.front().then), now = assignment_of(*worker)] { oldest(now); });
+        calls.emplace_back([oldest = std::move(worker->waiters.front().then),
+                            now = assignment_of(*worker)] { oldest(now); });
         worker->waiters.pop_front();
       }
       worker->waiters.push_back({after, clock_.now() + patience, std::move(then)});
@@ -283,7 +296,8 @@ Status WorkerKeeper::put_progress(const Who& who, Json said) {
   if (ended_) return stopping();
   Worker* worker = find(who);
   if (worker == nullptr) return not_expected(who.name.key());
-  TRY(const bool news, worker->state.set_progress(std::move(said), meta::format_time(clock_.wall())));
+  TRY(const bool news,
+      worker->state.set_progress(std::move(said), meta::format_time(clock_.wall())));
   if (news) changed(*worker);
   return {};
 }
@@ -298,7 +312,9 @@ Status WorkerKeeper::put_metrics(const Who& who, Json said) {
   return {};
 }
 
-void WorkerKeeper::put_registration(const Who& who, Json said, OnKept then) { submit({who, "", std::move(said), std::move(then)}); }
+void WorkerKeeper::put_registration(const Who& who, Json said, OnKept then) {
+  submit({who, "", std::move(said), std::move(then)});
+}
 
 void WorkerKeeper::put_result(const Who& who, const std::string& name, Json said, OnKept then) {
   submit({who, name, std::move(said), std::move(then)});
@@ -325,9 +341,11 @@ void WorkerKeeper::submit(Unwritten one) {
 
 Status WorkerKeeper::keep(const std::map<std::string, WorkerState>& states) {
   std::map<std::string, Json> records;
-  for (const auto& [key, state] : states) records.emplace(std::string(kRecords) + key, state.to_json());
+  for (const auto& [key, state] : states)
+    records.emplace(std::string(kRecords) + key, state.to_json());
   Status kept = journal_.put_all(records);
-  if (!records.empty() && kept.ok() == disk_refuses_) {  // logged once per change, because workers retry
+  if (!records.empty() &&
+      kept.ok() == disk_refuses_) {  // logged once per change, because workers retry
     disk_refuses_ = !kept.ok();
     if (disk_refuses_) log::warn("worker reports not persisted", {{"error", kept.error()}});
     if (!disk_refuses_) log::info("worker reports persisted again");
@@ -335,7 +353,8 @@ Status WorkerKeeper::keep(const std::map<std::string, WorkerState>& states) {
   return kept;
 }
 
-Status WorkerKeeper::apply(const Unwritten& one, const std::string& time, WorkerState& state, bool& news) {
+Status WorkerKeeper::apply(const Unwritten& one, const std::string& time, WorkerState& state,
+                           bool& news) {
   if (one.result.empty()) {
     TRY(news, state.set_registered(one.said, time));
   } else {
@@ -371,7 +390,8 @@ void WorkerKeeper::write() {
   for (auto& [key, state] : to_write) state = next.at(key);
   Status kept = keep(to_write);
   if (!kept.ok())
-    kept = Error(Code::kUnavailable, "the report cannot be written to this node's disk now: " + kept.error().message());
+    kept = Error(Code::kUnavailable,
+                 "the report cannot be written to this node's disk now: " + kept.error().message());
   {
     const MutexLock lock(mutex_);
     for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -431,12 +451,14 @@ void WorkerKeeper::tell() {
       generation = list_->generation;
     }
     for (const auto& [key, worker] : workers_)
-      all.push_back({{.key = key, .uid = worker.spec.uid}, worker.state, worker.problem, worker.changes});
+      all.push_back(
+          {{.key = key, .uid = worker.spec.uid}, worker.state, worker.problem, worker.changes});
   }
   std::vector<std::size_t> needs;
   for (One& one : all) {
     one.report.report = one.state.report(2 * WorkerState::kBytesMax);
-    needs.push_back(codec::write_json(one.report.report).size() + 256);  // the space that report() reserves
+    needs.push_back(codec::write_json(one.report.report).size() +
+                    256);  // the space that report() reserves
   }
   const std::vector<std::size_t> rooms = share_out(needs, kReportBytesMax);
   std::map<std::string, WorkerState> numbered;
@@ -470,7 +492,8 @@ void WorkerKeeper::tell() {
       text += "\n" + one.report.key + " " + one.report.uid + " " + codec::write_json(report);
       reports.push_back(std::move(one.report));
     }
-    const auto cost = std::chrono::milliseconds(1000 * text.size() / options_.report_bytes_per_second);
+    const auto cost =
+        std::chrono::milliseconds(1000 * text.size() / options_.report_bytes_per_second);
     tell_after_ = clock_.now() + std::max(options_.report_period, cost);
   }
   if (told_ == text) return;
@@ -489,7 +512,8 @@ void WorkerKeeper::answer_waiters() {
           ++at;
           continue;
         }
-        calls.emplace_back([then = std::move(at->then), answer = assignment_of(worker)] { then(answer); });
+        calls.emplace_back(
+            [then = std::move(at->then), answer = assignment_of(worker)] { then(answer); });
         at = worker.waiters.erase(at);
       }
     }
@@ -543,10 +567,12 @@ void WorkerKeeper::end() {
   {
     const MutexLock lock(mutex_);
     ended_ = true;
-    for (Unwritten& one : unwritten_) calls.emplace_back([then = std::move(one.then)] { then(stopping()); });
+    for (Unwritten& one : unwritten_)
+      calls.emplace_back([then = std::move(one.then)] { then(stopping()); });
     unwritten_.clear();
     for (auto& [key, worker] : workers_) {
-      for (Waiter& waiter : worker.waiters) calls.emplace_back([then = std::move(waiter.then)] { then(stopping()); });
+      for (Waiter& waiter : worker.waiters)
+        calls.emplace_back([then = std::move(waiter.then)] { then(stopping()); });
       worker.waiters.clear();
     }
   }
@@ -571,7 +597,8 @@ void WorkerKeeper::run(const Context& ctx) {
         const SteadyTime until = due().value_or(clock_.now() + std::chrono::hours(1));
         if (until <= clock_.now()) return;
         woken_.wait_until(lock, ctx.stop_token(), until,
-                          [this, seen = wakes_]() NO_THREAD_SAFETY_ANALYSIS { return wakes_ != seen; });
+                          [this, seen = wakes_]()
+                              NO_THREAD_SAFETY_ANALYSIS { return wakes_ != seen; });
       }();
     }
     if (!ctx.done()) step();

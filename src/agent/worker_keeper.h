@@ -32,8 +32,8 @@ class WorkerKeeper {
  public:
   static constexpr std::size_t kWorkersMax = 64;             // as in EdgeNode.spec
   static constexpr std::size_t kReportBytesMax = 256 << 10;  // upstream reports of all workers
-  static constexpr std::size_t kWaitingMax = 4;              // waits of one worker; more end the oldest
-  static constexpr std::size_t kUnwrittenMax = 256;          // unacknowledged writes of all workers
+  static constexpr std::size_t kWaitingMax = 4;      // waits of one worker; more end the oldest
+  static constexpr std::size_t kUnwrittenMax = 256;  // unacknowledged writes of all workers
 
   struct Options {
     os::Path directory;                              // of the tokens
@@ -46,7 +46,8 @@ class WorkerKeeper {
   };
   /// Called on a thread of run() after a change, with all reports and the work list that they
   /// answer.
-  using Tell = std::function<void(std::vector<api::EdgeWorkerReport>, const std::string& uid, std::int64_t generation)>;
+  using Tell = std::function<void(std::vector<api::EdgeWorkerReport>, const std::string& uid,
+                                  std::int64_t generation)>;
 
   /// All references outlive the keeper. `rng` must be cryptographically secure.
   WorkerKeeper(Options options, os::FileSystem& fs, Journal& journal, Rng& rng);
@@ -134,7 +135,8 @@ class WorkerKeeper {
   void note_news() REQUIRES(mutex_);
   void submit(Unwritten one);
   static Assignment assignment_of(const Worker& worker);
-  static Status apply(const Unwritten& one, const std::string& time, WorkerState& state, bool& news);
+  static Status apply(const Unwritten& one, const std::string& time, WorkerState& state,
+                      bool& news);
   void wake() REQUIRES(mutex_);
 
   const Options options_;
@@ -152,14 +154,17 @@ class WorkerKeeper {
   std::condition_variable_any woken_;
   std::uint64_t wakes_ GUARDED_BY(mutex_) = 0;
   bool loaded_ GUARDED_BY(mutex_) = false, ended_ GUARDED_BY(mutex_) = false;
-  std::optional<Desired> desired_ GUARDED_BY(mutex_);                                    // not applied yet
-  std::optional<std::map<std::string, api::EdgeWorkerReport>> live_ GUARDED_BY(mutex_);  // not processed yet
+  std::optional<Desired> desired_ GUARDED_BY(mutex_);  // not applied yet
+  std::optional<std::map<std::string, api::EdgeWorkerReport>> live_
+      GUARDED_BY(mutex_);  // not processed yet
   bool seen_live_ GUARDED_BY(mutex_) = false;
-  std::optional<Desired> list_ GUARDED_BY(mutex_);            // workers_ holds its workers
-  std::map<std::string, Worker> workers_ GUARDED_BY(mutex_);  // by key; only the one thread adds and removes
+  std::optional<Desired> list_ GUARDED_BY(mutex_);  // workers_ holds its workers
+  std::map<std::string, Worker> workers_
+      GUARDED_BY(mutex_);  // by key; only the one thread adds and removes
   std::deque<Unwritten> unwritten_ GUARDED_BY(mutex_);
   bool news_ GUARDED_BY(mutex_) = true;
-  SteadyTime tell_after_ GUARDED_BY(mutex_), write_after_ GUARDED_BY(mutex_), save_after_ GUARDED_BY(mutex_);
+  SteadyTime tell_after_ GUARDED_BY(mutex_), write_after_ GUARDED_BY(mutex_),
+      save_after_ GUARDED_BY(mutex_);
   std::optional<SteadyTime> token_retry_ GUARDED_BY(mutex_);
 };
 

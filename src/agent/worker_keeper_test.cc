@@ -24,14 +24,20 @@ const Context kForever = Context::background();
 /// A store that can be full, and that counts its writes.
 class Disk final : public store::Store {
  public:
-  Result<std::optional<store::Entry>> get(std::string_view key) override { return inner_->get(key); }
-  Result<store::Page> list(const store::ListOptions& options) override { return inner_->list(options); }
+  Result<std::optional<store::Entry>> get(std::string_view key) override {
+    return inner_->get(key);
+  }
+  Result<store::Page> list(const store::ListOptions& options) override {
+    return inner_->list(options);
+  }
   Result<store::Revision> commit(std::vector<store::Op> ops) override {
     if (full) return Error(Code::kExhausted, "disk full");
     ++writes;
     return inner_->commit(std::move(ops));
   }
-  Result<std::unique_ptr<store::Watch>> watch(std::string, store::Revision) override { return Error(Code::kUnsupported, "no"); }
+  Result<std::unique_ptr<store::Watch>> watch(std::string, store::Revision) override {
+    return Error(Code::kUnsupported, "no");
+  }
   store::Revision revision() const override { return inner_->revision(); }
   store::Revision oldest() const override { return inner_->oldest(); }
   Status compact(store::Revision) override { return {}; }
@@ -57,15 +63,18 @@ class Workers : public ::testing::Test {
   /// Restarts the agent; memory is lost, as after kill -9.
   void restart() {
     api_.reset();
-    keeper_ = std::make_unique<WorkerKeeper>(WorkerKeeper::Options{.directory = "/data/workers", .clock = &clock_}, fs_, *journal_,
-                                             *rng_);
-    keeper_->on_news([this](std::vector<api::EdgeWorkerReport> reports, const std::string& uid, std::int64_t generation) {
+    keeper_ = std::make_unique<WorkerKeeper>(
+        WorkerKeeper::Options{.directory = "/data/workers", .clock = &clock_}, fs_, *journal_,
+        *rng_);
+    keeper_->on_news([this](std::vector<api::EdgeWorkerReport> reports, const std::string& uid,
+                            std::int64_t generation) {
       told = std::move(reports);
       told_of = uid + "/" + std::to_string(generation);
       ++times_told;
     });
     keeper_->load();
-    api_ = std::make_unique<WorkerApi>(WorkerApi::Options{.node_name = "edge0", .clock = &clock_}, *keeper_);
+    api_ = std::make_unique<WorkerApi>(WorkerApi::Options{.node_name = "edge0", .clock = &clock_},
+                                       *keeper_);
   }
   /// Restarts with an empty disk.
   void anew() {
@@ -84,9 +93,13 @@ class Workers : public ::testing::Test {
     ++node_.metadata.generation;
     node_.spec = {};
     for (const Json& one : codec::parse_yaml(workers).value().as_array())
-      node_.spec.workers.push_back(
-          {one["key"].as_string(), one["uid"].as_string(), one["owner"].as_string(), one["assignment"], {}});
-    CHECK(keep_desired(*journal_, {node_.metadata.uid, node_.metadata.generation, node_.spec}).ok());
+      node_.spec.workers.push_back({one["key"].as_string(),
+                                    one["uid"].as_string(),
+                                    one["owner"].as_string(),
+                                    one["assignment"],
+                                    {}});
+    CHECK(
+        keep_desired(*journal_, {node_.metadata.uid, node_.metadata.generation, node_.spec}).ok());
     connect();
   }
   /// Connects the link; the server has the last report.
@@ -115,12 +128,15 @@ class Workers : public ::testing::Test {
     }
   }
 
-  std::string token_of(const std::string& key) { return os::read_file(fs_, "/data/workers/" + key + "/token", 4096).value_or(""); }
+  std::string token_of(const std::string& key) {
+    return os::read_file(fs_, "/data/workers/" + key + "/token", 4096).value_or("");
+  }
   /// Sends a request; the answer arrives after a step.
-  std::shared_ptr<Answer> send(const std::string& token, const std::string& method, const std::string& target,
-                               const std::string& body = "") {
+  std::shared_ptr<Answer> send(const std::string& token, const std::string& method,
+                               const std::string& target, const std::string& body = "") {
     auto answer = std::make_shared<Answer>();
-    net::Request request{.method = method, .target = target, .headers = {}, .body = body, .peer = {}};
+    net::Request request{
+        .method = method, .target = target, .headers = {}, .body = body, .peer = {}};
     if (!token.empty()) request.headers.add("Authorization", "Bearer " + token);
     api_->handler()(std::move(request), net::Responder([answer](net::Response response) {
                       answer->status = response.status;
@@ -129,7 +145,8 @@ class Workers : public ::testing::Test {
                     }));
     return answer;
   }
-  Answer ask(const std::string& token, const std::string& method, const std::string& target, const std::string& body = "") {
+  Answer ask(const std::string& token, const std::string& method, const std::string& target,
+             const std::string& body = "") {
     const auto answer = send(token, method, target, body);
     settle();
     if (answer->status == 0) pass(milliseconds(50));
@@ -138,7 +155,8 @@ class Workers : public ::testing::Test {
   const Json& report(std::size_t worker = 0) const { return told.at(worker).report; }
 
   static std::string accuracy(double value) {
-    return R"({"models": {"models.edgeai.io/default/digits": {"metrics": {"accuracy": )" + codec::write_json(Json(value)) + "}}}}";
+    return R"({"models": {"models.edgeai.io/default/digits": {"metrics": {"accuracy": )" +
+           codec::write_json(Json(value)) + "}}}}";
   }
 
   ManualClock clock_;
@@ -155,7 +173,8 @@ class Workers : public ::testing::Test {
   int times_told = 0;
 };
 
-constexpr const char* kOne = "[{key: default/eval, uid: j1, owner: TrainingModel/pets, assignment: {round: 1}}]";
+constexpr const char* kOne =
+    "[{key: default/eval, uid: j1, owner: TrainingModel/pets, assignment: {round: 1}}]";
 
 TEST_F(Workers, AnAgentWithoutAListSaysAtOnceThatItHasNone) {
   settle();
@@ -191,7 +210,8 @@ TEST_F(Workers, ReadTheirAssignmentWithTheTokenInTheirFile) {
 TEST_F(Workers, WithoutATokenOfThisNodeAreToldNothing) {
   want(kOne);
   for (const std::string& token :
-       {std::string(), std::string("x"), token_of("default/eval").substr(1), token_of("default/eval") + "0"}) {
+       {std::string(), std::string("x"), token_of("default/eval").substr(1),
+        token_of("default/eval") + "0"}) {
     for (const WorkerApi::Route& route : WorkerApi::routes()) {
       const Answer answer = ask(token, std::string(route.method), std::string(route.path));
       EXPECT_EQ(answer.status, 401);
@@ -210,7 +230,10 @@ TEST_F(Workers, SpeakForThemselvesAlone) {
   pass(milliseconds(1000));
   EXPECT_FALSE(report(0).contains("results"));
   EXPECT_TRUE(report(1).contains("results"));
-  EXPECT_EQ(ask(token_of("default/b"), "POST", "/v1/register", R"({"version": "1", "worker": "default/a"})").status, 403);
+  EXPECT_EQ(ask(token_of("default/b"), "POST", "/v1/register",
+                R"({"version": "1", "worker": "default/a"})")
+                .status,
+            403);
 }
 
 TEST_F(Workers, LearnOfAChangeWhileTheyWait) {
@@ -237,7 +260,9 @@ TEST_F(Workers, LearnOfAChangeWhileTheyWait) {
   ASSERT_EQ(in_vain->status, 200);
   EXPECT_EQ(in_vain->body["revision"].as_string(), second);
   restart();
-  EXPECT_EQ(ask(token, "GET", "/v1/assignment?timeoutSeconds=0&after=x").body["revision"].as_string(), second)
+  EXPECT_EQ(
+      ask(token, "GET", "/v1/assignment?timeoutSeconds=0&after=x").body["revision"].as_string(),
+      second)
       << "also after a restart";
 }
 
@@ -246,7 +271,8 @@ TEST_F(Workers, WhoWaitTooOftenGetTheOldestAnswered) {
   const std::string token = token_of("default/eval");
   const std::string now = ask(token, "GET", "/v1/assignment").body["revision"].as_string();
   std::vector<std::shared_ptr<Answer>> waits;
-  for (std::size_t i = 0; i <= WorkerKeeper::kWaitingMax; ++i) waits.push_back(send(token, "GET", "/v1/assignment?after=" + now));
+  for (std::size_t i = 0; i <= WorkerKeeper::kWaitingMax; ++i)
+    waits.push_back(send(token, "GET", "/v1/assignment?after=" + now));
   EXPECT_EQ(waits.front()->status, 200);
   EXPECT_EQ(waits.at(1)->status, 0);
 }
@@ -307,8 +333,10 @@ TEST_F(Workers, TokensOutliveRestartsAndAreMendedWhereTheyAreDamaged) {
   restart();
   EXPECT_EQ(token_of("default/eval"), token);
   EXPECT_EQ(ask(token, "GET", "/v1/assignment").status, 200);
-  for (const std::string& damaged : {std::string(), token.substr(0, 20), "varda-worker.000000000000." + std::string(64, 'a')}) {
-    ASSERT_TRUE(os::write_file_atomically(fs_, "/data/workers/default/eval/token", damaged, 0644).ok());
+  for (const std::string& damaged :
+       {std::string(), token.substr(0, 20), "varda-worker.000000000000." + std::string(64, 'a')}) {
+    ASSERT_TRUE(
+        os::write_file_atomically(fs_, "/data/workers/default/eval/token", damaged, 0644).ok());
     restart();
     EXPECT_NE(token_of("default/eval"), damaged);
     EXPECT_EQ(ask(token_of("default/eval"), "GET", "/v1/assignment").status, 200);
@@ -319,10 +347,13 @@ TEST_F(Workers, TokensOutliveRestartsAndAreMendedWhereTheyAreDamaged) {
 TEST_F(Workers, WhatTheySaidStandsInTheReport) {
   want(kOne);
   const std::string token = token_of("default/eval");
-  const Answer registered = ask(token, "POST", "/v1/register", R"({"version": "1.2", "capabilities": ["resume"]})");
+  const Answer registered =
+      ask(token, "POST", "/v1/register", R"({"version": "1.2", "capabilities": ["resume"]})");
   ASSERT_EQ(registered.status, 200) << registered.message();
-  EXPECT_EQ(registered.body.at("assignment/round").as_integer(), 1) << "who registers knows what to do";
-  EXPECT_EQ(ask(token, "PUT", "/v1/progress", R"({"fraction": 0.25, "message": "epoch 1"})").status, 202);
+  EXPECT_EQ(registered.body.at("assignment/round").as_integer(), 1)
+      << "who registers knows what to do";
+  EXPECT_EQ(ask(token, "PUT", "/v1/progress", R"({"fraction": 0.25, "message": "epoch 1"})").status,
+            202);
   EXPECT_EQ(ask(token, "PUT", "/v1/metrics", R"({"metrics": {"loss": 0.5}})").status, 202);
   ASSERT_EQ(ask(token, "PUT", "/v1/results/final", accuracy(0.93)).status, 200);
   pass(milliseconds(1000));
@@ -346,7 +377,8 @@ TEST_F(Workers, ThatReportAHundredTimesASecondCostAWriteASecondUpstreamAndFewOfT
   pass(milliseconds(2000));
   const int told_before = times_told, writes_before = disk_->writes;
   for (int i = 0; i < 2000; ++i) {
-    ASSERT_EQ(send(token, "PUT", "/v1/progress", R"({"step": )" + std::to_string(i) + "}")->status, 202);
+    ASSERT_EQ(send(token, "PUT", "/v1/progress", R"({"step": )" + std::to_string(i) + "}")->status,
+              202);
     clock_.advance(milliseconds(10));
     settle();
   }
@@ -362,8 +394,10 @@ TEST_F(Workers, ThatPutManyResultsShareWritesOfTheDisk) {
   const std::string token = token_of("default/eval");
   const int before = disk_->writes;
   std::vector<std::shared_ptr<Answer>> answers;
-  for (int i = 0; i < 50; ++i) answers.push_back(send(token, "PUT", "/v1/results/r" + std::to_string(i), R"({"data": 1})"));
-  for (const auto& answer : answers) EXPECT_EQ(answer->status, 0) << "not acknowledged before it is safe";
+  for (int i = 0; i < 50; ++i)
+    answers.push_back(send(token, "PUT", "/v1/results/r" + std::to_string(i), R"({"data": 1})"));
+  for (const auto& answer : answers)
+    EXPECT_EQ(answer->status, 0) << "not acknowledged before it is safe";
   settle();
   for (const auto& answer : answers) EXPECT_EQ(answer->status, 200) << answer->message();
   EXPECT_EQ(disk_->writes - before, 1);
@@ -381,13 +415,17 @@ TEST_F(Workers, ThatAskTooOftenAreToldToWait) {
   }
   EXPECT_EQ(refused, 36) << "64 at once";
   EXPECT_EQ(last->headers.find("Retry-After"), "1");
-  EXPECT_EQ(last->message(), "worker default/a sends too many requests: at most 20 a second of registrations and results");
-  EXPECT_EQ(ask(token_of("default/b"), "PUT", "/v1/results/r", R"({"data": 1})").status, 200) << "the other one is another one";
+  EXPECT_EQ(
+      last->message(),
+      "worker default/a sends too many requests: at most 20 a second of registrations and results");
+  EXPECT_EQ(ask(token_of("default/b"), "PUT", "/v1/results/r", R"({"data": 1})").status, 200)
+      << "the other one is another one";
   pass(milliseconds(1000));
   EXPECT_EQ(ask(token, "PUT", "/v1/results/r", R"({"data": "last"})").status, 200);
   for (int i = 0; i < 100; ++i) (void)send("wrong", "GET", "/v1/assignment");
   EXPECT_EQ(send("wrong", "GET", "/v1/assignment")->status, 429);
-  EXPECT_EQ(ask(token, "GET", "/v1/assignment").status, 200) << "strangers take nothing from workers";
+  EXPECT_EQ(ask(token, "GET", "/v1/assignment").status, 200)
+      << "strangers take nothing from workers";
 }
 
 TEST_F(Workers, WhatIsAcknowledgedIsDeliveredAfterKillsAndDays) {
@@ -427,7 +465,8 @@ TEST_F(Workers, NumbersNeverStandForTwoThings) {
     if (i % 7 == 0) pass(milliseconds(i * 20));
     settle();
     if (!told.empty() && report().contains("sequence")) {
-      const auto [at, first] = seen.emplace(report()["sequence"].as_integer(), codec::write_json(report()["models"]));
+      const auto [at, first] =
+          seen.emplace(report()["sequence"].as_integer(), codec::write_json(report()["models"]));
       EXPECT_EQ(at->second, codec::write_json(report()["models"])) << at->first;
     }
     if (HasFatalFailure()) return;
@@ -461,7 +500,8 @@ TEST_F(Workers, WhatADiskRefusesIsNotAcknowledgedAndNotTold) {
   const Answer refused = ask(token, "PUT", "/v1/results/a", accuracy(0.1));
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(refused.message(), "the report cannot be written to this node's disk now: disk full");
-  EXPECT_EQ(ask(token, "PUT", "/v1/results/a", accuracy(0.9)).status, 200) << "that is there already";
+  EXPECT_EQ(ask(token, "PUT", "/v1/results/a", accuracy(0.9)).status, 200)
+      << "that is there already";
   EXPECT_EQ(ask(token, "PUT", "/v1/progress", R"({"step": 7})").status, 202);
   pass(milliseconds(2000));
   EXPECT_EQ(report()["models"], json(accuracy(0.9))["models"]);
@@ -481,7 +521,8 @@ TEST_F(Workers, WithoutATokenForWantOfRoomGetItLater) {
   });
   want(kOne);
   pass(milliseconds(1000));
-  EXPECT_TRUE(report()["problem"].as_string().starts_with("it has no token: ")) << codec::write_json(report());
+  EXPECT_TRUE(report()["problem"].as_string().starts_with("it has no token: "))
+      << codec::write_json(report());
   fs_.on_call(nullptr);
   pass(milliseconds(6000));
   EXPECT_EQ(ask(token_of("default/eval"), "GET", "/v1/assignment").status, 200);
@@ -500,20 +541,25 @@ TEST_F(Workers, WithANameThatIsNoneAreReportedAndTouchNothing) {
 
 TEST_F(Workers, TogetherStayWithinWhatTheStatusHasRoomFor) {
   std::string list = "[";
-  for (int i = 0; i < 64; ++i) list += (i > 0 ? ", " : "") + std::string("{key: default/w") + std::to_string(i) + ", uid: j1}";
+  for (int i = 0; i < 64; ++i)
+    list += (i > 0 ? ", " : "") + std::string("{key: default/w") + std::to_string(i) + ", uid: j1}";
   want(list + "]");
   for (int i = 0; i < 64; ++i) {
     const std::string body = R"({"data": ")" + std::string(i == 0 ? 10 : 20 << 10, 'x') + "\"}";
     for (const char* name : {"a", "b"})
-      ASSERT_EQ(ask(token_of("default/w" + std::to_string(i)), "PUT", std::string("/v1/results/") + name, body).status, 200);
+      ASSERT_EQ(ask(token_of("default/w" + std::to_string(i)), "PUT",
+                    std::string("/v1/results/") + name, body)
+                    .status,
+                200);
   }
   pass(milliseconds(30000));
   std::size_t bytes = 0;
   for (const api::EdgeWorkerReport& one : told) bytes += codec::write_json(one.report).size();
   EXPECT_LE(bytes, WorkerKeeper::kReportBytesMax + 64 * 64);
   EXPECT_FALSE(report(0).contains("cut")) << "who says little is heard";
-  EXPECT_EQ(report(1)["cut"].as_string(),
-            "left out, because the reports of this node's workers exceed the size limit: 2 of 2 results");
+  EXPECT_EQ(
+      report(1)["cut"].as_string(),
+      "left out, because the reports of this node's workers exceed the size limit: 2 of 2 results");
 }
 
 TEST_F(Workers, AreToldAtTheEndThatTheAgentStops) {
@@ -544,22 +590,29 @@ TEST_F(Workers, GetAStatusThatSaysWhatIsWrong) {
   want(kOne);
   const Wrong cases[] = {
       {"GET", "/v2/assignment", "", 404,
-       "no such path; paths are GET /v1/assignment, POST /v1/register, PUT /v1/progress, PUT /v1/metrics, PUT "
+       "no such path; paths are GET /v1/assignment, POST /v1/register, PUT /v1/progress, PUT "
+       "/v1/metrics, PUT "
        "/v1/results/{name}"},
       {"POST", "/v1/assignment", "", 405, "this path takes GET only"},
       {"DELETE", "/v1/results/a", "", 405, "this path takes PUT only"},
-      {"GET", "/v1/assignment?timeoutSeconds=301", "", 400, "timeoutSeconds: expected a whole number from 0 to 300"},
-      {"GET", "/v1/assignment?timeoutSeconds=-1", "", 400, "timeoutSeconds: expected a whole number from 0 to 300"},
-      {"GET", "/v1/assignment?wait=1", "", 400, "unknown parameter, expected after, timeoutSeconds"},
+      {"GET", "/v1/assignment?timeoutSeconds=301", "", 400,
+       "timeoutSeconds: expected a whole number from 0 to 300"},
+      {"GET", "/v1/assignment?timeoutSeconds=-1", "", 400,
+       "timeoutSeconds: expected a whole number from 0 to 300"},
+      {"GET", "/v1/assignment?wait=1", "", 400,
+       "unknown parameter, expected after, timeoutSeconds"},
       {"PUT", "/v1/progress?x=1", R"({"step": 1})", 400, "this path accepts no parameters"},
       {"PUT", "/v1/progress", "{\"message\": \"\xc3\"}", 400, "body: it is not JSON: "},
-      {"PUT", "/v1/progress", R"({"setp": 1})", 400, "body: unknown member \"setp\", did you mean \"step\"?"},
+      {"PUT", "/v1/progress", R"({"setp": 1})", 400,
+       "body: unknown member \"setp\", did you mean \"step\"?"},
       {"PUT", "/v1/results/a%2fb", R"({"data": 1})", 400,
        "the name of a result must have 1 to 63 letters, digits, '.', '_' and '-'"},
       {"PUT", "/v1/results/", R"({"data": 1})", 404, "no such path"},
       {"PUT", "/v1/results/a", "{\"data\": \"" + std::string(kWorkerBodyBytesMax, 'x') + "\"}", 413,
        "the body has 32780 bytes, and 32768 are allowed"},
-      {"PUT", "/v1/results/a", R"({"models": {"models.edgeai.io/kube-system/m": {"metrics": {"a": 1}}}})", 403, "models.\""},
+      {"PUT", "/v1/results/a",
+       R"({"models": {"models.edgeai.io/kube-system/m": {"metrics": {"a": 1}}}})", 403,
+       "models.\""},
   };
   for (const Wrong& one : cases) {
     const Answer answer = ask(token_of("default/eval"), one.method, one.target, one.body);
@@ -578,7 +631,8 @@ TEST_F(Workers, GetAStatusThatSaysWhatIsWrong) {
 /// Counts the lines of captured standard error (the log) with `text`.
 std::size_t lines_with(const std::string& log, std::string_view text) {
   std::size_t count = 0;
-  for (std::size_t at = log.find(text); at != std::string::npos; at = log.find(text, at + 1)) ++count;
+  for (std::size_t at = log.find(text); at != std::string::npos; at = log.find(text, at + 1))
+    ++count;
   return count;
 }
 
@@ -589,7 +643,8 @@ TEST_F(Workers, ThatAreRefusedAgainAndAgainAreInTheLogOnceForEachReason) {
   for (int second = 0; second < 30; ++second) {
     EXPECT_EQ(ask(token, "PUT", "/v1/metrics", R"({"metrics": {"a": "high"}})").status, 400);
     EXPECT_EQ(ask(token, "PUT", "/v1/progress", R"({"setp": 1})").status, 400);
-    EXPECT_EQ(ask(token, "PUT", "/v1/progress", R"({"step": 1})").status, 202) << "what goes to and fro fills no log";
+    EXPECT_EQ(ask(token, "PUT", "/v1/progress", R"({"step": 1})").status, 202)
+        << "what goes to and fro fills no log";
     EXPECT_EQ(ask("nobody's", "PUT", "/v1/metrics", "x").status, 401) << "anybody could say that";
     pass(milliseconds(1000));
   }
@@ -602,7 +657,10 @@ TEST_F(Workers, ThatAreRefusedAgainAndAgainAreInTheLogOnceForEachReason) {
   ::testing::internal::CaptureStderr();
   pass(milliseconds(60'000));
   EXPECT_EQ(ask(token, "PUT", "/v1/metrics", R"({"metrics": {"a": "high"}})").status, 400);
-  EXPECT_EQ(ask(token, "PUT", "/v1/metrics", "{\"metrics\": \"" + std::string(kWorkerBodyBytesMax, 'x') + "\"}").status, 413);
+  EXPECT_EQ(ask(token, "PUT", "/v1/metrics",
+                "{\"metrics\": \"" + std::string(kWorkerBodyBytesMax, 'x') + "\"}")
+                .status,
+            413);
   log = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(lines_with(log, "worker request rejected"), 1u) << log;
   EXPECT_NE(log.find("status=413"), std::string::npos) << log;
@@ -610,7 +668,8 @@ TEST_F(Workers, ThatAreRefusedAgainAndAgainAreInTheLogOnceForEachReason) {
 
 /// Returns the violation of the document's schema, or "". Supports the subset of JSON Schema that
 /// the document uses.
-std::string unlike(const Json& document, const Json& schema, const Json& value, const std::string& at) {
+std::string unlike(const Json& document, const Json& schema, const Json& value,
+                   const std::string& at) {
   if (schema.contains("$ref")) {
     const std::string ref = schema["$ref"].as_string();
     CHECK(ref.starts_with("#/"));
@@ -619,9 +678,11 @@ std::string unlike(const Json& document, const Json& schema, const Json& value, 
     return unlike(document, target, value, at);
   }
   const std::string type = schema["type"].as_string();
-  const bool fits = type.empty() || (type == "object" && value.is_object()) || (type == "array" && value.is_array()) ||
-                    (type == "string" && value.is_string()) || (type == "integer" && value.is_integer()) ||
-                    (type == "number" && value.is_number()) || (type == "boolean" && value.is_bool());
+  const bool fits =
+      type.empty() || (type == "object" && value.is_object()) ||
+      (type == "array" && value.is_array()) || (type == "string" && value.is_string()) ||
+      (type == "integer" && value.is_integer()) || (type == "number" && value.is_number()) ||
+      (type == "boolean" && value.is_bool());
   if (!fits) return at + ": no " + type;
   if (schema["enum"].is_array()) {
     bool any = false;
@@ -635,10 +696,12 @@ std::string unlike(const Json& document, const Json& schema, const Json& value, 
     if (known == nullptr) known = schema.find("additionalProperties");
     if (known == nullptr || *known == Json(true)) continue;
     if (*known == Json(false)) return at + ": has " + name + " too";
-    if (const std::string why = unlike(document, *known, member, at + "." + name); !why.empty()) return why;
+    if (const std::string why = unlike(document, *known, member, at + "." + name); !why.empty())
+      return why;
   }
   for (const Json& item : value.as_array())
-    if (const std::string why = unlike(document, schema["items"], item, at + "[]"); !why.empty()) return why;
+    if (const std::string why = unlike(document, schema["items"], item, at + "[]"); !why.empty())
+      return why;
   return "";
 }
 
@@ -659,7 +722,8 @@ class Document : public Workers {
 
 TEST_F(Document, NamesEveryPathAndMethodThatIsServedAndNoOther) {
   std::set<std::string> served, described;
-  for (const WorkerApi::Route& route : WorkerApi::routes()) served.insert(lower(route.method) + " " + std::string(route.path));
+  for (const WorkerApi::Route& route : WorkerApi::routes())
+    served.insert(lower(route.method) + " " + std::string(route.path));
   for (const auto& [path, item] : document["paths"].as_object()) {
     for (const auto& [method, operation] : item.as_object())
       if (method != "parameters") described.insert(method + " " + path);
@@ -675,22 +739,27 @@ TEST_F(Document, GivesExamplesThatTheServerTakesAndAnswersAsDescribed) {
       if (method == "parameters") continue;
       const Json& content = operation.at("requestBody/content")["application/json"];
       std::vector<Json> bodies;
-      for (const auto& [name, example] : content["examples"].as_object()) bodies.push_back(example["value"]);
+      for (const auto& [name, example] : content["examples"].as_object())
+        bodies.push_back(example["value"]);
       if (operation["requestBody"].is_null()) bodies.emplace_back();
       ASSERT_FALSE(bodies.empty()) << path;
       for (const Json& body : bodies) {
-        EXPECT_EQ(body.is_null() ? "" : unlike(document, content["schema"], body, "body"), "") << path;
+        EXPECT_EQ(body.is_null() ? "" : unlike(document, content["schema"], body, "body"), "")
+            << path;
         std::string target = path, verb = method;
         for (char& c : verb) c = static_cast<char>(c & ~0x20);
-        if (const auto brace = target.find('{'); brace != std::string::npos) target = target.substr(0, brace) + "final";
-        const Answer answer = ask(token_of("default/eval"), verb, target, body.is_null() ? "" : codec::write_json(body));
+        if (const auto brace = target.find('{'); brace != std::string::npos)
+          target = target.substr(0, brace) + "final";
+        const Answer answer = ask(token_of("default/eval"), verb, target,
+                                  body.is_null() ? "" : codec::write_json(body));
         const Json* described = operation["responses"].find(std::to_string(answer.status));
         ASSERT_NE(described, nullptr) << path << " " << answer.status << " " << answer.message();
         EXPECT_LT(answer.status, 300) << path << " " << answer.message();
         const Json& schema = described->at("content")["application/json"]["schema"];
         ASSERT_FALSE(schema.is_null()) << path;
         EXPECT_EQ(unlike(document, schema, answer.body, "answer"), "") << path;
-        for (const auto& [name, example] : described->at("content")["application/json"]["examples"].as_object())
+        for (const auto& [name, example] :
+             described->at("content")["application/json"]["examples"].as_object())
           EXPECT_EQ(unlike(document, schema, example["value"], "example"), "") << path;
         ++examples;
       }
@@ -706,12 +775,15 @@ TEST_F(Document, GivesExamplesThatTheServerTakesAndAnswersAsDescribed) {
     const std::string where = target;
     const auto blank = where.find(' ');
     std::set<std::string> described;
-    for (const auto& [name, member] : schemas[schema]["properties"].as_object()) described.insert(name);
-    const std::string message =
-        ask(token_of("default/eval"), where.substr(0, blank), where.substr(blank + 1), R"({"zzzzzzzzzzzz": 1})").message();
+    for (const auto& [name, member] : schemas[schema]["properties"].as_object())
+      described.insert(name);
+    const std::string message = ask(token_of("default/eval"), where.substr(0, blank),
+                                    where.substr(blank + 1), R"({"zzzzzzzzzzzz": 1})")
+                                    .message();
     std::set<std::string> taken;
     std::string names = message.substr(message.find("expected ") + 9) + ", ";
-    for (std::size_t comma = 0; (comma = names.find(", ")) != std::string::npos; names = names.substr(comma + 2))
+    for (std::size_t comma = 0; (comma = names.find(", ")) != std::string::npos;
+         names = names.substr(comma + 2))
       taken.insert(names.substr(0, comma));
     EXPECT_EQ(taken, described) << schema;
   }
@@ -725,7 +797,8 @@ TEST_F(Document, DescribesTheRefusals) {
   const auto refused = [&](const Answer& answer, const char* path, const char* method, int status) {
     EXPECT_EQ(answer.status, status);
     EXPECT_EQ(unlike(document, schema, answer.body, "Status"), "");
-    EXPECT_TRUE(document["paths"][path][method]["responses"].contains(std::to_string(status))) << path << " " << status;
+    EXPECT_TRUE(document["paths"][path][method]["responses"].contains(std::to_string(status)))
+        << path << " " << status;
   };
   for (const auto& [path, item] : document["paths"].as_object()) {
     for (const auto& [method, operation] : item.as_object()) {
@@ -736,8 +809,10 @@ TEST_F(Document, DescribesTheRefusals) {
   }
   refused(ask("", "GET", "/v1/assignment"), "/v1/assignment", "get", 401);
   refused(ask(token, "GET", "/v1/assignment?x=1"), "/v1/assignment", "get", 400);
-  refused(ask(token, "PUT", "/v1/results/a", std::string(40000, ' ')), "/v1/results/{name}", "put", 413);
-  refused(ask(token, "POST", "/v1/register", R"({"version": "1", "worker": "default/b"})"), "/v1/register", "post", 403);
+  refused(ask(token, "PUT", "/v1/results/a", std::string(40000, ' ')), "/v1/results/{name}", "put",
+          413);
+  refused(ask(token, "POST", "/v1/register", R"({"version": "1", "worker": "default/b"})"),
+          "/v1/register", "post", 403);
   disk_->full = true;
   refused(ask(token, "PUT", "/v1/results/a", R"({"data": 1})"), "/v1/results/{name}", "put", 503);
 }

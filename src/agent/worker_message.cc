@@ -19,13 +19,18 @@ constexpr std::size_t kWordBytesMax = 63;
 constexpr std::size_t kMessageBytesMax = 1024;
 constexpr std::size_t kShownBytesMax = 64;  // of a wrong name, in a message
 
-Error wrong(const std::string& where, const std::string& what) { return {Code::kInvalid, where + ": " + what}; }
+Error wrong(const std::string& where, const std::string& what) {
+  return {Code::kInvalid, where + ": " + what};
+}
 
 std::string in_quotes(std::string_view name) {
   std::string shown(name.substr(0, kShownBytesMax));
   // Drops a partial UTF-8 character at the end.
-  while (!shown.empty() && (static_cast<unsigned char>(shown.back()) & 0xC0U) == 0x80U) shown.pop_back();
-  if (!shown.empty() && shown.size() < name.size() && (static_cast<unsigned char>(shown.back()) & 0x80U) != 0) shown.pop_back();
+  while (!shown.empty() && (static_cast<unsigned char>(shown.back()) & 0xC0U) == 0x80U)
+    shown.pop_back();
+  if (!shown.empty() && shown.size() < name.size() &&
+      (static_cast<unsigned char>(shown.back()) & 0x80U) != 0)
+    shown.pop_back();
   return "\"" + shown + (shown.size() < name.size() ? "…" : "") + "\"";
 }
 
@@ -36,8 +41,10 @@ std::size_t distance(std::string_view a, std::string_view b) {
   for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      d[i][j] = std::min(
+          {d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
     }
   }
   return d[a.size()][b.size()];
@@ -62,7 +69,8 @@ Status known_members(const Json& object, const std::string& where, Names names) 
       message += ", did you mean \"" + std::string(best) + "\"?";
     } else {
       message += ", expected";
-      for (const std::string_view candidate : names) message += (candidate == *names.begin() ? " " : ", ") + std::string(candidate);
+      for (const std::string_view candidate : names)
+        message += (candidate == *names.begin() ? " " : ", ") + std::string(candidate);
     }
     return wrong(where, message);
   }
@@ -72,7 +80,9 @@ Status known_members(const Json& object, const std::string& where, Names names) 
 Result<Json> read_object(std::string_view text, Names names) {
   std::vector<std::string> twice;
   auto body = codec::parse_json(text, {.depth_max = kDepthMax, .duplicates = &twice});
-  if (!body.ok()) return wrong("body", (text.empty() ? "it is empty" : "it is not JSON: " + body.error().message()));
+  if (!body.ok())
+    return wrong("body",
+                 (text.empty() ? "it is empty" : "it is not JSON: " + body.error().message()));
   if (!body->is_object()) return wrong("body", "it is not a JSON object");
   if (!twice.empty()) return wrong("body", "member " + in_quotes(twice.front()) + " occurs twice");
   TRY_VOID(known_members(*body, "body", names));
@@ -84,7 +94,8 @@ Status take_text(const Json& body, const char* name, std::size_t bytes_max, Json
   const Json* value = body.find(name);
   if (value == nullptr) return {};
   if (!value->is_string()) return wrong(name, "it is not a string");
-  if (value->as_string().size() > bytes_max) return wrong(name, "it is longer than " + std::to_string(bytes_max) + " bytes");
+  if (value->as_string().size() > bytes_max)
+    return wrong(name, "it is longer than " + std::to_string(bytes_max) + " bytes");
   if (!value->as_string().empty()) out.set(name, *value);
   return {};
 }
@@ -92,7 +103,8 @@ Status take_text(const Json& body, const char* name, std::size_t bytes_max, Json
 Status take_count(const Json& body, const char* name, Json& out) {
   const Json* value = body.find(name);
   if (value == nullptr) return {};
-  if (!value->is_integer() || value->as_integer() < 0) return wrong(name, "must be an integer of 0 or more");
+  if (!value->is_integer() || value->as_integer() < 0)
+    return wrong(name, "must be an integer of 0 or more");
   out.set(name, *value);
   return {};
 }
@@ -100,11 +112,14 @@ Status take_count(const Json& body, const char* name, Json& out) {
 Status check_metrics(const Json& metrics, const std::string& where, std::size_t max) {
   if (!metrics.is_object()) return wrong(where, "it is not an object of names and numbers");
   if (metrics.size() > max)
-    return wrong(where, "there are " + std::to_string(metrics.size()) + ", and " + std::to_string(max) + " are allowed");
+    return wrong(where, "there are " + std::to_string(metrics.size()) + ", and " +
+                            std::to_string(max) + " are allowed");
   for (const auto& [name, value] : metrics.as_object()) {
     if (name.empty() || name.size() > kMetricNameBytesMax)
-      return wrong(where, "the name of a metric must have 1 to 253 bytes, not " + std::to_string(name.size()));
-    if (!value.is_number() || !std::isfinite(value.as_double())) return wrong(where + "." + in_quotes(name), "it is not a number");
+      return wrong(where, "the name of a metric must have 1 to 253 bytes, not " +
+                              std::to_string(name.size()));
+    if (!value.is_number() || !std::isfinite(value.as_double()))
+      return wrong(where + "." + in_quotes(name), "it is not a number");
   }
   return {};
 }
@@ -116,10 +131,14 @@ Status check_model(const WorkerName& who, const std::string& key, const Json& mo
     const std::string start = resource->group_resource() + "/";
     if (key.starts_with(start)) rest = std::string_view(key).substr(start.size());
   }
-  const auto named = rest.empty() ? Result<WorkerName>(Error(Code::kInvalid, "")) : WorkerName::parse(rest);
-  if (!named.ok()) return wrong(where, "expected models.edgeai.io/NAMESPACE/NAME or models.sedna.io/NAMESPACE/NAME");
+  const auto named =
+      rest.empty() ? Result<WorkerName>(Error(Code::kInvalid, "")) : WorkerName::parse(rest);
+  if (!named.ok())
+    return wrong(where,
+                 "expected models.edgeai.io/NAMESPACE/NAME or models.sedna.io/NAMESPACE/NAME");
   if (named->ns != who.ns)
-    return Error(Code::kForbidden, where + ": worker " + who.key() + " may report Models of its own namespace only");
+    return Error(Code::kForbidden,
+                 where + ": worker " + who.key() + " may report Models of its own namespace only");
   if (!model.is_object()) return wrong(where, "it is not an object");
   TRY_VOID(known_members(model, where, {"metrics"}));
   return check_metrics(model["metrics"], where + ".metrics", kWorkerModelMetricsMax);
@@ -129,7 +148,8 @@ Status check_model(const WorkerName& who, const std::string& key, const Json& mo
 
 Result<WorkerName> WorkerName::parse(std::string_view key) {
   const std::size_t slash = key.find('/');
-  if (slash == std::string_view::npos) return Error(Code::kInvalid, in_quotes(key) + ": expected NAMESPACE/NAME");
+  if (slash == std::string_view::npos)
+    return Error(Code::kInvalid, in_quotes(key) + ": expected NAMESPACE/NAME");
   WorkerName out{std::string(key.substr(0, slash)), std::string(key.substr(slash + 1))};
   if (const std::string why = meta::check_dns_label(out.ns); !why.empty())
     return Error(Code::kInvalid, in_quotes(key) + ": " + why);
@@ -147,13 +167,15 @@ Result<Json> read_registration(const WorkerName& who, std::string_view body) {
   if (const Json* worker = said.find("worker"); worker != nullptr && !worker->is_null()) {
     if (!worker->is_string()) return wrong("worker", "it is not a string");
     if (worker->as_string() != who.key())
-      return Error(Code::kForbidden, "worker: the token belongs to " + who.key() + ", not of " + in_quotes(worker->as_string()));
+      return Error(Code::kForbidden, "worker: the token belongs to " + who.key() + ", not of " +
+                                         in_quotes(worker->as_string()));
   }
   const Json* capabilities = said.find("capabilities");
   if (capabilities == nullptr) return out;
   if (!capabilities->is_array()) return wrong("capabilities", "it is not a list");
   if (capabilities->size() > kWorkerCapabilitiesMax)
-    return wrong("capabilities", "it has more than " + std::to_string(kWorkerCapabilitiesMax) + " items");
+    return wrong("capabilities",
+                 "it has more than " + std::to_string(kWorkerCapabilitiesMax) + " items");
   for (const Json& one : capabilities->as_array()) {
     if (!one.is_string() || one.as_string().empty() || one.as_string().size() > kWordBytesMax)
       return wrong("capabilities", "each must be a string of 1 to 63 bytes");
@@ -176,7 +198,8 @@ Result<Json> read_progress(std::string_view body) {
   if (said.contains("steps") && said["step"].as_integer() > said["steps"].as_integer())
     return wrong("step", "it is greater than steps");
   TRY_VOID(take_text(said, "message", kMessageBytesMax, out));
-  if (out.empty()) return wrong("body", "must have at least one of phase, fraction, step, steps, message");
+  if (out.empty())
+    return wrong("body", "must have at least one of phase, fraction, step, steps, message");
   return out;
 }
 
@@ -190,22 +213,30 @@ Result<Json> read_result(const WorkerName& who, std::string_view body) {
   TRY(const Json said, read_object(body, {"models", "data"}));
   Json out = Json::object();
   if (const Json* models = said.find("models")) {
-    if (!models->is_object()) return wrong("models", "must be an object with an entry for each Model");
-    if (models->size() > kWorkerModelsMax) return wrong("models", "there are more than " + std::to_string(kWorkerModelsMax));
+    if (!models->is_object())
+      return wrong("models", "must be an object with an entry for each Model");
+    if (models->size() > kWorkerModelsMax)
+      return wrong("models", "there are more than " + std::to_string(kWorkerModelsMax));
     for (const auto& [key, model] : models->as_object()) TRY_VOID(check_model(who, key, model));
     if (!models->empty()) out.set("models", *models);
   }
-  if (const Json* data = said.find("data"); data != nullptr && !data->is_null()) out.set("data", *data);
+  if (const Json* data = said.find("data"); data != nullptr && !data->is_null())
+    out.set("data", *data);
   if (out.empty()) return wrong("body", "must have models or data");
   return out;
 }
 
 std::string check_result_name(std::string_view name) {
-  const auto letter_or_digit = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); };
+  const auto letter_or_digit = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  };
   const bool good =
       !name.empty() && name.size() <= kWordBytesMax && letter_or_digit(name.front()) &&
-      std::all_of(name.begin(), name.end(), [&](char c) { return letter_or_digit(c) || c == '.' || c == '_' || c == '-'; });
-  return good ? "" : "the name of a result must have 1 to 63 letters, digits, '.', '_' and '-', and begin with a letter or a digit";
+      std::all_of(name.begin(), name.end(),
+                  [&](char c) { return letter_or_digit(c) || c == '.' || c == '_' || c == '-'; });
+  return good ? ""
+              : "the name of a result must have 1 to 63 letters, digits, '.', '_' and '-', and "
+                "begin with a letter or a digit";
 }
 
 }  // namespace varda::agent

@@ -13,9 +13,10 @@
 namespace varda::agent {
 
 inline constexpr std::size_t kWorkerBodyBytesMax = 32 << 10;
-inline constexpr std::size_t kWorkerMetricsMax = 128;      // of PUT /v1/metrics
-inline constexpr std::size_t kWorkerModelsMax = 32;        // models in one result
-inline constexpr std::size_t kWorkerModelMetricsMax = 64;  // metrics of one Model: the limit of its status
+inline constexpr std::size_t kWorkerMetricsMax = 128;  // of PUT /v1/metrics
+inline constexpr std::size_t kWorkerModelsMax = 32;    // models in one result
+inline constexpr std::size_t kWorkerModelMetricsMax =
+    64;  // metrics of one Model: the limit of its status
 inline constexpr std::size_t kWorkerCapabilitiesMax = 32;
 
 /// A worker's NAMESPACE/NAME, as in EdgeNode.spec.workers.

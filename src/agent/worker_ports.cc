@@ -29,29 +29,35 @@ net::Server::Options server_options(std::string listen, std::chrono::millisecond
 }
 
 bool is_loopback(const std::string& address) {
-  return address.starts_with("127.") || address.starts_with("localhost:") || address.starts_with("[::1]:");
+  return address.starts_with("127.") || address.starts_with("localhost:") ||
+         address.starts_with("[::1]:");
 }
 
 /// Connections close after each answer. Otherwise one worker could hold all connections with rare
 /// requests. Reconnecting is cheap on one machine. A wait for an assignment is one request, and
 /// each worker may have four.
-Result<std::unique_ptr<net::Server>> serve(net::Server::Options options, const net::Handler& handler) {
+Result<std::unique_ptr<net::Server>> serve(net::Server::Options options,
+                                           const net::Handler& handler) {
   TRY(auto server, net::Server::create(std::move(options), handler));
   server->drain();  // closes each connection after its answer
   return server;
 }
 
-Result<std::unique_ptr<net::Server>> serve_at_socket(const WorkerPorts::Options& options, const net::Handler& handler,
+Result<std::unique_ptr<net::Server>> serve_at_socket(const WorkerPorts::Options& options,
+                                                     const net::Handler& handler,
                                                      os::FileSystem& fs) {
   TRY_VOID(make_directory(fs, options.socket.parent_path()));
-  TRY(auto server, serve(server_options("unix:" + options.socket.string(), options.silence_max), handler));
+  TRY(auto server,
+      serve(server_options("unix:" + options.socket.string(), options.silence_max), handler));
   TRY_VOID(fs.set_mode(options.socket, 0660));
   return server;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<WorkerPorts>> WorkerPorts::open(const Options& options, const net::Handler& handler, os::FileSystem& fs) {
+Result<std::unique_ptr<WorkerPorts>> WorkerPorts::open(const Options& options,
+                                                       const net::Handler& handler,
+                                                       os::FileSystem& fs) {
   std::unique_ptr<WorkerPorts> out(new WorkerPorts());  // NOLINT: private constructor
   if (!options.socket.empty()) {
     auto server = serve_at_socket(options, handler, fs);
@@ -67,9 +73,11 @@ Result<std::unique_ptr<WorkerPorts>> WorkerPorts::open(const Options& options, c
   }
   if (options.listen.starts_with("unix:"))
     return Error(Code::kInvalid, "--worker-listen " + options.listen + ": expected ADDRESS:PORT");
-  TRY(out->port_, serve(server_options(options.listen, options.silence_max), handler).context("--worker-listen"));
+  TRY(out->port_, serve(server_options(options.listen, options.silence_max), handler)
+                      .context("--worker-listen"));
   if (!is_loopback(out->port_->address()))
-    log::warn("worker tokens and reports are not encrypted on this address", {{"address", out->port_->address()}});
+    log::warn("worker tokens and reports are not encrypted on this address",
+              {{"address", out->port_->address()}});
   TRY_VOID(make_directory(fs, options.url_file.parent_path()));
   TRY_VOID(os::remove_leftovers(fs, options.url_file.parent_path()));
   TRY_VOID(os::write_file_atomically(fs, options.url_file, out->url()));

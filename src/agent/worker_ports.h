@@ -18,15 +18,16 @@ class WorkerPorts {
     // directory into workers: each start creates a new socket, so a mounted socket would become
     // stale.
     os::Path socket;
-    std::string listen;                           // ADDRESS:PORT; "": no port
-    os::Path url_file;                            // holds http://ADDRESS:PORT while the port is open
+    std::string listen;  // ADDRESS:PORT; "": no port
+    os::Path url_file;   // holds http://ADDRESS:PORT while the port is open
     std::chrono::milliseconds silence_max{5000};  // then closes connections without a header
   };
   /// Starts serving, one request per connection. `handler` outlives it. Errors concern `listen`.
   /// kUnavailable: the address is in use. kInvalid: not an address. A socket that cannot be opened
   /// (path too long, or in use) is logged and skipped, because model serving does not need it. A
   /// stale socket of a crashed process is replaced.
-  static Result<std::unique_ptr<WorkerPorts>> open(const Options& options, const net::Handler& handler, os::FileSystem& fs);
+  static Result<std::unique_ptr<WorkerPorts>> open(const Options& options,
+                                                   const net::Handler& handler, os::FileSystem& fs);
   ~WorkerPorts();
 
   std::string url() const { return port_ ? "http://" + port_->address() : ""; }

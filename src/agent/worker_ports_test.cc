@@ -23,7 +23,8 @@ class Raw {
   explicit Raw(const os::Path& path) : fd_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    CHECK(path.string().copy(address.sun_path, sizeof(address.sun_path) - 1) == path.string().size());
+    CHECK(path.string().copy(address.sun_path, sizeof(address.sun_path) - 1) ==
+          path.string().size());
     CHECK(::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
   }
   Raw(Raw&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
@@ -33,12 +34,14 @@ class Raw {
   }
   void get(const std::string& path) const {
     const std::string request = "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    CHECK(::send(fd_, request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size()));
+    CHECK(::send(fd_, request.data(), request.size(), MSG_NOSIGNAL) ==
+          static_cast<ssize_t>(request.size()));
   }
   std::string all() const {
     std::string out;
     char bytes[4096];
-    for (ssize_t count = 0; (count = ::read(fd_, bytes, sizeof(bytes))) > 0;) out.append(bytes, count);
+    for (ssize_t count = 0; (count = ::read(fd_, bytes, sizeof(bytes))) > 0;)
+      out.append(bytes, count);
     return out;
   }
 
@@ -57,15 +60,21 @@ class Ports : public ::testing::Test {
     std::error_code ignored;
     std::filesystem::remove_all(directory, ignored);
   }
-  Result<std::unique_ptr<WorkerPorts>> open(const std::string& listen = "", const char* says = "here") {
+  Result<std::unique_ptr<WorkerPorts>> open(const std::string& listen = "",
+                                            const char* says = "here") {
     return WorkerPorts::open(
-        {.socket = directory / "worker/worker.sock", .listen = listen, .url_file = directory / "worker/worker.url"},
-        net::inline_handler([says](const net::Request&) { return net::Response{.body = says}; }), fs);
+        {.socket = directory / "worker/worker.sock",
+         .listen = listen,
+         .url_file = directory / "worker/worker.url"},
+        net::inline_handler([says](const net::Request&) { return net::Response{.body = says}; }),
+        fs);
   }
   os::Path socket() const { return directory / "worker/worker.sock"; }
   std::string ask(const std::string& url) {
-    const auto client = net::make_client(url.empty() ? net::ClientOptions{.unix_socket = socket()} : net::ClientOptions{});
-    const auto answer = client->call(Context::background(), {.url = url.empty() ? "http://localhost/" : url + "/"});
+    const auto client = net::make_client(url.empty() ? net::ClientOptions{.unix_socket = socket()}
+                                                     : net::ClientOptions{});
+    const auto answer =
+        client->call(Context::background(), {.url = url.empty() ? "http://localhost/" : url + "/"});
     return answer.ok() ? answer->body : "";
   }
   os::Path directory;
@@ -97,7 +106,8 @@ TEST_F(Ports, WhoWasGivenTheDirectoryFindsTheNextAgentToo) {
   ASSERT_GE(mount, 0);
   ports.reset();
   ports = open("", "next").value();
-  const auto client = net::make_client({.unix_socket = "/proc/self/fd/" + std::to_string(mount) + "/worker.sock"});
+  const auto client =
+      net::make_client({.unix_socket = "/proc/self/fd/" + std::to_string(mount) + "/worker.sock"});
   const auto answer = client->call(Context::background(), {.url = "http://localhost/"});
   ::close(mount);
   ASSERT_TRUE(answer.ok()) << answer.error();
@@ -120,7 +130,10 @@ TEST_F(Ports, WhoSaysNothingLosesItsPlaceAndWhoWaitsDoesNot) {
     const std::lock_guard lock(mutex);
     waiting.emplace(std::move(respond));
   };
-  const auto ports = WorkerPorts::open({.socket = socket(), .silence_max = std::chrono::milliseconds(300)}, handler, fs).value();
+  const auto ports =
+      WorkerPorts::open({.socket = socket(), .silence_max = std::chrono::milliseconds(300)},
+                        handler, fs)
+          .value();
   const Raw waits(socket());
   waits.get("/wait");
   std::vector<Raw> silent;
@@ -154,10 +167,13 @@ TEST_F(Ports, APortIsNamedInAFileAsLongAsThereIsOne) {
 TEST_F(Ports, ASocketThatACrashLeftIsReplacedAndALivingOneIsNot) {
   std::filesystem::create_directory(directory / "a");
   std::filesystem::create_directory(directory / "worker");
-  const auto other = net::Server::create({.listen = "unix:" + (directory / "a/s").string()},
-                                         net::inline_handler([](const net::Request&) { return net::Response{.body = "other"}; }))
-                         .value();
-  std::filesystem::rename(directory / "a/s", directory / "worker/worker.sock");  // in use under this name
+  const auto other =
+      net::Server::create(
+          {.listen = "unix:" + (directory / "a/s").string()},
+          net::inline_handler([](const net::Request&) { return net::Response{.body = "other"}; }))
+          .value();
+  std::filesystem::rename(directory / "a/s",
+                          directory / "worker/worker.sock");  // in use under this name
   {
     const auto ports = open();
     ASSERT_TRUE(ports.ok()) << "the node's models are served all the same";
@@ -203,7 +219,8 @@ TEST(WorkerTokens, OnADiskThatFailsAtAnyCallAreWholeOrNotThere) {
     EXPECT_EQ(file.value_or(*again), *again);
     EXPECT_EQ(token.value_or(*again), *again);
     EXPECT_EQ(fs.stat("/data/workers/default/eval/token").value()->mode, 0600U);
-    EXPECT_EQ(fs.list("/data/workers/default/eval").value(), std::vector<std::string>{"token"}) << "call " << call;
+    EXPECT_EQ(fs.list("/data/workers/default/eval").value(), std::vector<std::string>{"token"})
+        << "call " << call;
     ASSERT_TRUE(tokens.keep_only({"default/eval"}).ok());
     EXPECT_EQ(fs.list("/data/workers/default").value(), std::vector<std::string>{"eval"});
     if (!reached) break;  // no call left to fail

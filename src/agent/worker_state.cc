@@ -11,9 +11,12 @@ namespace {
 
 using codec::Json;
 
-constexpr std::size_t kFrameBytes = 256;  // reserved in a report for braces, the sequence number and `cut`
+constexpr std::size_t kFrameBytes =
+    256;  // reserved in a report for braces, the sequence number and `cut`
 
-std::string digest(const Json& models) { return models.empty() ? "" : codec::Sha256::of(codec::write_json(models)).hex(); }
+std::string digest(const Json& models) {
+  return models.empty() ? "" : codec::Sha256::of(codec::write_json(models)).hex();
+}
 
 /// Whether two items are equal except for the time.
 bool same(const Json& kept, const Json& said) {
@@ -27,7 +30,8 @@ class Filler {
  public:
   explicit Filler(std::size_t bytes_max) : left_(bytes_max) {}
   bool put(Json& object, std::string_view name, const Json& value) {
-    const std::size_t need = codec::write_json(Json(name)).size() + codec::write_json(value).size() + 2;
+    const std::size_t need =
+        codec::write_json(Json(name)).size() + codec::write_json(value).size() + 2;
     if (need > left_) return false;
     left_ -= need;
     object.set(name, value);
@@ -71,10 +75,13 @@ Json WorkerState::to_json() const {
 
 Status WorkerState::check_size() const {
   std::size_t bytes = codec::write_json(metrics_).size() + codec::write_json(models_).size();
-  for (const auto& [name, one] : results_) bytes += name.size() + one.time.size() + codec::write_json(one.said).size() + 48;
+  for (const auto& [name, one] : results_)
+    bytes += name.size() + one.time.size() + codec::write_json(one.said).size() + 48;
   if (bytes <= kBytesMax - kProgressBytesMax) return {};
-  return Error(Code::kExhausted, "metrics and results of a worker may have " + std::to_string(kBytesMax - kProgressBytesMax) +
-                                     " bytes together; with this request the total would be " + std::to_string(bytes));
+  return Error(Code::kExhausted, "metrics and results of a worker may have " +
+                                     std::to_string(kBytesMax - kProgressBytesMax) +
+                                     " bytes together; with this request the total would be " +
+                                     std::to_string(bytes));
 }
 
 Result<bool> WorkerState::set_registered(Json said, const std::string& time) {
@@ -112,18 +119,20 @@ Result<bool> WorkerState::set_result(const std::string& name, Json said, const s
     for (const auto& [metric, value] : model["metrics"].as_object()) metrics.set(metric, value);
     if (metrics.is_null()) metrics = Json::object();
     if (metrics.size() > kModelMetricsMax)
-      return Error(Code::kExhausted, "the results of a worker may give a Model " + std::to_string(kModelMetricsMax) +
-                                         " metrics; with this request the total would be " + std::to_string(metrics.size()) +
-                                         " for " + key);
+      return Error(Code::kExhausted, "the results of a worker may give a Model " +
+                                         std::to_string(kModelMetricsMax) +
+                                         " metrics; with this request the total would be " +
+                                         std::to_string(metrics.size()) + " for " + key);
   }
   if (next.models_.size() > kModelsMax)
-    return Error(Code::kExhausted, "the results of a worker may name " + std::to_string(kModelsMax) + " Models");
+    return Error(Code::kExhausted,
+                 "the results of a worker may name " + std::to_string(kModelsMax) + " Models");
   std::int64_t order = 1;
   for (const auto& [other, one] : results_) order = std::max(order, one.order + 1);
   next.results_[name] = {order, time, std::move(said)};
   if (next.results_.size() > kResultsMax)
-    return Error(Code::kExhausted,
-                 "a worker may have " + std::to_string(kResultsMax) + " results; one that is there can be replaced");
+    return Error(Code::kExhausted, "a worker may have " + std::to_string(kResultsMax) +
+                                       " results; one that is there can be replaced");
   TRY_VOID(next.check_size());
   *this = std::move(next);
   return true;
@@ -134,18 +143,21 @@ Json WorkerState::report(std::size_t bytes_max) const {
   Json out = Json::object();
   std::vector<std::string> cut;
   const auto left_out = [&](std::size_t missing, std::size_t all, const char* what) {
-    if (missing > 0) cut.push_back(std::to_string(missing) + " of " + std::to_string(all) + " " + what);
+    if (missing > 0)
+      cut.push_back(std::to_string(missing) + " of " + std::to_string(all) + " " + what);
   };
   Json models = Json::object();
   for (const auto& [key, model] : models_.as_object()) room.put(models, key, model);
   left_out(models_.size() - models.size(), models_.size(), "models");
   if (!models.empty()) out.set("models", std::move(models));
-  for (const auto& [name, item] : {std::pair("registered", &registered_), {"progress", &progress_}, {"metrics", &metrics_}}) {
+  for (const auto& [name, item] :
+       {std::pair("registered", &registered_), {"progress", &progress_}, {"metrics", &metrics_}}) {
     if (!item->is_null() && !room.put(out, name, *item)) cut.emplace_back(name);
   }
   std::vector<decltype(results_)::const_iterator> newest;
   for (auto at = results_.begin(); at != results_.end(); ++at) newest.push_back(at);
-  std::sort(newest.begin(), newest.end(), [](const auto& a, const auto& b) { return a->second.order > b->second.order; });
+  std::sort(newest.begin(), newest.end(),
+            [](const auto& a, const auto& b) { return a->second.order > b->second.order; });
   std::map<std::string, Json> chosen;  // reported by name, which is a stable order
   Json counted = Json::object();
   for (const auto& at : newest) {
@@ -158,7 +170,8 @@ Json WorkerState::report(std::size_t bytes_max) const {
   for (auto& [name, one] : chosen) results.set(name, std::move(one));
   if (!results.empty()) out.set("results", std::move(results));
   if (!cut.empty()) {
-    std::string text = "left out, because the reports of this node's workers exceed the size limit:";
+    std::string text =
+        "left out, because the reports of this node's workers exceed the size limit:";
     for (const std::string& one : cut) text += (&one == &cut.front() ? " " : ", ") + one;
     out.set("cut", std::move(text));
   }
@@ -205,7 +218,8 @@ bool WorkerState::pass_on(const Json& report) {
 std::vector<std::size_t> share_out(const std::vector<std::size_t>& needs, std::size_t total) {
   std::vector<std::size_t> order(needs.size());
   std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return needs[a] < needs[b]; });
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return needs[a] < needs[b]; });
   std::vector<std::size_t> out(needs.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
     out[order[i]] = std::min(needs[order[i]], total / (order.size() - i));

@@ -25,7 +25,8 @@ class WorkerState {
 
   WorkerState() = default;
   /// Sequences start above `after`.
-  explicit WorkerState(std::string uid, std::int64_t after = 0) : uid_(std::move(uid)), after_(after) {}
+  explicit WorkerState(std::string uid, std::int64_t after = 0)
+      : uid_(std::move(uid)), after_(after) {}
   /// Reads the output of to_json(); nothing if it is malformed.
   static std::optional<WorkerState> from_json(const codec::Json& json);
   codec::Json to_json() const;

@@ -29,14 +29,18 @@ TEST(WorkerMessages, SayWhichMemberIsWrongAndWhatWasExpected) {
       {"[]", "body: it is not a JSON object"},
       {R"({"capabilities": []})", "version: must be set to the version of the worker"},
       {R"({"vesrion": "1"})", "body: unknown member \"vesrion\", did you mean \"version\"?"},
-      {R"({"version": "1", "colour": 1})", "body: unknown member \"colour\", expected version, instance, capabilities, worker"},
+      {R"({"version": "1", "colour": 1})",
+       "body: unknown member \"colour\", expected version, instance, capabilities, worker"},
       {R"({"version": "1", "version": "2"})", "body: member \"version\" occurs twice"},
       {R"({"version": 1})", "version: it is not a string"},
-      {R"({"version": "1", "capabilities": [""]})", "capabilities: each must be a string of 1 to 63 bytes"},
+      {R"({"version": "1", "capabilities": [""]})",
+       "capabilities: each must be a string of 1 to 63 bytes"},
       {R"({"version": "1", "capabilities": "a"})", "capabilities: it is not a list"},
-      {R"({"version": "1", "worker": "default/train"})", "worker: the token belongs to default/eval, not of \"default/train\""},
+      {R"({"version": "1", "worker": "default/train"})",
+       "worker: the token belongs to default/eval, not of \"default/train\""},
   };
-  for (const Case& one : registrations) EXPECT_EQ(error_of(read_registration(kEval, one.body)), one.message) << one.body;
+  for (const Case& one : registrations)
+    EXPECT_EQ(error_of(read_registration(kEval, one.body)), one.message) << one.body;
   const Case progress[] = {
       {R"({"fraction": 0.5})", ""},
       {R"({"phase": "train", "step": 3, "steps": 3, "message": "epoch 1"})", ""},
@@ -48,7 +52,8 @@ TEST(WorkerMessages, SayWhichMemberIsWrongAndWhatWasExpected) {
       {R"({"step": 4, "steps": 3})", "step: it is greater than steps"},
       {R"({"setps": 4})", "body: unknown member \"setps\", did you mean \"steps\"?"},
   };
-  for (const Case& one : progress) EXPECT_EQ(error_of(read_progress(one.body)), one.message) << one.body;
+  for (const Case& one : progress)
+    EXPECT_EQ(error_of(read_progress(one.body)), one.message) << one.body;
   const Case metrics[] = {
       {R"({"metrics": {"loss": 0.1, "epochs": 3}})", ""},
       {R"({"metrics": {}})", ""},
@@ -56,29 +61,36 @@ TEST(WorkerMessages, SayWhichMemberIsWrongAndWhatWasExpected) {
       {R"({"metrics": {"loss": "low"}})", "metrics.\"loss\": it is not a number"},
       {R"({"metrics": {"": 1}})", "metrics: the name of a metric must have 1 to 253 bytes, not 0"},
   };
-  for (const Case& one : metrics) EXPECT_EQ(error_of(read_metrics(one.body)), one.message) << one.body;
+  for (const Case& one : metrics)
+    EXPECT_EQ(error_of(read_metrics(one.body)), one.message) << one.body;
   const Case results[] = {
       {R"({"models": {"models.edgeai.io/default/digits": {"metrics": {"accuracy": 0.9}}}})", ""},
       {R"({"data": {"anything": ["goes"]}})", ""},
       {R"({"data": null})", "body: must have models or data"},
       {R"({"models": {"digits": {"metrics": {}}}})",
-       "models.\"digits\": expected models.edgeai.io/NAMESPACE/NAME or models.sedna.io/NAMESPACE/NAME"},
+       "models.\"digits\": expected models.edgeai.io/NAMESPACE/NAME or "
+       "models.sedna.io/NAMESPACE/NAME"},
       {R"({"models": {"models.edgeai.io/default/../x": {"metrics": {}}}})",
-       "models.\"models.edgeai.io/default/../x\": expected models.edgeai.io/NAMESPACE/NAME or models.sedna.io/NAMESPACE/NAME"},
+       "models.\"models.edgeai.io/default/../x\": expected models.edgeai.io/NAMESPACE/NAME or "
+       "models.sedna.io/NAMESPACE/NAME"},
       {R"({"models": {"models.sedna.io/other/digits": {"metrics": {}}}})",
-       "models.\"models.sedna.io/other/digits\": worker default/eval may report Models of its own namespace only"},
+       "models.\"models.sedna.io/other/digits\": worker default/eval may report Models of its own "
+       "namespace only"},
       {R"({"models": {"models.edgeai.io/default/digits": {"metric": {}}}})",
-       "models.\"models.edgeai.io/default/digits\": unknown member \"metric\", did you mean \"metrics\"?"},
+       "models.\"models.edgeai.io/default/digits\": unknown member \"metric\", did you mean "
+       "\"metrics\"?"},
       {R"({"models": {"models.edgeai.io/default/digits": {"metrics": {"a": null}}}})",
        "models.\"models.edgeai.io/default/digits\".metrics.\"a\": it is not a number"},
   };
-  for (const Case& one : results) EXPECT_EQ(error_of(read_result(kEval, one.body)), one.message) << one.body;
+  for (const Case& one : results)
+    EXPECT_EQ(error_of(read_result(kEval, one.body)), one.message) << one.body;
 }
 
 TEST(WorkerMessages, ThatAreNoJsonOrNoUtf8OrTooDeepAreRefused) {
   for (const std::string& body :
-       {std::string("{"), std::string("{\"version\": \"\xff\"}"), std::string("{\"version\": \"\\ud800\"}"), std::string("{} {}"),
-        std::string("\0", 1), "{\"data\": " + std::string(100, '[') + std::string(100, ']') + "}"}) {
+       {std::string("{"), std::string("{\"version\": \"\xff\"}"),
+        std::string("{\"version\": \"\\ud800\"}"), std::string("{} {}"), std::string("\0", 1),
+        "{\"data\": " + std::string(100, '[') + std::string(100, ']') + "}"}) {
     const auto read = read_registration(kEval, body);
     ASSERT_FALSE(read.ok()) << body;
     EXPECT_EQ(read.error().code(), Code::kInvalid);
@@ -90,25 +102,31 @@ TEST(WorkerMessages, ShowALongWrongNameInShortWithoutHalfACharacter) {
   std::string name(63, 'x');
   for (int i = 0; i < 100; ++i) name += "é";
   const std::string message = error_of(read_progress("{\"" + name + "\": 1}"));
-  EXPECT_EQ(message, "body: unknown member \"" + std::string(63, 'x') + "…\", expected phase, fraction, step, steps, message");
+  EXPECT_EQ(message, "body: unknown member \"" + std::string(63, 'x') +
+                         "…\", expected phase, fraction, step, steps, message");
 }
 
 TEST(WorkerNames, AreNoPathsOfOtherPlaces) {
-  for (const char* bad : {"", "eval", "/eval", "default/", "../eval", "default/..", "default/a/b", "Default/eval", "default/e val"})
+  for (const char* bad : {"", "eval", "/eval", "default/", "../eval", "default/..", "default/a/b",
+                          "Default/eval", "default/e val"})
     EXPECT_FALSE(WorkerName::parse(bad).ok()) << bad;
   EXPECT_EQ(WorkerName::parse("default/eval.0").value().key(), "default/eval.0");
 }
 
 TEST(ResultNames, AreWhatFitsAPathSegment) {
-  for (const char* good : {"a", "Round-7", "eval_2.json", "0"}) EXPECT_EQ(check_result_name(good), "") << good;
-  for (const char* bad : {"", ".", "..", "-a", "a/b", "a%2fb", "é", "a b"}) EXPECT_NE(check_result_name(bad), "") << bad;
+  for (const char* good : {"a", "Round-7", "eval_2.json", "0"})
+    EXPECT_EQ(check_result_name(good), "") << good;
+  for (const char* bad : {"", ".", "..", "-a", "a/b", "a%2fb", "é", "a b"})
+    EXPECT_NE(check_result_name(bad), "") << bad;
   EXPECT_NE(check_result_name(std::string(64, 'a')), "");
 }
 
 Json result(double accuracy) {
-  return Json::object({{"models", Json::object({{"models.edgeai.io/default/digits",
-                                                 Json::object({{"metrics", Json::object({{"accuracy", accuracy}})}})}})},
-                       {"data", Json::object({{"n", 1}})}});
+  return Json::object(
+      {{"models",
+        Json::object({{"models.edgeai.io/default/digits",
+                       Json::object({{"metrics", Json::object({{"accuracy", accuracy}})}})}})},
+       {"data", Json::object({{"n", 1}})}});
 }
 
 TEST(WorkerState, SaidAgainChangesNothing) {
@@ -116,7 +134,8 @@ TEST(WorkerState, SaidAgainChangesNothing) {
   EXPECT_TRUE(state.set_result("a", result(0.9), kTime).value());
   EXPECT_TRUE(state.set_result("b", result(0.95), kTime).value());
   const Json before = state.to_json();
-  EXPECT_FALSE(state.set_result("a", result(0.9), "2027-01-01T00:00:00Z").value()) << "an answer was lost, and it came twice";
+  EXPECT_FALSE(state.set_result("a", result(0.9), "2027-01-01T00:00:00Z").value())
+      << "an answer was lost, and it came twice";
   EXPECT_EQ(state.to_json(), before) << "what was said of the Model since stays";
   EXPECT_TRUE(state.set_progress(json(R"({"step": 1})"), kTime).value());
   EXPECT_FALSE(state.set_progress(json(R"({"step": 1})"), "later").value());
@@ -147,7 +166,8 @@ TEST(WorkerState, MetricsAreOfOneRun) {
 TEST(WorkerState, ReadsWhatItWrote) {
   WorkerState state("u1");
   state.adopt(Json());
-  ASSERT_TRUE(state.set_registered(json(R"({"version": "1", "capabilities": ["resume"]})"), kTime).ok());
+  ASSERT_TRUE(
+      state.set_registered(json(R"({"version": "1", "capabilities": ["resume"]})"), kTime).ok());
   ASSERT_TRUE(state.set_progress(json(R"({"fraction": 0.5})"), kTime).ok());
   ASSERT_TRUE(state.set_metrics(json(R"({"loss": 0.25})")).ok());
   ASSERT_TRUE(state.set_result("final", result(0.9), kTime).ok());
@@ -157,7 +177,8 @@ TEST(WorkerState, ReadsWhatItWrote) {
   EXPECT_EQ(again->to_json(), state.to_json());
   EXPECT_EQ(again->report(1 << 20), state.report(1 << 20));
   EXPECT_EQ(again->sequence(), 1);
-  for (const char* none : {"null", "[]", "{}", R"({"uid": 1})"}) EXPECT_FALSE(WorkerState::from_json(json(none)).has_value());
+  for (const char* none : {"null", "[]", "{}", R"({"uid": 1})"})
+    EXPECT_FALSE(WorkerState::from_json(json(none)).has_value());
 }
 
 TEST(WorkerState, CountsWhatModelsAreToldAndNothingElse) {
@@ -204,7 +225,8 @@ TEST(WorkerState, OfAnEarlierDayIsToldUnderANewNumber) {
   state.adopt(Json());
   ASSERT_TRUE(state.set_result("a", result(0.9), kTime).ok());
   ASSERT_TRUE(state.pass_on(state.report(1 << 20)));
-  state.adopt(json(R"({"sequence": 40, "models": {"models.edgeai.io/default/digits": {"metrics": {"accuracy": 0.95}}}})"));
+  state.adopt(json(
+      R"({"sequence": 40, "models": {"models.edgeai.io/default/digits": {"metrics": {"accuracy": 0.95}}}})"));
   EXPECT_TRUE(state.pass_on(state.report(1 << 20)));
   EXPECT_EQ(state.sequence(), 41);
   state.adopt(json(R"({"sequence": 12})"));
@@ -220,32 +242,39 @@ TEST(WorkerState, RefusesWhatHasNoRoomAndKeepsWhatIsThere) {
   ASSERT_FALSE(one_more.ok());
   EXPECT_EQ(one_more.error().code(), Code::kExhausted);
   EXPECT_EQ(state.to_json(), before);
-  EXPECT_TRUE(state.set_result("r3", json(R"({"data": 2})"), kTime).value()) << "one that is there can be replaced";
+  EXPECT_TRUE(state.set_result("r3", json(R"({"data": 2})"), kTime).value())
+      << "one that is there can be replaced";
 
   WorkerState large("u1");
   const Json data = Json::object({{"data", std::string(30 << 10, 'x')}});
   ASSERT_TRUE(large.set_result("a", data, kTime).ok());
   EXPECT_EQ(large.set_result("b", data, kTime).error().code(), Code::kExhausted);
-  ASSERT_TRUE(large.set_result("c", Json::object({{"data", std::string(25 << 10, 'x')}}), kTime).ok());
-  EXPECT_EQ(large.set_metrics(Json::object({{std::string(5000, 'm'), 1}})).error().code(), Code::kExhausted);
+  ASSERT_TRUE(
+      large.set_result("c", Json::object({{"data", std::string(25 << 10, 'x')}}), kTime).ok());
+  EXPECT_EQ(large.set_metrics(Json::object({{std::string(5000, 'm'), 1}})).error().code(),
+            Code::kExhausted);
   EXPECT_EQ(std::as_const(large).to_json()["metrics"], Json());
   EXPECT_LE(codec::write_json(large.to_json()).size(), WorkerState::kBytesMax);
 }
 
 TEST(WorkerState, SaysInTheRoomThereIsWhatMattersMostAndWhatIsLeftOut) {
   WorkerState state("u1");
-  ASSERT_TRUE(state.set_result("old", Json::object({{"data", std::string(3000, 'o')}}), kTime).ok());
+  ASSERT_TRUE(
+      state.set_result("old", Json::object({{"data", std::string(3000, 'o')}}), kTime).ok());
   ASSERT_TRUE(state.set_result("eval", result(0.9), kTime).ok());
-  ASSERT_TRUE(state.set_result("new", Json::object({{"data", std::string(1000, 'n')}}), kTime).ok());
+  ASSERT_TRUE(
+      state.set_result("new", Json::object({{"data", std::string(1000, 'n')}}), kTime).ok());
   ASSERT_TRUE(state.set_progress(json(R"({"step": 1})"), kTime).ok());
   for (std::size_t room = 0; room < 6000; room += 50) {
     const Json report = state.report(room);
     EXPECT_LE(codec::write_json(report).size(), std::max<std::size_t>(room, 256)) << room;
     EXPECT_TRUE(!report.contains("results") || report.contains("models")) << room;
-    EXPECT_EQ(report.contains("cut"), report["results"].size() < 3 || !report.contains("progress")) << room;
+    EXPECT_EQ(report.contains("cut"), report["results"].size() < 3 || !report.contains("progress"))
+        << room;
   }
-  EXPECT_EQ(state.report(2048)["cut"].as_string(),
-            "left out, because the reports of this node's workers exceed the size limit: 1 of 3 results");
+  EXPECT_EQ(
+      state.report(2048)["cut"].as_string(),
+      "left out, because the reports of this node's workers exceed the size limit: 1 of 3 results");
   EXPECT_TRUE(state.report(2048).at("results").contains("new"));
   EXPECT_FALSE(state.report(6000).contains("cut"));
 }

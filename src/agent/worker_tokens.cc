@@ -12,7 +12,8 @@ constexpr std::size_t kWhoDigits = 12, kSecretDigits = 64;
 constexpr std::uint64_t kTokenFileBytesMax = 256;
 
 std::string start_of(const WorkerName& who, const std::string& uid) {
-  return "varda-worker." + codec::Sha256::of(who.key() + "\n" + uid).hex().substr(0, kWhoDigits) + ".";
+  return "varda-worker." + codec::Sha256::of(who.key() + "\n" + uid).hex().substr(0, kWhoDigits) +
+         ".";
 }
 
 }  // namespace
@@ -41,11 +42,13 @@ Result<std::string> WorkerTokens::ensure(const WorkerName& who, const std::strin
   std::string token = start_of(who, uid);
   while (token.size() < start_of(who, uid).size() + kSecretDigits) {
     char digits[17];
-    (void)std::snprintf(digits, sizeof(digits), "%016llx", static_cast<unsigned long long>(rng_.next()));
+    (void)std::snprintf(digits, sizeof(digits), "%016llx",
+                        static_cast<unsigned long long>(rng_.next()));
     token += digits;
   }
   TRY_VOID(os::write_file_atomically(fs_, file, token, 0600));
-  for (const os::Path& above : {root_ / who.ns, root_, root_.parent_path()}) TRY_VOID(fs_.sync_directory(above));
+  for (const os::Path& above : {root_ / who.ns, root_, root_.parent_path()})
+    TRY_VOID(fs_.sync_directory(above));
   return token;
 }
 

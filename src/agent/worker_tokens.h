@@ -19,7 +19,8 @@ namespace varda::agent {
 class WorkerTokens {
  public:
   /// `rng` must be cryptographically secure. Both references outlive it.
-  WorkerTokens(os::FileSystem& fs, os::Path root, Rng& rng) : fs_(fs), root_(std::move(root)), rng_(rng) {}
+  WorkerTokens(os::FileSystem& fs, os::Path root, Rng& rng)
+      : fs_(fs), root_(std::move(root)), rng_(rng) {}
 
   /// The worker's token: read from its file, or created and synced to disk. Errors of the disk.
   Result<std::string> ensure(const WorkerName& who, const std::string& uid);

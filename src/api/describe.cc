@@ -78,7 +78,8 @@ const ValueOps& ops_of<std::int64_t>() {
   static constexpr ValueOps ops{
       [] { return plain(Schema::Type::kInteger); },
       [](void* value, const Json& json) -> ReadOutcome {
-        if (!json.is_number() || static_cast<double>(json.as_integer()) != json.as_double()) return must_be("an integer");
+        if (!json.is_number() || static_cast<double>(json.as_integer()) != json.as_double())
+          return must_be("an integer");
         *static_cast<std::int64_t*>(value) = json.as_integer();
         return {};
       },
@@ -185,7 +186,9 @@ template <>
 const ValueOps& ops_of<meta::ObjectMeta>() {
   static constexpr ValueOps ops{
       [] { return plain(Schema::Type::kObject); },
-      [](void* value, const Json& json) { return read_with<meta::ObjectMeta>(value, json, &meta::ObjectMeta::from_json); },
+      [](void* value, const Json& json) {
+        return read_with<meta::ObjectMeta>(value, json, &meta::ObjectMeta::from_json);
+      },
       [](const void* value) { return as<meta::ObjectMeta>(value).to_json(); },
       [](const void* value) { return as<meta::ObjectMeta>(value).to_json().empty(); },
   };
@@ -196,7 +199,9 @@ template <>
 const ValueOps& ops_of<meta::Condition>() {
   static constexpr ValueOps ops{
       [] { return condition_schema(); },
-      [](void* value, const Json& json) { return read_with<meta::Condition>(value, json, &meta::Condition::from_json); },
+      [](void* value, const Json& json) {
+        return read_with<meta::Condition>(value, json, &meta::Condition::from_json);
+      },
       [](const void* value) { return as<meta::Condition>(value).to_json(); },
       [](const void*) { return false; },
   };
@@ -218,8 +223,8 @@ ReadOutcome read_struct(const TypeInfo& info, void* object, const Json& json) {
   if (!info.unknown) return {};
   Json rest;
   for (const auto& [name, value] : json.as_object()) {
-    const bool known =
-        std::any_of(info.slots.begin(), info.slots.end(), [&name = name](const Slot& slot) { return slot.name == name; });
+    const bool known = std::any_of(info.slots.begin(), info.slots.end(),
+                                   [&name = name](const Slot& slot) { return slot.name == name; });
     if (!known) rest.set(name, value);
   }
   const_cast<Json&>(info.unknown(object)) = std::move(rest);
@@ -330,8 +335,9 @@ FieldBuilder& FieldBuilder::rule(Rule rule) {
 
 namespace detail {
 
-FieldBuilder add_field(TypeInfo& info, std::string_view name, std::string_view description, const ValueOps& ops,
-                       std::function<const void*(const void*)> locate, Json initial) {
+FieldBuilder add_field(TypeInfo& info, std::string_view name, std::string_view description,
+                       const ValueOps& ops, std::function<const void*(const void*)> locate,
+                       Json initial) {
   Property property{std::string(name), ops.schema(), false};
   property.schema.description = std::string(description);
   info.schema.properties.push_back(std::move(property));
@@ -345,7 +351,8 @@ Schema array_schema(const ValueOps& item) {
   return schema;
 }
 
-ReadOutcome read_array(const Json& json, const ValueOps& item, const std::function<void*()>& append) {
+ReadOutcome read_array(const Json& json, const ValueOps& item,
+                       const std::function<void*()>& append) {
   if (!json.is_array()) return must_be("an array");
   std::size_t index = 0;
   for (const Json& entry : json.as_array()) {
@@ -358,12 +365,15 @@ ReadOutcome read_array(const Json& json, const ValueOps& item, const std::functi
   return {};
 }
 
-Status read_object(const TypeInfo& info, const meta::Resource& resource, void* object, const Json& json) {
+Status read_object(const TypeInfo& info, const meta::Resource& resource, void* object,
+                   const Json& json) {
   for (const auto& [name, wanted] :
-       {std::pair<std::string_view, std::string>{"apiVersion", resource.api_version()}, {"kind", resource.kind}}) {
+       {std::pair<std::string_view, std::string>{"apiVersion", resource.api_version()},
+        {"kind", resource.kind}}) {
     const Json& found = json[name];
     if (!found.is_null() && found.as_string() != wanted) {
-      return Error(Code::kInvalid, meta::describe(json) + ": " + std::string(name) + " must be " + wanted);
+      return Error(Code::kInvalid,
+                   meta::describe(json) + ": " + std::string(name) + " must be " + wanted);
     }
   }
   if (auto failed = read_struct(info, object, json)) {

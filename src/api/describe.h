@@ -7,7 +7,8 @@
 //     static void describe(Type<ManifestEntry>& t);   // all that the header needs
 //   };
 //
-//   void ManifestEntry::describe(Type<ManifestEntry>& t) {            // in the .cc, which alone includes this file
+//   void ManifestEntry::describe(Type<ManifestEntry>& t) {            // in the .cc, which alone
+//   includes this file
 //     t.doc("One version of the model.");
 //     t.field("version", &ManifestEntry::version, "Name of the version.").required().length(1, 63);
 //     t.field("downloadURL", &ManifestEntry::download_url, "URL of the archive.");
@@ -72,7 +73,8 @@ Json write_struct(const TypeInfo& info, const void* object);
 /// Sets constraints of a member, chained.
 class FieldBuilder {
  public:
-  FieldBuilder(TypeInfo& info, std::size_t index, Json initial) : info_(info), index_(index), initial_(std::move(initial)) {}
+  FieldBuilder(TypeInfo& info, std::size_t index, Json initial)
+      : info_(info), index_(index), initial_(std::move(initial)) {}
   FieldBuilder& required();
   FieldBuilder& defaulted();  // the default is the value in a new C++ object
   FieldBuilder& always();     // written also when zero
@@ -98,8 +100,9 @@ class FieldBuilder {
 };
 
 namespace detail {
-FieldBuilder add_field(TypeInfo& info, std::string_view name, std::string_view description, const ValueOps& ops,
-                       std::function<const void*(const void*)> locate, Json initial);
+FieldBuilder add_field(TypeInfo& info, std::string_view name, std::string_view description,
+                       const ValueOps& ops, std::function<const void*(const void*)> locate,
+                       Json initial);
 }  // namespace detail
 
 template <typename M>
@@ -120,12 +123,16 @@ class Type {
     const T fresh{};
     return detail::add_field(
         info_, name, description, ops,
-        [member](const void* object) -> const void* { return &(static_cast<const T*>(object)->*member); },
+        [member](const void* object) -> const void* {
+          return &(static_cast<const T*>(object)->*member);
+        },
         ops.write(&(fresh.*member)));
   }
 
   void keep_unknown(Json T::*member) {
-    info_.unknown = [member](const void* object) -> const Json& { return static_cast<const T*>(object)->*member; };
+    info_.unknown = [member](const void* object) -> const Json& {
+      return static_cast<const T*>(object)->*member;
+    };
     info_.schema.preserve_unknown = false;
   }
   /// Also in the CRD: the server keeps members that the schema does not have.
@@ -172,7 +179,9 @@ namespace detail {
 template <typename M>
 struct Ops {  // a described struct
   static Schema schema() { return type_info<M>().schema; }
-  static ReadOutcome read(void* value, const Json& json) { return read_struct(type_info<M>(), value, json); }
+  static ReadOutcome read(void* value, const Json& json) {
+    return read_struct(type_info<M>(), value, json);
+  }
   static Json write(const void* value) { return write_struct(type_info<M>(), value); }
   static bool zero(const void* value) { return write(value).empty(); }
 };
@@ -187,11 +196,14 @@ struct Ops<std::optional<M>> {
     const auto& held = *static_cast<const std::optional<M>*>(value);
     return held ? ops_of<M>().write(&*held) : Json();
   }
-  static bool zero(const void* value) { return !static_cast<const std::optional<M>*>(value)->has_value(); }
+  static bool zero(const void* value) {
+    return !static_cast<const std::optional<M>*>(value)->has_value();
+  }
 };
 
 Schema array_schema(const ValueOps& item);
-ReadOutcome read_array(const Json& json, const ValueOps& item, const std::function<void*()>& append);
+ReadOutcome read_array(const Json& json, const ValueOps& item,
+                       const std::function<void*()>& append);
 
 template <typename M>
 struct Ops<std::vector<M>> {
@@ -203,7 +215,8 @@ struct Ops<std::vector<M>> {
   }
   static Json write(const void* value) {
     Json out = Json::array();
-    for (const M& item : *static_cast<const std::vector<M>*>(value)) out.push_back(ops_of<M>().write(&item));
+    for (const M& item : *static_cast<const std::vector<M>*>(value))
+      out.push_back(ops_of<M>().write(&item));
     return out;
   }
   static bool zero(const void* value) { return static_cast<const std::vector<M>*>(value)->empty(); }
@@ -221,7 +234,8 @@ const ValueOps& ops_of() {
 // Whole objects: apiVersion, kind, and the described members.
 
 namespace detail {
-Status read_object(const TypeInfo& info, const meta::Resource& resource, void* object, const Json& json);
+Status read_object(const TypeInfo& info, const meta::Resource& resource, void* object,
+                   const Json& json);
 Json write_object(const TypeInfo& info, const meta::Resource& resource, const void* object);
 }  // namespace detail
 

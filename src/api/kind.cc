@@ -14,7 +14,8 @@ namespace {
 Json columns_to_json(const std::vector<PrinterColumn>& columns) {
   Json out = Json::array();
   for (const PrinterColumn& column : columns) {
-    Json entry = Json::object({{"name", column.name}, {"type", column.type}, {"jsonPath", column.json_path}});
+    Json entry = Json::object(
+        {{"name", column.name}, {"type", column.type}, {"jsonPath", column.json_path}});
     if (!column.description.empty()) entry.set("description", column.description);
     if (column.priority != 0) entry.set("priority", column.priority);
     out.push_back(std::move(entry));
@@ -65,9 +66,10 @@ Json crd(const Kind& kind) {
   }
   Json subresources = Json::object({{"status", Json::object()}});
   if (kind.scale) {
-    Json scale =
-        Json::object({{"specReplicasPath", kind.scale->spec_replicas}, {"statusReplicasPath", kind.scale->status_replicas}});
-    if (!kind.scale->label_selector.empty()) scale.set("labelSelectorPath", kind.scale->label_selector);
+    Json scale = Json::object({{"specReplicasPath", kind.scale->spec_replicas},
+                               {"statusReplicasPath", kind.scale->status_replicas}});
+    if (!kind.scale->label_selector.empty())
+      scale.set("labelSelectorPath", kind.scale->label_selector);
     subresources.set("scale", std::move(scale));
   }
   Json version = Json::object({
@@ -81,8 +83,9 @@ Json crd(const Kind& kind) {
   return Json::object({
       {"apiVersion", "apiextensions.k8s.io/v1"},
       {"kind", "CustomResourceDefinition"},
-      {"metadata", Json::object({{"name", kind.resource.group_resource()},
-                                 {"labels", Json::object({{"app.kubernetes.io/part-of", "varda"}})}})},
+      {"metadata",
+       Json::object({{"name", kind.resource.group_resource()},
+                     {"labels", Json::object({{"app.kubernetes.io/part-of", "varda"}})}})},
       {"spec", Json::object({
                    {"group", kind.resource.group},
                    {"names", std::move(names)},
@@ -98,19 +101,23 @@ std::vector<Json> crds() {
   return all;
 }
 
-std::vector<meta::StatusCause> validate(const Kind& kind, const Json& object) { return validate(*kind.schema, object); }
+std::vector<meta::StatusCause> validate(const Kind& kind, const Json& object) {
+  return validate(*kind.schema, object);
+}
 
 std::vector<NativeRule> native_rules() {
   std::vector<NativeRule> rules;
   for (const Kind* kind : kinds()) {
-    rules.push_back({kind->resource.group, kind->resource.kind,
-                     [schema = kind->schema, native = kind->native](const Json& old, const Json& object) {
-                       std::vector<meta::StatusCause> causes = validate_rules(*schema, object);
-                       if (native != nullptr) {
-                         for (meta::StatusCause& cause : native(old, object)) causes.push_back(std::move(cause));
-                       }
-                       return causes;
-                     }});
+    rules.push_back(
+        {kind->resource.group, kind->resource.kind,
+         [schema = kind->schema, native = kind->native](const Json& old, const Json& object) {
+           std::vector<meta::StatusCause> causes = validate_rules(*schema, object);
+           if (native != nullptr) {
+             for (meta::StatusCause& cause : native(old, object))
+               causes.push_back(std::move(cause));
+           }
+           return causes;
+         }});
   }
   return rules;
 }

@@ -43,15 +43,18 @@ std::string constraints(const Schema& schema) {
   if (schema.initial) parts.push_back("default " + code(codec::write_json(*schema.initial)));
   if (!schema.one_of.empty()) parts.push_back("one of " + join(schema.one_of));
   if (schema.minimum && schema.maximum) {
-    parts.push_back("from " + std::to_string(*schema.minimum) + " to " + std::to_string(*schema.maximum));
+    parts.push_back("from " + std::to_string(*schema.minimum) + " to " +
+                    std::to_string(*schema.maximum));
   }
   if (!schema.pattern.empty()) parts.push_back("matches " + code(schema.pattern));
   if (schema.length_max) {
-    const std::string least = schema.length_min ? std::to_string(*schema.length_min) + " to " : "at most ";
+    const std::string least =
+        schema.length_min ? std::to_string(*schema.length_min) + " to " : "at most ";
     parts.push_back(least + std::to_string(*schema.length_max) + " characters");
   }
   if (schema.items_max) {
-    const std::string least = schema.items_min ? std::to_string(*schema.items_min) + " to " : "at most ";
+    const std::string least =
+        schema.items_min ? std::to_string(*schema.items_min) + " to " : "at most ";
     parts.push_back(least + std::to_string(*schema.items_max) + " items");
   }
   if (!schema.list_keys.empty()) parts.push_back("unique by " + join(schema.list_keys));
@@ -80,9 +83,11 @@ std::string shown_before(const Section& section, Shown& shown) {
   return first ? "" : at->second;
 }
 
-void write_section(const Section& section, std::string& out, std::deque<Section>& below, Shown& shown) {
+void write_section(const Section& section, std::string& out, std::deque<Section>& below,
+                   Shown& shown) {
   out += "## " + (section.path.empty() ? std::string("The object") : section.path) + "\n\n";
-  if (!section.schema->description.empty() && !section.path.empty()) out += section.schema->description + "\n\n";
+  if (!section.schema->description.empty() && !section.path.empty())
+    out += section.schema->description + "\n\n";
   if (const std::string where = shown_before(section, shown); !where.empty()) {
     out += "The members are those of " + code(where) + ".\n\n";
     return;
@@ -91,18 +96,22 @@ void write_section(const Section& section, std::string& out, std::deque<Section>
   std::deque<Section> nested;
   for (const Property& property : section.schema->properties) {
     const Schema& schema = property.schema;
-    out += "| " + code(property.name) + (property.required ? " (required)" : "") + " | " + type_text(schema) + " | " +
-           constraints(schema) + " | " + cell(schema.description) + " |\n";
+    out += "| " + code(property.name) + (property.required ? " (required)" : "") + " | " +
+           type_text(schema) + " | " + constraints(schema) + " | " + cell(schema.description) +
+           " |\n";
     const std::string path = (section.path.empty() ? "" : section.path + ".") + property.name;
     if (has_table(schema)) nested.push_back({path, &schema});
-    if (schema.items && has_table(*schema.items)) nested.push_back({path + "[]", schema.items.get()});
+    if (schema.items && has_table(*schema.items))
+      nested.push_back({path + "[]", schema.items.get()});
   }
   out += "\n";
   if (!section.schema->rules.empty()) {
     out += "Rules:\n\n| field | rule |\n|---|---|\n";
     std::set<std::string> said;  // several values of a member may have the same rule
     for (const Rule& rule : section.schema->rules) {
-      const std::string line = "| " + (rule.field_path.empty() ? std::string("`metadata.name`") : code(rule.field_path.substr(1))) +
+      const std::string line = "| " +
+                               (rule.field_path.empty() ? std::string("`metadata.name`")
+                                                        : code(rule.field_path.substr(1))) +
                                " | " + rule.message + " |\n";
       if (said.insert(line).second) out += line;
     }
@@ -115,17 +124,21 @@ void write_section(const Section& section, std::string& out, std::deque<Section>
 
 std::string reference_page(const Kind& kind) {
   const meta::Resource& resource = kind.resource;
-  std::string out = "# " + resource.kind + "\n\n<!-- Generated from src/api by `UPDATE_GOLDEN=1 api_test`. Do not edit. -->\n\n";
+  std::string out =
+      "# " + resource.kind +
+      "\n\n<!-- Generated from src/api by `UPDATE_GOLDEN=1 api_test`. Do not edit. -->\n\n";
   out += kind.schema->description + "\n\n";
   out += "| | |\n|---|---|\n";
   out += "| apiVersion | " + code(resource.api_version()) + " |\n";
   const std::vector<std::string> categories = internal::categories_of(kind);
-  out += "| resource | " + code(resource.plural) + (kind.short_names.empty() ? "" : ", short " + join(kind.short_names)) +
+  out += "| resource | " + code(resource.plural) +
+         (kind.short_names.empty() ? "" : ", short " + join(kind.short_names)) +
          (categories.size() == 1 ? ", category " : ", categories ") + join(categories) + " |\n";
   out += std::string("| scope | ") + (resource.namespaced ? "namespaced" : "cluster") + " |\n";
   out += std::string("| subresources | `status`") + (kind.scale ? ", `scale`" : "") + " |\n";
   std::vector<std::string> columns;
-  for (const PrinterColumn& column : kind.columns) columns.push_back(column.name + (column.priority == 0 ? "" : " (wide)"));
+  for (const PrinterColumn& column : kind.columns)
+    columns.push_back(column.name + (column.priority == 0 ? "" : " (wide)"));
   out += "| columns | " + join(columns) + " |\n\n";
   if (!kind.notes.empty()) {
     out += "Notes:\n\n";

@@ -25,13 +25,17 @@ bool is_set(const Json& self, const Member& member) {
   const Json* found = find_member(self, member.name);
   if (found == nullptr) return false;
   if (found->is_string()) return !found->as_string().empty();
-  if (found->is_array() || (found->is_object() && member.shape != Shape::kObject)) return !found->empty();
+  if (found->is_array() || (found->is_object() && member.shape != Shape::kObject))
+    return !found->empty();
   return true;
 }
-bool is_set(const Json& self, std::string_view member) { return is_set(self, Member{std::string(member)}); }
+bool is_set(const Json& self, std::string_view member) {
+  return is_set(self, Member{std::string(member)});
+}
 
 bool any_set(const Json& self, const std::vector<Member>& members) {
-  return std::any_of(members.begin(), members.end(), [&](const Member& member) { return is_set(self, member); });
+  return std::any_of(members.begin(), members.end(),
+                     [&](const Member& member) { return is_set(self, member); });
 }
 
 std::string cel_self(std::string_view member) { return "self." + std::string(member); }
@@ -61,7 +65,8 @@ std::string cel_is_set(const Member& member) {
 
 std::string cel_any_set(const std::vector<Member>& members) {
   std::string out;
-  for (const Member& member : members) out += (out.empty() ? "(" : " || (") + cel_is_set(member) + ")";
+  for (const Member& member : members)
+    out += (out.empty() ? "(" : " || (") + cel_is_set(member) + ")";
   return out;
 }
 
@@ -94,10 +99,13 @@ std::string cel_quote(const std::vector<std::string>& texts) {
 }
 
 Violation invalid(std::string field, const Json& value, std::string_view what) {
-  return {"FieldValueInvalid", std::move(field), "Invalid value: " + quote(value) + ": " + std::string(what)};
+  return {"FieldValueInvalid", std::move(field),
+          "Invalid value: " + quote(value) + ": " + std::string(what)};
 }
 
-Rule unless_set(std::string_view member, Rule rule) { return unless_any_set({{std::string(member)}}, std::move(rule)); }
+Rule unless_set(std::string_view member, Rule rule) {
+  return unless_any_set({{std::string(member)}}, std::move(rule));
+}
 
 Rule when_any_set(std::vector<Member> members, Rule rule) {
   rule.cel = "!(" + cel_any_set(members) + ") || (" + rule.cel + ")";
@@ -135,38 +143,46 @@ Rule matches(std::string_view member, std::string_view pattern, std::string_view
   rule.message = std::string(what);
   rule.reason = "FieldValueInvalid";
   rule.field_path = "." + text;
-  rule.check = [=, what = rule.message, matcher = std::regex(std::string(pattern))](const Json& self) -> std::vector<Violation> {
+  rule.check = [=, what = rule.message, matcher = std::regex(std::string(pattern))](
+                   const Json& self) -> std::vector<Violation> {
     const Json& value = self[text];
     if (!value.is_string()) return {};  // the schema refuses it
     const std::string& found = value.as_string();
-    if (found.size() <= 4096 && std::regex_search(found, matcher)) return {};  // the matcher is recursive
+    if (found.size() <= 4096 && std::regex_search(found, matcher))
+      return {};  // the matcher is recursive
     return {invalid("." + text, value, what)};
   };
   return rule;
 }
 
-Rule matches_when_set(std::string_view member, std::string_view pattern, std::string_view but, std::string_view what) {
+Rule matches_when_set(std::string_view member, std::string_view pattern, std::string_view but,
+                      std::string_view what) {
   Rule rule;
   const std::string text(member);
-  rule.cel = "!has(self." + text + ") || self." + text + " == '' || (self." + text + ".matches(" + cel_quote(pattern) +
-             ") && self." + text + " != " + cel_quote(but) + ")";
+  rule.cel = "!has(self." + text + ") || self." + text + " == '' || (self." + text + ".matches(" +
+             cel_quote(pattern) + ") && self." + text + " != " + cel_quote(but) + ")";
   rule.message = std::string(what) + ", and not be " + quote(Json(std::string(but)));
   rule.reason = "FieldValueInvalid";
   rule.field_path = "." + text;
   rule.check = [=, what = rule.message, but = std::string(but),
-                matcher = std::regex(std::string(pattern))](const Json& self) -> std::vector<Violation> {
+                matcher =
+                    std::regex(std::string(pattern))](const Json& self) -> std::vector<Violation> {
     const Json& value = self[text];
-    if (!value.is_string() || value.as_string().empty()) return {};  // the schema refuses other types
+    if (!value.is_string() || value.as_string().empty())
+      return {};  // the schema refuses other types
     const std::string& found = value.as_string();
-    if (found.size() <= 4096 && found != but && std::regex_search(found, matcher)) return {};  // the matcher is recursive
+    if (found.size() <= 4096 && found != but && std::regex_search(found, matcher))
+      return {};  // the matcher is recursive
     return {invalid("." + text, value, what)};
   };
   return rule;
 }
 
-Rule any_required_when(std::vector<Member> members, std::string_view when, std::string_view value, std::string_view why) {
+Rule any_required_when(std::vector<Member> members, std::string_view when, std::string_view value,
+                       std::string_view why) {
   Rule rule;
-  rule.cel = "self." + std::string(when) + " != " + cel_quote(value) + " || " + cel_any_set(members);
+  rule.cel =
+      "self." + std::string(when) + " != " + cel_quote(value) + " || " + cel_any_set(members);
   rule.message = std::string(why);
   rule.reason = "FieldValueRequired";
   rule.field_path = "." + members.front().name;
@@ -198,16 +214,19 @@ Rule forbidden_beside(Member member, std::vector<Member> beside, std::string_vie
   rule.message = std::string(why);
   rule.reason = "FieldValueForbidden";
   rule.field_path = "." + member.name;
-  rule.check = [member, beside = std::move(beside), message = rule.message](const Json& self) -> std::vector<Violation> {
+  rule.check = [member, beside = std::move(beside),
+                message = rule.message](const Json& self) -> std::vector<Violation> {
     if (!is_set(self, member) || !any_set(self, beside)) return {};
     return {{"FieldValueForbidden", "." + member.name, "Forbidden: " + message}};
   };
   return rule;
 }
 
-Rule forbidden_when(Member member, std::string_view when, std::string_view value, std::string_view why) {
+Rule forbidden_when(Member member, std::string_view when, std::string_view value,
+                    std::string_view why) {
   Rule rule;
-  rule.cel = "self." + std::string(when) + " != " + cel_quote(value) + " || !(" + cel_is_set(member) + ")";
+  rule.cel =
+      "self." + std::string(when) + " != " + cel_quote(value) + " || !(" + cel_is_set(member) + ")";
   rule.message = std::string(why);
   rule.reason = "FieldValueForbidden";
   rule.field_path = "." + member.name;
@@ -222,11 +241,13 @@ Rule forbidden_when(Member member, std::string_view when, std::string_view value
 Rule one_of(std::string_view member, std::vector<std::string> values, std::string_view why) {
   Rule rule;
   const std::string text(member);
-  rule.cel = "!(" + cel_is_set({text}) + ") || " + cel_self(text) + " in [" + cel_quote(values) + "]";
+  rule.cel =
+      "!(" + cel_is_set({text}) + ") || " + cel_self(text) + " in [" + cel_quote(values) + "]";
   rule.message = std::string(why);
   rule.reason = "FieldValueInvalid";
   rule.field_path = "." + text;
-  rule.check = [=, values = std::move(values), why = rule.message](const Json& self) -> std::vector<Violation> {
+  rule.check = [=, values = std::move(values),
+                why = rule.message](const Json& self) -> std::vector<Violation> {
     const Json* found = find_member(self, text);
     if (found == nullptr || !found->is_string() || found->as_string().empty()) return {};
     if (std::find(values.begin(), values.end(), found->as_string()) != values.end()) return {};
@@ -238,7 +259,8 @@ Rule one_of(std::string_view member, std::vector<std::string> values, std::strin
 Rule same(std::string_view member, std::string_view as, std::string_view why) {
   Rule rule;
   const std::string text(member), other(as);
-  rule.cel = "!(" + cel_is_set({text}) + ") || !(" + cel_is_set({other}) + ") || " + cel_self(text) + " == " + cel_self(other);
+  rule.cel = "!(" + cel_is_set({text}) + ") || !(" + cel_is_set({other}) + ") || " +
+             cel_self(text) + " == " + cel_self(other);
   rule.message = std::string(why);
   rule.reason = "FieldValueInvalid";
   rule.field_path = "." + text;
@@ -254,8 +276,9 @@ Rule same(std::string_view member, std::string_view as, std::string_view why) {
 Rule listed(std::string_view member, std::string_view list, std::string_view key) {
   Rule rule;
   const std::string text(member), items(list), name(key);
-  rule.cel = "!has(self." + text + ") || self." + text + " == '' || (has(self." + items + ") && self." + items +
-             ".exists(i, has(i." + name + ") && i." + name + " == self." + text + "))";
+  rule.cel = "!has(self." + text + ") || self." + text + " == '' || (has(self." + items +
+             ") && self." + items + ".exists(i, has(i." + name + ") && i." + name + " == self." +
+             text + "))";
   rule.message = "must be the " + name + " of an entry of " + items;
   rule.reason = "FieldValueInvalid";
   rule.field_path = "." + text;
@@ -266,29 +289,34 @@ Rule listed(std::string_view member, std::string_view list, std::string_view key
       if (item[name] == self[text]) return {};
       if (item[name].is_string()) known += (known.empty() ? "" : ", ") + quote(item[name]);
     }
-    return {invalid("." + text, self[text], message + (known.empty() ? ", which is empty" : ": " + known))};
+    return {invalid("." + text, self[text],
+                    message + (known.empty() ? ", which is empty" : ": " + known))};
   };
   return rule;
 }
 
-Rule each_matches(std::string_view list, std::string_view key, std::string_view pattern, std::string_view what) {
+Rule each_matches(std::string_view list, std::string_view key, std::string_view pattern,
+                  std::string_view what) {
   Rule rule;
   const std::string items(list), name(key);
-  rule.cel =
-      cel_for_list(list, "self." + items + ".all(i, has(i." + name + ") && i." + name + ".matches(" + cel_quote(pattern) + "))");
+  rule.cel = cel_for_list(list, "self." + items + ".all(i, has(i." + name + ") && i." + name +
+                                    ".matches(" + cel_quote(pattern) + "))");
   rule.message = name + " of every entry " + std::string(what);
   rule.reason = "FieldValueInvalid";
   rule.field_path = "." + items;
-  rule.check = [=, what = std::string(what), matcher = std::regex(std::string(pattern))](const Json& self) {
+  rule.check = [=, what = std::string(what),
+                matcher = std::regex(std::string(pattern))](const Json& self) {
     std::vector<Violation> found;
     std::size_t index = 0;
     for (const Json& item : self[items].as_array()) {
       const std::string field = item_field(items, index++, name);
       const Json& value = item[name];
-      if (!item.is_object() || (!value.is_null() && !value.is_string())) continue;  // the schema refuses it
+      if (!item.is_object() || (!value.is_null() && !value.is_string()))
+        continue;  // the schema refuses it
       if (!is_set(item, name)) {
         found.push_back({"FieldValueRequired", field, "Required value: " + what});
-      } else if (value.as_string().size() > 4096 || !std::regex_search(value.as_string(), matcher)) {  // the matcher is recursive
+      } else if (value.as_string().size() > 4096 ||
+                 !std::regex_search(value.as_string(), matcher)) {  // the matcher is recursive
         found.push_back(invalid(field, value, what));
       }
     }
@@ -300,8 +328,9 @@ Rule each_matches(std::string_view list, std::string_view key, std::string_view 
 Rule each_unique(std::string_view list, std::string_view key) {
   Rule rule;
   const std::string items(list), name(key);
-  rule.cel = cel_for_list(list, "self." + items + ".all(i, !has(i." + name + ") || self." + items + ".exists_one(j, has(j." + name +
-                                    ") && j." + name + " == i." + name + "))");
+  rule.cel = cel_for_list(list, "self." + items + ".all(i, !has(i." + name + ") || self." + items +
+                                    ".exists_one(j, has(j." + name + ") && j." + name + " == i." +
+                                    name + "))");
   rule.message = name + " must be unique";
   rule.reason = "FieldValueDuplicate";
   rule.field_path = "." + items;
@@ -328,7 +357,8 @@ Rule each_differs(std::string_view list, std::string_view key, std::vector<std::
     cel_values += (cel_values.empty() ? "" : ", ") + cel_quote(value);
     shown += (shown.empty() ? "" : " or ") + quote(Json(value));
   }
-  rule.cel = cel_for_list(list, "self." + items + ".all(i, !has(i." + name + ") || !(i." + name + " in [" + cel_values + "]))");
+  rule.cel = cel_for_list(list, "self." + items + ".all(i, !has(i." + name + ") || !(i." + name +
+                                    " in [" + cel_values + "]))");
   rule.message = name + " must not be " + shown;
   rule.reason = "FieldValueInvalid";
   rule.field_path = "." + items;
@@ -337,7 +367,8 @@ Rule each_differs(std::string_view list, std::string_view key, std::vector<std::
     std::size_t index = 0;
     for (const Json& item : self[items].as_array()) {
       const std::string field = item_field(items, index++, name);
-      if (item[name].is_string() && std::find(values.begin(), values.end(), item[name].as_string()) != values.end()) {
+      if (item[name].is_string() &&
+          std::find(values.begin(), values.end(), item[name].as_string()) != values.end()) {
         found.push_back(invalid(field, item[name], "must not be " + shown));
       }
     }
@@ -346,18 +377,19 @@ Rule each_differs(std::string_view list, std::string_view key, std::vector<std::
   return rule;
 }
 
-Rule at_most_when(std::string_view member, std::int64_t maximum, std::string_view when, std::string_view value,
-                  std::string_view why) {
+Rule at_most_when(std::string_view member, std::int64_t maximum, std::string_view when,
+                  std::string_view value, std::string_view why) {
   Rule rule;
   const std::string number(member), limit = std::to_string(maximum);
-  rule.cel =
-      "self." + std::string(when) + " != " + cel_quote(value) + " || !has(self." + number + ") || self." + number + " <= " + limit;
+  rule.cel = "self." + std::string(when) + " != " + cel_quote(value) + " || !has(self." + number +
+             ") || self." + number + " <= " + limit;
   rule.message = std::string(why);
   rule.reason = "FieldValueInvalid";
   rule.field_path = "." + number;
   rule.check = [=, when = std::string(when), value = std::string(value),
                 why = std::string(why)](const Json& self) -> std::vector<Violation> {
-    if (self[when].as_string() != value || !self[number].is_number() || self[number].as_double() <= static_cast<double>(maximum))
+    if (self[when].as_string() != value || !self[number].is_number() ||
+        self[number].as_double() <= static_cast<double>(maximum))
       return {};
     return {invalid("." + number, self[number], why)};
   };
@@ -372,7 +404,8 @@ Rule at_most(std::string_view member, std::int64_t maximum, std::string_view why
   rule.reason = "FieldValueInvalid";
   rule.field_path = "." + number;
   rule.check = [=, why = rule.message](const Json& self) -> std::vector<Violation> {
-    if (!self[number].is_number() || self[number].as_double() <= static_cast<double>(maximum)) return {};
+    if (!self[number].is_number() || self[number].as_double() <= static_cast<double>(maximum))
+      return {};
     return {invalid("." + number, self[number], why)};
   };
   return rule;
@@ -381,14 +414,17 @@ Rule at_most(std::string_view member, std::int64_t maximum, std::string_view why
 Rule name_is_service_name() { return name_is_label(63, "because a Service gets the same name"); }
 
 Rule name_is_label(std::size_t length_max, std::string_view why) {
-  const std::string pattern = "^[a-z]([-a-z0-9]{0," + std::to_string(length_max - 2) + "}[a-z0-9])?$";
+  const std::string pattern =
+      "^[a-z]([-a-z0-9]{0," + std::to_string(length_max - 2) + "}[a-z0-9])?$";
   Rule rule;
-  rule.message = "must be a lower case letter followed by at most " + std::to_string(length_max - 1) +
+  rule.message = "must be a lower case letter followed by at most " +
+                 std::to_string(length_max - 1) +
                  " lower case letters, digits or '-', not ending in '-', " + std::string(why);
   rule.cel = "self.metadata.name.matches(" + cel_quote(pattern) + ")";
   rule.reason = "FieldValueInvalid";
   rule.field_path = "";  // A CEL fieldPath may not point into metadata.
-  rule.check = [message = rule.message, matcher = std::regex(pattern)](const Json& self) -> std::vector<Violation> {
+  rule.check = [message = rule.message,
+                matcher = std::regex(pattern)](const Json& self) -> std::vector<Violation> {
     const Json& name = self.at("metadata/name");
     // An object without a name has a generateName. The server makes the name before this check.
     if (!name.is_string() || name.as_string().empty()) return {};

@@ -35,15 +35,18 @@ Rule required(Member member, std::string_view why);
 /// If present, the string `member` matches `pattern` anywhere. `what` is the expected form.
 Rule matches(std::string_view member, std::string_view pattern, std::string_view what);
 /// If set, the string `member` matches `pattern` anywhere, and is not `but`.
-Rule matches_when_set(std::string_view member, std::string_view pattern, std::string_view but, std::string_view what);
+Rule matches_when_set(std::string_view member, std::string_view pattern, std::string_view but,
+                      std::string_view what);
 /// One of the members must be set if `when` equals `value`. The cause names the first member.
-Rule any_required_when(std::vector<Member> members, std::string_view when, std::string_view value, std::string_view why);
+Rule any_required_when(std::vector<Member> members, std::string_view when, std::string_view value,
+                       std::string_view why);
 /// One of the members must be set. The cause names the first member.
 Rule any_required(std::vector<Member> members, std::string_view why);
 /// `member` must not be set while one of `beside` is.
 Rule forbidden_beside(Member member, std::vector<Member> beside, std::string_view why);
 /// `member` must not be set if `when` equals `value`.
-Rule forbidden_when(Member member, std::string_view when, std::string_view value, std::string_view why);
+Rule forbidden_when(Member member, std::string_view when, std::string_view value,
+                    std::string_view why);
 /// If set, the string `member` is one of `values`.
 Rule one_of(std::string_view member, std::vector<std::string> values, std::string_view why);
 /// Both strings are equal if both are set. The cause names the first.
@@ -52,14 +55,15 @@ Rule same(std::string_view member, std::string_view as, std::string_view why);
 Rule listed(std::string_view member, std::string_view list, std::string_view key);
 /// Every item of `list` has a string `key` that matches `pattern` as a whole. `what` is the
 /// expected form.
-Rule each_matches(std::string_view list, std::string_view key, std::string_view pattern, std::string_view what);
+Rule each_matches(std::string_view list, std::string_view key, std::string_view pattern,
+                  std::string_view what);
 /// No two items of `list` have the same `key`.
 Rule each_unique(std::string_view list, std::string_view key);
 /// No item of `list` has one of these values as its `key`.
 Rule each_differs(std::string_view list, std::string_view key, std::vector<std::string> values);
 /// If present, the integer `member` is at most `maximum` if `when` equals `value`.
-Rule at_most_when(std::string_view member, std::int64_t maximum, std::string_view when, std::string_view value,
-                  std::string_view why);
+Rule at_most_when(std::string_view member, std::int64_t maximum, std::string_view when,
+                  std::string_view value, std::string_view why);
 /// If present, the integer `member` is at most `maximum`.
 Rule at_most(std::string_view member, std::int64_t maximum, std::string_view why);
 /// At the root of a kind: metadata.name is a DNS-1035 label, because a Service gets the same name.

@@ -69,8 +69,10 @@ Json to_openapi(const Schema& schema) {
   if (schema.minimum) out.set("minimum", *schema.minimum);
   if (schema.maximum) out.set("maximum", *schema.maximum);
   const bool is_array = schema.type == Schema::Type::kArray;
-  if (schema.items_min) out.set(is_array ? "minItems" : "minProperties", static_cast<std::int64_t>(*schema.items_min));
-  if (schema.items_max) out.set(is_array ? "maxItems" : "maxProperties", static_cast<std::int64_t>(*schema.items_max));
+  if (schema.items_min)
+    out.set(is_array ? "minItems" : "minProperties", static_cast<std::int64_t>(*schema.items_min));
+  if (schema.items_max)
+    out.set(is_array ? "maxItems" : "maxProperties", static_cast<std::int64_t>(*schema.items_max));
   if (schema.preserve_unknown) out.set("x-kubernetes-preserve-unknown-fields", true);
   if (schema.items) {
     out.set("items", to_openapi(*schema.items));
@@ -88,7 +90,8 @@ Json to_openapi(const Schema& schema) {
     if (!required.empty()) out.set("required", std::move(required));
     out.set("properties", std::move(properties));
   }
-  if (Json rules = rules_to_openapi(schema.rules); !rules.empty()) out.set("x-kubernetes-validations", std::move(rules));
+  if (Json rules = rules_to_openapi(schema.rules); !rules.empty())
+    out.set("x-kubernetes-validations", std::move(rules));
   return out;
 }
 

@@ -79,8 +79,10 @@ Json to_openapi(const Schema& schema);
 
 /// Returns every cause, with the texts and reasons of the Kubernetes API. Includes the rules.
 /// `path` is the path of `value` ("" or "spec"). Empty if valid; at most 64 causes.
-std::vector<meta::StatusCause> validate(const Schema& schema, const Json& value, std::string_view path = "");
+std::vector<meta::StatusCause> validate(const Schema& schema, const Json& value,
+                                        std::string_view path = "");
 /// Checks the rules only, for a server that has already checked the OpenAPI part.
-std::vector<meta::StatusCause> validate_rules(const Schema& schema, const Json& value, std::string_view path = "");
+std::vector<meta::StatusCause> validate_rules(const Schema& schema, const Json& value,
+                                              std::string_view path = "");
 
 }  // namespace varda::api

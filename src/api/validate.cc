@@ -42,8 +42,9 @@ bool fits(Schema::Type type, const Json& value) {
     case Schema::Type::kString:
       return value.is_string();
     case Schema::Type::kInteger:
-      return value.is_integer() || (value.is_number() && std::floor(value.as_double()) == value.as_double() &&
-                                    std::abs(value.as_double()) < 9007199254740992.0);  // 2^53
+      return value.is_integer() ||
+             (value.is_number() && std::floor(value.as_double()) == value.as_double() &&
+              std::abs(value.as_double()) < 9007199254740992.0);  // 2^53
     case Schema::Type::kNumber:
       return value.is_number();
     case Schema::Type::kBoolean:
@@ -92,8 +93,8 @@ class Walk {
     if (!fits(schema.type, value)) {
       const std::string type(json_type(value));
       add("FieldValueTypeInvalid", path,
-          "Invalid value: \"" + type + "\": " + where(path) + " in body must be of type " + std::string(type_name(schema.type)) +
-              ": \"" + type + "\"");
+          "Invalid value: \"" + type + "\": " + where(path) + " in body must be of type " +
+              std::string(type_name(schema.type)) + ": \"" + type + "\"");
       return;
     }
     if (value.is_string()) check_string(schema, value.as_string(), path);
@@ -104,7 +105,8 @@ class Walk {
       for (const Violation& found : rule.check(value)) {
         std::string field = path + found.field;
         if (path.empty() && !field.empty() && field.front() == '.') field.erase(0, 1);
-        if (causes.size() < kCausesMax) causes.push_back({found.reason, found.message, std::move(field)});
+        if (causes.size() < kCausesMax)
+          causes.push_back({found.reason, found.message, std::move(field)});
       }
     }
   }
@@ -123,20 +125,24 @@ class Walk {
     if (depth_ == Depth::kRulesOnly) return;
     const std::string shown = codec::write_json(Json(text));
     if (schema.length_max && characters(text) > *schema.length_max) {
-      add("FieldValueTooLong", path, "Too long: may not be more than " + std::to_string(*schema.length_max) + " bytes");
+      add("FieldValueTooLong", path,
+          "Too long: may not be more than " + std::to_string(*schema.length_max) + " bytes");
       // The recursive matcher below gets only short texts.
       return;
     }
     if (schema.length_min && characters(text) < *schema.length_min) {
       add("FieldValueInvalid", path,
-          "Invalid value: " + shown + ": " + path + " in body should be at least " + std::to_string(*schema.length_min) +
-              " chars long");
+          "Invalid value: " + shown + ": " + path + " in body should be at least " +
+              std::to_string(*schema.length_min) + " chars long");
     }
     if (!schema.pattern.empty() && !matches(text, schema.pattern)) {
-      add("FieldValueInvalid", path, "Invalid value: " + shown + ": " + path + " in body should match '" + schema.pattern + "'");
+      add("FieldValueInvalid", path,
+          "Invalid value: " + shown + ": " + path + " in body should match '" + schema.pattern +
+              "'");
     }
     if (schema.format == "date-time" && !meta::parse_time(text).ok()) {
-      add("FieldValueTypeInvalid", path, "Invalid value: " + shown + ": " + path + " in body must be of type date-time: " + shown);
+      add("FieldValueTypeInvalid", path,
+          "Invalid value: " + shown + ": " + path + " in body must be of type date-time: " + shown);
     }
     if (!schema.one_of.empty()) {
       std::string supported;
@@ -144,36 +150,42 @@ class Walk {
         if (one == text) return;
         supported += (supported.empty() ? "\"" : ", \"") + one + "\"";
       }
-      add("FieldValueNotSupported", path, "Unsupported value: " + shown + ": supported values: " + supported);
+      add("FieldValueNotSupported", path,
+          "Unsupported value: " + shown + ": supported values: " + supported);
     }
   }
 
   // Compares as integers if possible: above 2^53 a double lacks integers.
   template <typename Than>
   static bool beyond(const Json& value, std::int64_t limit, Than than) {
-    return value.is_integer() ? than(value.as_integer(), limit) : than(value.as_double(), static_cast<double>(limit));
+    return value.is_integer() ? than(value.as_integer(), limit)
+                              : than(value.as_double(), static_cast<double>(limit));
   }
 
   void check_number(const Schema& schema, const Json& value, const std::string& path) {
-    const std::string start = "Invalid value: " + codec::write_json(value) + ": " + path + " in body should be ";
+    const std::string start =
+        "Invalid value: " + codec::write_json(value) + ": " + path + " in body should be ";
     if (schema.minimum && beyond(value, *schema.minimum, std::less<>())) {
-      add("FieldValueInvalid", path, start + "greater than or equal to " + std::to_string(*schema.minimum));
+      add("FieldValueInvalid", path,
+          start + "greater than or equal to " + std::to_string(*schema.minimum));
     }
     if (schema.maximum && beyond(value, *schema.maximum, std::greater<>())) {
-      add("FieldValueInvalid", path, start + "less than or equal to " + std::to_string(*schema.maximum));
+      add("FieldValueInvalid", path,
+          start + "less than or equal to " + std::to_string(*schema.maximum));
     }
   }
 
   void visit_items(const Schema& schema, const Json& value, const std::string& path) {
     if (schema.items_max && value.size() > *schema.items_max) {
       add("FieldValueTooMany", path,
-          "Too many: " + std::to_string(value.size()) + ": must have at most " + std::to_string(*schema.items_max) + " items");
+          "Too many: " + std::to_string(value.size()) + ": must have at most " +
+              std::to_string(*schema.items_max) + " items");
       return;
     }
     if (schema.items_min && value.size() < *schema.items_min) {
       add("FieldValueInvalid", path,
-          "Invalid value: " + std::to_string(value.size()) + ": " + path + " in body should have at least " +
-              std::to_string(*schema.items_min) + " items");
+          "Invalid value: " + std::to_string(value.size()) + ": " + path +
+              " in body should have at least " + std::to_string(*schema.items_min) + " items");
     }
     std::set<std::string> seen;
     std::size_t index = 0;
@@ -183,9 +195,12 @@ class Walk {
       if (schema.list_keys.empty()) continue;
       std::string key;  // in the form in which Go prints the map of keys
       for (const std::string& name : schema.list_keys) {
-        key += (key.empty() ? "" : ", ") + codec::write_json(Json(name)) + ":" + codec::write_json(item[name]);
+        key += (key.empty() ? "" : ", ") + codec::write_json(Json(name)) + ":" +
+               codec::write_json(item[name]);
       }
-      if (!seen.insert(key).second) add("FieldValueDuplicate", item_path, "Duplicate value: map[string]interface {}{" + key + "}");
+      if (!seen.insert(key).second)
+        add("FieldValueDuplicate", item_path,
+            "Duplicate value: map[string]interface {}{" + key + "}");
     }
   }
 
@@ -202,7 +217,8 @@ class Walk {
     if (!schema.additional) return;
     if (schema.items_max && value.size() > *schema.items_max) {
       add("FieldValueTooMany", path,
-          "Too many: " + std::to_string(value.size()) + ": must have at most " + std::to_string(*schema.items_max) + " items");
+          "Too many: " + std::to_string(value.size()) + ": must have at most " +
+              std::to_string(*schema.items_max) + " items");
     }
     for (const auto& [name, member] : value.as_object()) {
       if (!member.is_null()) visit(*schema.additional, member, dot + name);
@@ -220,7 +236,8 @@ std::vector<StatusCause> validate(const Schema& schema, const Json& value, std::
   return std::move(walk.causes);
 }
 
-std::vector<StatusCause> validate_rules(const Schema& schema, const Json& value, std::string_view path) {
+std::vector<StatusCause> validate_rules(const Schema& schema, const Json& value,
+                                        std::string_view path) {
   Walk walk(Depth::kRulesOnly);
   walk.visit(schema, value, std::string(path));
   return std::move(walk.causes);

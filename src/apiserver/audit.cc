@@ -10,17 +10,21 @@ Result<AuditLevel> parse_audit_level(std::string_view text) {
   if (text == "None") return AuditLevel::kNone;
   if (text == "Metadata") return AuditLevel::kMetadata;
   if (text == "Request") return AuditLevel::kRequest;
-  return Error(Code::kInvalid, "the level of an audit log is None, Metadata or Request, not \"" + std::string(text) + "\"");
+  return Error(Code::kInvalid, "the level of an audit log is None, Metadata or Request, not \"" +
+                                   std::string(text) + "\"");
 }
 
 AuditLog::AuditLog(os::FileSystem& fs, Options options) : fs_(fs), options_(std::move(options)) {}
 
 Result<std::unique_ptr<AuditLog>> AuditLog::open(os::FileSystem& fs, Options options) {
-  std::unique_ptr<AuditLog> log(new AuditLog(fs, std::move(options)));  // NOLINT: private constructor
+  std::unique_ptr<AuditLog> log(
+      new AuditLog(fs, std::move(options)));  // NOLINT: private constructor
   TRY_VOID(log->reopen().context("audit log " + log->options_.file.string()));
   if (metrics::Registry* metrics = log->options_.metrics; metrics != nullptr) {
-    log->written_ = &metrics->counter("apiserver_audit_event_total", "Events written to the audit log.");
-    log->failed_ = &metrics->counter("apiserver_audit_error_total", "Events of the audit log that were dropped.");
+    log->written_ =
+        &metrics->counter("apiserver_audit_event_total", "Events written to the audit log.");
+    log->failed_ = &metrics->counter("apiserver_audit_error_total",
+                                     "Events of the audit log that were dropped.");
   }
   log->thread_ = std::jthread([raw = log.get()](const std::stop_token& stop) { raw->run(stop); });
   return log;
@@ -61,7 +65,8 @@ void AuditLog::dropped(std::size_t events) {
 
 Status AuditLog::reopen() {
   TRY(const auto there, fs_.stat(options_.file));
-  if (there && there->kind == os::FileKind::kOther) return Error(Code::kInvalid, "a device or a pipe, not a file");
+  if (there && there->kind == os::FileKind::kOther)
+    return Error(Code::kInvalid, "a device or a pipe, not a file");
   TRY(file_, fs_.open(options_.file, os::Open::kCreate, 0600));
   TRY(size_, file_->size());
   // The code below truncates the file, so refuse files that are not audit logs. After a power cut,
@@ -91,7 +96,9 @@ Status AuditLog::reopen() {
 }
 
 Status AuditLog::rotate() {
-  const auto name = [this](std::size_t number) { return os::Path(options_.file) += "." + std::to_string(number); };
+  const auto name = [this](std::size_t number) {
+    return os::Path(options_.file) += "." + std::to_string(number);
+  };
   (void)file_->sync();
   file_.reset();
   if (options_.files_max == 0) {
@@ -139,7 +146,8 @@ void AuditLog::run(const std::stop_token&) {
     const Status done = write(lines);
     if (!done.ok()) {
       dropped(events);
-      if (!failing_) log::error("audit log write failed, dropping events", {{"error", done.error()}});
+      if (!failing_)
+        log::error("audit log write failed, dropping events", {{"error", done.error()}});
     } else if (written_ != nullptr) {
       written_->add(static_cast<double>(events));
     }

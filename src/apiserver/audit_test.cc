@@ -26,11 +26,14 @@ class Audit : public ::testing::Test {
     options.metrics = &metrics_;
     ASSERT_TRUE(fs_.make_directories("/log", 0755).ok());
     audit_ = AuditLog::open(fs_, std::move(options)).value();
-    server_ = Server::create({.store = store_.get(), .audit = audit_.get(), .controllers = false}).value();
+    server_ = Server::create({.store = store_.get(), .audit = audit_.get(), .controllers = false})
+                  .value();
     client_ = net::loopback(server_->handler_as({"alice", {"system:masters"}}));
   }
-  int send(std::string method, std::string path, std::string body = "", std::string type = "application/json") {
-    net::ClientRequest request{.method = std::move(method), .url = std::move(path), .body = std::move(body)};
+  int send(std::string method, std::string path, std::string body = "",
+           std::string type = "application/json") {
+    net::ClientRequest request{
+        .method = std::move(method), .url = std::move(path), .body = std::move(body)};
     request.headers.add("Content-Type", std::move(type));
     request.headers.add("User-Agent", "test/1");
     return client_->call(Context::background(), std::move(request)).value().status;
@@ -42,7 +45,8 @@ class Audit : public ::testing::Test {
   std::vector<Json> events() {
     std::vector<Json> out;
     std::istringstream lines(text());
-    for (std::string line; std::getline(lines, line);) out.push_back(codec::parse_json(line).value());
+    for (std::string line; std::getline(lines, line);)
+      out.push_back(codec::parse_json(line).value());
     return out;
   }
 
@@ -90,10 +94,16 @@ TEST_F(Audit, BodiesStandInItOnRequestAndThoseOfSecretsNever) {
   start({.level = AuditLevel::kRequest});
   const std::string secrets = "/api/v1/namespaces/default/secrets";
   EXPECT_EQ(send("POST", kMaps, "metadata: {name: a}\ndata: {k: told}\n", "application/yaml"), 201);
-  EXPECT_EQ(send("POST", secrets, R"({"metadata":{"name":"s"},"stringData":{"p":"hidden-1"}})"), 201);
-  EXPECT_EQ(send("PATCH", secrets + "/s", R"({"stringData":{"p":"hidden-2"}})", "application/merge-patch+json"), 200);
+  EXPECT_EQ(send("POST", secrets, R"({"metadata":{"name":"s"},"stringData":{"p":"hidden-1"}})"),
+            201);
+  EXPECT_EQ(send("PATCH", secrets + "/s", R"({"stringData":{"p":"hidden-2"}})",
+                 "application/merge-patch+json"),
+            200);
   EXPECT_EQ(send("POST", secrets, R"({"metadata":{"name":"hidden-3!"}})"), 422);
-  EXPECT_EQ(send("POST", kMaps, R"({"metadata":{"name":"big"},"data":{"k":")" + std::string(300'000, 'x') + "\"}}"), 201);
+  EXPECT_EQ(
+      send("POST", kMaps,
+           R"({"metadata":{"name":"big"},"data":{"k":")" + std::string(300'000, 'x') + "\"}}"),
+      201);
   const std::string all = text();
   EXPECT_THAT(all, HasSubstr(R"("requestObject":{"metadata":{"name":"a"},"data":{"k":"told"}})"));
   EXPECT_THAT(all, Not(HasSubstr("hidden")));
@@ -103,8 +113,9 @@ TEST_F(Audit, BodiesStandInItOnRequestAndThoseOfSecretsNever) {
 
 TEST_F(Audit, BodiesOfWhatWasRefusedUnreadStandInItNeither) {
   start({.level = AuditLevel::kRequest});
-  const auto tokens = token_authenticator({{.token = "node", .identity = {.name = "system:node:a", .groups = {"system:nodes"}}},
-                                           {.token = "admin", .identity = {.name = "root", .groups = {"system:masters"}}}});
+  const auto tokens = token_authenticator(
+      {{.token = "node", .identity = {.name = "system:node:a", .groups = {"system:nodes"}}},
+       {.token = "admin", .identity = {.name = "root", .groups = {"system:masters"}}}});
   const auto rules = node_authorizer();
   server_ = Server::create({.store = store_.get(),
                             .authenticator = tokens.get(),
@@ -119,17 +130,21 @@ TEST_F(Audit, BodiesOfWhatWasRefusedUnreadStandInItNeither) {
   };
   const std::string secrets = "/api/v1/namespaces/default/secrets";
   for (const Case& one :
-       {Case{secrets.c_str(), "", "", 401}, Case{secrets.c_str(), "wrong", "", 401}, Case{kMaps, "wrong", "", 401},
-        Case{secrets.c_str(), "node", "", 403}, Case{secrets.c_str(), "node", "bob", 403}, Case{kMaps, "node", "", 403},
-        Case{"/api/v1/namespaces/default/secret", "admin", "", 404}, Case{kMaps, "admin", "", 400}}) {
+       {Case{secrets.c_str(), "", "", 401}, Case{secrets.c_str(), "wrong", "", 401},
+        Case{kMaps, "wrong", "", 401}, Case{secrets.c_str(), "node", "", 403},
+        Case{secrets.c_str(), "node", "bob", 403}, Case{kMaps, "node", "", 403},
+        Case{"/api/v1/namespaces/default/secret", "admin", "", 404},
+        Case{kMaps, "admin", "", 400}}) {
     net::ClientRequest request{
         .method = "POST",
         .url = one.path,
-        .body = R"({"kind":"Secret","apiVersion":"v1","metadata":{"name":"s"},"stringData":{"p":"hidden"}})"};
+        .body =
+            R"({"kind":"Secret","apiVersion":"v1","metadata":{"name":"s"},"stringData":{"p":"hidden"}})"};
     request.headers.add("Content-Type", "application/json");
     request.headers.add("Authorization", "Bearer " + std::string(one.token));
     if (*one.as != 0) request.headers.add("Impersonate-User", one.as);
-    EXPECT_EQ(client_->call(Context::background(), std::move(request)).value().status, one.status) << one.path << " " << one.token;
+    EXPECT_EQ(client_->call(Context::background(), std::move(request)).value().status, one.status)
+        << one.path << " " << one.token;
   }
   EXPECT_EQ(events().size(), 8u);
   EXPECT_THAT(text(), Not(HasSubstr("hidden")));
@@ -156,7 +171,8 @@ TEST_F(Audit, FilesAreBoundedInSizeAndNumber) {
     EXPECT_EQ(old.back(), '\n');
   }
   EXPECT_FALSE(fs_.stat("/log/audit.jsonl.3").value().has_value());
-  EXPECT_LT(text(".2").substr(text(".2").find("stageTimestamp")), text(".1").substr(text(".1").find("stageTimestamp")));
+  EXPECT_LT(text(".2").substr(text(".2").find("stageTimestamp")),
+            text(".1").substr(text(".1").find("stageTimestamp")));
 }
 
 TEST_F(Audit, AnotherLifeGoesOnInTheSameFile) {

@@ -54,14 +54,19 @@ Status write_pair(os::FileSystem& fs, const os::Path& stem, const net::KeyPair& 
   return os::write_file_atomically(fs, stem.string() + ".crt", pair.certificate_pem, 0644);
 }
 
-void log_renewal(std::string_view event, const os::Path& file, const net::CertificateFacts& facts, WallTime now) {
-  const char* const reason = now < facts.not_before ? "not valid yet" : now >= facts.not_after ? "expired" : "expires soon";
-  log::write(now < facts.not_before || now >= facts.not_after ? log::Level::kWarn : log::Level::kInfo, event,
-             {{"reason", reason},
-              {"file", file.string()},
-              {"valid_from", meta::format_time(facts.not_before)},
-              {"valid_until", meta::format_time(facts.not_after)},
-              {"clock", meta::format_time(now)}});
+void log_renewal(std::string_view event, const os::Path& file, const net::CertificateFacts& facts,
+                 WallTime now) {
+  const char* const reason = now < facts.not_before   ? "not valid yet"
+                             : now >= facts.not_after ? "expired"
+                                                      : "expires soon";
+  log::write(
+      now < facts.not_before || now >= facts.not_after ? log::Level::kWarn : log::Level::kInfo,
+      event,
+      {{"reason", reason},
+       {"file", file.string()},
+       {"valid_from", meta::format_time(facts.not_before)},
+       {"valid_until", meta::format_time(facts.not_after)},
+       {"clock", meta::format_time(now)}});
 }
 
 // A renewed CA keeps its key. Issued certificates, and clients that trust the old CA certificate,
@@ -76,11 +81,14 @@ Result<net::KeyPair> load_ca(os::FileSystem& fs, const os::Path& pki, WallTime n
   }
   const auto facts = net::certificate_facts(ca->certificate_pem);
   if (!facts.ok()) {
-    return Error(Code::kCorrupt, (pki / "ca.crt").string() + ": " + facts.error().message() +
-                                     "; put a copy of it back, or remove it, then every client needs the new kubeconfig");
+    return Error(
+        Code::kCorrupt,
+        (pki / "ca.crt").string() + ": " + facts.error().message() +
+            "; put a copy of it back, or remove it, then every client needs the new kubeconfig");
   }
   if (!net::must_be_renewed(*facts, kCaLeft, now)) return *std::move(ca);
-  log_renewal("renewing the certificate authority, which keeps its key", pki / "ca.crt", *facts, now);
+  log_renewal("renewing the certificate authority, which keeps its key", pki / "ca.crt", *facts,
+              now);
   TRY(ca, net::renew_ca(*ca, net::authority_validity(now)).context((pki / "ca.crt").string()));
   TRY_VOID(os::write_file_atomically(fs, pki / "ca.crt", ca->certificate_pem, 0644));
   return *std::move(ca);
@@ -91,7 +99,8 @@ bool serves_on(const os::Path& pki, const net::KeyPair& server, WallTime now) {
   const auto facts = net::certificate_facts(server.certificate_pem);
   const auto key = net::key_sha256(server.key_pem);
   if (!facts.ok() || !key.ok() || *key != facts->key_sha256) {
-    log::warn("API server certificate unreadable or key mismatch, issuing a new one", {{"file", (pki / "server.crt").string()}});
+    log::warn("API server certificate unreadable or key mismatch, issuing a new one",
+              {{"file", (pki / "server.crt").string()}});
     return false;
   }
   if (!net::must_be_renewed(*facts, kServerLeft, now)) return true;
@@ -99,20 +108,25 @@ bool serves_on(const os::Path& pki, const net::KeyPair& server, WallTime now) {
   return false;
 }
 
-Result<net::KeyPair> make_server_pair(os::FileSystem& fs, const os::Path& pki, const net::KeyPair& ca,
-                                      const std::vector<std::string>& hosts, const std::string& hosts_text, WallTime now) {
+Result<net::KeyPair> make_server_pair(os::FileSystem& fs, const os::Path& pki,
+                                      const net::KeyPair& ca, const std::vector<std::string>& hosts,
+                                      const std::string& hosts_text, WallTime now) {
   TRY(const net::CertificateFacts authority, net::certificate_facts(ca.certificate_pem));
   net::Validity validity = net::validity_for(kServerValid, now);
   validity.not_after = std::min(validity.not_after, authority.not_after);
   TRY(net::KeyPair server,
-      net::make_certificate(ca, {.common_name = "varda-apiserver", .organizations = {}, .hosts = hosts, .server = true}, validity));
+      net::make_certificate(
+          ca,
+          {.common_name = "varda-apiserver", .organizations = {}, .hosts = hosts, .server = true},
+          validity));
   const auto keep = [&]() -> Status {
     TRY_VOID(write_pair(fs, pki / "server", server));
     return os::write_file_atomically(fs, pki / "server.hosts", hosts_text, 0644);
   };
   // A full disk must not stop the server; the next start issues another certificate.
   if (const Status kept = keep(); !kept.ok()) {
-    log::warn("API server certificate not persisted, in use until this process exits", {{"error", kept.error()}});
+    log::warn("API server certificate not persisted, in use until this process exits",
+              {{"error", kept.error()}});
   }
   return server;
 }
@@ -123,18 +137,25 @@ Result<std::vector<Token>> read_tokens(os::FileSystem& fs, const os::Path& file)
   if (!text) return tokens;
   auto parsed = codec::parse_json(*text);
   if (!parsed.ok() || !parsed->is_array()) {
-    return Error(Code::kCorrupt, file.string() + " is not a list of tokens; remove it to have new ones made");
+    return Error(Code::kCorrupt,
+                 file.string() + " is not a list of tokens; remove it to have new ones made");
   }
   for (const Json& item : parsed->as_array()) {
-    Token token{.token = item["token"].as_string(), .identity = {.name = item["user"].as_string(), .groups = {}}};
-    for (const Json& group : item["groups"].as_array()) token.identity.groups.push_back(group.as_string());
+    Token token{.token = item["token"].as_string(),
+                .identity = {.name = item["user"].as_string(), .groups = {}}};
+    for (const Json& group : item["groups"].as_array())
+      token.identity.groups.push_back(group.as_string());
     if (item.contains("expires")) {
       const auto expires = meta::parse_time(item["expires"].as_string());
-      if (!expires.ok()) return Error(Code::kCorrupt, file.string() + ": expires of " + token.identity.name + " is not a time");
+      if (!expires.ok())
+        return Error(Code::kCorrupt,
+                     file.string() + ": expires of " + token.identity.name + " is not a time");
       token.expires = *expires;
     }
     if (token.token.empty() || token.identity.name.empty()) {
-      return Error(Code::kCorrupt, file.string() + " has an entry without token or user; remove it to have new ones made");
+      return Error(
+          Code::kCorrupt,
+          file.string() + " has an entry without token or user; remove it to have new ones made");
     }
     tokens.push_back(std::move(token));
   }
@@ -146,7 +167,8 @@ Status write_tokens(os::FileSystem& fs, const os::Path& file, const std::vector<
   for (const Token& token : tokens) {
     Json groups = Json::array();
     for (const std::string& group : token.identity.groups) groups.push_back(group);
-    Json item = Json::object({{"token", token.token}, {"user", token.identity.name}, {"groups", std::move(groups)}});
+    Json item = Json::object(
+        {{"token", token.token}, {"user", token.identity.name}, {"groups", std::move(groups)}});
     if (token.expires) item.set("expires", meta::format_time(*token.expires));
     list.push_back(std::move(item));
   }
@@ -166,7 +188,8 @@ struct KnownTokens {
 
 class TokenFileAuthenticator final : public Authenticator {
  public:
-  TokenFileAuthenticator(os::FileSystem& fs, os::Path file, const Clock& clock) : fs_(fs), file_(std::move(file)), clock_(clock) {}
+  TokenFileAuthenticator(os::FileSystem& fs, os::Path file, const Clock& clock)
+      : fs_(fs), file_(std::move(file)), clock_(clock) {}
 
   /// Called before the first authenticate().
   Status open() EXCLUDES(mutex_) {
@@ -199,7 +222,8 @@ class TokenFileAuthenticator final : public Authenticator {
       complained_ = false;
     } else if (!complained_) {
       complained_ = true;
-      log::error("token file unreadable, keeping the last tokens", {{"file", file_.string()}, {"error", now.error()}});
+      log::error("token file unreadable, keeping the last tokens",
+                 {{"file", file_.string()}, {"error", now.error()}});
     }
     return known_.authenticator;
   }
@@ -208,12 +232,14 @@ class TokenFileAuthenticator final : public Authenticator {
   Result<KnownTokens> read(KnownTokens before) const {
     TRY(const auto info, fs_.stat(file_));
     if (!info) return Error(Code::kNotFound, file_.string() + " is missing");
-    const bool same = before.authenticator && info->inode == before.inode && info->size_bytes == before.size_bytes &&
-                      info->modified == before.modified;
+    const bool same = before.authenticator && info->inode == before.inode &&
+                      info->size_bytes == before.size_bytes && info->modified == before.modified;
     if (same) return before;
     TRY(const std::vector<Token> tokens, read_tokens(fs_, file_));
-    if (before.authenticator) log::info("token file reloaded", {{"file", file_.string()}, {"count", tokens.size()}});
-    return KnownTokens{info->inode, info->size_bytes, info->modified, token_authenticator(tokens, clock_)};
+    if (before.authenticator)
+      log::info("token file reloaded", {{"file", file_.string()}, {"count", tokens.size()}});
+    return KnownTokens{info->inode, info->size_bytes, info->modified,
+                       token_authenticator(tokens, clock_)};
   }
 
   os::FileSystem& fs_;
@@ -227,7 +253,9 @@ class TokenFileAuthenticator final : public Authenticator {
 
 }  // namespace
 
-Result<std::unique_ptr<Authenticator>> token_file_authenticator(os::FileSystem& fs, const os::Path& data_dir, const Clock& clock) {
+Result<std::unique_ptr<Authenticator>> token_file_authenticator(os::FileSystem& fs,
+                                                                const os::Path& data_dir,
+                                                                const Clock& clock) {
   auto made = std::make_unique<TokenFileAuthenticator>(fs, data_dir / kTokensFile, clock);
   TRY_VOID(made->open());
   return std::unique_ptr<Authenticator>(std::move(made));
@@ -236,16 +264,19 @@ Result<std::unique_ptr<Authenticator>> token_file_authenticator(os::FileSystem& 
 Result<std::vector<Token>> list_tokens(os::FileSystem& fs, const os::Path& data_dir) {
   const os::Path file = data_dir / kTokensFile;
   TRY(const auto info, fs.stat(file));
-  if (!info) return Error(Code::kNotFound, file.string() + " is missing: no `varda up` has begun in that directory");
+  if (!info)
+    return Error(Code::kNotFound,
+                 file.string() + " is missing: no `varda up` has begun in that directory");
   return read_tokens(fs, file);
 }
 
-Result<Token> rotate_token(os::FileSystem& fs, const os::Path& data_dir, std::string_view user, std::optional<WallTime> expires,
-                           Rng& rng) {
+Result<Token> rotate_token(os::FileSystem& fs, const os::Path& data_dir, std::string_view user,
+                           std::optional<WallTime> expires, Rng& rng) {
   TRY(std::vector<Token> tokens, list_tokens(fs, data_dir));
   const auto is_users = [&](const Token& token) { return token.identity.name == user; };
   const auto first = std::find_if(tokens.begin(), tokens.end(), is_users);
-  if (first == tokens.end()) return Error(Code::kNotFound, "user \"" + std::string(user) + "\" has no token");
+  if (first == tokens.end())
+    return Error(Code::kNotFound, "user \"" + std::string(user) + "\" has no token");
   Token made{.token = random_token(rng), .identity = first->identity, .expires = expires};
   *first = made;
   tokens.erase(std::remove_if(std::next(first), tokens.end(), is_users), tokens.end());
@@ -260,7 +291,8 @@ std::string Credentials::token(std::string_view user) const {
   return "";
 }
 
-Result<Credentials> load_or_create_credentials(os::FileSystem& fs, const CredentialOptions& options, Rng& rng, const Clock& clock) {
+Result<Credentials> load_or_create_credentials(os::FileSystem& fs, const CredentialOptions& options,
+                                               Rng& rng, const Clock& clock) {
   const os::Path pki = options.data_dir / "pki";
   TRY_VOID(fs.make_directories(options.data_dir, 0755));
   // A user who may write there could replace tokens.json.
@@ -274,9 +306,11 @@ Result<Credentials> load_or_create_credentials(os::FileSystem& fs, const Credent
 
   const WallTime now = clock.wall();
   TRY(const net::KeyPair ca, load_ca(fs, pki, now));
-  std::vector<std::string> hosts = {"localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"};
+  std::vector<std::string> hosts = {"localhost",  "127.0.0.1",          "::1",
+                                    "kubernetes", "kubernetes.default", "kubernetes.default.svc"};
   for (const std::string& host : options.hosts) {
-    if (!host.empty() && std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
+    if (!host.empty() && std::find(hosts.begin(), hosts.end(), host) == hosts.end())
+      hosts.push_back(host);
   }
   // server.hosts stores the names, so that a change of hosts makes a new certificate.
   std::string wanted_hosts;
@@ -303,11 +337,14 @@ Result<Credentials> load_or_create_credentials(os::FileSystem& fs, const Credent
   TRY_VOID(fs.set_mode(tokens_file, 0600));
 
   return Credentials{.ca_pem = ca.certificate_pem,
-                     .tls = {.certificate_pem = server->certificate_pem, .key_pem = server->key_pem, .client_ca_pem = ""},
+                     .tls = {.certificate_pem = server->certificate_pem,
+                             .key_pem = server->key_pem,
+                             .client_ca_pem = ""},
                      .tokens = std::move(tokens)};
 }
 
-CertificateRenewal::CertificateRenewal(os::FileSystem& fs, CredentialOptions options, const Credentials& present, Use use, Rng& rng,
+CertificateRenewal::CertificateRenewal(os::FileSystem& fs, CredentialOptions options,
+                                       const Credentials& present, Use use, Rng& rng,
                                        const Clock& clock)
     : fs_(fs),
       options_(std::move(options)),
@@ -324,7 +361,9 @@ void CertificateRenewal::run(const Context& ctx) {
 
 void CertificateRenewal::step() {
   const auto facts = net::certificate_facts(certificate_pem_);
-  if (!facts.ok() || !net::must_be_renewed(*facts, kServerLeft, clock_.wall()) || clock_.now() < retry_) return;
+  if (!facts.ok() || !net::must_be_renewed(*facts, kServerLeft, clock_.wall()) ||
+      clock_.now() < retry_)
+    return;
   auto renewed = load_or_create_credentials(fs_, options_, rng_, clock_);
   const Status used = renewed.ok() ? use_(*renewed) : Status(renewed.error());
   if (!used.ok()) {
@@ -335,20 +374,26 @@ void CertificateRenewal::step() {
   }
   certificate_pem_ = renewed->tls.certificate_pem;
   const auto next = net::certificate_facts(certificate_pem_);
-  if (next.ok()) log::info("API server certificate renewed", {{"valid_until", meta::format_time(next->not_after)}});
+  if (next.ok())
+    log::info("API server certificate renewed",
+              {{"valid_until", meta::format_time(next->not_after)}});
 }
 
 namespace {
 
 Json kubeconfig_of(const Credentials& credentials, std::string_view server, std::string_view user) {
-  const Json cluster = Json::object({{"server", server}, {"certificate-authority-data", codec::base64(credentials.ca_pem)}});
+  const Json cluster = Json::object(
+      {{"server", server}, {"certificate-authority-data", codec::base64(credentials.ca_pem)}});
   return Json::object(
       {{"apiVersion", "v1"},
        {"kind", "Config"},
        {"clusters", Json::array({Json::object({{"name", "varda"}, {"cluster", cluster}})})},
-       {"users", Json::array({Json::object({{"name", user}, {"user", Json::object({{"token", credentials.token(user)}})}})})},
-       {"contexts",
-        Json::array({Json::object({{"name", "varda"}, {"context", Json::object({{"cluster", "varda"}, {"user", user}})}})})},
+       {"users",
+        Json::array({Json::object(
+            {{"name", user}, {"user", Json::object({{"token", credentials.token(user)}})}})})},
+       {"contexts", Json::array({Json::object(
+                        {{"name", "varda"},
+                         {"context", Json::object({{"cluster", "varda"}, {"user", user}})}})})},
        {"current-context", "varda"}});
 }
 
@@ -363,17 +408,19 @@ constexpr const char* kAgentToken = "agent.token";
 
 }  // namespace
 
-std::string make_kubeconfig(const Credentials& credentials, std::string_view server, std::string_view user) {
+std::string make_kubeconfig(const Credentials& credentials, std::string_view server,
+                            std::string_view user) {
   return codec::write_yaml(kubeconfig_of(credentials, server, user));
 }
 
-Status write_kubeconfig(os::FileSystem& fs, const os::Path& file, const Credentials& credentials, std::string_view server,
-                        std::string_view user) {
+Status write_kubeconfig(os::FileSystem& fs, const os::Path& file, const Credentials& credentials,
+                        std::string_view server, std::string_view user) {
   return write_private(fs, file, make_kubeconfig(credentials, server, user));
 }
 
-Status write_agent_kubeconfig(os::FileSystem& fs, const os::Path& directory, const Credentials& credentials,
-                              std::string_view server, std::string_view user) {
+Status write_agent_kubeconfig(os::FileSystem& fs, const os::Path& directory,
+                              const Credentials& credentials, std::string_view server,
+                              std::string_view user) {
   Json config = kubeconfig_of(credentials, server, user);
   config["users"].array_items().front()["user"].set("tokenFile", kAgentToken);
   TRY_VOID(write_private(fs, directory / kAgentToken, credentials.token(user) + "\n"));
@@ -384,13 +431,15 @@ Result<bool> put_token(os::FileSystem& fs, const os::Path& file, const std::stri
   TRY(const auto present, read_if_there(fs, file));
   if (!present) return false;
   TRY(Json config, codec::parse_yaml(*present).context(file.string()));
-  if (std::as_const(config)["users"].empty()) return Error(Code::kCorrupt, file.string() + " names no user");
+  if (std::as_const(config)["users"].empty())
+    return Error(Code::kCorrupt, file.string() + " names no user");
   Json& user = config["users"].array_items().front()["user"];
   user.set("token", token);
   const std::string token_file = std::as_const(user)["tokenFile"].as_string();
   TRY_VOID(write_private(fs, file, codec::write_yaml(config)));
   // Last, because running processes watch this file.
-  if (token_file == kAgentToken) TRY_VOID(write_private(fs, file.parent_path() / kAgentToken, token + "\n"));
+  if (token_file == kAgentToken)
+    TRY_VOID(write_private(fs, file.parent_path() / kAgentToken, token + "\n"));
   return true;
 }
 

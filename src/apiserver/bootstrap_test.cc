@@ -26,11 +26,14 @@ class Bootstrap : public ::testing::Test {
   ~Bootstrap() override { (void)fs_.remove_all(dir_); }
 
   Credentials load(std::vector<std::string> nodes, std::vector<std::string> hosts = {}) {
-    return load_or_create_credentials(fs_, {.data_dir = dir_, .nodes = std::move(nodes), .hosts = std::move(hosts)}, system_rng(),
-                                      clock_)
+    return load_or_create_credentials(
+               fs_, {.data_dir = dir_, .nodes = std::move(nodes), .hosts = std::move(hosts)},
+               system_rng(), clock_)
         .value();
   }
-  static net::CertificateFacts facts(const std::string& pem) { return net::certificate_facts(pem).value(); }
+  static net::CertificateFacts facts(const std::string& pem) {
+    return net::certificate_facts(pem).value();
+  }
   static bool valid_at(const Credentials& credentials, WallTime time) {
     return !net::must_be_renewed(facts(credentials.ca_pem), 0h, time) &&
            !net::must_be_renewed(facts(credentials.tls.certificate_pem), 0h, time);
@@ -62,7 +65,8 @@ TEST_F(Bootstrap, OthersMayNotWriteInTheDataDirectory) {
 
 TEST_F(Bootstrap, SecretsAreTheOwnersAlone) {
   const Credentials credentials = load({"cloud"});
-  ASSERT_TRUE(write_kubeconfig(fs_, dir_ / "kubeconfig", credentials, "https://127.0.0.1:1", kAdmin).ok());
+  ASSERT_TRUE(
+      write_kubeconfig(fs_, dir_ / "kubeconfig", credentials, "https://127.0.0.1:1", kAdmin).ok());
   EXPECT_EQ(mode(dir_ / "pki"), 0700u);
   EXPECT_EQ(mode(dir_ / "pki" / "ca.key"), 0600u);
   EXPECT_EQ(mode(dir_ / "pki" / "server.key"), 0600u);
@@ -108,8 +112,9 @@ TEST_F(Bootstrap, AFirstStartUnderAWrongClockHarmsNothing) {
 // CAs made under a wrong clock, or simply old.
 TEST_F(Bootstrap, AnAuthorityThatIsNotValidGetsNewDatesAndKeepsItsKey) {
   const WallTime now = clock_.shown;
-  for (const net::Validity& dates : {net::Validity{now - 48h, now - 24h}, net::Validity{now + 24h, now + 24h * 3650},
-                                     net::Validity{now - 24h * 3000, now + 24h * 650}}) {
+  for (const net::Validity& dates :
+       {net::Validity{now - 48h, now - 24h}, net::Validity{now + 24h, now + 24h * 3650},
+        net::Validity{now - 24h * 3000, now + 24h * 650}}) {
     ASSERT_TRUE(fs_.remove_all(dir_).ok());
     const Credentials first = load({});
     const net::KeyPair made = *net::make_ca("varda-ca", dates);
@@ -134,7 +139,8 @@ TEST_F(Bootstrap, ACertificateThatIsUnreadableOrOfAnotherKeyIsMadeAgain) {
     EXPECT_NE(next.tls.certificate_pem, pem);
   }
   ASSERT_TRUE(os::write_file_atomically(fs_, dir_ / "pki/ca.crt", "nonsense").ok());
-  const auto broken = load_or_create_credentials(fs_, {.data_dir = dir_, .nodes = {}, .hosts = {}}, system_rng(), clock_);
+  const auto broken = load_or_create_credentials(fs_, {.data_dir = dir_, .nodes = {}, .hosts = {}},
+                                                 system_rng(), clock_);
   ASSERT_FALSE(broken.ok());
   EXPECT_THAT(broken.error().message(), ::testing::HasSubstr((dir_ / "pki/ca.crt").string()));
 }
@@ -175,7 +181,8 @@ TEST_F(Bootstrap, ARunningServerGetsItsNextCertificateInTime) {
 TEST_F(Bootstrap, BrokenTokensFileSaysWhichFileAndWhatToDo) {
   load({});
   ASSERT_TRUE(os::write_file_atomically(fs_, dir_ / "tokens.json", "{").ok());
-  const auto broken = load_or_create_credentials(fs_, {.data_dir = dir_, .nodes = {}, .hosts = {}}, system_rng(), clock_);
+  const auto broken = load_or_create_credentials(fs_, {.data_dir = dir_, .nodes = {}, .hosts = {}},
+                                                 system_rng(), clock_);
   ASSERT_FALSE(broken.ok());
   EXPECT_EQ(broken.error().code(), Code::kCorrupt);
   EXPECT_THAT(broken.error().message(), ::testing::HasSubstr("tokens.json"));
@@ -208,11 +215,13 @@ TEST_F(TokenFile, ARotatedTokenCountsAndTheFormerDoesNotWithoutARestart) {
   const auto tokens = token_file_authenticator(fs_, dir_, clock_).value();
   const std::string old = credentials.token("system:node:edge0");
   EXPECT_EQ(who(*tokens, old), "system:node:edge0");
-  const Token made = rotate_token(fs_, dir_, "system:node:edge0", std::nullopt, system_rng()).value();
+  const Token made =
+      rotate_token(fs_, dir_, "system:node:edge0", std::nullopt, system_rng()).value();
   EXPECT_EQ(made.identity.groups, std::vector<std::string>{"system:nodes"});
   EXPECT_EQ(who(*tokens, old), "system:node:edge0") << "it looks once a second";
   clock_.pass(std::chrono::milliseconds(100));
-  EXPECT_EQ(who(*tokens, made.token), "system:node:edge0") << "an unknown token is looked for at once";
+  EXPECT_EQ(who(*tokens, made.token), "system:node:edge0")
+      << "an unknown token is looked for at once";
   EXPECT_EQ(who(*tokens, old), "");
   clock_.pass(std::chrono::seconds(1));
   EXPECT_EQ(who(*tokens, old), "");
@@ -220,7 +229,8 @@ TEST_F(TokenFile, ARotatedTokenCountsAndTheFormerDoesNotWithoutARestart) {
   EXPECT_EQ(who(*tokens, credentials.token(kAdmin)), kAdmin);
   EXPECT_EQ(mode(dir_ / "tokens.json"), 0600u);
   EXPECT_EQ(load({"edge0"}).token("system:node:edge0"), made.token);
-  EXPECT_EQ(rotate_token(fs_, dir_, "nobody", std::nullopt, system_rng()).error().code(), Code::kNotFound);
+  EXPECT_EQ(rotate_token(fs_, dir_, "nobody", std::nullopt, system_rng()).error().code(),
+            Code::kNotFound);
 }
 
 TEST_F(TokenFile, ATokenEndsWhenItExpires) {
@@ -250,7 +260,9 @@ TEST_F(TokenFile, ABrokenFileLeavesTheTokensThatWereKnown) {
   ASSERT_TRUE(fs_.remove(dir_ / "tokens.json").ok());
   clock_.pass(std::chrono::seconds(1));
   EXPECT_EQ(who(*tokens, credentials.token(kAdmin)), kAdmin);
-  ASSERT_TRUE(os::write_file_atomically(fs_, dir_ / "tokens.json", R"([{"token": "t", "user": "u"}])").ok());
+  ASSERT_TRUE(
+      os::write_file_atomically(fs_, dir_ / "tokens.json", R"([{"token": "t", "user": "u"}])")
+          .ok());
   clock_.pass(std::chrono::seconds(1));
   EXPECT_EQ(who(*tokens, "t"), "u");
   EXPECT_EQ(who(*tokens, credentials.token(kAdmin)), "");
@@ -258,11 +270,16 @@ TEST_F(TokenFile, ABrokenFileLeavesTheTokensThatWereKnown) {
 
 TEST_F(TokenFile, KubeconfigsGetTheNewToken) {
   const Credentials credentials = load({"edge0"});
-  ASSERT_TRUE(write_kubeconfig(fs_, dir_ / "kubeconfig", credentials, "https://127.0.0.1:6443", kAdmin).ok());
-  ASSERT_TRUE(write_agent_kubeconfig(fs_, dir_, credentials, "https://127.0.0.1:6443", "system:node:edge0").ok());
+  ASSERT_TRUE(
+      write_kubeconfig(fs_, dir_ / "kubeconfig", credentials, "https://127.0.0.1:6443", kAdmin)
+          .ok());
+  ASSERT_TRUE(
+      write_agent_kubeconfig(fs_, dir_, credentials, "https://127.0.0.1:6443", "system:node:edge0")
+          .ok());
   EXPECT_EQ(mode(dir_ / "agent.token"), 0600u);
   EXPECT_EQ(mode(dir_ / "agent.kubeconfig"), 0600u);
-  EXPECT_EQ(os::read_file(fs_, dir_ / "agent.token").value(), credentials.token("system:node:edge0") + "\n");
+  EXPECT_EQ(os::read_file(fs_, dir_ / "agent.token").value(),
+            credentials.token("system:node:edge0") + "\n");
   for (const char* name : {"kubeconfig", "agent.kubeconfig"}) {
     EXPECT_TRUE(put_token(fs_, dir_ / name, "another").value());
     const codec::Json config = codec::parse_yaml(os::read_file(fs_, dir_ / name).value()).value();
@@ -276,7 +293,8 @@ TEST_F(TokenFile, KubeconfigsGetTheNewToken) {
 
 TEST_F(Bootstrap, KubeconfigNamesServerUserAndToken) {
   const Credentials credentials = load({});
-  const codec::Json config = codec::parse_yaml(make_kubeconfig(credentials, "https://127.0.0.1:6443", kAdmin)).value();
+  const codec::Json config =
+      codec::parse_yaml(make_kubeconfig(credentials, "https://127.0.0.1:6443", kAdmin)).value();
   EXPECT_EQ(config.at("clusters/0/cluster/server").as_string(), "https://127.0.0.1:6443");
   EXPECT_EQ(config.at("users/0/user/token").as_string(), credentials.token(kAdmin));
   EXPECT_EQ(config.at("contexts/0/context/user").as_string(), kAdmin);

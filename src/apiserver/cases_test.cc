@@ -38,7 +38,8 @@ std::string content_of(const std::filesystem::path& path) {
 std::vector<Named> all_cases() {
   std::vector<Named> out;
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(VARDA_TESTDATA) + "/cases")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(VARDA_TESTDATA) + "/cases")) {
     if (entry.path().extension() == ".yaml") files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
@@ -49,7 +50,8 @@ std::vector<Named> all_cases() {
       continue;
     }
     for (const auto& [name, steps] : std::as_const(*parsed)["cases"].as_object()) {
-      out.push_back({path.stem().string() + "_" + name, std::make_shared<const Case>(Case{path.stem().string(), *parsed, steps})});
+      out.push_back({path.stem().string() + "_" + name,
+                     std::make_shared<const Case>(Case{path.stem().string(), *parsed, steps})});
     }
   }
   return out;
@@ -81,7 +83,10 @@ class Watch {
 /// One case on its own server. The server's controllers act only in the step `settle`.
 class Conversation {
  public:
-  Conversation() : ctx_(Context::background().with_timeout(std::chrono::seconds(60))), api_(options()) { settle(); }
+  Conversation()
+      : ctx_(Context::background().with_timeout(std::chrono::seconds(60))), api_(options()) {
+    settle();
+  }
 
   void go(const Json& steps) {
     for (const Json& step : steps.as_array()) {
@@ -99,7 +104,8 @@ class Conversation {
   }
 
   void settle() {
-    for (int rounds = 0; !api_.server().step_controllers(); ++rounds) ASSERT_LT(rounds, 10'000) << "the controllers find no end";
+    for (int rounds = 0; !api_.server().step_controllers(); ++rounds)
+      ASSERT_LT(rounds, 10'000) << "the controllers find no end";
   }
 
   // Replaces "${name}", "${name+5}", "${revision}" (the store's) and "${x*300}" (a repeated
@@ -115,7 +121,9 @@ class Conversation {
       text.remove_prefix(end + 1);
       const std::size_t sign = inner.find_first_of("+-*");
       const std::string name = inner.substr(0, sign);
-      const long number = sign == std::string::npos ? 0 : std::stol(inner.substr(sign + (inner[sign] == '-' ? 0 : 1)));
+      const long number = sign == std::string::npos
+                              ? 0
+                              : std::stol(inner.substr(sign + (inner[sign] == '-' ? 0 : 1)));
       if (sign != std::string::npos && inner[sign] == '*') {
         for (long i = 0; i < number; ++i) out += name;
         continue;
@@ -154,17 +162,22 @@ class Conversation {
     }
     if (step.contains("events")) return read_events(step);
     const store::Revision before = api_.store().revision();
-    const std::string line = step.contains("watch") ? "GET " + step["watch"].as_string() : step["do"].as_string();
+    const std::string line =
+        step.contains("watch") ? "GET " + step["watch"].as_string() : step["do"].as_string();
     const std::size_t space = line.find(' ');
     ASSERT_NE(space, std::string::npos) << "a step is `do: METHOD path`";
     net::ClientRequest request;
     request.method = line.substr(0, space);
     request.url = filled(line.substr(space + 1));
-    request.headers.add("Accept", step.contains("accept") ? step["accept"].as_string() : "application/json");
-    for (const auto& [name, value] : step["headers"].as_object()) request.headers.add(name, filled(value.as_string()));
+    request.headers.add("Accept",
+                        step.contains("accept") ? step["accept"].as_string() : "application/json");
+    for (const auto& [name, value] : step["headers"].as_object())
+      request.headers.add(name, filled(value.as_string()));
     if (step.contains("body") || step.contains("text")) {
-      request.body = step.contains("text") ? filled(step["text"].as_string()) : codec::write_json(all_filled(step["body"]));
-      request.headers.add("Content-Type", step.contains("type") ? step["type"].as_string() : "application/json");
+      request.body = step.contains("text") ? filled(step["text"].as_string())
+                                           : codec::write_json(all_filled(step["body"]));
+      request.headers.add("Content-Type",
+                          step.contains("type") ? step["type"].as_string() : "application/json");
     }
     if (step.contains("watch")) {
       auto response = api_.transport().send(ctx_, std::move(request));
@@ -179,7 +192,8 @@ class Conversation {
     check_answer(step, *answer, before);
   }
 
-  void check_answer(const Json& step, const net::HttpClient::Answer& answer, store::Revision before) {
+  void check_answer(const Json& step, const net::HttpClient::Answer& answer,
+                    store::Revision before) {
     Json body;
     if (auto parsed = codec::parse_json(answer.body); parsed.ok()) body = std::move(parsed).value();
     const std::string shown = answer.body.substr(0, 1500);
@@ -202,7 +216,8 @@ class Conversation {
       std::vector<std::string> names;
       for (const char* list : {"items", "rows"}) {
         for (const Json& item : body[list].as_array()) {
-          names.push_back(item.at(std::string(list) == "rows" ? "cells/0" : "metadata/name").as_string());
+          names.push_back(
+              item.at(std::string(list) == "rows" ? "cells/0" : "metadata/name").as_string());
         }
       }
       EXPECT_EQ(names, strings(step["names"])) << shown;
@@ -235,12 +250,14 @@ class Conversation {
 
   void check_paths(const Json& expected, const Json& body, const std::string& shown) {
     for (const auto& [path, value] : expected["has"].as_object())
-      EXPECT_EQ(codec::write_json(body.at(path)), codec::write_json(all_filled(value))) << path << " in " << shown;
+      EXPECT_EQ(codec::write_json(body.at(path)), codec::write_json(all_filled(value)))
+          << path << " in " << shown;
     for (const Json& path : expected["lacks"].as_array()) {
       const std::string& text = path.as_string();
       const std::size_t slash = text.rfind('/');
       const Json& holder = slash == std::string::npos ? body : body.at(text.substr(0, slash));
-      EXPECT_FALSE(holder.contains(slash == std::string::npos ? text : text.substr(slash + 1))) << text << " in " << shown;
+      EXPECT_FALSE(holder.contains(slash == std::string::npos ? text : text.substr(slash + 1)))
+          << text << " in " << shown;
     }
   }
 
@@ -255,7 +272,9 @@ class Conversation {
       ASSERT_FALSE(event.is_null()) << "the stream ended before " << codec::write_json(expected);
       const std::string shown = codec::write_json(event).substr(0, 1500);
       if (expected.is_string()) {
-        EXPECT_EQ(event["type"].as_string() + " " + event.at("object/metadata/name").as_string(), expected.as_string()) << shown;
+        EXPECT_EQ(event["type"].as_string() + " " + event.at("object/metadata/name").as_string(),
+                  expected.as_string())
+            << shown;
         continue;
       }
       EXPECT_EQ(event["type"].as_string(), expected["type"].as_string()) << shown;
@@ -289,7 +308,8 @@ TEST_P(ApiCases, AreAnsweredAsKubernetesDoes) {
   conversation.go(what.steps);
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, ApiCases, ::testing::ValuesIn(all_cases()), [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(Of, ApiCases, ::testing::ValuesIn(all_cases()),
+                         [](const auto& one) { return one.param.name; });
 
 }  // namespace
 }  // namespace varda::apiserver

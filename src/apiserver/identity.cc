@@ -10,11 +10,14 @@ namespace varda::apiserver {
 
 using codec::Json;
 
-bool Identity::in(std::string_view group) const { return std::find(groups.begin(), groups.end(), group) != groups.end(); }
+bool Identity::in(std::string_view group) const {
+  return std::find(groups.begin(), groups.end(), group) != groups.end();
+}
 
 std::optional<std::string> Identity::node() const {
   constexpr std::string_view kPrefix = "system:node:";
-  if (!in("system:nodes") || !name.starts_with(kPrefix) || name.size() == kPrefix.size()) return std::nullopt;
+  if (!in("system:nodes") || !name.starts_with(kPrefix) || name.size() == kPrefix.size())
+    return std::nullopt;
   return name.substr(kPrefix.size());
 }
 
@@ -56,7 +59,8 @@ class TokenAuthenticator : public Authenticator {
 bool reads(std::string_view verb) { return verb == "get" || verb == "list" || verb == "watch"; }
 
 bool is_discovery(std::string_view path) {
-  for (const std::string_view root : {"/api", "/apis", "/openapi", "/version", "/healthz", "/livez", "/readyz"}) {
+  for (const std::string_view root :
+       {"/api", "/apis", "/openapi", "/version", "/healthz", "/livez", "/readyz"}) {
     if (path == root || (path.starts_with(root) && path[root.size()] == '/')) return true;
   }
   return false;
@@ -66,8 +70,8 @@ bool is_discovery(std::string_view path) {
 bool asks_about_itself(const Attributes& what) {
   return what.verb == "create" && what.subresource.empty() &&
          ((what.group == "authentication.k8s.io" && what.resource == "selfsubjectreviews") ||
-          (what.group == "authorization.k8s.io" &&
-           (what.resource == "selfsubjectaccessreviews" || what.resource == "selfsubjectrulesreviews")));
+          (what.group == "authorization.k8s.io" && (what.resource == "selfsubjectaccessreviews" ||
+                                                    what.resource == "selfsubjectrulesreviews")));
 }
 
 class NodeAuthorizer : public Authorizer {
@@ -85,13 +89,15 @@ class NodeAuthorizer : public Authorizer {
     return allows_node(*node, what, objects);
   }
 
-  Status narrow_creation(const Identity& who, const Attributes& what, Json& object, const Objects& objects) const override {
+  Status narrow_creation(const Identity& who, const Attributes& what, Json& object,
+                         const Objects& objects) const override {
     const auto node = who.in("system:masters") ? std::nullopt : who.node();
     if (!node) return {};
     if (what.resource == "nodes") {
       TRY(object, meta::own_object(*node, {"", "v1", "Node", "nodes", false}, object));
     } else if (what.resource == "edgenodes") {
-      TRY(object, meta::own_object(*node, {what.group, what.version, "EdgeNode", "edgenodes", false}, object));
+      TRY(object, meta::own_object(
+                      *node, {what.group, what.version, "EdgeNode", "edgenodes", false}, object));
     } else if (what.resource == "events") {
       TRY_VOID(meta::own_event(what.ns, object));
       return check_about(*node, object, objects);
@@ -140,9 +146,11 @@ class NodeAuthorizer : public Authorizer {
     if (what.group.empty() && what.resource == "pods") return allows_pod(node, what, objects);
     if (what.group.empty() && (what.resource == "secrets" || what.resource == "configmaps")) {
       if (what.verb != "get" || !sub.empty() || what.name.empty()) return false;
-      return refers(node, what, objects) || (what.resource == "secrets" && downloads_with(node, what, objects));
+      return refers(node, what, objects) ||
+             (what.resource == "secrets" && downloads_with(node, what, objects));
     }
-    if (what.group.empty() && what.resource == "events") return sub.empty() && (what.verb == "create" || what.verb == "patch");
+    if (what.group.empty() && what.resource == "events")
+      return sub.empty() && (what.verb == "create" || what.verb == "patch");
     return false;
   }
 
@@ -167,8 +175,10 @@ class NodeAuthorizer : public Authorizer {
       }
       return false;
     }
-    const bool writes_status = what.subresource == "status" && (what.verb == "update" || what.verb == "patch");
-    const bool plain_get = what.verb == "get" && (what.subresource.empty() || what.subresource == "status");
+    const bool writes_status =
+        what.subresource == "status" && (what.verb == "update" || what.verb == "patch");
+    const bool plain_get =
+        what.verb == "get" && (what.subresource.empty() || what.subresource == "status");
     const bool removes = what.verb == "delete" && what.subresource.empty();
     if (!writes_status && !plain_get && !removes) return false;
     const auto pod = objects.get("", "pods", what.ns, what.name);
@@ -182,7 +192,9 @@ class NodeAuthorizer : public Authorizer {
   static bool refers(const std::string& node, const Attributes& what, const Objects& objects) {
     bool found = false;
     objects.each("", "pods", [&](const codec::Json& pod) {
-      if (found || pod.at("spec/nodeName").as_string() != node || pod.at("metadata/namespace").as_string() != what.ns) return;
+      if (found || pod.at("spec/nodeName").as_string() != node ||
+          pod.at("metadata/namespace").as_string() != what.ns)
+        return;
       found = meta::pod_uses(pod, what.resource, what.name);
     });
     return found;
@@ -190,9 +202,12 @@ class NodeAuthorizer : public Authorizer {
 
   // True if the node's EdgeNode names that Secret as archive credentials and the namespace allows
   // Secrets on edge nodes.
-  static bool downloads_with(const std::string& node, const Attributes& what, const Objects& objects) {
+  static bool downloads_with(const std::string& node, const Attributes& what,
+                             const Objects& objects) {
     const auto ns = objects.get("", "namespaces", "", what.ns);
-    if (!ns || ns->at("metadata/labels")[meta::kEdgeSecretsLabel].as_string() != meta::kEdgeSecretsAllow) return false;
+    if (!ns ||
+        ns->at("metadata/labels")[meta::kEdgeSecretsLabel].as_string() != meta::kEdgeSecretsAllow)
+      return false;
     const auto edge_node = objects.get("edgeai.io", "edgenodes", "", node);
     return edge_node && meta::edge_node_uses(*edge_node, {what.ns, what.name});
   }
@@ -200,7 +215,8 @@ class NodeAuthorizer : public Authorizer {
 
 }  // namespace
 
-std::unique_ptr<Authenticator> token_authenticator(const std::vector<Token>& tokens, const Clock& clock) {
+std::unique_ptr<Authenticator> token_authenticator(const std::vector<Token>& tokens,
+                                                   const Clock& clock) {
   return std::make_unique<TokenAuthenticator>(tokens, clock);
 }
 

@@ -41,11 +41,13 @@ struct Token {
 
 /// Bearer tokens that have not expired. The object stores SHA-256 digests only and compares every
 /// digest in constant time. `clock` outlives it.
-std::unique_ptr<Authenticator> token_authenticator(const std::vector<Token>& tokens, const Clock& clock = system_clock());
+std::unique_ptr<Authenticator> token_authenticator(const std::vector<Token>& tokens,
+                                                   const Clock& clock = system_clock());
 
 /// A request in the terms of Kubernetes' authorization.
 struct Attributes {
-  std::string verb;  // get list watch create update patch delete deletecollection; for other paths the lower-case method
+  std::string verb;  // get list watch create update patch delete deletecollection; for other paths
+                     // the lower-case method
   std::string group, version, resource, subresource, ns, name;
   std::string field_selector, label_selector;
   std::string path;  // of non-resource requests
@@ -58,19 +60,25 @@ class Authorizer {
   /// Access to stored objects, for rules that depend on them; nullopt if absent. Resources by group
   /// and plural.
   struct Objects {
-    std::function<std::optional<codec::Json>(std::string_view group, std::string_view plural, std::string_view ns,
-                                             std::string_view name)>
+    std::function<std::optional<codec::Json>(std::string_view group, std::string_view plural,
+                                             std::string_view ns, std::string_view name)>
         get;
-    std::function<void(std::string_view group, std::string_view plural, const std::function<void(const codec::Json&)>&)> each;
+    std::function<void(std::string_view group, std::string_view plural,
+                       const std::function<void(const codec::Json&)>&)>
+        each;
   };
   virtual ~Authorizer() = default;
-  virtual bool allows(const Identity& who, const Attributes& what, const Objects& objects) const = 0;
+  virtual bool allows(const Identity& who, const Attributes& what,
+                      const Objects& objects) const = 0;
   /// Checks an object before creation and may remove fields the client must not set. kForbidden,
   /// kInvalid: the message gives the reason. Default: allows it unchanged.
-  virtual Status narrow_creation(const Identity&, const Attributes&, codec::Json&, const Objects&) const { return {}; }
+  virtual Status narrow_creation(const Identity&, const Attributes&, codec::Json&,
+                                 const Objects&) const {
+    return {};
+  }
   /// The same check for an update or a patch of `old`.
-  virtual Status narrow_change(const Identity&, const Attributes&, const codec::Json& /*old*/, codec::Json& /*object*/,
-                               const Objects&) const {
+  virtual Status narrow_change(const Identity&, const Attributes&, const codec::Json& /*old*/,
+                               codec::Json& /*object*/, const Objects&) const {
     return {};
   }
 };

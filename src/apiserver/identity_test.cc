@@ -11,7 +11,10 @@ using codec::Json;
 
 class NodeRules : public ::testing::Test {
  protected:
-  NodeRules() : rules_(node_authorizer()), api_(options()), edge_(api_.transport_as({"system:node:edge0", {"system:nodes"}})) {
+  NodeRules()
+      : rules_(node_authorizer()),
+        api_(options()),
+        edge_(api_.transport_as({"system:node:edge0", {"system:nodes"}})) {
     for (const char* name : {"mine", "theirs"}) {
       Json pod = codec::parse_json(R"({"apiVersion":"v1","kind":"Pod","metadata":{},
         "spec":{"containers":[{"name":"c","image":"i","env":[{"name":"E","valueFrom":{"secretKeyRef":{"name":"used","key":"k"}}}]}]}})")
@@ -22,10 +25,13 @@ class NodeRules : public ::testing::Test {
     }
     for (const char* name : {"used", "other"}) {
       api_.post("/api/v1/namespaces/default/secrets",
-                Json::object({{"apiVersion", "v1"}, {"kind", "Secret"}, {"metadata", Json::object({{"name", name}})}}));
+                Json::object({{"apiVersion", "v1"},
+                              {"kind", "Secret"},
+                              {"metadata", Json::object({{"name", name}})}}));
     }
-    api_.post("/api/v1/nodes",
-              Json::object({{"apiVersion", "v1"}, {"kind", "Node"}, {"metadata", Json::object({{"name", "cloud"}})}}));
+    api_.post("/api/v1/nodes", Json::object({{"apiVersion", "v1"},
+                                             {"kind", "Node"},
+                                             {"metadata", Json::object({{"name", "cloud"}})}}));
   }
 
   InMemoryApiServer::Options options() const {
@@ -34,13 +40,15 @@ class NodeRules : public ::testing::Test {
     return out;
   }
 
-  int ask(std::string method, std::string target, std::string body = "", std::string type = "application/json") {
+  int ask(std::string method, std::string target, std::string body = "",
+          std::string type = "application/json") {
     net::ClientRequest request;
     request.method = std::move(method);
     request.url = std::move(target);
     request.body = std::move(body);
     if (!request.body.empty()) request.headers.add("Content-Type", std::move(type));
-    auto answer = edge_->send(Context::background().with_timeout(std::chrono::seconds(60)), std::move(request));
+    auto answer = edge_->send(Context::background().with_timeout(std::chrono::seconds(60)),
+                              std::move(request));
     return answer.value().status;
   }
 
@@ -59,10 +67,14 @@ TEST_F(NodeRules, AnybodyMayAskWhoHeIsAndWhatHeMay) {
     if (!as.empty()) request.headers.add("Impersonate-User", as);
     if (as.starts_with("system:node:")) request.headers.add("Impersonate-Group", "system:nodes");
     request.body =
-        R"({"spec":{"resourceAttributes":{"verb":"get","resource":"pods","namespace":"default","name":")" + name + "\"}}}";
-    auto answer = api_.transport().send(Context::background().with_timeout(std::chrono::seconds(60)), std::move(request));
+        R"({"spec":{"resourceAttributes":{"verb":"get","resource":"pods","namespace":"default","name":")" +
+        name + "\"}}}";
+    auto answer = api_.transport().send(
+        Context::background().with_timeout(std::chrono::seconds(60)), std::move(request));
     std::string text;
-    for (auto more = answer->body->read(); more.ok() && more->has_value(); more = answer->body->read()) text += **more;
+    for (auto more = answer->body->read(); more.ok() && more->has_value();
+         more = answer->body->read())
+      text += **more;
     EXPECT_EQ(answer->status, 201) << text;
     return codec::parse_json(text).value().at("status/allowed").as_bool();
   };
@@ -70,10 +82,14 @@ TEST_F(NodeRules, AnybodyMayAskWhoHeIsAndWhatHeMay) {
   EXPECT_TRUE(may("mine", "system:node:edge0"));
   EXPECT_FALSE(may("theirs", "system:node:edge0"));
   EXPECT_FALSE(may("mine", "jane"));
-  EXPECT_EQ(ask("POST", reviews, R"({"spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}})"), 201);
+  EXPECT_EQ(
+      ask("POST", reviews, R"({"spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}})"),
+      201);
   EXPECT_EQ(ask("POST", reviews, R"({"spec":{}})"), 422);
   EXPECT_EQ(ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", "{}"), 201);
-  EXPECT_EQ(ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", R"({"spec":{"namespace":"default"}})"), 201);
+  EXPECT_EQ(ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+                R"({"spec":{"namespace":"default"}})"),
+            201);
 }
 
 TEST_F(NodeRules, NodeIsNobodyElse) {
@@ -81,7 +97,8 @@ TEST_F(NodeRules, NodeIsNobodyElse) {
   request.url = "/api/v1/pods";
   request.headers.add("Impersonate-User", "varda-admin");
   request.headers.add("Impersonate-Group", "system:masters");
-  auto answer = edge_->send(Context::background().with_timeout(std::chrono::seconds(60)), std::move(request));
+  auto answer =
+      edge_->send(Context::background().with_timeout(std::chrono::seconds(60)), std::move(request));
   EXPECT_EQ(answer.value().status, 403);
 }
 
@@ -101,7 +118,9 @@ TEST_F(NodeRules, NodeReportsItsPodsAndEndsThoseThatAreToGo) {
   const std::string status = R"({"status":{"phase":"Running"}})";
   EXPECT_EQ(ask("PATCH", pods + "/mine/status", status, "application/merge-patch+json"), 200);
   EXPECT_EQ(ask("PATCH", pods + "/theirs/status", status, "application/merge-patch+json"), 403);
-  EXPECT_EQ(ask("PATCH", pods + "/mine", R"({"metadata":{"labels":{"a":"b"}}})", "application/merge-patch+json"), 403);
+  EXPECT_EQ(ask("PATCH", pods + "/mine", R"({"metadata":{"labels":{"a":"b"}}})",
+                "application/merge-patch+json"),
+            403);
   EXPECT_EQ(ask("DELETE", pods + "/mine?gracePeriodSeconds=0"), 403) << "nobody wants it gone yet";
   EXPECT_EQ(api_.remove(pods + "/mine").status, 200);
   EXPECT_EQ(ask("DELETE", pods + "/mine?gracePeriodSeconds=0"), 200);
@@ -119,8 +138,12 @@ TEST_F(NodeRules, NodeReadsTheSecretsItsPodsUse) {
 TEST_F(NodeRules, NodeMakesAndReportsItselfOnly) {
   EXPECT_EQ(ask("POST", "/api/v1/nodes", R"({"metadata":{"name":"edge1"}})"), 403);
   EXPECT_EQ(ask("POST", "/api/v1/nodes", R"({"metadata":{"name":"edge0"}})"), 201);
-  EXPECT_EQ(ask("PATCH", "/api/v1/nodes/edge0/status", R"({"status":{}})", "application/merge-patch+json"), 200);
-  EXPECT_EQ(ask("PATCH", "/api/v1/nodes/edge0", R"({"spec":{"unschedulable":true}})", "application/merge-patch+json"), 403);
+  EXPECT_EQ(ask("PATCH", "/api/v1/nodes/edge0/status", R"({"status":{}})",
+                "application/merge-patch+json"),
+            200);
+  EXPECT_EQ(ask("PATCH", "/api/v1/nodes/edge0", R"({"spec":{"unschedulable":true}})",
+                "application/merge-patch+json"),
+            403);
   EXPECT_EQ(ask("GET", "/api/v1/nodes/cloud"), 403);
   EXPECT_EQ(ask("GET", "/api/v1/nodes"), 403);
 }
@@ -130,78 +153,112 @@ TEST_F(NodeRules, NodeWritesEventsAndNothingElse) {
       R"({"metadata":{"name":"e"},"involvedObject":{"kind":"Pod","apiVersion":"v1","namespace":"default","name":"mine"},
     "reason":"R","message":"m","type":"Normal"})";
   EXPECT_EQ(ask("POST", "/api/v1/namespaces/default/events", event), 201);
-  EXPECT_EQ(ask("POST", "/api/v1/namespaces/default/configmaps", R"({"metadata":{"name":"c"}})"), 403);
+  EXPECT_EQ(ask("POST", "/api/v1/namespaces/default/configmaps", R"({"metadata":{"name":"c"}})"),
+            403);
   EXPECT_EQ(ask("DELETE", "/api/v1/namespaces/default"), 403);
   EXPECT_EQ(ask("GET", "/metrics"), 403);
   EXPECT_EQ(ask("GET", "/apis"), 200) << "discovery is for everybody who is known";
 }
 
 TEST_F(NodeRules, NodeWritesStatusesAndNotWhatSelectsOrHoldsObjects) {
-  ASSERT_EQ(ask("POST", "/api/v1/nodes", R"({"metadata":{"name":"edge0","labels":{"kubernetes.io/os":"linux"}}})"), 201);
+  ASSERT_EQ(ask("POST", "/api/v1/nodes",
+                R"({"metadata":{"name":"edge0","labels":{"kubernetes.io/os":"linux"}}})"),
+            201);
   const std::string merge = "application/merge-patch+json", json = "application/json-patch+json";
-  for (const std::string target : {"/api/v1/nodes/edge0/status", "/api/v1/namespaces/default/pods/mine/status"}) {
-    for (const char* metadata : {R"({"labels":{"zone":"x"}})", R"({"finalizers":["a.b/c"]})", R"({"annotations":{"a":"b"}})",
-                                 R"({"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"edge0","uid":"u"}]})"}) {
-      EXPECT_EQ(ask("PATCH", target, R"({"status":{},"metadata":)" + std::string(metadata) + "}", merge), 403)
+  for (const std::string target :
+       {"/api/v1/nodes/edge0/status", "/api/v1/namespaces/default/pods/mine/status"}) {
+    for (const char* metadata :
+         {R"({"labels":{"zone":"x"}})", R"({"finalizers":["a.b/c"]})",
+          R"({"annotations":{"a":"b"}})",
+          R"({"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"edge0","uid":"u"}]})"}) {
+      EXPECT_EQ(
+          ask("PATCH", target, R"({"status":{},"metadata":)" + std::string(metadata) + "}", merge),
+          403)
           << target << metadata;
     }
-    EXPECT_EQ(ask("PATCH", target, R"([{"op":"add","path":"/metadata/labels","value":{"zone":"x"}}])", json), 403);
-    EXPECT_EQ(ask("PATCH", target, R"([{"op":"add","path":"/status/message","value":""}])", json), 200);
+    EXPECT_EQ(ask("PATCH", target,
+                  R"([{"op":"add","path":"/metadata/labels","value":{"zone":"x"}}])", json),
+              403);
+    EXPECT_EQ(ask("PATCH", target, R"([{"op":"add","path":"/status/message","value":""}])", json),
+              200);
   }
   Json node = api_.get("/api/v1/nodes/edge0").body;
   EXPECT_EQ(ask("PUT", "/api/v1/nodes/edge0/status", codec::write_json(node)), 200);
   node["metadata"].erase("labels");
   EXPECT_EQ(ask("PUT", "/api/v1/nodes/edge0/status", codec::write_json(node)), 403);
-  EXPECT_EQ(api_.get("/api/v1/nodes/edge0").body.at("metadata/labels")["kubernetes.io/os"].as_string(), "linux");
+  EXPECT_EQ(
+      api_.get("/api/v1/nodes/edge0").body.at("metadata/labels")["kubernetes.io/os"].as_string(),
+      "linux");
 }
 
 TEST_F(NodeRules, NodeMakesItselfAsAGatewayWouldLetIt) {
   for (const char* node :
-       {R"({"metadata":{"name":"edge0","labels":{"zone":"x"}}})", R"({"metadata":{"name":"edge0","finalizers":["a.b/c"]}})",
+       {R"({"metadata":{"name":"edge0","labels":{"zone":"x"}}})",
+        R"({"metadata":{"name":"edge0","finalizers":["a.b/c"]}})",
         R"({"metadata":{"name":"edge0"},"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}})"}) {
     EXPECT_EQ(ask("POST", "/api/v1/nodes", node), 403) << node;
   }
-  EXPECT_EQ(ask("POST", "/api/v1/nodes", R"({"metadata":{"name":"edge0","labels":{"edgeai.io/layer":"edge"}}})"), 201);
+  EXPECT_EQ(ask("POST", "/api/v1/nodes",
+                R"({"metadata":{"name":"edge0","labels":{"edgeai.io/layer":"edge"}}})"),
+            201);
 }
 
 TEST_F(NodeRules, NodeReportsAddressesThatAreOne) {
-  const std::string status = "/api/v1/namespaces/default/pods/mine/status", merge = "application/merge-patch+json";
+  const std::string status = "/api/v1/namespaces/default/pods/mine/status",
+                    merge = "application/merge-patch+json";
   for (const char* ip : {"10.0.0.5", "127.64.0.9", "2001:db8::1", ""}) {
-    EXPECT_EQ(ask("PATCH", status, R"({"status":{"podIP":")" + std::string(ip) + "\"}}", merge), 200) << ip;
+    EXPECT_EQ(ask("PATCH", status, R"({"status":{"podIP":")" + std::string(ip) + "\"}}", merge),
+              200)
+        << ip;
   }
-  for (const char* ip : {"169.254.169.254", "0.0.0.0", "::", "fe80::1", "224.0.0.1", "ff02::1", "localhost"}) {
-    EXPECT_EQ(ask("PATCH", status, R"({"status":{"podIP":")" + std::string(ip) + "\"}}", merge), 422) << ip;
-    EXPECT_EQ(ask("PATCH", status, R"({"status":{"hostIP":")" + std::string(ip) + "\"}}", merge), 422) << ip;
+  for (const char* ip :
+       {"169.254.169.254", "0.0.0.0", "::", "fe80::1", "224.0.0.1", "ff02::1", "localhost"}) {
+    EXPECT_EQ(ask("PATCH", status, R"({"status":{"podIP":")" + std::string(ip) + "\"}}", merge),
+              422)
+        << ip;
+    EXPECT_EQ(ask("PATCH", status, R"({"status":{"hostIP":")" + std::string(ip) + "\"}}", merge),
+              422)
+        << ip;
   }
   ASSERT_EQ(ask("POST", "/api/v1/nodes", R"({"metadata":{"name":"edge0"}})"), 201);
-  EXPECT_EQ(ask("PATCH", "/api/v1/nodes/edge0/status",
-                R"({"status":{"addresses":[{"type":"InternalIP","address":"169.254.169.254"}]}})", merge),
-            422);
+  EXPECT_EQ(
+      ask("PATCH", "/api/v1/nodes/edge0/status",
+          R"({"status":{"addresses":[{"type":"InternalIP","address":"169.254.169.254"}]}})", merge),
+      422);
 }
 
 TEST_F(NodeRules, NodeWritesEventsAboutItsOwnObjects) {
   const auto event = [&](const std::string& name, const std::string& about) {
-    return ask(
-        "POST", "/api/v1/namespaces/default/events",
-        R"({"metadata":{"name":")" + name + R"("},"reason":"R","message":"m","type":"Normal","involvedObject":)" + about + "}");
+    return ask("POST", "/api/v1/namespaces/default/events",
+               R"({"metadata":{"name":")" + name +
+                   R"("},"reason":"R","message":"m","type":"Normal","involvedObject":)" + about +
+                   "}");
   };
   EXPECT_EQ(event("a", R"({"kind":"Node","apiVersion":"v1","name":"edge0"})"), 201);
-  EXPECT_EQ(event("b", R"({"kind":"Pod","apiVersion":"v1","namespace":"default","name":"mine"})"), 201);
-  EXPECT_EQ(event("c", R"({"kind":"Pod","apiVersion":"v1","namespace":"default","name":"theirs"})"), 403);
+  EXPECT_EQ(event("b", R"({"kind":"Pod","apiVersion":"v1","namespace":"default","name":"mine"})"),
+            201);
+  EXPECT_EQ(event("c", R"({"kind":"Pod","apiVersion":"v1","namespace":"default","name":"theirs"})"),
+            403);
   EXPECT_EQ(event("d", R"({"kind":"Node","apiVersion":"v1","name":"cloud"})"), 403);
-  EXPECT_EQ(event("e", R"({"kind":"Secret","apiVersion":"v1","namespace":"default","name":"used"})"), 403);
+  EXPECT_EQ(
+      event("e", R"({"kind":"Secret","apiVersion":"v1","namespace":"default","name":"used"})"),
+      403);
   const std::string merge = "application/merge-patch+json";
   EXPECT_EQ(ask("PATCH", "/api/v1/namespaces/default/events/b", R"({"count":2})", merge), 200);
   EXPECT_EQ(ask("PATCH", "/api/v1/namespaces/default/events/b", R"({"reason":"S"})", merge), 403);
-  EXPECT_EQ(ask("PATCH", "/api/v1/namespaces/default/events/b", R"({"metadata":{"labels":{"a":"b"}}})", merge), 403);
-  ASSERT_EQ(
-      api_.post("/api/v1/namespaces/default/events", codec::parse_json(R"({"metadata":{"name":"f"},"reason":"R","type":"Normal",
+  EXPECT_EQ(ask("PATCH", "/api/v1/namespaces/default/events/b",
+                R"({"metadata":{"labels":{"a":"b"}}})", merge),
+            403);
+  ASSERT_EQ(api_.post("/api/v1/namespaces/default/events",
+                      codec::parse_json(R"({"metadata":{"name":"f"},"reason":"R","type":"Normal",
                         "involvedObject":{"kind":"Pod","apiVersion":"v1","namespace":"default","name":"theirs"}})")
-                                                         .value())
-          .status,
-      201);
+                          .value())
+                .status,
+            201);
   EXPECT_EQ(ask("PATCH", "/api/v1/namespaces/default/events/f", R"({"count":2})", merge), 403);
-  EXPECT_EQ(ask("POST", "/apis/events.k8s.io/v1/namespaces/default/events", R"({"metadata":{"name":"g"}})"), 403);
+  EXPECT_EQ(ask("POST", "/apis/events.k8s.io/v1/namespaces/default/events",
+                R"({"metadata":{"name":"g"}})"),
+            403);
 }
 
 TEST(NodeAuthorizer, EdgeNodesComeWithoutWorkAndWithoutWordOfBeingThere) {
@@ -214,18 +271,24 @@ TEST(NodeAuthorizer, EdgeNodesComeWithoutWorkAndWithoutWordOfBeingThere) {
   what.resource = "edgenodes";
   what.is_resource = true;
   const auto parsed = [](const char* text) { return codec::parse_json(text).value(); };
-  Json with_work = parsed(R"({"metadata":{"name":"edge0"},"spec":{"models":[{"versions":[{"credentials":"a/b"}]}]}})");
+  Json with_work = parsed(
+      R"({"metadata":{"name":"edge0"},"spec":{"models":[{"versions":[{"credentials":"a/b"}]}]}})");
   EXPECT_EQ(rules->narrow_creation(node, what, with_work, {}).error().code(), Code::kForbidden);
   Json empty = parsed(R"({"metadata":{"name":"edge0"},"spec":{}})");
   EXPECT_TRUE(rules->narrow_creation(node, what, empty, {}).ok());
-  EXPECT_TRUE(rules->narrow_creation({"varda-admin", {"system:masters"}}, what, with_work, {}).ok());
+  EXPECT_TRUE(
+      rules->narrow_creation({"varda-admin", {"system:masters"}}, what, with_work, {}).ok());
 
   what.verb = "patch";
   what.subresource = "status";
   const Json old = parsed(R"({"metadata":{},"status":{"conditions":[{"type":"Connected"}]}})");
-  Json now = parsed(R"({"metadata":{},"status":{"conditions":[],"lastSeen":"now","agentVersion":"1"}})");
+  Json now =
+      parsed(R"({"metadata":{},"status":{"conditions":[],"lastSeen":"now","agentVersion":"1"}})");
   EXPECT_TRUE(rules->narrow_change(node, what, old, now, {}).ok());
-  EXPECT_EQ(now, parsed(R"({"metadata":{},"status":{"conditions":[{"type":"Connected"}],"agentVersion":"1"}})"));
+  EXPECT_EQ(
+      now,
+      parsed(
+          R"({"metadata":{},"status":{"conditions":[{"type":"Connected"}],"agentVersion":"1"}})"));
 }
 
 TEST(NodeAuthorizer, MetricsAreForMastersAndTheMonitoringGroup) {
@@ -236,33 +299,41 @@ TEST(NodeAuthorizer, MetricsAreForMastersAndTheMonitoringGroup) {
     bool allowed;
   };
   const auto rules = node_authorizer();
-  for (const Case& c : {Case{"system:masters", "get", "/metrics", true}, Case{"system:monitoring", "get", "/metrics", true},
-                        Case{"system:monitoring", "post", "/metrics", false}, Case{"system:monitoring", "get", "/metrics/x", false},
-                        Case{"system:nodes", "get", "/metrics", false}, Case{"system:authenticated", "get", "/metrics", false}}) {
+  for (const Case& c : {Case{"system:masters", "get", "/metrics", true},
+                        Case{"system:monitoring", "get", "/metrics", true},
+                        Case{"system:monitoring", "post", "/metrics", false},
+                        Case{"system:monitoring", "get", "/metrics/x", false},
+                        Case{"system:nodes", "get", "/metrics", false},
+                        Case{"system:authenticated", "get", "/metrics", false}}) {
     Attributes what;
     what.verb = c.verb;
     what.path = c.path;
-    EXPECT_EQ(rules->allows({.name = "who", .groups = {c.group}}, what, {}), c.allowed) << c.group << " " << c.path;
+    EXPECT_EQ(rules->allows({.name = "who", .groups = {c.group}}, what, {}), c.allowed)
+        << c.group << " " << c.path;
   }
 }
 
 TEST(NodeAuthorizer, SecretsOfDownloadsAreForTheNodesThatNameThemInNamespacesThatAllowIt) {
-  const auto edge_node = codec::parse_json(R"({"spec":{"models":[{"versions":[{},{"credentials":"team-a/files"}]},
+  const auto edge_node =
+      codec::parse_json(R"({"spec":{"models":[{"versions":[{},{"credentials":"team-a/files"}]},
     {"versions":[{"credentials":"team-b/files"}]}]}})")
-                             .value();
+          .value();
   Authorizer::Objects objects;
   objects.get = [&](std::string_view group, std::string_view plural, std::string_view,
                     std::string_view name) -> std::optional<Json> {
     if (plural == "edgenodes" && group == "edgeai.io" && name == "edge0") return edge_node;
     if (plural == "namespaces" && name == "team-a")
-      return codec::parse_json(R"({"metadata":{"labels":{"edgeai.io/edge-secrets":"allow"}}})").value();
+      return codec::parse_json(R"({"metadata":{"labels":{"edgeai.io/edge-secrets":"allow"}}})")
+          .value();
     if (plural == "namespaces" && name == "team-b")
-      return codec::parse_json(R"({"metadata":{"labels":{"edgeai.io/edge-secrets":"no"}}})").value();
+      return codec::parse_json(R"({"metadata":{"labels":{"edgeai.io/edge-secrets":"no"}}})")
+          .value();
     return std::nullopt;
   };
   objects.each = [](std::string_view, std::string_view, const std::function<void(const Json&)>&) {};
   const auto rules = node_authorizer();
-  const auto may = [&](const char* node, const char* verb, const char* resource, const char* ns, const char* name) {
+  const auto may = [&](const char* node, const char* verb, const char* resource, const char* ns,
+                       const char* name) {
     Attributes what;
     what.verb = verb;
     what.version = "v1";
@@ -273,9 +344,11 @@ TEST(NodeAuthorizer, SecretsOfDownloadsAreForTheNodesThatNameThemInNamespacesTha
     return rules->allows({std::string("system:node:") + node, {"system:nodes"}}, what, objects);
   };
   EXPECT_TRUE(may("edge0", "get", "secrets", "team-a", "files"));
-  EXPECT_FALSE(may("edge1", "get", "secrets", "team-a", "files")) << "its EdgeNode does not name it";
+  EXPECT_FALSE(may("edge1", "get", "secrets", "team-a", "files"))
+      << "its EdgeNode does not name it";
   EXPECT_FALSE(may("edge0", "get", "secrets", "team-a", "others"));
-  EXPECT_FALSE(may("edge0", "get", "secrets", "team-b", "files")) << "the namespace does not allow it";
+  EXPECT_FALSE(may("edge0", "get", "secrets", "team-b", "files"))
+      << "the namespace does not allow it";
   EXPECT_FALSE(may("edge0", "get", "secrets", "team-c", "files"));
   EXPECT_FALSE(may("edge0", "list", "secrets", "team-a", ""));
   EXPECT_FALSE(may("edge0", "update", "secrets", "team-a", "files"));

@@ -20,7 +20,8 @@ Kind::Kind(KindInfo info) : info_(std::move(info)), number_(next_number()) {}
 
 std::string Kind::storage_prefix() const {
   const std::string& group = info_.resource.group;
-  return "/registry/" + (group.empty() ? std::string("core") : group) + "/" + info_.resource.plural + "/";
+  return "/registry/" + (group.empty() ? std::string("core") : group) + "/" +
+         info_.resource.plural + "/";
 }
 
 std::string Kind::storage_key(std::string_view ns, std::string_view name) const {
@@ -32,7 +33,8 @@ std::string Kind::storage_key(std::string_view ns, std::string_view name) const 
 meta::ObjectKey Kind::key_of(std::string_view storage_key) const {
   const std::string& group = info_.resource.group;
   std::string_view rest = storage_key;
-  rest.remove_prefix(std::min(rest.size(), 12 + (group.empty() ? 4 : group.size()) + info_.resource.plural.size()));
+  rest.remove_prefix(std::min(
+      rest.size(), 12 + (group.empty() ? 4 : group.size()) + info_.resource.plural.size()));
   const std::size_t slash = info_.resource.namespaced ? rest.find('/') : std::string_view::npos;
   if (slash == std::string_view::npos) return {"", std::string(rest)};
   return {std::string(rest.substr(0, slash)), std::string(rest.substr(slash + 1))};
@@ -61,7 +63,8 @@ namespace {
 // Compares everything but metadata, apiVersion and kind, and optionally status.
 bool same_wish(const Json& a, const Json& b, bool without_status) {
   const auto ignored = [&](const std::string& name) {
-    return name == "metadata" || name == "apiVersion" || name == "kind" || (without_status && name == "status");
+    return name == "metadata" || name == "apiVersion" || name == "kind" ||
+           (without_status && name == "status");
   };
   const auto covers = [&](const Json& x, const Json& y) {
     meta::MemberIndex others(y);
@@ -108,7 +111,9 @@ void Kind::prepare_update(Json& object, const Json& old, Part part) const {
 
 std::vector<StatusCause> Kind::validate_create(const Json&) const { return {}; }
 
-std::vector<StatusCause> Kind::validate_update(const Json& object, const Json&, Part) const { return validate_create(object); }
+std::vector<StatusCause> Kind::validate_update(const Json& object, const Json&, Part) const {
+  return validate_create(object);
+}
 
 std::vector<std::string> Kind::warnings(const Json&) const { return {}; }
 
@@ -120,7 +125,10 @@ void Kind::from_storage(Json& object) const {
 const std::vector<Column>& Kind::columns() const {
   static const std::vector<Column> columns = {
       {.name = "Name", .type = "string", .format = "name", .description = "Name of the object."},
-      {.name = "Created At", .type = "date", .format = "", .description = "When the server made the object."},
+      {.name = "Created At",
+       .type = "date",
+       .format = "",
+       .description = "When the server made the object."},
   };
   return columns;
 }

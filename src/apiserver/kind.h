@@ -7,8 +7,9 @@
 // those of a CRD.
 //
 // A write goes through these steps in this order; `old` is the object as from_storage() gave it:
-//   create: decode, prune, [metadata by the server], prepare_create, apply_defaults, validate_create
-//   update: decode, prune, [metadata by the server], apply_defaults, prepare_update, validate_update
+//   create: decode, prune, [metadata by the server], prepare_create, apply_defaults,
+//   validate_create update: decode, prune, [metadata by the server], apply_defaults,
+//   prepare_update, validate_update
 // A patch is applied to the stored object (with this kind's apiVersion); the result passes the
 // steps of an update.
 #pragma once
@@ -68,16 +69,18 @@ struct KindInfo {
   std::vector<std::string> categories;
   /// Verbs in discovery: create delete deletecollection get list patch update watch. Others get
   /// 405.
-  std::vector<std::string> verbs = {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"};
+  std::vector<std::string> verbs = {"create", "delete", "deletecollection", "get",
+                                    "list",   "patch",  "update",           "watch"};
 
-  bool custom = false;                        // made from a CRD
-  bool status = false;                        // has the subresource "status"
-  std::optional<Scale> scale;                 // has the subresource "scale"
-  std::string storage_version;                // version of the objects in the store; "" means resource.version
-  std::string storage_hash;                   // discovery's storageVersionHash; "" none
-  bool unconditional_update = true;           // PUT without resourceVersion is accepted
-  bool create_on_update = false;              // PUT of a missing object creates it
-  bool delete_returns_object = false;         // DELETE answers with the object, not with a Success Status (pods, services)
+  bool custom = false;          // made from a CRD
+  bool status = false;          // has the subresource "status"
+  std::optional<Scale> scale;   // has the subresource "scale"
+  std::string storage_version;  // version of the objects in the store; "" means resource.version
+  std::string storage_hash;     // discovery's storageVersionHash; "" none
+  bool unconditional_update = true;  // PUT without resourceVersion is accepted
+  bool create_on_update = false;     // PUT of a missing object creates it
+  bool delete_returns_object =
+      false;  // DELETE answers with the object, not with a Success Status (pods, services)
   bool orphan_dependents_by_default = false;  // Job
   bool answered = false;                      // a POST is answered and not stored (kinds/review.cc)
   /// Every apiVersion "group/version" of the object, preferred first (for owner references). CRDs
@@ -136,7 +139,8 @@ class Kind {
   /// value: 70000: must be between 1 and 65535, inclusive". The server answers 422 Invalid:
   /// `Kind.group "name" is invalid: [field: message, ...]`.
   virtual std::vector<StatusCause> validate_create(const Json& object) const;
-  virtual std::vector<StatusCause> validate_update(const Json& object, const Json& old, Part part) const;
+  virtual std::vector<StatusCause> validate_update(const Json& object, const Json& old,
+                                                   Part part) const;
   /// Warning headers for a valid object (deprecated fields etc.). Default: none.
   virtual std::vector<std::string> warnings(const Json& object) const;
 
@@ -155,7 +159,8 @@ class Kind {
   /// The text of such a field ("" if absent). Default: reads the dotted path.
   virtual std::string field(const Json& object, std::string_view name) const;
 
-  /// Strategic merge, by paths without indexes: "spec.template.spec.containers.ports". nullopt: a plain member.
+  /// Strategic merge, by paths without indexes: "spec.template.spec.containers.ports". nullopt: a
+  /// plain member.
   virtual std::optional<ListMerge> list_merge(std::string_view path) const;
 
   /// OpenAPI v3 schema (with description and x-kubernetes-*), for /openapi/v3. Null: unknown.

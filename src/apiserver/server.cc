@@ -13,7 +13,10 @@ namespace {
 class EmbeddedServer : public Server {
  public:
   explicit EmbeddedServer(Options options)
-      : core_(std::move(options)), objects_(core_), dialect_(core_, objects_), controllers_(core_, objects_) {}
+      : core_(std::move(options)),
+        objects_(core_),
+        dialect_(core_, objects_),
+        controllers_(core_, objects_) {}
 
   ~EmbeddedServer() override {
     EmbeddedServer::stop();
@@ -22,8 +25,9 @@ class EmbeddedServer : public Server {
 
   Status open() {
     if (metrics::Registry* metrics = core_.options.metrics; metrics != nullptr) {
-      metrics->gauge_from("apiserver_longrunning_requests", "Open watches.", {{"verb", "WATCH"}},
-                          gauges_.guarded([this] { return static_cast<double>(core_.sessions.count()); }));
+      metrics->gauge_from(
+          "apiserver_longrunning_requests", "Open watches.", {{"verb", "WATCH"}},
+          gauges_.guarded([this] { return static_cast<double>(core_.sessions.count()); }));
     }
     TRY_VOID(core_.registry.refresh());
     const KindPtr kind = core_.registry.kinds()->find("", "namespaces");
@@ -31,9 +35,12 @@ class EmbeddedServer : public Server {
       if (kind == nullptr) break;
       TRY(const auto present, core_.store.get(kind->storage_key("", name)));
       if (present) continue;
-      Json space = Json::object({{"kind", "Namespace"}, {"apiVersion", "v1"}, {"metadata", Json::object({{"name", name}})}});
+      Json space = Json::object({{"kind", "Namespace"},
+                                 {"apiVersion", "v1"},
+                                 {"metadata", Json::object({{"name", name}})}});
       auto made = objects_.create(*kind, "", std::move(space), {});
-      if (!made.ok() && made.error().code != 409) return made.error().to_error().context("namespace " + std::string(name));
+      if (!made.ok() && made.error().code != 409)
+        return made.error().to_error().context("namespace " + std::string(name));
     }
     if (core_.options.controllers) controllers_.start();
     return {};
@@ -44,10 +51,12 @@ class EmbeddedServer : public Server {
   net::Handler pool_handler() override {
     MutexLock lock(mutex_);
     if (pool_ == nullptr) {
-      pool_ = std::make_unique<net::HandlerPool>(net::HandlerPool::Options{.threads = core_.options.limits.handler_threads,
-                                                                           .queue_max = core_.options.limits.handler_queue_max});
+      pool_ = std::make_unique<net::HandlerPool>(
+          net::HandlerPool::Options{.threads = core_.options.limits.handler_threads,
+                                    .queue_max = core_.options.limits.handler_queue_max});
     }
-    net::Handler pooled = pool_->wrap([this](const net::Request& request) { return dialect_.serve(request, std::nullopt); });
+    net::Handler pooled = pool_->wrap(
+        [this](const net::Request& request) { return dialect_.serve(request, std::nullopt); });
     // Requests of microseconds are served at once, which is faster than waking another thread.
     return [this, pooled = std::move(pooled)](net::Request request, net::Responder respond) {
       if (auto response = dialect_.serve_at_once(request)) return respond(std::move(*response));
@@ -61,7 +70,9 @@ class EmbeddedServer : public Server {
     core_.sessions.wake_all();
   }
 
-  bool settle(const Context& ctx) override { return !core_.options.controllers || controllers_.settle(ctx); }
+  bool settle(const Context& ctx) override {
+    return !core_.options.controllers || controllers_.settle(ctx);
+  }
 
   std::optional<SteadyTime> step_controllers() override {
     CHECK(!core_.options.controllers);
@@ -70,8 +81,9 @@ class EmbeddedServer : public Server {
 
  private:
   net::Handler inline_for(std::optional<Identity> identity) {
-    return net::inline_handler(
-        [this, identity = std::move(identity)](const net::Request& request) { return dialect_.serve(request, identity); });
+    return net::inline_handler([this, identity = std::move(identity)](const net::Request& request) {
+      return dialect_.serve(request, identity);
+    });
   }
 
   Core core_;

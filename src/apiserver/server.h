@@ -1,8 +1,9 @@
 // The embedded API server: the Kubernetes REST dialect over a store::Store.
 //
-//   auto server = apiserver::Server::create({.store = store.get(), .authenticator = tokens.get(), .authorizer = rules.get()});
-//   net::Server::create({.listen = "127.0.0.1:6443", .tls = tls}, (*server)->pool_handler());
-//   auto client = net::loopback((*server)->handler_as({"system:varda:operator", {"system:masters"}}));
+//   auto server = apiserver::Server::create({.store = store.get(), .authenticator = tokens.get(),
+//   .authorizer = rules.get()}); net::Server::create({.listen = "127.0.0.1:6443", .tls = tls},
+//   (*server)->pool_handler()); auto client =
+//   net::loopback((*server)->handler_as({"system:varda:operator", {"system:masters"}}));
 //
 // Serves the core kinds of kinds/core.h, CustomResourceDefinitions and custom objects. A write is
 // answered after the store has committed it. One thread runs garbage collection by owner
@@ -51,16 +52,18 @@ struct Limits {
   std::chrono::seconds bookmark_period{60};
   std::chrono::seconds event_ttl{3600};  // older Event objects are removed
   std::size_t events_max = 5000;         // beyond this, the oldest are removed
-  std::size_t handler_threads = 32;      // of pool_handler(); most wait for the disk, and waiting writes share one sync
+  std::size_t handler_threads =
+      32;  // of pool_handler(); most wait for the disk, and waiting writes share one sync
   std::size_t handler_queue_max = 1024;  // 429 beyond
 };
 
 class Server {
  public:
   struct Options {
-    store::Store* store = nullptr;                 // outlives the server
-    const Authenticator* authenticator = nullptr;  // null: all are system:anonymous in system:masters (tests)
-    const Authorizer* authorizer = nullptr;        // null: everything is allowed
+    store::Store* store = nullptr;  // outlives the server
+    const Authenticator* authenticator =
+        nullptr;  // null: all are system:anonymous in system:masters (tests)
+    const Authorizer* authorizer = nullptr;  // null: everything is allowed
     SessionObserver* sessions = nullptr;
     NativeRules rules;  // native rules of custom kinds, in addition to schemas
     LogSource logs;     // absent: pods have no logs (503)

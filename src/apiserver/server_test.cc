@@ -26,19 +26,23 @@ Json config_map(std::string name, std::string value = "v") {
 }
 
 Json pod(std::string name, std::string node) {
-  Json spec = Json::object({{"containers", Json::array({Json::object({{"name", "c"}, {"image", "varda-serve"}})})}});
+  Json spec = Json::object(
+      {{"containers", Json::array({Json::object({{"name", "c"}, {"image", "varda-serve"}})})}});
   if (!node.empty()) spec.set("nodeName", node);
-  return Json::object(
-      {{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", Json::object({{"name", std::move(name)}})}, {"spec", std::move(spec)}});
+  return Json::object({{"apiVersion", "v1"},
+                       {"kind", "Pod"},
+                       {"metadata", Json::object({{"name", std::move(name)}})},
+                       {"spec", std::move(spec)}});
 }
 
 Json node_port_service(std::string name) {
-  return Json::object({{"apiVersion", "v1"},
-                       {"kind", "Service"},
-                       {"metadata", Json::object({{"name", std::move(name)}})},
-                       {"spec", Json::object({{"type", "NodePort"},
-                                              {"selector", Json::object({{"app", "x"}})},
-                                              {"ports", Json::array({Json::object({{"port", 80}})})}})}});
+  return Json::object(
+      {{"apiVersion", "v1"},
+       {"kind", "Service"},
+       {"metadata", Json::object({{"name", std::move(name)}})},
+       {"spec", Json::object({{"type", "NodePort"},
+                              {"selector", Json::object({{"app", "x"}})},
+                              {"ports", Json::array({Json::object({{"port", 80}})})}})}});
 }
 
 constexpr const char* kCrd = R"(
@@ -73,7 +77,8 @@ Json thing(std::string name) {
 /// Lines of a watch, read on the caller's thread.
 class Events {
  public:
-  Events(net::HttpClient& client, std::string target, std::chrono::seconds timeout = std::chrono::seconds(60))
+  Events(net::HttpClient& client, std::string target,
+         std::chrono::seconds timeout = std::chrono::seconds(60))
       : ctx_(Context::background().with_timeout(timeout)) {
     net::ClientRequest request;
     request.url = std::move(target);
@@ -115,9 +120,11 @@ TEST(ApiServer, CreatesReadsChangesAndDeletes) {
   const auto made = api.post(kConfigMaps, config_map("a"));
   ASSERT_EQ(made.status, 201) << made.text;
   EXPECT_FALSE(made.body.at("metadata/uid").as_string().empty());
-  const auto patched = api.merge_patch(std::string(kConfigMaps) + "/a", Json::object({{"data", Json::object({{"k", "w"}})}}));
+  const auto patched = api.merge_patch(std::string(kConfigMaps) + "/a",
+                                       Json::object({{"data", Json::object({{"k", "w"}})}}));
   EXPECT_EQ(patched.body.at("data/k").as_string(), "w");
-  EXPECT_EQ(api.put(std::string(kConfigMaps) + "/a", made.body).status, 409) << "an old resourceVersion must not win";
+  EXPECT_EQ(api.put(std::string(kConfigMaps) + "/a", made.body).status, 409)
+      << "an old resourceVersion must not win";
   EXPECT_EQ(api.remove(std::string(kConfigMaps) + "/a").status, 200);
   EXPECT_EQ(api.get(std::string(kConfigMaps) + "/a").status, 404);
 }
@@ -128,7 +135,10 @@ TEST(ApiServer, WriteThatChangesNothingWritesNothing) {
   api.settle();
   const store::Revision before = api.store().revision();
   EXPECT_EQ(api.put(std::string(kConfigMaps) + "/a", made.body).status, 200);
-  EXPECT_EQ(api.merge_patch(std::string(kConfigMaps) + "/a", Json::object({{"data", Json::object({{"k", "v"}})}})).status, 200);
+  EXPECT_EQ(api.merge_patch(std::string(kConfigMaps) + "/a",
+                            Json::object({{"data", Json::object({{"k", "v"}})}}))
+                .status,
+            200);
   EXPECT_EQ(api.store().revision(), before);
 }
 
@@ -149,7 +159,8 @@ TEST(ApiServer, ConcurrentPatchesOfOneObjectAllLand) {
     writers.emplace_back([&, w] {
       for (int i = 0; i < 25; ++i) {
         const std::string key = "w" + std::to_string(w) + "-" + std::to_string(i);
-        const auto reply = api.merge_patch(std::string(kConfigMaps) + "/a", Json::object({{"data", Json::object({{key, "x"}})}}));
+        const auto reply = api.merge_patch(std::string(kConfigMaps) + "/a",
+                                           Json::object({{"data", Json::object({{key, "x"}})}}));
         EXPECT_EQ(reply.status, 200) << reply.text;
       }
     });
@@ -170,9 +181,10 @@ TEST(ApiServer, WatchFromAListMissesNothingWhileOthersWrite) {
   });
   const Json list = api.get(kConfigMaps).body;
   std::set<std::string> seen;
-  for (const Json& item : list["items"].as_array()) seen.insert(item.at("metadata/name").as_string());
-  Events events(api.transport(),
-                std::string(kConfigMaps) + "?watch=1&resourceVersion=" + list.at("metadata/resourceVersion").as_string());
+  for (const Json& item : list["items"].as_array())
+    seen.insert(item.at("metadata/name").as_string());
+  Events events(api.transport(), std::string(kConfigMaps) + "?watch=1&resourceVersion=" +
+                                     list.at("metadata/resourceVersion").as_string());
   writer.join();
   api.post(kConfigMaps, config_map("last"));
   std::int64_t revision = 0;
@@ -192,7 +204,8 @@ TEST(ApiServer, WatchFromAListMissesNothingWhileOthersWrite) {
   }
   std::set<std::string> there;
   const Json now = api.get(kConfigMaps).body;
-  for (const Json& item : now["items"].as_array()) there.insert(item.at("metadata/name").as_string());
+  for (const Json& item : now["items"].as_array())
+    there.insert(item.at("metadata/name").as_string());
   EXPECT_EQ(seen, there);
 }
 
@@ -202,14 +215,17 @@ TEST(ApiServer, WatchWithASelectorSeesObjectsEnterAndLeave) {
   const std::string path = std::string(kConfigMaps) + "/a";
   Events events(api.transport(), std::string(kConfigMaps) + "?watch=1&labelSelector=on%3Dyes");
   const auto label = [&](const char* value) {
-    api.merge_patch(path, Json::object({{"metadata", Json::object({{"labels", Json::object({{"on", value}})}})}}));
+    api.merge_patch(
+        path,
+        Json::object({{"metadata", Json::object({{"labels", Json::object({{"on", value}})}})}}));
   };
   label("yes");
   EXPECT_EQ(events.line(), "ADDED a");
   label("no");
   const Json left = events.next();
   EXPECT_EQ(left["type"].as_string(), "DELETED");
-  EXPECT_EQ(left.at("object/metadata/labels/on").as_string(), "yes") << "as it was when it still matched";
+  EXPECT_EQ(left.at("object/metadata/labels/on").as_string(), "yes")
+      << "as it was when it still matched";
 }
 
 TEST(ApiServer, WatchEndsWhenTheServerStops) {
@@ -252,7 +268,8 @@ TEST(ApiServer, ObjectsThatPatchesMakeTooLargeAreRefused) {
   EXPECT_EQ(api.post(kConfigMaps, config_map("a", std::string(1000, 'x'))).status, 201);
   const auto large = api.post(kConfigMaps, config_map("b", std::string(2000, 'x')));
   EXPECT_EQ(large.status, 413);
-  EXPECT_NE(large.text.find("Request entity too large: limit is 2000"), std::string::npos) << large.text;
+  EXPECT_NE(large.text.find("Request entity too large: limit is 2000"), std::string::npos)
+      << large.text;
 }
 
 TEST(ApiServer, OversizedAndDeepBodiesAreRefusedByName) {
@@ -269,7 +286,8 @@ TEST(ApiServer, OversizedAndDeepBodiesAreRefusedByName) {
   many.set("data", Json(Json::Array(300'000, Json(1))));
   const auto refused = api.post(kConfigMaps, many);
   EXPECT_EQ(refused.status, 400);
-  EXPECT_NE(refused.text.find("more than 250000 values"), std::string::npos) << refused.text.substr(0, 200);
+  EXPECT_NE(refused.text.find("more than 250000 values"), std::string::npos)
+      << refused.text.substr(0, 200);
 }
 
 TEST(ApiServer, EveryKindThatIsServedIsInTheDocumentOfItsVersion) {
@@ -283,14 +301,16 @@ TEST(ApiServer, EveryKindThatIsServedIsInTheDocumentOfItsVersion) {
     for (const auto& [component, schema] : document.body.at("components/schemas").as_object()) {
       for (const Json& gvk : schema["x-kubernetes-group-version-kind"].as_array()) {
         const std::string& group = gvk["group"].as_string();
-        described.insert((group.empty() ? "" : group + "/") + gvk["version"].as_string() + " " + gvk["kind"].as_string());
+        described.insert((group.empty() ? "" : group + "/") + gvk["version"].as_string() + " " +
+                         gvk["kind"].as_string());
       }
     }
   }
   std::vector<std::string> versions = {"/api/v1"};
   const Json groups = api.get("/apis").body;
   for (const Json& group : groups["groups"].as_array()) {
-    for (const Json& version : group["versions"].as_array()) versions.push_back("/apis/" + version["groupVersion"].as_string());
+    for (const Json& version : group["versions"].as_array())
+      versions.push_back("/apis/" + version["groupVersion"].as_string());
   }
   std::size_t kinds = 0;
   for (const std::string& version : versions) {
@@ -298,7 +318,8 @@ TEST(ApiServer, EveryKindThatIsServedIsInTheDocumentOfItsVersion) {
     for (const Json& resource : list["resources"].as_array()) {
       if (resource["name"].as_string().find('/') != std::string::npos) continue;
       ++kinds;
-      EXPECT_TRUE(described.contains(list["groupVersion"].as_string() + " " + resource["kind"].as_string()))
+      EXPECT_TRUE(
+          described.contains(list["groupVersion"].as_string() + " " + resource["kind"].as_string()))
           << list["groupVersion"].as_string() << " " << resource["kind"].as_string();
     }
   }
@@ -323,7 +344,8 @@ TEST(ApiServer, LargeObjectsAreComparedAndPatchedInOneGo) {
   for (auto& [name, value] : patch["data"].object_members()) value = nullptr;
   EXPECT_EQ(api.merge_patch(path, patch).status, 200);
   EXPECT_TRUE(api.get(path).body["data"].is_null());
-  for (int i = 0; i < kMembers; ++i) object["metadata"].object_members().emplace_back("k" + std::to_string(i), 1);
+  for (int i = 0; i < kMembers; ++i)
+    object["metadata"].object_members().emplace_back("k" + std::to_string(i), 1);
   EXPECT_EQ(api.put(path, object).status, 200);
 }
 
@@ -372,9 +394,10 @@ TEST(ApiServer, GeneratedNameThatIsTakenIsReplacedByAnother) {
   ASSERT_EQ(first.status, 201) << first.text;
   const auto taken = api.post(kConfigMaps, wish);
   EXPECT_EQ(taken.status, 409);
-  EXPECT_EQ(taken.body["message"].as_string(),
-            "configmaps \"" + first.body.at("metadata/name").as_string() +
-                "\" already exists, the server was not able to generate a unique name for the object");
+  EXPECT_EQ(
+      taken.body["message"].as_string(),
+      "configmaps \"" + first.body.at("metadata/name").as_string() +
+          "\" already exists, the server was not able to generate a unique name for the object");
   EXPECT_EQ(taken.body.at("details/retryAfterSeconds").as_integer(), 1);
   rng.repeat(3 * 7);  // a name and a uid take seven numbers
   const auto second = api.post(kConfigMaps, wish);
@@ -383,7 +406,8 @@ TEST(ApiServer, GeneratedNameThatIsTakenIsReplacedByAnother) {
 
 TEST(ApiServer, VersionsInTheFutureAreNoneThatThereIs) {
   InMemoryApiServer api;
-  for (const char* version : {"99999999", "9223372036854775807", "9223372036854775808", "18446744073709551615"}) {
+  for (const char* version :
+       {"99999999", "9223372036854775807", "9223372036854775808", "18446744073709551615"}) {
     const std::string asked = std::string(kConfigMaps) + "?resourceVersion=" + version;
     EXPECT_EQ(api.get(asked).status, 504) << version;
     EXPECT_EQ(api.get(asked + "&resourceVersionMatch=Exact").status, 504) << version;
@@ -400,7 +424,8 @@ TEST(ApiServer, NodePortsAndAddressesAreGivenOnce) {
     makers.emplace_back([&, m] {
       for (int i = 0; i < 10; ++i) {
         const auto made =
-            api.post("/api/v1/namespaces/default/services", node_port_service("s" + std::to_string(m) + "-" + std::to_string(i)));
+            api.post("/api/v1/namespaces/default/services",
+                     node_port_service("s" + std::to_string(m) + "-" + std::to_string(i)));
         ASSERT_EQ(made.status, 201) << made.text;
         const std::lock_guard lock(mutex);
         ports.insert(made.body.at("spec/ports/0/nodePort").as_integer());
@@ -429,10 +454,11 @@ TEST(ApiServer, DependentsGoWithTheirOwnerAndOthersStay) {
   api.install_crds(kCrd);
   const auto owner = api.post(kThings, thing("owner"));
   Json child = config_map("child");
-  child["metadata"].set(
-      "ownerReferences",
-      Json::array({Json::object(
-          {{"apiVersion", "test.io/v1"}, {"kind", "Thing"}, {"name", "owner"}, {"uid", owner.body.at("metadata/uid")}})}));
+  child["metadata"].set("ownerReferences",
+                        Json::array({Json::object({{"apiVersion", "test.io/v1"},
+                                                   {"kind", "Thing"},
+                                                   {"name", "owner"},
+                                                   {"uid", owner.body.at("metadata/uid")}})}));
   ASSERT_EQ(api.post(kConfigMaps, child).status, 201);
   api.post(kConfigMaps, config_map("free"));
   api.settle();
@@ -445,16 +471,18 @@ TEST(ApiServer, DependentsGoWithTheirOwnerAndOthersStay) {
 
 TEST(ApiServer, NamespaceGoesWithItsContentAndNothingIsLeftByRacingCreators) {
   InMemoryApiServer api;
-  api.post("/api/v1/namespaces",
-           Json::object({{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", Json::object({{"name", "ns"}})}}));
+  api.post("/api/v1/namespaces", Json::object({{"apiVersion", "v1"},
+                                               {"kind", "Namespace"},
+                                               {"metadata", Json::object({{"name", "ns"}})}}));
   std::atomic<bool> going{true};
   std::vector<std::thread> makers;
   for (int m = 0; m < 3; ++m) {
     makers.emplace_back([&, m] {
       for (int i = 0; going; ++i) {
-        const auto reply =
-            api.post("/api/v1/namespaces/ns/configmaps", config_map("c" + std::to_string(m) + "-" + std::to_string(i)));
-        EXPECT_TRUE(reply.status == 201 || reply.status == 403 || reply.status == 404) << reply.text;
+        const auto reply = api.post("/api/v1/namespaces/ns/configmaps",
+                                    config_map("c" + std::to_string(m) + "-" + std::to_string(i)));
+        EXPECT_TRUE(reply.status == 201 || reply.status == 403 || reply.status == 404)
+            << reply.text;
         if (reply.status == 404) return;
       }
     });
@@ -464,7 +492,8 @@ TEST(ApiServer, NamespaceGoesWithItsContentAndNothingIsLeftByRacingCreators) {
   EXPECT_EQ(api.get("/api/v1/namespaces/ns").status, 404);
   going = false;
   for (auto& maker : makers) maker.join();
-  EXPECT_TRUE(api.store().list({.prefix = "/registry/core/configmaps/ns/"}).value().entries.empty());
+  EXPECT_TRUE(
+      api.store().list({.prefix = "/registry/core/configmaps/ns/"}).value().entries.empty());
 }
 
 TEST(ApiServer, EveryNamespaceGetsItsServiceAccount) {
@@ -485,11 +514,13 @@ TEST(ApiServer, OldEventsGo) {
                              R"("},"involvedObject":{"kind":"Pod","namespace":"default","name":"p"},
       "reason":"R","message":"m","type":"Normal","lastTimestamp":")" +
                              when + R"("})";
-    EXPECT_EQ(api.post("/api/v1/namespaces/default/events", codec::parse_json(text).value()).status, 201);
+    EXPECT_EQ(api.post("/api/v1/namespaces/default/events", codec::parse_json(text).value()).status,
+              201);
   };
   tell("old", "2001-01-01T00:00:00Z");
   tell("new", meta::format_time(system_clock().wall()));
-  for (int i = 0; i < 600; ++i) tell("n" + std::to_string(i), meta::format_time(system_clock().wall()));
+  for (int i = 0; i < 600; ++i)
+    tell("n" + std::to_string(i), meta::format_time(system_clock().wall()));
   api.settle();
   EXPECT_EQ(api.get("/api/v1/namespaces/default/events/old").status, 404);
   EXPECT_LE(api.get("/api/v1/namespaces/default/events").body["items"].size(), 600u);
@@ -528,7 +559,8 @@ TEST(ApiServer, CountsItsRequests) {
   InMemoryApiServer api(std::move(options));
   api.get("/api/v1/namespaces/default/pods/nope");
   api.call("FROB", "/x");
-  EXPECT_THAT(api.get("/metrics").text, HasSubstr(R"(apiserver_request_total{verb="GET",code="404"} 1)"));
+  EXPECT_THAT(api.get("/metrics").text,
+              HasSubstr(R"(apiserver_request_total{verb="GET",code="404"} 1)"));
   EXPECT_THAT(api.get("/metrics").text, ::testing::Not(HasSubstr("FROB")));
 }
 
@@ -541,7 +573,8 @@ TEST(ApiServer, CustomResourceGetsDefaultsAndKeepsStatusApart) {
   ASSERT_EQ(made.status, 201) << made.text;
   EXPECT_EQ(made.body.at("spec/size").as_integer(), 3);
   EXPECT_TRUE(made.body["status"].is_null());
-  const auto seen = api.merge_patch(std::string(kThings) + "/a/status", Json::object({{"status", Json::object({{"seen", 2}})}}));
+  const auto seen = api.merge_patch(std::string(kThings) + "/a/status",
+                                    Json::object({{"status", Json::object({{"seen", 2}})}}));
   EXPECT_EQ(seen.body.at("status/seen").as_integer(), 2);
   EXPECT_EQ(seen.body.at("metadata/generation").as_integer(), 1);
 }
@@ -550,7 +583,8 @@ TEST(ApiServer, NativeRulesRefuseWhatTheSchemaCannotSay) {
   InMemoryApiServer::Options options;
   options.server.rules[{"test.io", "Thing"}] = [](const Json&, const Json& object) {
     std::vector<StatusCause> causes;
-    if (object.at("spec/size").as_integer() > 9) causes.push_back({"FieldValueInvalid", "Invalid value: too large", "spec.size"});
+    if (object.at("spec/size").as_integer() > 9)
+      causes.push_back({"FieldValueInvalid", "Invalid value: too large", "spec.size"});
     return causes;
   };
   InMemoryApiServer api(std::move(options));
@@ -559,14 +593,16 @@ TEST(ApiServer, NativeRulesRefuseWhatTheSchemaCannotSay) {
   object["spec"].set("size", 10);
   const auto refused = api.post(kThings, object);
   EXPECT_EQ(refused.status, 422);
-  EXPECT_THAT(refused.body["message"].as_string(), HasSubstr("spec.size: Invalid value: too large"));
+  EXPECT_THAT(refused.body["message"].as_string(),
+              HasSubstr("spec.size: Invalid value: too large"));
 }
 
 TEST(ApiServer, PodOnANodeWaitsForItsNodeToEndIt) {
   InMemoryApiServer api;
   const std::string pods = "/api/v1/namespaces/default/pods";
   api.post(pods, pod("p", "edge0"));
-  EXPECT_EQ(api.remove(pods + "/p").body.at("metadata/deletionGracePeriodSeconds").as_integer(), 30);
+  EXPECT_EQ(api.remove(pods + "/p").body.at("metadata/deletionGracePeriodSeconds").as_integer(),
+            30);
   EXPECT_EQ(api.get(pods + "/p").status, 200);
   EXPECT_EQ(api.remove(pods + "/p?gracePeriodSeconds=0").status, 200);
   EXPECT_EQ(api.get(pods + "/p").status, 404);
@@ -576,8 +612,9 @@ TEST(ApiServer, BindingPutsAPodOnANodeOnce) {
   InMemoryApiServer api;
   const std::string pods = "/api/v1/namespaces/default/pods";
   api.post(pods, pod("p", ""));
-  const Json binding =
-      Json::object({{"apiVersion", "v1"}, {"kind", "Binding"}, {"target", Json::object({{"kind", "Node"}, {"name", "n1"}})}});
+  const Json binding = Json::object({{"apiVersion", "v1"},
+                                     {"kind", "Binding"},
+                                     {"target", Json::object({{"kind", "Node"}, {"name", "n1"}})}});
   EXPECT_EQ(api.post(pods + "/p/binding", binding).status, 201);
   EXPECT_EQ(api.get(pods + "/p").body.at("spec/nodeName").as_string(), "n1");
   EXPECT_EQ(api.post(pods + "/p/binding", binding).status, 409);
@@ -589,13 +626,15 @@ TEST(ApiServer, ABindingForOnePodDoesNotBindAnotherOfItsName) {
   const Json first = api.post(pods, pod("p", "")).body;
   ASSERT_EQ(api.remove(pods + "/p").status, 200);
   api.post(pods, pod("p", ""));
-  const Json binding = Json::object({{"apiVersion", "v1"},
-                                     {"kind", "Binding"},
-                                     {"metadata", Json::object({{"name", "p"}, {"uid", first.at("metadata/uid")}})},
-                                     {"target", Json::object({{"kind", "Node"}, {"name", "n1"}})}});
+  const Json binding =
+      Json::object({{"apiVersion", "v1"},
+                    {"kind", "Binding"},
+                    {"metadata", Json::object({{"name", "p"}, {"uid", first.at("metadata/uid")}})},
+                    {"target", Json::object({{"kind", "Node"}, {"name", "n1"}})}});
   const auto refused = api.post(pods + "/p/binding", binding);
   EXPECT_EQ(refused.status, 409);
-  EXPECT_NE(refused.body["message"].as_string().find("Precondition failed: UID"), std::string::npos);
+  EXPECT_NE(refused.body["message"].as_string().find("Precondition failed: UID"),
+            std::string::npos);
   EXPECT_TRUE(api.get(pods + "/p").body.at("spec/nodeName").is_null());
 }
 
@@ -616,7 +655,8 @@ TEST(ApiServer, LogsComeFromTheirSource) {
   };
   InMemoryApiServer api(std::move(options));
   api.post("/api/v1/namespaces/default/pods", pod("p", "edge0"));
-  EXPECT_EQ(api.get("/api/v1/namespaces/default/pods/p/log?tailLines=5&follow=true").text, "hello\n");
+  EXPECT_EQ(api.get("/api/v1/namespaces/default/pods/p/log?tailLines=5&follow=true").text,
+            "hello\n");
   EXPECT_EQ(asked.container, "c");
   EXPECT_EQ(asked.node, "edge0");
   EXPECT_EQ(asked.tail_lines, 5);
@@ -657,7 +697,8 @@ TEST(ApiServer, ObserverHearsOfFirstAndLastWatchOfAnIdentity) {
 
 TEST(ApiServer, RequestsWithoutAKnownTokenAreRefused) {
   const auto store = store::open_memory();
-  const auto tokens = token_authenticator({{.token = "secret", .identity = {.name = "admin", .groups = {"system:masters"}}}});
+  const auto tokens = token_authenticator(
+      {{.token = "secret", .identity = {.name = "admin", .groups = {"system:masters"}}}});
   Server::Options options;
   options.store = store.get();
   options.authenticator = tokens.get();

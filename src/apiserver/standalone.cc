@@ -18,7 +18,8 @@ std::string url_of(const std::string& address) {
   return "https://" + host + (colon == std::string::npos ? "" : address.substr(colon));
 }
 
-std::optional<net::Response> readiness(os::FileSystem& fs, const os::Path& store_file, const net::Request& request) {
+std::optional<net::Response> readiness(os::FileSystem& fs, const os::Path& store_file,
+                                       const net::Request& request) {
   if (request.path() != "/readyz") return std::nullopt;
   const Status room = store::room_for_objects(fs, store_file);
   if (room.ok()) return std::nullopt;
@@ -29,12 +30,14 @@ Status run_standalone(const Context& ctx, StandaloneOptions options) {
   os::FileSystem& fs = os::real_file_system();
   TRY_VOID(fs.make_directories(options.data_dir, 0755));
   const std::string host = options.listen.substr(0, options.listen.rfind(':'));
-  const CredentialOptions wanted{.data_dir = options.data_dir, .nodes = {}, .hosts = {host == "0.0.0.0" ? "" : host}};
+  const CredentialOptions wanted{
+      .data_dir = options.data_dir, .nodes = {}, .hosts = {host == "0.0.0.0" ? "" : host}};
   TRY(const Credentials credentials, load_or_create_credentials(fs, wanted, system_rng()));
 
   metrics::Registry metrics;
   store::Options store_options = options.store;
-  store_options.value_bytes_max = std::max(store_options.value_bytes_max, options.limits.object_bytes_max);
+  store_options.value_bytes_max =
+      std::max(store_options.value_bytes_max, options.limits.object_bytes_max);
   store_options.metrics = &metrics;
   TRY(const auto store, store::open_sqlite(options.data_dir / "store.db", store_options));
   std::unique_ptr<AuditLog> audit;
@@ -57,8 +60,8 @@ Status run_standalone(const Context& ctx, StandaloneOptions options) {
   net_options.listen = options.listen;
   net_options.tls = credentials.tls;
   net_options.body_bytes_max = std::max(net_options.body_bytes_max, options.limits.body_bytes_max);
-  const auto handler = [&fs, api = server->pool_handler(), file = options.data_dir / "store.db"](net::Request request,
-                                                                                                 net::Responder respond) {
+  const auto handler = [&fs, api = server->pool_handler(), file = options.data_dir / "store.db"](
+                           net::Request request, net::Responder respond) {
     if (auto unready = readiness(fs, file, request)) return respond(std::move(*unready));
     api(std::move(request), std::move(respond));
   };

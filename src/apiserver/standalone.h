@@ -30,7 +30,8 @@ struct StandaloneOptions {
 Status run_standalone(const Context& ctx, StandaloneOptions options);
 
 /// 503 for /readyz while the store's disk is full; nullopt: the API server answers the request.
-std::optional<net::Response> readiness(os::FileSystem& fs, const os::Path& store_file, const net::Request& request);
+std::optional<net::Response> readiness(os::FileSystem& fs, const os::Path& store_file,
+                                       const net::Request& request);
 
 /// The URL for clients on this machine: "0.0.0.0:6443" gives "https://127.0.0.1:6443".
 std::string url_of(const std::string& address);

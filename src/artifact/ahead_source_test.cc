@@ -40,8 +40,9 @@ class AheadSourceTest : public ::testing::Test {
  protected:
   std::unique_ptr<AheadSource> over(int count, Numbered::End end) {
     auto source = std::make_unique<Numbered>(count, end, stop_.get_token(), read_);
-    return std::make_unique<AheadSource>(std::move(source), stop_,
-                                         AheadSource::Options{.begin_after_bytes = 5000, .queue_bytes_max = 3000});
+    return std::make_unique<AheadSource>(
+        std::move(source), stop_,
+        AheadSource::Options{.begin_after_bytes = 5000, .queue_bytes_max = 3000});
   }
   void expect_pieces(AheadSource& source, int from, int to) {
     for (int i = from; i < to; ++i) {
@@ -74,7 +75,8 @@ TEST_F(AheadSourceTest, EveryPieceComesInOrderAndTheEndStays) {
 TEST_F(AheadSourceTest, FailureComesAfterThePiecesBeforeItAndStays) {
   const auto source = over(20, Numbered::End::kFails);
   expect_pieces(*source, 0, 20);
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(source->next().failure().error.message(), "the peer went away");
+  for (int i = 0; i < 2; ++i)
+    EXPECT_EQ(source->next().failure().error.message(), "the peer went away");
 }
 
 TEST_F(AheadSourceTest, ReadsNoFurtherAheadThanTheQueueHolds) {

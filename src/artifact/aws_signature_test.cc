@@ -12,7 +12,8 @@ namespace varda::artifact {
 namespace aws_signature_test {
 
 const WallTime kThen = std::chrono::sys_days(std::chrono::year(2013) / 5 / 24);
-const AwsKey kKey{"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "", "us-east-1"};
+const AwsKey kKey{"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "",
+                  "us-east-1"};
 
 // Cases 1, 2 and 6 of RFC 4231.
 TEST(HmacSha256, TestCasesOfTheRfc) {
@@ -20,7 +21,8 @@ TEST(HmacSha256, TestCasesOfTheRfc) {
             "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
   EXPECT_EQ(codec::hex(hmac_sha256("Jefe", "what do ya want for nothing?")),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
-  EXPECT_EQ(codec::hex(hmac_sha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
+  EXPECT_EQ(codec::hex(hmac_sha256(std::string(131, '\xaa'),
+                                   "Test Using Larger Than Block-Size Key - Hash Key First")),
             "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 
@@ -50,15 +52,23 @@ TEST(AwsSignature, EverythingThatMayBeChangedIsSigned) {
     return text.substr(text.rfind('='));
   };
   const std::string plain = signature([](auto&...) {});
-  EXPECT_NE(plain, signature([](auto& r, auto&, auto&, auto&, auto&) { r.headers.set("Range", "bytes=8-"); }));
-  EXPECT_NE(plain, signature([](auto& r, auto&, auto&, auto&, auto&) { r.headers.set("If-Range", "\"a\""); }));
+  EXPECT_NE(plain, signature([](auto& r, auto&, auto&, auto&, auto&) {
+              r.headers.set("Range", "bytes=8-");
+            }));
+  EXPECT_NE(plain, signature([](auto& r, auto&, auto&, auto&, auto&) {
+              r.headers.set("If-Range", "\"a\"");
+            }));
   EXPECT_NE(plain, signature([](auto& r, auto&, auto&, auto&, auto&) { r.method = "HEAD"; }));
-  EXPECT_NE(plain, signature([](auto&, auto& key, auto&, auto&, auto&) { key.session_token = "t"; }));
-  EXPECT_NE(plain, signature([](auto&, auto& key, auto&, auto&, auto&) { key.region = "eu-central-1"; }));
+  EXPECT_NE(plain,
+            signature([](auto&, auto& key, auto&, auto&, auto&) { key.session_token = "t"; }));
+  EXPECT_NE(plain,
+            signature([](auto&, auto& key, auto&, auto&, auto&) { key.region = "eu-central-1"; }));
   EXPECT_NE(plain, signature([](auto&, auto& key, auto&, auto&, auto&) { key.secret += "x"; }));
   EXPECT_NE(plain, signature([](auto&, auto&, auto& host, auto&, auto&) { host = "h:9001"; }));
   EXPECT_NE(plain, signature([](auto&, auto&, auto&, auto& path, auto&) { path = "/b/l"; }));
-  EXPECT_NE(plain, signature([](auto&, auto&, auto&, auto&, auto& now) { now += std::chrono::seconds(1); }));
+  EXPECT_NE(plain, signature([](auto&, auto&, auto&, auto&, auto& now) {
+              now += std::chrono::seconds(1);
+            }));
 }
 
 TEST(S3Address, IsThatOfTheBucketOrOfTheEndpoint) {
@@ -70,8 +80,10 @@ TEST(S3Address, IsThatOfTheBucketOrOfTheEndpoint) {
   };
   for (const Case& c : {
            Case{"s3://models/a/b c", "", "", ""},
-           Case{"s3://models/a/b%20c+d%25", "", "", "https://models.s3.us-east-1.amazonaws.com/a/b%20c%2Bd%25"},
-           Case{"s3://models/x", "eu-central-1", "", "https://models.s3.eu-central-1.amazonaws.com/x"},
+           Case{"s3://models/a/b%20c+d%25", "", "",
+                "https://models.s3.us-east-1.amazonaws.com/a/b%20c%2Bd%25"},
+           Case{"s3://models/x", "eu-central-1", "",
+                "https://models.s3.eu-central-1.amazonaws.com/x"},
            Case{"s3://my.models/x", "", "", "https://s3.us-east-1.amazonaws.com/my.models/x"},
            Case{"s3://models/x", "", "http://10.0.0.1:9000", "http://10.0.0.1:9000/models/x"},
            Case{"s3://models/x", "", "https://minio.example/", "https://minio.example/models/x"},
@@ -89,7 +101,8 @@ TEST(S3Address, IsThatOfTheBucketOrOfTheEndpoint) {
       Credentials credentials;
       credentials.region = c.region;
       credentials.endpoint = c.endpoint;
-      if (const auto address = s3_address(*url, credentials); address.ok()) found = address->origin() + address->target;
+      if (const auto address = s3_address(*url, credentials); address.ok())
+        found = address->origin() + address->target;
     }
     EXPECT_EQ(found, c.address);
   }
@@ -113,14 +126,17 @@ TEST(S3Authorization, AMachineWhoseClockIsWrongTakesTheTimeFromThePeerOnce) {
   EXPECT_EQ(request.headers.find("X-Amz-Date"), "20130524T000000Z");
   EXPECT_FALSE(authorization->refused(answer)) << "it is not the time, then";
   clock.set_wall(kThen + std::chrono::minutes(2));
-  EXPECT_FALSE(s3_authorization(address, credentials, clock)->refused(answer)) << "two minutes are not why";
+  EXPECT_FALSE(s3_authorization(address, credentials, clock)->refused(answer))
+      << "two minutes are not why";
   EXPECT_EQ(s3_authorization(address, {}, clock), nullptr) << "public buckets are not signed for";
 }
 
 TEST(HttpDate, IsReadOrRefused) {
-  EXPECT_EQ(parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT"), WallTime(std::chrono::seconds(784111777)));
-  for (const char* bad : {"", "Sun, 06 Nov 1994 08:49:37 UTC", "Sun, 31 Feb 1994 08:49:37 GMT", "Sun, 06 Nov 1994 25:49:37 GMT",
-                          "Sunday, 06-Nov-94 08:49:37 GMT", "Sun, 06 Xxx 1994 08:49:37 GMT", "Sun, 0x Nov 1994 08:49:37 GMT"})
+  EXPECT_EQ(parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT"),
+            WallTime(std::chrono::seconds(784111777)));
+  for (const char* bad : {"", "Sun, 06 Nov 1994 08:49:37 UTC", "Sun, 31 Feb 1994 08:49:37 GMT",
+                          "Sun, 06 Nov 1994 25:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT",
+                          "Sun, 06 Xxx 1994 08:49:37 GMT", "Sun, 0x Nov 1994 08:49:37 GMT"})
     EXPECT_EQ(parse_http_date(bad), std::nullopt) << bad;
 }
 
@@ -148,15 +164,20 @@ TEST(RetryAfter, IsSecondsOrADateOfThePeersOwnClock) {
 }
 
 TEST(Credentials, KeysAreReadAndWhatIsMissingIsNamed) {
-  const auto parse = [](std::map<std::string, std::string> keys) { return parse_credentials(keys); };
+  const auto parse = [](std::map<std::string, std::string> keys) {
+    return parse_credentials(keys);
+  };
   EXPECT_EQ(parse({{"token", "t\n"}})->token, "t");
   EXPECT_EQ(parse({{"username", "u"}, {"password", "p\r\n"}})->password, "p");
-  const auto s3 =
-      parse({{"AWS_ACCESS_KEY_ID", "i"}, {"AWS_SECRET_ACCESS_KEY", "s"}, {"AWS_DEFAULT_REGION", "r"}, {"AWS_ENDPOINT_URL", "e"}});
+  const auto s3 = parse({{"AWS_ACCESS_KEY_ID", "i"},
+                         {"AWS_SECRET_ACCESS_KEY", "s"},
+                         {"AWS_DEFAULT_REGION", "r"},
+                         {"AWS_ENDPOINT_URL", "e"}});
   ASSERT_TRUE(s3.ok());
   EXPECT_EQ(s3->region + s3->endpoint, "re");
   EXPECT_TRUE(parse({{"ca.crt", "pem"}}).ok());
-  for (const auto& [keys, says] : std::vector<std::pair<std::map<std::string, std::string>, std::string>>{
+  for (const auto& [keys, says] :
+       std::vector<std::pair<std::map<std::string, std::string>, std::string>>{
            {{}, "none of the keys"},
            {{{"other", "hush"}}, "none of the keys"},
            {{{"username", "hush"}}, "username and no password"},
@@ -176,7 +197,8 @@ TEST(Credentials, AreTakenFromSecretsThatNameTheirServers) {
     const auto outcome = credentials_of("Secret default/s", secret);
     if (outcome.ok()) return std::string();
     EXPECT_EQ(outcome.failure().error.message().find("hush"), std::string::npos);
-    EXPECT_EQ(outcome.failure().error.message().find("Secret default/s"), 0u) << outcome.failure().error;
+    EXPECT_EQ(outcome.failure().error.message().find("Secret default/s"), 0u)
+        << outcome.failure().error;
     return std::string(to_string(outcome.failure().reason));
   };
   const Keys token{{"token", "hush"}}, user{{"username", "u"}, {"password", "hush"}};
@@ -186,7 +208,9 @@ TEST(Credentials, AreTakenFromSecretsThatNameTheirServers) {
     EXPECT_EQ(reason({.keys = keys, .type = "Opaque"}), "CredentialsInvalid");
     EXPECT_EQ(reason({.keys = keys, .type = "edgeai.io/files"}), "");
     EXPECT_EQ(reason({.keys = keys, .annotations = {{"edgeai.io/hosts", "files.example"}}}), "");
-    EXPECT_EQ(reason({.keys = keys, .type = "kubernetes.io/service-account-token", .annotations = {{"edgeai.io/hosts", "h"}}}),
+    EXPECT_EQ(reason({.keys = keys,
+                      .type = "kubernetes.io/service-account-token",
+                      .annotations = {{"edgeai.io/hosts", "h"}}}),
               "CredentialsInvalid");
     Keys with = keys;
     with["hosts"] = "files.example";
@@ -194,14 +218,18 @@ TEST(Credentials, AreTakenFromSecretsThatNameTheirServers) {
     with["allow-http"] = "yes";
     EXPECT_EQ(reason({.keys = with}), "CredentialsMissing");
   }
-  EXPECT_EQ(reason({.keys = {{"token", "hush"}, {"ca.crt", "pem"}, {"namespace", "default"}, {"hosts", "h"}}}),
+  EXPECT_EQ(reason({.keys = {{"token", "hush"},
+                             {"ca.crt", "pem"},
+                             {"namespace", "default"},
+                             {"hosts", "h"}}}),
             "CredentialsInvalid")
       << "as a service account's token looks in a pod";
   EXPECT_EQ(reason({.keys = {{"ca.crt", "pem"}}}), "") << "nothing in it is a secret";
   EXPECT_EQ(reason({.keys = {{"user", "hush"}}}), "CredentialsMissing");
   Keys minio = aws;
   minio["AWS_ENDPOINT_URL"] = "http://minio:9000";
-  EXPECT_EQ(credentials_of("Secret default/s", {.keys = minio})->hosts->size(), 0u) << "its own server, and no other";
+  EXPECT_EQ(credentials_of("Secret default/s", {.keys = minio})->hosts->size(), 0u)
+      << "its own server, and no other";
 }
 
 TEST(Credentials, GoToTheServersThatTheirSecretNames) {
@@ -214,7 +242,8 @@ TEST(Credentials, GoToTheServersThatTheirSecretNames) {
   own.token = "t";
   EXPECT_EQ(kind(own, "https://files.example/m"), Kind::kSent);
   EXPECT_EQ(kind(own, "https://FILES.example:443/other"), Kind::kSent);
-  for (const char* other : {"https://files.example:8443/m", "https://mirror.example/m", "http://files.example/m"})
+  for (const char* other :
+       {"https://files.example:8443/m", "https://mirror.example/m", "http://files.example/m"})
     EXPECT_EQ(kind(own, other), Kind::kWithheld) << other;
   EXPECT_EQ(kind(own, "s3://bucket/m"), Kind::kNothing);
   EXPECT_EQ(kind(own, "file:///m"), Kind::kNothing);
@@ -225,16 +254,23 @@ TEST(Credentials, GoToTheServersThatTheirSecretNames) {
   own.allow_http = true;
   EXPECT_EQ(kind(own, "http://files.example/m", "http://files.example/m"), Kind::kSent);
 
-  Credentials listed = *parse_credentials({{"token", "t"}, {"hosts", "Files.example, *.site\nplain.example:8443 [fd00::1]\n"}});
-  EXPECT_EQ(*listed.hosts, (std::vector<std::string>{"files.example", "*.site", "plain.example:8443", "[fd00::1]"}));
+  Credentials listed = *parse_credentials(
+      {{"token", "t"}, {"hosts", "Files.example, *.site\nplain.example:8443 [fd00::1]\n"}});
+  EXPECT_EQ(*listed.hosts, (std::vector<std::string>{"files.example", "*.site",
+                                                     "plain.example:8443", "[fd00::1]"}));
   listed.hosts->at(1) = "*.site.example";
-  for (const char* url : {"https://files.example/m", "https://files.example:1/m", "https://a.site.example/m",
-                          "https://plain.example:8443/m", "https://[fd00::1]/m", "https://a.b.site.example/m"})
+  for (const char* url :
+       {"https://files.example/m", "https://files.example:1/m", "https://a.site.example/m",
+        "https://plain.example:8443/m", "https://[fd00::1]/m", "https://a.b.site.example/m"})
     EXPECT_EQ(kind(listed, url), Kind::kSent) << url;
-  for (const char* url : {"https://evil.example/m", "https://site.example/m", "https://asite.example/m", "https://plain.example/m",
-                          "https://files.example.evil/m", "https://xfiles.example/m", "https://[fd00::2]/m"})
+  for (const char* url :
+       {"https://evil.example/m", "https://site.example/m", "https://asite.example/m",
+        "https://plain.example/m", "https://files.example.evil/m", "https://xfiles.example/m",
+        "https://[fd00::2]/m"})
     EXPECT_EQ(kind(listed, url, url), Kind::kWithheld) << url;
-  EXPECT_NE(sending_of(listed, net::Url::parse("https://evil.example/m").value(), "").why.find("evil.example"), std::string::npos);
+  EXPECT_NE(sending_of(listed, net::Url::parse("https://evil.example/m").value(), "")
+                .why.find("evil.example"),
+            std::string::npos);
 
   Credentials aws;
   aws.access_key_id = "i";

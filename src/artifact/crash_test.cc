@@ -43,15 +43,18 @@ const std::vector<Archive>& archives() {
   static const std::vector<Archive> all = [] {
     std::vector<Archive> made;
     for (std::uint32_t i = 0; i < 3; ++i) {
-      const std::string model = noise(3000 + 700 * i, i), tool = noise(200, 10 + i), vocabulary = noise(900, 20 + i);
+      const std::string model = noise(3000 + 700 * i, i), tool = noise(200, 10 + i),
+                        vocabulary = noise(900, 20 + i);
       testing::TarBuilder tar;
       tar.directory("m/")
           .file("m/model.onnx", model)
           .file("m/tool", tool, 0755)
           .directory("m/sub/")
           .file("m/sub/words", vocabulary);
-      Listing tree{
-          {"model.onnx", "644 " + model}, {"tool", "755 " + tool}, {"sub", "directory"}, {"sub/words", "644 " + vocabulary}};
+      Listing tree{{"model.onnx", "644 " + model},
+                   {"tool", "755 " + tool},
+                   {"sub", "directory"},
+                   {"sub/words", "644 " + vocabulary}};
       if (i == 1) {
         tar.symlink("m/link", "sub/words");
         tree["link"] = "to sub/words";
@@ -66,30 +69,34 @@ const std::vector<Archive>& archives() {
 
 std::string url_of(int archive) { return "http://files/" + std::to_string(archive) + ".tar"; }
 Request request_of(int archive) {
-  return {.url = url_of(archive), .digest = archives()[static_cast<std::size_t>(archive)].digest, .framework = "onnx"};
+  return {.url = url_of(archive),
+          .digest = archives()[static_cast<std::size_t>(archive)].digest,
+          .framework = "onnx"};
 }
 
 Listing read_tree(os::FileSystem& fs, const os::Path& root) {
   Listing found;
-  const Status walked = walk(fs, root, [&](const os::Path& path, const os::FileInfo& info) -> Status {
-    std::string& what = found[path.string()];
-    if (info.kind == os::FileKind::kDirectory) {
-      what = "directory";
-    } else if (info.kind == os::FileKind::kSymlink) {
-      TRY(const std::string target, fs.read_link(root / path));
-      what = "to " + target;
-    } else {
-      TRY(const std::string bytes, os::read_file(fs, root / path));
-      what = ((info.mode & 0111) != 0 ? "755 " : "644 ") + bytes;
-    }
-    return {};
-  });
+  const Status walked =
+      walk(fs, root, [&](const os::Path& path, const os::FileInfo& info) -> Status {
+        std::string& what = found[path.string()];
+        if (info.kind == os::FileKind::kDirectory) {
+          what = "directory";
+        } else if (info.kind == os::FileKind::kSymlink) {
+          TRY(const std::string target, fs.read_link(root / path));
+          what = "to " + target;
+        } else {
+          TRY(const std::string bytes, os::read_file(fs, root / path));
+          what = ((info.mode & 0111) != 0 ? "755 " : "644 ") + bytes;
+        }
+        return {};
+      });
   if (!walked.ok()) found["?"] = walked.error().message();
   return found;
 }
 
 // "" if the tree equals that archive's tree, apart from `extra`.
-std::string compare(os::FileSystem& fs, const os::Path& root, int archive, const std::string& extra = "") {
+std::string compare(os::FileSystem& fs, const os::Path& root, int archive,
+                    const std::string& extra = "") {
   Listing found = read_tree(fs, root);
   if (!extra.empty()) found.erase(extra);
   const Listing& wanted = archives()[static_cast<std::size_t>(archive)].tree;
@@ -112,9 +119,9 @@ int archive_at(os::FileSystem& fs, const os::Path& root) {
 // Allowed contents of the disk: one value after an acknowledgement, several during a call.
 struct Model {
   std::map<std::string, std::set<int>> versions;  // allowed archives, possibly kAbsent
-  std::set<std::string> outdated;                 // exposes files of an artifact that was installed again since
-  std::set<std::string> targets{""};              // "": none
-  std::set<std::string> cascades{""};             // content of cascade.json; "": no file
+  std::set<std::string> outdated;     // exposes files of an artifact that was installed again since
+  std::set<std::string> targets{""};  // "": none
+  std::set<std::string> cascades{""};  // content of cascade.json; "": no file
 };
 struct Owed {
   std::map<int, bool> artifacts;  // true: present; false: missing; no entry: either
@@ -132,7 +139,8 @@ class Life {
   void run() {
     fs_.on_call([this](std::string_view, const os::Path&) {
       const MutexLock one(mutex_);  // a download may use the disk from several threads
-      campaign_.point(fs_, promises_, [this](CrashingFileSystem& left, Rng& rng) { return check(left, rng); });
+      campaign_.point(fs_, promises_,
+                      [this](CrashingFileSystem& left, Rng& rng) { return check(left, rng); });
       return Status();
     });
     reopen();
@@ -191,14 +199,16 @@ class Life {
   }
 
   void serve(int archive, std::size_t break_after = 0) {
-    origin_.put(url_of(archive), Origin::File{.bytes = archives()[static_cast<std::size_t>(archive)].bytes,
-                                              .etag = "\"" + std::to_string(archive) + "\"",
-                                              .break_after = break_after,
-                                              .piece = 2500});
+    origin_.put(url_of(archive),
+                Origin::File{.bytes = archives()[static_cast<std::size_t>(archive)].bytes,
+                             .etag = "\"" + std::to_string(archive) + "\"",
+                             .break_after = break_after,
+                             .piece = 2500});
   }
 
   void install(int archive) {
-    if (const auto there = owed_.artifacts.find(archive); there != owed_.artifacts.end() && !there->second)
+    if (const auto there = owed_.artifacts.find(archive);
+        there != owed_.artifacts.end() && !there->second)
       owed_.artifacts.erase(there);
     serve(archive);
     CHECK(store_->ensure(kForever, request_of(archive)).ok());
@@ -239,10 +249,11 @@ class Life {
   }
 
   void remove(int archive) {
-    const bool shown = std::any_of(owed_.models.begin(), owed_.models.end(), [&](const auto& model) {
-      return std::any_of(model.second.versions.begin(), model.second.versions.end(),
-                         [&](const auto& version) { return version.second.contains(archive); });
-    });
+    const bool shown =
+        std::any_of(owed_.models.begin(), owed_.models.end(), [&](const auto& model) {
+          return std::any_of(model.second.versions.begin(), model.second.versions.end(),
+                             [&](const auto& version) { return version.second.contains(archive); });
+        });
     if (shown) return;
     const bool there = owed_.artifacts.contains(archive) && owed_.artifacts[archive];
     if (there) owed_.artifacts.erase(archive);
@@ -256,7 +267,8 @@ class Life {
     std::set<int>& shown = model.versions[version];
     const bool outdated = model.outdated.erase(version) > 0;
     if (!shown.contains(archive) || outdated) shown.insert({archive, kAbsent});
-    CHECK(tree_->expose(key, version, os::Path(kArtifacts) / request_of(archive).digest.hex()).ok());
+    CHECK(
+        tree_->expose(key, version, os::Path(kArtifacts) / request_of(archive).digest.hex()).ok());
     shown = {archive};
     ++promises_;
   }
@@ -309,13 +321,15 @@ class Life {
     for (const std::string& key : tree->keys().value()) versions[key] = tree->versions(key).value();
     const auto dark = next->crashed(rng.next());
     campaign_.count_nested();
-    if (std::string wrong = recovered(*dark, rng); !wrong.empty()) return "after a kill and a crash: " + wrong;
+    if (std::string wrong = recovered(*dark, rng); !wrong.empty())
+      return "after a kill and a crash: " + wrong;
     for (const codec::Sha256& digest : seen)
       if (!dark->stat(os::Path(kArtifacts) / digest.hex()).value())
         return "an artifact was seen after a kill, and gone with a crash";
     for (const auto& [key, names] : versions)
       for (const std::string& version : names)
-        if (!dark->stat(os::Path(kModels) / key / version).value()) return "a version was seen after a kill, and gone with a crash";
+        if (!dark->stat(os::Path(kModels) / key / version).value())
+          return "a version was seen after a kill, and gone with a crash";
     return "";
   }
 
@@ -323,7 +337,8 @@ class Life {
     Origin origin;
     for (int i = 0; i < 3; ++i)
       origin.put(url_of(i), Origin::File{.bytes = archives()[static_cast<std::size_t>(i)].bytes,
-                                         .etag = rng.below(2) == 0 ? "\"" + std::to_string(i) + "\"" : "\"another\"",
+                                         .etag = rng.below(2) == 0 ? "\"" + std::to_string(i) + "\""
+                                                                   : "\"another\"",
                                          .ranges = rng.below(3) > 0,
                                          .piece = 4000});
     auto store = Store::open({.root = kArtifacts}, left, origin);
@@ -339,7 +354,8 @@ class Life {
       const int archive = static_cast<int>(rng.below(3));
       const auto installed = (*store)->ensure(kForever, request_of(archive));
       if (!installed.ok()) return "installing again: " + installed.failure().error.message();
-      if (std::string wrong = compare(left, installed->directory, archive); !wrong.empty()) return "installing again: " + wrong;
+      if (std::string wrong = compare(left, installed->directory, archive); !wrong.empty())
+        return "installing again: " + wrong;
     }
     (*store)->keep({});
     const auto scratch = left.list(os::Path(kArtifacts) / ".scratch");
@@ -359,7 +375,8 @@ class Life {
       }
       const auto owed = owed_.artifacts.find(i);
       if (owed == owed_.artifacts.end() || owed->second == found.has_value()) continue;
-      return "artifact " + std::to_string(i) + (owed->second ? " was installed and is gone" : " was removed and is back");
+      return "artifact " + std::to_string(i) +
+             (owed->second ? " was installed and is gone" : " was removed and is back");
     }
     return "";
   }
@@ -383,7 +400,8 @@ class Life {
           !left.stat(tree.directory(key) / active).value())
         return key + ": target names " + active + ", which does not exist";
       const auto cascade = os::read_file(left, tree.directory(key) / "cascade.json");
-      if (const auto says = codec::parse_json(cascade.value_or("\"\"")); !says.ok() || !model.cascades.contains(says->as_string()))
+      if (const auto says = codec::parse_json(cascade.value_or("\"\""));
+          !says.ok() || !model.cascades.contains(says->as_string()))
         return key + ": cascade.json is \"" + cascade.value_or("") + "\"";
       const auto names = left.list(tree.directory(key));
       for (const std::string& name : names.value_or({}))
@@ -399,8 +417,8 @@ class Life {
       if (archive == kAbsent && !there) return "";
       if (archive == kAbsent || !there) continue;
       wrong = compare(left, kFetched, archive, ".varda-sha256");
-      if (wrong.empty() &&
-          os::read_file(left, os::Path(kFetched) / ".varda-sha256").value_or("") == request_of(archive).digest.hex() + "\n")
+      if (wrong.empty() && os::read_file(left, os::Path(kFetched) / ".varda-sha256").value_or("") ==
+                               request_of(archive).digest.hex() + "\n")
         return "";
     }
     return "fetched: " + wrong;

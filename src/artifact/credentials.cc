@@ -5,7 +5,8 @@
 namespace varda::artifact {
 namespace {
 
-std::string value_of(const std::map<std::string, std::string>& keys, const char* key, const char* other = nullptr) {
+std::string value_of(const std::map<std::string, std::string>& keys, const char* key,
+                     const char* other = nullptr) {
   auto found = keys.find(key);
   if (found == keys.end() && other != nullptr) found = keys.find(other);
   if (found == keys.end()) return "";
@@ -16,9 +17,11 @@ std::string value_of(const std::map<std::string, std::string>& keys, const char*
   return value;
 }
 
-Status together(const char* one, const std::string& first, const char* other, const std::string& second) {
+Status together(const char* one, const std::string& first, const char* other,
+                const std::string& second) {
   if (first.empty() == second.empty()) return {};
-  return Error(Code::kInvalid, std::string("it has ") + (first.empty() ? other : one) + " and no " + (first.empty() ? one : other));
+  return Error(Code::kInvalid, std::string("it has ") + (first.empty() ? other : one) + " and no " +
+                                   (first.empty() ? one : other));
 }
 
 /// Splits names separated by commas or blanks, in lower case.
@@ -42,7 +45,8 @@ Outcome<Credentials> credentials_of(const std::string& shown, const SecretFacts&
     return Failure{Reason::kCredentialsInvalid, Error(Code::kInvalid, shown + " " + why)};
   };
   const auto has = [&](const char* key) { return secret.keys.contains(key); };
-  if (secret.type == "kubernetes.io/service-account-token" || (has("token") && has("ca.crt") && has("namespace")))
+  if (secret.type == "kubernetes.io/service-account-token" ||
+      (has("token") && has("ca.crt") && has("namespace")))
     return invalid("is the token of a service account, which is sent to no file server");
   std::map<std::string, std::string> keys = secret.keys;
   for (const char* name : {"hosts", "allow-http"}) {
@@ -50,11 +54,15 @@ Outcome<Credentials> credentials_of(const std::string& shown, const SecretFacts&
     if (annotation != secret.annotations.end()) keys[name] = annotation->second;
   }
   Result<Credentials> credentials = parse_credentials(keys);
-  if (!credentials.ok()) return Failure{Reason::kCredentialsMissing, Error(credentials.error()).context(shown)};
-  const bool secrets = !credentials->username.empty() || !credentials->token.empty() || !credentials->access_key_id.empty();
-  if (credentials->hosts || !secrets || secret.type == kFilesSecretType) return std::move(credentials).value();
+  if (!credentials.ok())
+    return Failure{Reason::kCredentialsMissing, Error(credentials.error()).context(shown)};
+  const bool secrets = !credentials->username.empty() || !credentials->token.empty() ||
+                       !credentials->access_key_id.empty();
+  if (credentials->hosts || !secrets || secret.type == kFilesSecretType)
+    return std::move(credentials).value();
   if (credentials->endpoint.empty())
-    return invalid("does not name the servers that may get it: add a key hosts, such as \"files.example\"");
+    return invalid(
+        "does not name the servers that may get it: add a key hosts, such as \"files.example\"");
   credentials->hosts.emplace();
   return std::move(credentials).value();
 }
@@ -76,14 +84,19 @@ Result<Credentials> parse_credentials(const std::map<std::string, std::string>& 
     return Error(Code::kInvalid, "allow-http must be \"true\" or \"false\"");
   out.allow_http = allow_http == "true";
   TRY_VOID(together("username", out.username, "password", out.password));
-  TRY_VOID(together("AWS_ACCESS_KEY_ID", out.access_key_id, "AWS_SECRET_ACCESS_KEY", out.secret_access_key));
-  for (const std::string* value : {&out.username, &out.password, &out.token, &out.access_key_id, &out.session_token, &out.region})
+  TRY_VOID(together("AWS_ACCESS_KEY_ID", out.access_key_id, "AWS_SECRET_ACCESS_KEY",
+                    out.secret_access_key));
+  for (const std::string* value : {&out.username, &out.password, &out.token, &out.access_key_id,
+                                   &out.session_token, &out.region})
     if (value->find_first_of(std::string_view("\r\n\0", 3)) != std::string::npos)
       return Error(Code::kInvalid, "a value has a line break in it");
-  if (out.username.find(':') != std::string::npos) return Error(Code::kInvalid, "username has a colon in it");  // RFC 7617, 2
-  if (out.username.empty() && out.token.empty() && out.access_key_id.empty() && out.endpoint.empty() && out.ca_pem.empty())
+  if (out.username.find(':') != std::string::npos)
+    return Error(Code::kInvalid, "username has a colon in it");  // RFC 7617, 2
+  if (out.username.empty() && out.token.empty() && out.access_key_id.empty() &&
+      out.endpoint.empty() && out.ca_pem.empty())
     return Error(Code::kInvalid,
-                 "it has none of the keys username and password, token, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+                 "it has none of the keys username and password, token, AWS_ACCESS_KEY_ID and "
+                 "AWS_SECRET_ACCESS_KEY, "
                  "AWS_ENDPOINT_URL, ca.crt");
   return out;
 }

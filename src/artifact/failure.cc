@@ -6,8 +6,10 @@ namespace varda::artifact {
 
 std::string_view to_string(Reason reason) {
   static constexpr std::array<std::string_view, 10> kNames = {
-      "DownloadFailed",     "DigestMismatch",     "UnsafeArchive",        "BadLayout", "DiskFull", "SourceForbidden",
-      "CredentialsMissing", "CredentialsInvalid", "CredentialsForbidden", "Cancelled"};
+      "DownloadFailed",     "DigestMismatch",     "UnsafeArchive",
+      "BadLayout",          "DiskFull",           "SourceForbidden",
+      "CredentialsMissing", "CredentialsInvalid", "CredentialsForbidden",
+      "Cancelled"};
   return kNames[static_cast<std::size_t>(reason)];
 }
 

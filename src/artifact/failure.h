@@ -12,7 +12,8 @@
 namespace varda::artifact {
 
 enum class Reason : std::uint8_t {
-  kDownloadFailed,  // network, HTTP status, a page where an archive should be, a fault of the local disk
+  kDownloadFailed,  // network, HTTP status, a page where an archive should be, a fault of the local
+                    // disk
   kDigestMismatch,  // all bytes arrived but differ; the message has both digests
   kUnsafeArchive,   // unreadable or hostile: paths, links, devices, duplicates, bombs, sizes
   kBadLayout,       // the root does not fit the framework
@@ -41,7 +42,8 @@ struct Failure {
 template <typename T>
 class [[nodiscard]] Outcome {
  public:
-  Outcome(T value) : state_(std::in_place_index<0>, std::move(value)) {}            // NOLINT: conversions are the point
+  Outcome(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: conversions are the point
   Outcome(Failure failure) : state_(std::in_place_index<1>, std::move(failure)) {}  // NOLINT
   bool ok() const { return state_.index() == 0; }
   T& value() {

@@ -25,8 +25,12 @@ class ArtifactFaults : public ::testing::Test {
   ArtifactFaults() {
     for (int i = 0; i < 2; ++i) {
       content[i] = std::string(3000, static_cast<char>('a' + i));
-      archive[i] =
-          testing::TarBuilder().directory("m/").file("m/model.onnx", content[i]).directory("m/sub/").file("m/sub/words", "w").tar();
+      archive[i] = testing::TarBuilder()
+                       .directory("m/")
+                       .file("m/model.onnx", content[i])
+                       .directory("m/sub/")
+                       .file("m/sub/words", "w")
+                       .tar();
     }
   }
   static std::unique_ptr<CrashingFileSystem> new_disk() {
@@ -35,11 +39,14 @@ class ArtifactFaults : public ::testing::Test {
     return fs;
   }
   Request request(int i) const {
-    return {.url = kUrl + std::to_string(i), .digest = codec::Sha256::of(archive[i]), .framework = "onnx"};
+    return {.url = kUrl + std::to_string(i),
+            .digest = codec::Sha256::of(archive[i]),
+            .framework = "onnx"};
   }
   void serve(Origin& origin) const {
     for (int i = 0; i < 2; ++i)
-      origin.put(kUrl + std::to_string(i), Origin::File{.bytes = archive[i], .etag = "\"e\"", .piece = 2000});
+      origin.put(kUrl + std::to_string(i),
+                 Origin::File{.bytes = archive[i], .etag = "\"e\"", .piece = 2000});
   }
 
   struct Acknowledged {
@@ -57,7 +64,8 @@ class ArtifactFaults : public ::testing::Test {
       const std::string version = std::to_string(i + 1);
       const auto installed = store->ensure(kForever, request(i));
       if (!installed.ok()) {
-        EXPECT_NE(installed.failure().reason, Reason::kDigestMismatch) << "a fault of the disk is no fault of the archive";
+        EXPECT_NE(installed.failure().reason, Reason::kDigestMismatch)
+            << "a fault of the disk is no fault of the archive";
         EXPECT_NE(installed.failure().reason, Reason::kUnsafeArchive) << installed.failure().error;
         return installed.failure().error;
       }
@@ -75,7 +83,8 @@ class ArtifactFaults : public ::testing::Test {
     done.installed[1] = false;
     TRY_VOID(set_mark(fs, "/data/artifacts", request(1).digest, Mark::kDamaged));
     const bool known = !store->read_marks().empty();
-    if (const auto anew = store->ensure(kForever, request(1)); !anew.ok()) return anew.failure().error;
+    if (const auto anew = store->ensure(kForever, request(1)); !anew.ok())
+      return anew.failure().error;
     done.installed[1] = known;  // otherwise the next store sees the mark
     TRY_VOID(tree.unexpose(kKey, "1"));
     done.installed[0] = false;
@@ -117,7 +126,8 @@ class ArtifactFaults : public ::testing::Test {
     const std::string target = tree->target(kKey).value().value_or("");
     ASSERT_TRUE(done.targets.contains(target)) << target;
     const auto cascade = os::read_file(fs, tree->directory(kKey) / "cascade.json");
-    ASSERT_TRUE(done.cascades.contains(cascade.ok() ? codec::parse_json(*cascade).value().as_string() : ""))
+    ASSERT_TRUE(
+        done.cascades.contains(cascade.ok() ? codec::parse_json(*cascade).value().as_string() : ""))
         << cascade.value_or("");
     if (!target.empty()) {
       ASSERT_FALSE(done.cascades.contains("")) << "it was there before the first target";
@@ -178,7 +188,8 @@ TEST_F(ArtifactFaults, FullDiskSaysSoAndRemovingMakesRoom) {
   const auto refused = store->ensure(kForever, request(1));
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.failure().reason, Reason::kDiskFull);
-  EXPECT_NE(refused.failure().error.message().find("free"), std::string::npos) << refused.failure().error;
+  EXPECT_NE(refused.failure().error.message().find("free"), std::string::npos)
+      << refused.failure().error;
   ASSERT_TRUE(store->find(request(0).digest));
   fs->set_capacity(fs->used_bytes() + 12'000);
   store->keep({});
@@ -221,7 +232,8 @@ TEST_F(ArtifactFaults, SlowDiskHoldsUpItsOwnDownloadOnly) {
     go_on.count_down();
     installer.join();
     fs->on_call({});
-    EXPECT_EQ(*os::read_file(*fs, store->find(request(1).digest)->directory / "model.onnx"), content[1]);
+    EXPECT_EQ(*os::read_file(*fs, store->find(request(1).digest)->directory / "model.onnx"),
+              content[1]);
     if (!in_the_middle) {
       EXPECT_GE(slow, 10u);
       return;

@@ -26,13 +26,16 @@ Status check_replaceable(os::FileSystem& fs, const os::Path& to) {
   TRY(const auto there, fs.stat(to));
   if (!there) return {};
   if (there->kind != os::FileKind::kDirectory) {
-    return Error(Code::kInvalid, to.string() + " is not a directory and is not replaced; name a directory that does not exist yet");
+    return Error(
+        Code::kInvalid,
+        to.string() +
+            " is not a directory and is not replaced; name a directory that does not exist yet");
   }
   TRY(const auto names, fs.list(to));
   if (names.empty() || std::find(names.begin(), names.end(), kMarker) != names.end()) return {};
-  return Error(
-      Code::kInvalid,
-      to.string() + " holds files that did not come from here and is not replaced; name a directory that does not exist yet");
+  return Error(Code::kInvalid, to.string() +
+                                   " holds files that did not come from here and is not replaced; "
+                                   "name a directory that does not exist yet");
 }
 
 /// Syncs the directory's name and the parent's name, because the parent may be new too.
@@ -63,8 +66,10 @@ Status put_beside(os::FileSystem& fs, const FetchOptions& options) {
   return {};
 }
 
-Status put_in_place(os::FileSystem& fs, const FetchOptions& options, const os::Path& root, const os::Path& work) {
-  TRY_VOID(os::write_file_atomically(fs, root / kMarker, options.request.digest.hex() + "\n", 0644));
+Status put_in_place(os::FileSystem& fs, const FetchOptions& options, const os::Path& root,
+                    const os::Path& work) {
+  TRY_VOID(
+      os::write_file_atomically(fs, root / kMarker, options.request.digest.hex() + "\n", 0644));
   TRY_VOID(check_replaceable(fs, options.to));
   TRY(const auto there, fs.stat(options.to));
   if (there) {
@@ -79,8 +84,8 @@ Status put_in_place(os::FileSystem& fs, const FetchOptions& options, const os::P
 
 }  // namespace
 
-Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const FetchOptions& given,
-                         const ProgressSink& progress) {
+Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
+                         const FetchOptions& given, const ProgressSink& progress) {
   FetchOptions options = given;
   options.to = std::filesystem::absolute(options.to).lexically_normal();
   if (!options.to.has_filename()) options.to = options.to.parent_path();  // a trailing slash
@@ -94,13 +99,17 @@ Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient
   if (*done) {
     // An attempt killed before its last steps may have left them undone.
     if (Status status = put_beside(fs, options); !status.ok()) return disk_failure(status.error());
-    if (Status status = sync_names(fs, options.to); !status.ok()) return disk_failure(status.error());
+    if (Status status = sync_names(fs, options.to); !status.ok())
+      return disk_failure(status.error());
     return installed();
   }
-  if (Status status = check_replaceable(fs, options.to); !status.ok()) return disk_failure(status.error());
+  if (Status status = check_replaceable(fs, options.to); !status.ok())
+    return disk_failure(status.error());
 
-  const os::Path work = options.to.parent_path() / ("." + options.to.filename().string() + ".fetch");
-  if (Status status = fs.make_directories(work, 0755); !status.ok()) return disk_failure(status.error());
+  const os::Path work =
+      options.to.parent_path() / ("." + options.to.filename().string() + ".fetch");
+  if (Status status = fs.make_directories(work, 0755); !status.ok())
+    return disk_failure(status.error());
   SourceOptions source;
   source.request = options.request;
   source.spool = work / (options.request.digest.hex() + ".part");
@@ -119,17 +128,21 @@ Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient
         (void)fs.remove_all(work);  // the layout is the error to report
         return *failure;
       }
-      if (Status status = put_in_place(fs, options, tree->root, work); !status.ok()) return disk_failure(status.error());
+      if (Status status = put_in_place(fs, options, tree->root, work); !status.ok())
+        return disk_failure(status.error());
       return installed();
     }
     const Failure& failure = tree.failure();
-    if (failure.reason == Reason::kCancelled || retry_of(failure.reason) != Retry::kBackoff || failure.error.terminal() ||
-        attempt >= options.attempts_max) {
-      if (retry_of(failure.reason) != Retry::kBackoff) (void)fs.remove_all(work);  // useless for the next attempt
+    if (failure.reason == Reason::kCancelled || retry_of(failure.reason) != Retry::kBackoff ||
+        failure.error.terminal() || attempt >= options.attempts_max) {
+      if (retry_of(failure.reason) != Retry::kBackoff)
+        (void)fs.remove_all(work);  // useless for the next attempt
       return failure;
     }
-    log::warn("fetch failed, retrying", {{"reason", to_string(failure.reason)}, {"error", failure.error}});
-    if (Status status = ctx.sleep_for(std::max<Duration>(wait, std::min<Duration>(failure.retry_after, kRetryAfterMax)));
+    log::warn("fetch failed, retrying",
+              {{"reason", to_string(failure.reason)}, {"error", failure.error}});
+    if (Status status = ctx.sleep_for(
+            std::max<Duration>(wait, std::min<Duration>(failure.retry_after, kRetryAfterMax)));
         !status.ok())
       return failure;
     wait = std::min<Duration>(wait * 2, std::chrono::seconds(30));

@@ -30,7 +30,7 @@ struct FetchOptions {
 /// finds it complete and succeeds without the network. Another digest replaces the directory. A
 /// file, or a directory with other files, is never replaced (kInvalid). Work in progress is beside
 /// it, in ".NAME.fetch", and the next attempt resumes it, also after a kill.
-Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const FetchOptions& options,
-                         const ProgressSink& progress = {});
+Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
+                         const FetchOptions& options, const ProgressSink& progress = {});
 
 }  // namespace varda::artifact

@@ -20,13 +20,16 @@ constexpr std::size_t kPieceBytes = 256u << 10;
 constexpr int kLinksMax = 40;
 
 net::Response refuse(int status, const std::string& why) {
-  return {.status = status, .headers = {{"Content-Type", "text/plain; charset=utf-8"}}, .body = why + "\n"};
+  return {.status = status,
+          .headers = {{"Content-Type", "text/plain; charset=utf-8"}},
+          .body = why + "\n"};
 }
 
 /// A range of a file. A file truncated meanwhile ends early; the client notices by the length.
 class Piece final : public net::BodyStream {
  public:
-  Piece(std::unique_ptr<os::File> file, std::uint64_t length) : file_(std::move(file)), left_(length) {}
+  Piece(std::unique_ptr<os::File> file, std::uint64_t length)
+      : file_(std::move(file)), left_(length) {}
   std::optional<std::string> read() override {
     if (left_ == 0) return std::nullopt;
     auto bytes = file_->read(static_cast<std::size_t>(std::min<std::uint64_t>(left_, kPieceBytes)));
@@ -99,7 +102,9 @@ std::optional<Place> find(os::FileSystem& fs, const Path& root, const std::strin
 std::string entity_tag(const FileInfo& info) {
   char text[48] = "\"";
   char* end = text + 1;
-  const auto changed = std::chrono::duration_cast<std::chrono::nanoseconds>(info.modified.time_since_epoch()).count();
+  const auto changed =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(info.modified.time_since_epoch())
+          .count();
   end = std::to_chars(end, text + 24, static_cast<std::uint64_t>(changed), 16).ptr;
   *end++ = '-';
   end = std::to_chars(end, text + 46, info.size_bytes, 16).ptr;
@@ -149,7 +154,9 @@ Asked parse_range(std::string_view text, std::uint64_t size, Range& range) {
     return Asked::kPart;
   }
   Range asked{0, UINT64_MAX};
-  if (!number(from, asked.first) || (!to.empty() && !number(to, asked.last)) || asked.last < asked.first) return Asked::kWhole;
+  if (!number(from, asked.first) || (!to.empty() && !number(to, asked.last)) ||
+      asked.last < asked.first)
+    return Asked::kWhole;
   if (asked.first >= size) return Asked::kNothing;
   range = {asked.first, std::min(asked.last, size - 1)};
   return Asked::kPart;
@@ -179,10 +186,12 @@ net::Response serve_file(os::FileSystem& fs, const Path& root, const net::Reques
   }
 
   const std::string tag = entity_tag(place->info), modified = write_http_date(place->info.modified);
-  net::Response out{.headers = {{"Accept-Ranges", "bytes"}, {"ETag", tag}, {"Last-Modified", modified}}};
+  net::Response out{
+      .headers = {{"Accept-Ranges", "bytes"}, {"ETag", tag}, {"Last-Modified", modified}}};
   if (const auto known = request.headers.find("If-None-Match")) {
     if (names_tag(*known, tag)) out.status = 304;
-  } else if (const auto since = parse_http_date(request.headers.find("If-Modified-Since").value_or(""))) {
+  } else if (const auto since =
+                 parse_http_date(request.headers.find("If-Modified-Since").value_or(""))) {
     if (std::chrono::floor<std::chrono::seconds>(place->info.modified) <= *since) out.status = 304;
   }
   if (out.status == 304) return out;
@@ -190,7 +199,8 @@ net::Response serve_file(os::FileSystem& fs, const Path& root, const net::Reques
   std::uint64_t length = *size;
   const auto header = request.headers.find("Range");
   const auto condition = request.headers.find("If-Range");
-  if (header && request.method == "GET" && (!condition || *condition == tag || *condition == modified)) {
+  if (header && request.method == "GET" &&
+      (!condition || *condition == tag || *condition == modified)) {
     const Asked asked = parse_range(*header, *size, range);
     if (asked == Asked::kNothing) {
       out.headers.add("Content-Range", "bytes */" + std::to_string(*size));
@@ -200,14 +210,16 @@ net::Response serve_file(os::FileSystem& fs, const Path& root, const net::Reques
     if (asked == Asked::kPart) {
       out.status = 206;
       length = range.last - range.first + 1;
-      out.headers.add("Content-Range",
-                      "bytes " + std::to_string(range.first) + "-" + std::to_string(range.last) + "/" + std::to_string(*size));
+      out.headers.add("Content-Range", "bytes " + std::to_string(range.first) + "-" +
+                                           std::to_string(range.last) + "/" +
+                                           std::to_string(*size));
     }
   }
   out.headers.add("Content-Type", "application/octet-stream");
   out.headers.add("Content-Length", std::to_string(length));
   if (request.method == "HEAD") return out;
-  if (const Status there = (*file)->seek(range.first); !there.ok()) return refuse(500, "it cannot be read here");
+  if (const Status there = (*file)->seek(range.first); !there.ok())
+    return refuse(500, "it cannot be read here");
   out.stream = std::make_unique<Piece>(std::move(*file), length);
   return out;
 }

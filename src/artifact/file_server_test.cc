@@ -34,8 +34,12 @@ class FileServerTest : public ::testing::Test {
     link("around", "around");
     link("sub", "folder");
   }
-  void put(const os::Path& path, std::string_view bytes) { CHECK(os::write_file_atomically(fs, path, bytes).ok()); }
-  void link(const std::string& target, const std::string& name) { CHECK(fs.symlink(target, kRoot / name).ok()); }
+  void put(const os::Path& path, std::string_view bytes) {
+    CHECK(os::write_file_atomically(fs, path, bytes).ok());
+  }
+  void link(const std::string& target, const std::string& name) {
+    CHECK(fs.symlink(target, kRoot / name).ok());
+  }
 
   net::Response ask(std::string target, net::Headers headers = {}, std::string method = "GET") {
     net::Request request;
@@ -51,7 +55,9 @@ class FileServerTest : public ::testing::Test {
     while (const auto piece = response.stream->read()) out += *piece;
     return out;
   }
-  std::string get(std::string target, net::Headers headers = {}) { return text(ask(std::move(target), std::move(headers))); }
+  std::string get(std::string target, net::Headers headers = {}) {
+    return text(ask(std::move(target), std::move(headers)));
+  }
   std::string header(const net::Response& response, std::string_view name) {
     return std::string(response.headers.find(name).value_or(""));
   }
@@ -71,8 +77,9 @@ TEST_F(FileServerTest, FilesAreFoundByTheirPath) {
 }
 
 TEST_F(FileServerTest, WhatLeadsOutOfTheRootOrIsNoFileIsNotThere) {
-  for (const char* target : {"/../secret", "/%2e%2e/secret", "/sub/../../secret", "/out", "/absolute", "/winding", "/around", "/",
-                             "/sub", "/folder", "/digits/x", "/none", "/digits%00", "//srv/secret", "/..%2fsecret"})
+  for (const char* target : {"/../secret", "/%2e%2e/secret", "/sub/../../secret", "/out",
+                             "/absolute", "/winding", "/around", "/", "/sub", "/folder",
+                             "/digits/x", "/none", "/digits%00", "//srv/secret", "/..%2fsecret"})
     EXPECT_EQ(get(target), "404 ") << target;
   EXPECT_EQ(get("/%zz"), "400 ");
   EXPECT_EQ(get("digits"), "400 ");
@@ -94,13 +101,16 @@ TEST_F(FileServerTest, RangesAreCutOut) {
   struct Case {
     const char *range, *answer, *content_range;
   };
-  for (const Case& c : {Case{"bytes=0-0", "206 0", "bytes 0-0/10"}, Case{"bytes=3-5", "206 345", "bytes 3-5/10"},
-                        Case{"bytes=7-", "206 789", "bytes 7-9/10"}, Case{"bytes=8-99", "206 89", "bytes 8-9/10"},
-                        Case{"bytes=-3", "206 789", "bytes 7-9/10"}, Case{"bytes=-99", "206 0123456789", "bytes 0-9/10"},
-                        Case{"bytes=10-", "416 ", "bytes */10"}, Case{"bytes=-0", "416 ", "bytes */10"},
-                        Case{"bytes=5-3", "200 0123456789", ""}, Case{"bytes=0-1,3-4", "200 0123456789", ""},
-                        Case{"bytes=x-", "200 0123456789", ""}, Case{"bytes=99999999999999999999-", "200 0123456789", ""},
-                        Case{"lines=0-1", "200 0123456789", ""}, Case{"bytes=-", "200 0123456789", ""}}) {
+  for (const Case& c :
+       {Case{"bytes=0-0", "206 0", "bytes 0-0/10"}, Case{"bytes=3-5", "206 345", "bytes 3-5/10"},
+        Case{"bytes=7-", "206 789", "bytes 7-9/10"}, Case{"bytes=8-99", "206 89", "bytes 8-9/10"},
+        Case{"bytes=-3", "206 789", "bytes 7-9/10"},
+        Case{"bytes=-99", "206 0123456789", "bytes 0-9/10"},
+        Case{"bytes=10-", "416 ", "bytes */10"}, Case{"bytes=-0", "416 ", "bytes */10"},
+        Case{"bytes=5-3", "200 0123456789", ""}, Case{"bytes=0-1,3-4", "200 0123456789", ""},
+        Case{"bytes=x-", "200 0123456789", ""},
+        Case{"bytes=99999999999999999999-", "200 0123456789", ""},
+        Case{"lines=0-1", "200 0123456789", ""}, Case{"bytes=-", "200 0123456789", ""}}) {
     net::Response response = ask("/digits", {{"Range", c.range}});
     EXPECT_EQ(header(response, "Content-Range"), c.content_range) << c.range;
     EXPECT_EQ(text(std::move(response)), c.answer) << c.range;
@@ -125,9 +135,11 @@ TEST_F(FileServerTest, WhatTheClientHasIsNotSentAgain) {
   EXPECT_EQ(get("/digits", {{"If-None-Match", tag}}), "304 ");
   EXPECT_EQ(get("/digits", {{"If-None-Match", "\"x\", W/" + tag}}), "304 ");
   EXPECT_EQ(get("/digits", {{"If-None-Match", "*"}}), "304 ");
-  EXPECT_EQ(get("/digits", {{"If-None-Match", "\"x\""}, {"If-Modified-Since", modified}}), "200 0123456789");
+  EXPECT_EQ(get("/digits", {{"If-None-Match", "\"x\""}, {"If-Modified-Since", modified}}),
+            "200 0123456789");
   EXPECT_EQ(get("/digits", {{"If-Modified-Since", modified}}), "304 ");
-  EXPECT_EQ(get("/digits", {{"If-Modified-Since", "Sun, 06 Nov 1994 08:49:37 GMT"}}), "200 0123456789");
+  EXPECT_EQ(get("/digits", {{"If-Modified-Since", "Sun, 06 Nov 1994 08:49:37 GMT"}}),
+            "200 0123456789");
   EXPECT_EQ(get("/digits", {{"If-Modified-Since", "yesterday"}}), "200 0123456789");
 }
 
@@ -153,13 +165,14 @@ TEST_F(FileServerTest, AFileThatIsBeingReplacedIsAskedForAgain) {
 TEST_F(FileServerTest, AnInstallationTakesItsArchiveFromHere) {
   const std::string archive = testing::model_archive("weights");
   put(kRoot / "m.tar.gz", archive);
-  const auto server =
-      net::Server::create({}, net::inline_handler([this](const net::Request& r) { return serve_file(fs, kRoot, r); }));
+  const auto server = net::Server::create(
+      {}, net::inline_handler([this](const net::Request& r) { return serve_file(fs, kRoot, r); }));
   ASSERT_TRUE(server.ok()) << server.error().message();
   const auto client = net::make_client({});
   FetchOptions options;
-  options.request = {
-      .url = "http://" + (*server)->address() + "/m.tar.gz", .digest = codec::Sha256::of(archive), .framework = "onnx"};
+  options.request = {.url = "http://" + (*server)->address() + "/m.tar.gz",
+                     .digest = codec::Sha256::of(archive),
+                     .framework = "onnx"};
   options.to = "/models/m/1";
   const auto installed = fetch(Context::background(), fs, *client, options, [](const Progress&) {});
   ASSERT_TRUE(installed.ok()) << installed.failure().error.message();
@@ -167,7 +180,8 @@ TEST_F(FileServerTest, AnInstallationTakesItsArchiveFromHere) {
 }
 
 TEST(HttpDate, WhatIsWrittenIsRead) {
-  EXPECT_EQ(write_http_date(WallTime(std::chrono::milliseconds(784111777999))), "Sun, 06 Nov 1994 08:49:37 GMT");
+  EXPECT_EQ(write_http_date(WallTime(std::chrono::milliseconds(784111777999))),
+            "Sun, 06 Nov 1994 08:49:37 GMT");
   for (const long seconds : {0L, 951782400L, 1704067199L, 4102444800L}) {
     const WallTime time{std::chrono::seconds(seconds)};
     EXPECT_EQ(parse_http_date(write_http_date(time)), time) << write_http_date(time);

@@ -27,7 +27,8 @@ Tried install(os::FileSystem& fs, const std::string& archive, const Limits& limi
   CHECK(fs.make_directories("/data").ok());
   auto store = Store::open({.root = "/data/artifacts", .limits = limits}, fs, origin);
   CHECK(store.ok());
-  auto outcome = (*store)->ensure(Context::background(), {.url = kUrl, .digest = codec::Sha256::of(archive), .framework = ""});
+  auto outcome = (*store)->ensure(
+      Context::background(), {.url = kUrl, .digest = codec::Sha256::of(archive), .framework = ""});
   return {std::move(outcome), *fs.list("/data/artifacts"), *fs.list("/data")};
 }
 
@@ -65,16 +66,20 @@ std::vector<Hostile> corpus() {
       {"LinkOutFromBelow", ok().symlink("a/b/l", "../../../x").tar(), "out of the tree"},
       {"LinkBehindName", ok().symlink("l", "a/../../x").tar(), "after a name"},
       // c leads to the root, so "a/b/c/.." would be above it, although as text it is a/b.
-      {"LinkThroughLink", ok().symlink("a/b/c", "../..").symlink("e", "a/b/c/../x").tar(), "after a name"},
+      {"LinkThroughLink", ok().symlink("a/b/c", "../..").symlink("e", "a/b/c/../x").tar(),
+       "after a name"},
       {"LinkEmpty", ok().symlink("l", "").tar(), ""},
       {"WriteThroughLink", ok().symlink("l", "sub").file("l/evil").tar(), "not a directory"},
       {"DirectoryOverLink", ok().symlink("l", "sub").directory("l").tar(), "twice"},
       {"LinkOverDirectory", ok().directory("d").symlink("d", "sub").tar(), "twice"},
-      {"LinkOutOfStrippedTop", TarBuilder().file("top/model.onnx").symlink("top/l", "../top/model.onnx").tar(), "out of the tree"},
+      {"LinkOutOfStrippedTop",
+       TarBuilder().file("top/model.onnx").symlink("top/l", "../top/model.onnx").tar(),
+       "out of the tree"},
       {"HardLinkOut", ok().hard_link("h", "../../etc/passwd").tar(), "\"..\""},
       {"HardLinkAbsolute", ok().hard_link("h", "/etc/passwd").tar(), "absolute"},
       {"HardLinkToNothing", ok().hard_link("h", "none").tar(), "not an earlier file"},
-      {"HardLinkToLink", ok().symlink("l", "model.onnx").hard_link("h", "l").tar(), "not an earlier file"},
+      {"HardLinkToLink", ok().symlink("l", "model.onnx").hard_link("h", "l").tar(),
+       "not an earlier file"},
       {"HardLinkToItself", ok().hard_link("h", "h").tar(), "not an earlier file"},
       {"Device", ok().device("null").tar(), "device"},
       {"Fifo", ok().fifo("pipe").tar(), "device"},
@@ -89,11 +94,21 @@ std::vector<Hostile> corpus() {
       {"TooManyEntries", many.tar(), "more than 10 entries", small},
       {"TooManyImpliedDirectories", implied.tar(), "more than 10 entries", small},
       {"TooDeep", deep_names.tar(), "deeper than 4", small},
-      {"TooLarge", TarBuilder().file("a", std::string(2 << 20, 'r')).tar(), "more than 1048576 bytes", small},
-      {"TooLargeInPieces", TarBuilder().file("a", std::string(700 << 10, 'r')).file("b", std::string(700 << 10, 'r')).tar(),
+      {"TooLarge", TarBuilder().file("a", std::string(2 << 20, 'r')).tar(),
+       "more than 1048576 bytes", small},
+      {"TooLargeInPieces",
+       TarBuilder()
+           .file("a", std::string(700 << 10, 'r'))
+           .file("b", std::string(700 << 10, 'r'))
+           .tar(),
        "more than 1048576 bytes", small},
       {"HardLinksMultiply",
-       TarBuilder().file("a", std::string(300 << 10, 'r')).hard_link("b", "a").hard_link("c", "a").hard_link("d", "a").tar(),
+       TarBuilder()
+           .file("a", std::string(300 << 10, 'r'))
+           .hard_link("b", "a")
+           .hard_link("c", "a")
+           .hard_link("d", "a")
+           .tar(),
        "more than 1048576 bytes", small},
       {"Bomb", testing::tar_gzip_of("zeros", 900 << 10), "50 times its size", small},
       {"Empty", TarBuilder().tar(), ""},
@@ -110,8 +125,10 @@ TEST(HostileArchives, AreRefusedAndLeaveNothing) {
     os::testing::MemoryFileSystem fs;
     const Tried tried = install(fs, hostile.archive, hostile.limits);
     ASSERT_FALSE(tried.outcome.ok());
-    EXPECT_EQ(to_string(tried.outcome.failure().reason), "UnsafeArchive") << tried.outcome.failure().error;
-    EXPECT_NE(tried.outcome.failure().error.message().find(hostile.says), std::string::npos) << tried.outcome.failure().error;
+    EXPECT_EQ(to_string(tried.outcome.failure().reason), "UnsafeArchive")
+        << tried.outcome.failure().error;
+    EXPECT_NE(tried.outcome.failure().error.message().find(hostile.says), std::string::npos)
+        << tried.outcome.failure().error;
     for (const std::string& name : tried.left)
       EXPECT_TRUE(name.starts_with('.')) << name << ": only directories of the store's own";
     EXPECT_EQ(tried.outside, std::vector<std::string>{"artifacts"});
@@ -127,18 +144,37 @@ TEST(HonestArchives, AreUnpackedAsTheyAre) {
     std::vector<std::string> root;
   };
   const Honest cases[] = {
-      {"Plain", TarBuilder().file("model.onnx").file("labels.txt").tar(), {"labels.txt", "model.onnx"}},
-      {"TopDirectoryIsStripped", TarBuilder().directory("m/").file("m/model.onnx").file("m/sub/x").tar(), {"model.onnx", "sub"}},
+      {"Plain",
+       TarBuilder().file("model.onnx").file("labels.txt").tar(),
+       {"labels.txt", "model.onnx"}},
+      {"TopDirectoryIsStripped",
+       TarBuilder().directory("m/").file("m/model.onnx").file("m/sub/x").tar(),
+       {"model.onnx", "sub"}},
       {"ImpliedTopDirectoryIsStripped", TarBuilder().file("m/model.onnx").tar(), {"model.onnx"}},
-      {"DotPrefixIsNoDirectory", TarBuilder().directory("./").file("./model.onnx").tar(), {"model.onnx"}},
+      {"DotPrefixIsNoDirectory",
+       TarBuilder().directory("./").file("./model.onnx").tar(),
+       {"model.onnx"}},
       {"TwoTopsStay", TarBuilder().file("m/model.onnx").file("n/x").tar(), {"m", "n"}},
-      {"TopFileBesideDirectoryStays", TarBuilder().file("m/x").file("model.onnx").tar(), {"m", "model.onnx"}},
+      {"TopFileBesideDirectoryStays",
+       TarBuilder().file("m/x").file("model.onnx").tar(),
+       {"m", "model.onnx"}},
       {"OnlyOneTopIsStripped", TarBuilder().file("m/n/model.onnx").tar(), {"n"}},
-      {"SameDirectoryTwice", TarBuilder().directory("m").file("a").directory("m/").tar(), {"a", "m"}},
+      {"SameDirectoryTwice",
+       TarBuilder().directory("m").file("a").directory("m/").tar(),
+       {"a", "m"}},
       {"CaseMatters", TarBuilder().file("a").file("A").tar(), {"A", "a"}},
-      {"LinkInside", TarBuilder().file("a/b").symlink("a/l", "b").symlink("m", "a/b").symlink("a/up", "../a/b").tar(), {"a", "m"}},
+      {"LinkInside",
+       TarBuilder()
+           .file("a/b")
+           .symlink("a/l", "b")
+           .symlink("m", "a/b")
+           .symlink("a/up", "../a/b")
+           .tar(),
+       {"a", "m"}},
       {"HardLink", TarBuilder().file("a", "abc").hard_link("b", "a").tar(), {"a", "b"}},
-      {"DotsInNames", TarBuilder().file("..a").file("b..").file("...").tar(), {"...", "..a", "b.."}},
+      {"DotsInNames",
+       TarBuilder().file("..a").file("b..").file("...").tar(),
+       {"...", "..a", "b.."}},
   };
   for (const Honest& honest : cases) {
     SCOPED_TRACE(honest.name);
@@ -152,7 +188,8 @@ TEST(HonestArchives, AreUnpackedAsTheyAre) {
 
 TEST(HonestArchives, ModesAreNormalisedAndHardLinksBecomeCopies) {
   os::testing::MemoryFileSystem fs;
-  const Tried tried = install(fs, TarBuilder().file("a", "abc", 06777).hard_link("b", "a").file("c", "", 0600).tar());
+  const Tried tried = install(
+      fs, TarBuilder().file("a", "abc", 06777).hard_link("b", "a").file("c", "", 0600).tar());
   ASSERT_TRUE(tried.outcome.ok()) << tried.outcome.failure().error;
   const os::Path root = tried.outcome->directory;
   EXPECT_EQ((*fs.stat(root / "a"))->mode, 0755u);

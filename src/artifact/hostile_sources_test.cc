@@ -29,8 +29,11 @@ std::string noise(std::size_t size) {
 class HostileSources : public ::testing::Test {
  protected:
   HostileSources() { CHECK(fs.make_directories("/data", 0755).ok()); }
-  std::unique_ptr<Store> open(net::HttpClient& http, Limits limits = {}, CredentialReader* credentials = nullptr) {
-    auto store = Store::open({.root = "/data/artifacts", .limits = limits, .transport = {.credentials = credentials}}, fs, http);
+  std::unique_ptr<Store> open(net::HttpClient& http, Limits limits = {},
+                              CredentialReader* credentials = nullptr) {
+    auto store = Store::open(
+        {.root = "/data/artifacts", .limits = limits, .transport = {.credentials = credentials}},
+        fs, http);
     CHECK(store.ok());
     return std::move(*store);
   }
@@ -48,8 +51,8 @@ class HostileSources : public ::testing::Test {
     auto server = *net::Server::create({}, net::inline_handler(std::move(answer)));
     const auto client = net::make_client({.redirects_max = 10});
     const auto store = open(*client, limits);
-    const auto outcome =
-        store->ensure(kForever.with_timeout(std::chrono::seconds(60)), request("http://" + server->address() + "/m.tar"));
+    const auto outcome = store->ensure(kForever.with_timeout(std::chrono::seconds(60)),
+                                       request("http://" + server->address() + "/m.tar"));
     EXPECT_FALSE(outcome.ok());
     return outcome.failure();
   }
@@ -80,7 +83,8 @@ TEST_F(HostileSources, AnnouncedLengthBeyondTheLimitIsNotEvenBegun) {
   Limits limits;
   limits.archive_bytes_max = 200'000;
   origin.put(kUrl, Origin::File{.bytes = std::string(2'000'000, 'x')});
-  EXPECT_EQ(open(origin, limits)->ensure(kForever, request()).failure().reason, Reason::kUnsafeArchive);
+  EXPECT_EQ(open(origin, limits)->ensure(kForever, request()).failure().reason,
+            Reason::kUnsafeArchive);
   EXPECT_EQ(origin.bytes_served(), 0u);
 }
 
@@ -89,8 +93,10 @@ TEST_F(HostileSources, RedirectLoopsAndOtherSchemesAreFailedDownloads) {
     const char* to;
     const char* says;
   };
-  for (const Case& c : {Case{"/m.tar?again", "redirects"}, Case{"file:///etc/passwd", "must begin with http"},
-                        Case{"ftp://files/m.tar", "must begin with http"}, Case{"http://127.0.0.1:1/m.tar?hush", "127.0.0.1:1"}}) {
+  for (const Case& c :
+       {Case{"/m.tar?again", "redirects"}, Case{"file:///etc/passwd", "must begin with http"},
+        Case{"ftp://files/m.tar", "must begin with http"},
+        Case{"http://127.0.0.1:1/m.tar?hush", "127.0.0.1:1"}}) {
     int asked = 0;
     const Failure failure = against([&](const net::Request&) {
       ++asked;
@@ -110,10 +116,12 @@ TEST_F(HostileSources, AnAnswerOfAnotherOriginIsNotDescribed) {
     auto server = *net::Server::create({}, net::inline_handler([&](const net::Request&) {
                                          net::Response response;
                                          response.body = inner;
-                                         if (page) response.headers.add("Content-Type", "text/html");
+                                         if (page)
+                                           response.headers.add("Content-Type", "text/html");
                                          return response;
                                        }));
-    const Failure failure = against([&](const net::Request&) { return redirect("http://" + server->address() + "/"); });
+    const Failure failure =
+        against([&](const net::Request&) { return redirect("http://" + server->address() + "/"); });
     EXPECT_EQ(failure.reason, page ? Reason::kDownloadFailed : Reason::kDigestMismatch);
     const std::string& text = failure.error.message();
     EXPECT_EQ(text.find(digest), std::string::npos) << text;
@@ -126,7 +134,8 @@ TEST_F(HostileSources, AnAnswerOfAnotherOriginIsNotDescribed) {
     response.body = inner;
     return response;
   });
-  EXPECT_NE(own.error.message().find(digest), std::string::npos) << "a redirect within the origin hides nothing: " << own.error;
+  EXPECT_NE(own.error.message().find(digest), std::string::npos)
+      << "a redirect within the origin hides nothing: " << own.error;
 }
 
 TEST_F(HostileSources, AnAnswerOfAnotherOriginStaysUndescribedWhenTheNextAttemptContinuesIt) {
@@ -138,13 +147,14 @@ TEST_F(HostileSources, AnAnswerOfAnotherOriginStaysUndescribedWhenTheNextAttempt
                                       return response;
                                     }));
   bool redirects = true;
-  auto server = *net::Server::create({}, net::inline_handler([&](const net::Request&) {
-                                       if (redirects) return redirect("http://" + other->address() + "/");
-                                       net::Response response;
-                                       response.status = 416;
-                                       response.headers.add("Content-Range", "bytes */" + std::to_string(inner.size()));
-                                       return response;
-                                     }));
+  auto server = *net::Server::create(
+      {}, net::inline_handler([&](const net::Request&) {
+        if (redirects) return redirect("http://" + other->address() + "/");
+        net::Response response;
+        response.status = 416;
+        response.headers.add("Content-Range", "bytes */" + std::to_string(inner.size()));
+        return response;
+      }));
   const auto client = net::make_client({.redirects_max = 10});
   CHECK(fs.make_directories("/data/spool", 0755).ok());
   SourceOptions options;
@@ -164,12 +174,16 @@ TEST_F(HostileSources, AnAnswerOfAnotherOriginStaysUndescribedWhenTheNextAttempt
 }
 
 TEST_F(HostileSources, AnAddressThatIsRefusedIsAForbiddenSource) {
-  auto server = *net::Server::create({}, net::inline_handler([&](const net::Request&) { return net::Response(); }));
-  const auto client = net::make_client({.redirects_max = 10, .destinations = *net::Destinations::create({})});
-  const auto outcome = open(*client)->ensure(kForever, request("http://" + server->address() + "/m.tar"));
+  auto server = *net::Server::create(
+      {}, net::inline_handler([&](const net::Request&) { return net::Response(); }));
+  const auto client =
+      net::make_client({.redirects_max = 10, .destinations = *net::Destinations::create({})});
+  const auto outcome =
+      open(*client)->ensure(kForever, request("http://" + server->address() + "/m.tar"));
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.failure().reason, Reason::kSourceForbidden);
-  EXPECT_NE(outcome.failure().error.message().find("--allow-source 127.0.0.1"), std::string::npos) << outcome.failure().error;
+  EXPECT_NE(outcome.failure().error.message().find("--allow-source 127.0.0.1"), std::string::npos)
+      << outcome.failure().error;
 }
 
 TEST_F(HostileSources, ContentThatChangesBetweenRangesIsNeverMixed) {
@@ -178,7 +192,8 @@ TEST_F(HostileSources, ContentThatChangesBetweenRangesIsNeverMixed) {
     SCOPED_TRACE(tells ? "with validators" : "without");
     Origin server;
     int requests = 0;
-    server.put(kUrl, Origin::File{.bytes = other, .etag = tells ? "\"1\"" : "", .break_after = 20'000});
+    server.put(kUrl,
+               Origin::File{.bytes = other, .etag = tells ? "\"1\"" : "", .break_after = 20'000});
     server.on_request([&] {
       if (++requests == 1) return;
       server.on_request({});
@@ -208,11 +223,13 @@ TEST_F(HostileSources, ARangeThatIsNotTheOneAskedForIsNotUsed) {
 }
 
 TEST_F(HostileSources, EncodingNobodyAskedForIsNamedWhenTheDigestIsWrong) {
-  origin.put(kUrl, Origin::File{.bytes = "\x1f\x8b not the archive", .headers = {{"Content-Encoding", "gzip"}}});
+  origin.put(kUrl, Origin::File{.bytes = "\x1f\x8b not the archive",
+                                .headers = {{"Content-Encoding", "gzip"}}});
   const auto outcome = open(origin)->ensure(kForever, request());
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.failure().reason, Reason::kDigestMismatch);
-  EXPECT_NE(outcome.failure().error.message().find("encoded them as gzip"), std::string::npos) << outcome.failure().error;
+  EXPECT_NE(outcome.failure().error.message().find("encoded them as gzip"), std::string::npos)
+      << outcome.failure().error;
   // Servers that label every .tar.gz as gzip-encoded but send it unchanged are accepted.
   origin.put(kUrl, Origin::File{.bytes = archive, .headers = {{"Content-Encoding", "gzip"}}});
   EXPECT_TRUE(open(origin)->ensure(kForever, request()).ok());
@@ -230,21 +247,23 @@ TEST_F(HostileSources, APortalInTheMidstOfADownloadCostsNothingOfItWhateverItCal
     const char* type;
     std::string page;
   };
-  for (const Case& c :
-       {Case{"text/html", "log in"}, Case{"Text/HTML; charset=utf-8", "log in"}, Case{"application/xhtml+xml", "<?xml?>"},
-        Case{"", "<html>log in</html>"}, Case{"application/octet-stream", "\xef\xbb\xbf\r\n <!DOCTYPE HTML>"}}) {
+  for (const Case& c : {Case{"text/html", "log in"}, Case{"Text/HTML; charset=utf-8", "log in"},
+                        Case{"application/xhtml+xml", "<?xml?>"}, Case{"", "<html>log in</html>"},
+                        Case{"application/octet-stream", "\xef\xbb\xbf\r\n <!DOCTYPE HTML>"}}) {
     SCOPED_TRACE(std::string(c.type) + " " + c.page);
     Origin server;
     int requests = 0;
     server.put(kUrl, Origin::File{.bytes = archive, .etag = "\"e\"", .break_after = 20'000});
     server.on_request([&] {
-      if (++requests == 1) server.put(kUrl, Origin::File{.bytes = c.page, .content_type = c.type, .ranges = false});
+      if (++requests == 1)
+        server.put(kUrl, Origin::File{.bytes = c.page, .content_type = c.type, .ranges = false});
     });
     const auto store = open(server);
     const auto outcome = store->ensure(kForever, request());
     ASSERT_FALSE(outcome.ok());
     EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed) << outcome.failure().error;
-    EXPECT_NE(outcome.failure().error.message().find("HTML page"), std::string::npos) << outcome.failure().error;
+    EXPECT_NE(outcome.failure().error.message().find("HTML page"), std::string::npos)
+        << outcome.failure().error;
     EXPECT_GE(scratch_bytes(), 20'000u);
     server.on_request({});
     server.put(kUrl, Origin::File{.bytes = archive, .etag = "\"e\""});
@@ -265,28 +284,30 @@ TEST_F(HostileSources, APeerThatGivesLessOfARangeThanThereIsIsAskedForTheRest) {
 
 TEST_F(HostileSources, APeerThatPromisesMoreThanItEverGivesIsNotAskedForEver) {
   int requests = 0;
-  auto server = *net::Server::create({}, net::inline_handler([&](const net::Request& seen) {
-                                       net::Response response;
-                                       const std::string range(seen.headers.find("Range").value_or(""));
-                                       ++requests;
-                                       response.body = archive.substr(0, 10);
-                                       if (range.empty()) return response;
-                                       const std::string from = range.substr(6, range.size() - 7);
-                                       response.status = 206;
-                                       response.headers.add("Content-Range", "bytes " + from + "-" + from + "/1000000000");
-                                       response.body = "x";
-                                       return response;
-                                     }));
+  auto server = *net::Server::create(
+      {}, net::inline_handler([&](const net::Request& seen) {
+        net::Response response;
+        const std::string range(seen.headers.find("Range").value_or(""));
+        ++requests;
+        response.body = archive.substr(0, 10);
+        if (range.empty()) return response;
+        const std::string from = range.substr(6, range.size() - 7);
+        response.status = 206;
+        response.headers.add("Content-Range", "bytes " + from + "-" + from + "/1000000000");
+        response.body = "x";
+        return response;
+      }));
   // An earlier attempt left the beginning; every answer is one byte and a promise of more.
   ASSERT_TRUE(fs.make_directories("/data/artifacts/.scratch", 0755).ok());
   const os::Path part = "/data/artifacts/.scratch/" + codec::Sha256::of(archive).hex() + ".part";
   ASSERT_TRUE(os::write_file_atomically(fs, part, archive.substr(0, 1000)).ok());
   const auto client = net::make_client({.redirects_max = 3});
-  const auto outcome =
-      open(*client)->ensure(kForever.with_timeout(std::chrono::seconds(60)), request("http://" + server->address() + "/m.tar"));
+  const auto outcome = open(*client)->ensure(kForever.with_timeout(std::chrono::seconds(60)),
+                                             request("http://" + server->address() + "/m.tar"));
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed) << outcome.failure().error;
-  EXPECT_NE(outcome.failure().error.message().find("of 1000000000"), std::string::npos) << outcome.failure().error;
+  EXPECT_NE(outcome.failure().error.message().find("of 1000000000"), std::string::npos)
+      << outcome.failure().error;
   EXPECT_LE(requests, 100);
 }
 
@@ -315,15 +336,17 @@ TEST_F(HostileSources, AConnectionThatDripsIsGivenUpAndWhatCameIsKept) {
     int connections = 0;
   } drip;
   ASSERT_TRUE(fs.make_directories("/s", 0755).ok());
-  auto source =
-      open_source(kForever, fs, drip, {.request = request(), .spool = "/s/a.part", .stall = std::chrono::milliseconds(50)});
+  auto source = open_source(
+      kForever, fs, drip,
+      {.request = request(), .spool = "/s/a.part", .stall = std::chrono::milliseconds(50)});
   ASSERT_TRUE(source.ok());
   std::uint64_t bytes = 0;
   while (true) {
     const auto piece = source.value()->next();
     if (!piece.ok()) {
       EXPECT_EQ(piece.failure().reason, Reason::kDownloadFailed);
-      EXPECT_NE(piece.failure().error.message().find("for a while"), std::string::npos) << piece.failure().error;
+      EXPECT_NE(piece.failure().error.message().find("for a while"), std::string::npos)
+          << piece.failure().error;
       break;
     }
     bytes += piece->size();
@@ -352,16 +375,18 @@ class FixedCredentials final : public CredentialReader {
 
 TEST_F(HostileSources, CredentialsGoToTheSourceAndNotWhereItRedirectsTo) {
   std::string first, second;
-  auto target = *net::Server::create({}, net::inline_handler([&](const net::Request& seen) {
-                                       second = std::string(seen.headers.find("Authorization").value_or("none"));
-                                       net::Response response;
-                                       response.body = archive;
-                                       return response;
-                                     }));
-  auto source = *net::Server::create({}, net::inline_handler([&](const net::Request& seen) {
-                                       first = std::string(seen.headers.find("Authorization").value_or("none"));
-                                       return redirect("http://" + target->address() + "/elsewhere");
-                                     }));
+  auto target = *net::Server::create(
+      {}, net::inline_handler([&](const net::Request& seen) {
+        second = std::string(seen.headers.find("Authorization").value_or("none"));
+        net::Response response;
+        response.body = archive;
+        return response;
+      }));
+  auto source = *net::Server::create(
+      {}, net::inline_handler([&](const net::Request& seen) {
+        first = std::string(seen.headers.find("Authorization").value_or("none"));
+        return redirect("http://" + target->address() + "/elsewhere");
+      }));
   struct Case {
     Credentials credentials;
     const char* sent;
@@ -371,7 +396,8 @@ TEST_F(HostileSources, CredentialsGoToTheSourceAndNotWhereItRedirectsTo) {
   basic.password = "a:b";
   token.token = both.token = "t0k";
   both.username = both.password = "x";
-  for (const Case& c : {Case{basic, "Basic amFuZTphOmI="}, Case{token, "Bearer t0k"}, Case{both, "Bearer t0k"}}) {
+  for (const Case& c :
+       {Case{basic, "Basic amFuZTphOmI="}, Case{token, "Bearer t0k"}, Case{both, "Bearer t0k"}}) {
     const auto client = net::make_client({.redirects_max = 3});
     FixedCredentials reader(c.credentials);
     const auto store = open(*client, {}, &reader);
@@ -393,7 +419,9 @@ TEST_F(HostileSources, RefusalNamesTheSecretAndNeverItsValues) {
   for (const int status : {401, 403}) {
     origin.put(kUrl, Origin::File{.bytes = "no", .status = status});
     Request asked = request();
-    EXPECT_NE(open(origin)->ensure(kForever, asked).failure().error.message().find("none are named"), std::string::npos);
+    EXPECT_NE(
+        open(origin)->ensure(kForever, asked).failure().error.message().find("none are named"),
+        std::string::npos);
     asked.credentials = "default/files";
     const auto outcome = open(origin, {}, &reader)->ensure(kForever, asked);
     const std::string& text = outcome.failure().error.message();
@@ -406,17 +434,20 @@ TEST_F(HostileSources, RefusalNamesTheSecretAndNeverItsValues) {
 }
 
 TEST_F(HostileSources, WithoutItsCredentialsNoSourceIsAsked) {
-  FixedCredentials reader(Failure{Reason::kCredentialsForbidden, Error(Code::kForbidden, "label the namespace")});
+  FixedCredentials reader(
+      Failure{Reason::kCredentialsForbidden, Error(Code::kForbidden, "label the namespace")});
   Request asked = request();
   asked.credentials = "default/files";
   origin.put(kUrl, archive);
-  EXPECT_EQ(open(origin, {}, &reader)->ensure(kForever, asked).failure().reason, Reason::kCredentialsForbidden);
+  EXPECT_EQ(open(origin, {}, &reader)->ensure(kForever, asked).failure().reason,
+            Reason::kCredentialsForbidden);
   EXPECT_EQ(open(origin)->ensure(kForever, asked).failure().reason, Reason::kCredentialsMissing);
   EXPECT_TRUE(origin.seen().empty());
   Credentials ca;
   ca.ca_pem = "pem";
   FixedCredentials with_ca(ca);
-  EXPECT_EQ(open(origin, {}, &with_ca)->ensure(kForever, asked).failure().reason, Reason::kCredentialsMissing)
+  EXPECT_EQ(open(origin, {}, &with_ca)->ensure(kForever, asked).failure().reason,
+            Reason::kCredentialsMissing)
       << "a CA that cannot be trusted here is not left out in silence";
 }
 
@@ -429,8 +460,10 @@ TEST_F(HostileSources, CredentialsGoToTheMirrorsThatTheSecretNames) {
   asked.credentials = "default/files";
   const auto invalid = open(origin, {}, &reader)->ensure(kForever, asked);
   EXPECT_EQ(invalid.failure().reason, Reason::kCredentialsInvalid);
-  EXPECT_NE(invalid.failure().error.message().find("default/files"), std::string::npos) << invalid.failure().error;
-  EXPECT_NE(invalid.failure().error.message().find("elsewhere.example"), std::string::npos) << invalid.failure().error;
+  EXPECT_NE(invalid.failure().error.message().find("default/files"), std::string::npos)
+      << invalid.failure().error;
+  EXPECT_NE(invalid.failure().error.message().find("elsewhere.example"), std::string::npos)
+      << invalid.failure().error;
   EXPECT_TRUE(origin.seen().empty()) << "no source is asked in vain";
 
   asked.mirrors = {"https://named.example/m.tar"};
@@ -438,7 +471,9 @@ TEST_F(HostileSources, CredentialsGoToTheMirrorsThatTheSecretNames) {
   origin.put(asked.mirrors.front(), Origin::File{.bytes = "no", .status = 404});
   const auto refused = open(origin, {}, &reader)->ensure(kForever, asked);
   const std::string& text = refused.failure().error.message();
-  EXPECT_NE(text.find("default/files is not sent: its hosts do not name elsewhere.example"), std::string::npos) << text;
+  EXPECT_NE(text.find("default/files is not sent: its hosts do not name elsewhere.example"),
+            std::string::npos)
+      << text;
   ASSERT_EQ(origin.seen().size(), 2u);
   EXPECT_EQ(origin.seen()[0].authorization, "");
   EXPECT_EQ(origin.seen()[1].authorization, "Bearer hush");
@@ -457,15 +492,19 @@ TEST_F(HostileSources, S3RequestsAreSignedForEachRange) {
   ASSERT_TRUE(open(origin, {}, &reader)->ensure(kForever, asked).ok());
   const auto seen = origin.seen();
   ASSERT_EQ(seen.size(), 3u);
-  EXPECT_NE(seen[0].authorization.find("SignedHeaders=host;x-amz-content-sha256;x-amz-date,"), std::string::npos);
-  EXPECT_NE(seen[1].authorization.find("SignedHeaders=host;if-range;range;x-amz"), std::string::npos) << seen[1].authorization;
+  EXPECT_NE(seen[0].authorization.find("SignedHeaders=host;x-amz-content-sha256;x-amz-date,"),
+            std::string::npos);
+  EXPECT_NE(seen[1].authorization.find("SignedHeaders=host;if-range;range;x-amz"),
+            std::string::npos)
+      << seen[1].authorization;
   EXPECT_NE(seen[1].authorization, seen[2].authorization);
   EXPECT_EQ(seen[2].range, "bytes=40000-");
 
   origin.put(url, Origin::File{.bytes = "<Error><Code>NoSuchKey</Code></Error>", .status = 404});
   asked.digest = codec::Sha256::of("another");
   const auto missing = open(origin, {}, &reader)->ensure(kForever, asked);
-  EXPECT_NE(missing.failure().error.message().find("s3://models/m.tar: HTTP 404 (NoSuchKey)"), std::string::npos)
+  EXPECT_NE(missing.failure().error.message().find("s3://models/m.tar: HTTP 404 (NoSuchKey)"),
+            std::string::npos)
       << missing.failure().error;
 }
 

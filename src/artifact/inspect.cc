@@ -32,7 +32,8 @@ Result<std::vector<std::string>> directories(os::FileSystem& fs, const os::Path&
   return out;
 }
 
-Status name_models(os::FileSystem& fs, const os::Path& models, const std::map<std::uint64_t, Found*>& by_inode) {
+Status name_models(os::FileSystem& fs, const os::Path& models,
+                   const std::map<std::uint64_t, Found*>& by_inode) {
   TRY(const auto namespaces, directories(fs, models));
   for (const std::string& ns : namespaces) {
     TRY(const auto names, directories(fs, models / ns));
@@ -51,7 +52,8 @@ Status name_models(os::FileSystem& fs, const os::Path& models, const std::map<st
 
 }  // namespace
 
-Result<std::vector<Found>> inspect(os::FileSystem& fs, const os::Path& root, const os::Path& models) {
+Result<std::vector<Found>> inspect(os::FileSystem& fs, const os::Path& root,
+                                   const os::Path& models) {
   std::map<codec::Sha256, Found> all;
   TRY(const auto names, fs.list(root));
   for (const std::string& name : names) {
@@ -64,7 +66,8 @@ Result<std::vector<Found>> inspect(os::FileSystem& fs, const os::Path& root, con
   if (const auto parts = fs.list(root / kScratchName); parts.ok()) {
     for (const std::string& name : *parts) {
       if (!name.ends_with(kPartSuffix)) continue;
-      const auto digest = codec::Sha256::parse(std::string_view(name).substr(0, name.size() - kPartSuffix.size()));
+      const auto digest =
+          codec::Sha256::parse(std::string_view(name).substr(0, name.size() - kPartSuffix.size()));
       const auto info = fs.stat(root / kScratchName / name);
       if (!digest.ok() || !info.ok() || !*info || all.contains(*digest)) continue;
       all[*digest] = Found{.digest = *digest, .complete = false, .bytes = (*info)->size_bytes};
@@ -79,7 +82,8 @@ Result<std::vector<Found>> inspect(os::FileSystem& fs, const os::Path& root, con
     found.damaged = damaged.contains(digest);
     found.wanted = kept.contains(digest);
     if (!found.exposed) continue;
-    if (const auto inode = first_inode(fs, root / digest.hex()); inode.ok() && *inode != 0) by_inode[*inode] = &found;
+    if (const auto inode = first_inode(fs, root / digest.hex()); inode.ok() && *inode != 0)
+      by_inode[*inode] = &found;
   }
   TRY_VOID(name_models(fs, models, by_inode));
   std::vector<Found> out;
@@ -87,7 +91,8 @@ Result<std::vector<Found>> inspect(os::FileSystem& fs, const os::Path& root, con
   return out;
 }
 
-Result<Verdict> verify(const Context& ctx, os::FileSystem& fs, const os::Path& root, const codec::Sha256& digest) {
+Result<Verdict> verify(const Context& ctx, os::FileSystem& fs, const os::Path& root,
+                       const codec::Sha256& digest) {
   const os::Path tree = root / digest.hex();
   TRY(const auto before, fs.stat(tree));
   if (!before) return Verdict{Verdict::Kind::kNotThere, {}};
@@ -105,7 +110,8 @@ Result<Verdict> verify(const Context& ctx, os::FileSystem& fs, const os::Path& r
   // Differences of a tree that was removed or replaced meanwhile mean nothing.
   TRY(const auto after, fs.stat(tree));
   if (!after || after->inode != before->inode) return Verdict{Verdict::Kind::kNotThere, {}};
-  TRY_VOID(set_mark(fs, root, digest, Mark::kDamaged).context(digest.hex() + " is damaged, which cannot be noted"));
+  TRY_VOID(set_mark(fs, root, digest, Mark::kDamaged)
+               .context(digest.hex() + " is damaged, which cannot be noted"));
   return Verdict{Verdict::Kind::kDamaged, std::move(*differences)};
 }
 

@@ -23,7 +23,8 @@ struct Found {
 
 /// Sorted by digest. Artifacts that disappear meanwhile are left out. `models` is the root of the
 /// model directories; it may be missing.
-Result<std::vector<Found>> inspect(os::FileSystem& fs, const os::Path& root, const os::Path& models);
+Result<std::vector<Found>> inspect(os::FileSystem& fs, const os::Path& root,
+                                   const os::Path& models);
 
 struct Verdict {
   enum class Kind {
@@ -39,6 +40,7 @@ struct Verdict {
 /// Reads every byte of an artifact and compares it with the record of the archive. Marks a damaged
 /// artifact. The agent checks marks every few seconds and installs it again. Until then a model
 /// keeps the exposed files. kForbidden: no permission to read it.
-Result<Verdict> verify(const Context& ctx, os::FileSystem& fs, const os::Path& root, const codec::Sha256& digest);
+Result<Verdict> verify(const Context& ctx, os::FileSystem& fs, const os::Path& root,
+                       const codec::Sha256& digest);
 
 }  // namespace varda::artifact

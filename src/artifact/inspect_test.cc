@@ -41,7 +41,10 @@ class InspectTest : public ::testing::Test {
     const std::string archive = archive_of(text);
     const codec::Sha256 digest = codec::Sha256::of(archive);
     origin.put("http://files/" + text, archive);
-    EXPECT_TRUE(store.ensure(kForever, {.url = "http://files/" + text, .digest = digest, .framework = "onnx"}).ok());
+    EXPECT_TRUE(store
+                    .ensure(kForever,
+                            {.url = "http://files/" + text, .digest = digest, .framework = "onnx"})
+                    .ok());
     return digest;
   }
   Verdict look(const codec::Sha256& digest) {
@@ -59,14 +62,16 @@ class InspectTest : public ::testing::Test {
 
 TEST_F(InspectTest, ListsWhatIsThereAndWhoUsesIt) {
   const auto store = open();
-  const auto shown = install(*store, "shown"), wanted = install(*store, "wanted"), idle = install(*store, "idle");
+  const auto shown = install(*store, "shown"), wanted = install(*store, "wanted"),
+             idle = install(*store, "idle");
   auto models = ModelTree::open(fs, kModels).value();
   ASSERT_TRUE(models.expose("default/digits", "3", kRoot / shown.hex()).ok());
   ASSERT_TRUE(models.expose("team/eyes", "1", kRoot / shown.hex()).ok());
   store->keep({wanted});
   ASSERT_TRUE(set_mark(fs, kRoot, idle, Mark::kPinned).ok());
   const codec::Sha256 coming = codec::Sha256::of("coming");
-  ASSERT_TRUE(os::write_file_atomically(fs, kRoot / ".scratch" / (coming.hex() + ".part"), "12345").ok());
+  ASSERT_TRUE(
+      os::write_file_atomically(fs, kRoot / ".scratch" / (coming.hex() + ".part"), "12345").ok());
 
   const auto found = inspect(fs, kRoot, kModels).value();
   ASSERT_EQ(found.size(), 4u);
@@ -76,14 +81,16 @@ TEST_F(InspectTest, ListsWhatIsThereAndWhoUsesIt) {
     EXPECT_EQ(one.pinned, one.digest == idle);
     EXPECT_EQ(one.complete, one.digest != coming);
     EXPECT_FALSE(one.unused());
-    EXPECT_EQ(one.models,
-              one.digest == shown ? (std::vector<std::string>{"default/digits 3", "team/eyes 1"}) : std::vector<std::string>());
+    EXPECT_EQ(one.models, one.digest == shown
+                              ? (std::vector<std::string>{"default/digits 3", "team/eyes 1"})
+                              : std::vector<std::string>());
     if (one.digest == coming) {
       EXPECT_EQ(one.bytes, 5u);
     }
   }
   ASSERT_TRUE(clear_mark(fs, kRoot, idle, Mark::kPinned).ok());
-  for (const Found& one : inspect(fs, kRoot, kModels).value()) EXPECT_EQ(one.unused(), one.digest == idle);
+  for (const Found& one : inspect(fs, kRoot, kModels).value())
+    EXPECT_EQ(one.unused(), one.digest == idle);
 }
 
 TEST_F(InspectTest, EveryKindOfDamageIsFoundAndNamed) {
@@ -92,12 +99,18 @@ TEST_F(InspectTest, EveryKindOfDamageIsFoundAndNamed) {
     std::function<void(const os::Path&)> harm;
   };
   const Case cases[] = {
-      {"model.onnx has other bytes", [&](const os::Path& tree) { overwrite(tree / "model.onnx", "W"); }},
+      {"model.onnx has other bytes",
+       [&](const os::Path& tree) { overwrite(tree / "model.onnx", "W"); }},
       {"model.onnx has 3 bytes instead of 13",
-       [&](const os::Path& tree) { ASSERT_TRUE((*fs.open(tree / "model.onnx", os::Open::kCreate, 0644))->truncate(3).ok()); }},
-      {"sub/empty is missing", [&](const os::Path& tree) { ASSERT_TRUE(fs.remove(tree / "sub/empty").ok()); }},
+       [&](const os::Path& tree) {
+         ASSERT_TRUE((*fs.open(tree / "model.onnx", os::Open::kCreate, 0644))->truncate(3).ok());
+       }},
+      {"sub/empty is missing",
+       [&](const os::Path& tree) { ASSERT_TRUE(fs.remove(tree / "sub/empty").ok()); }},
       {"link points elsewhere",
-       [&](const os::Path& tree) { ASSERT_TRUE(fs.remove(tree / "link").ok() && fs.symlink("model.onnx", tree / "link").ok()); }},
+       [&](const os::Path& tree) {
+         ASSERT_TRUE(fs.remove(tree / "link").ok() && fs.symlink("model.onnx", tree / "link").ok());
+       }},
       {"link is no link",
        [&](const os::Path& tree) {
          ASSERT_TRUE(fs.remove(tree / "link").ok());
@@ -129,7 +142,8 @@ TEST_F(InspectTest, WhatHasNoRecordIsUnknownAndStaysAsItIs) {
   const os::Path record = kRoot / ".trees" / digest.hex();
   ASSERT_TRUE(fs.stat(record)->has_value());
   const std::string text = *os::read_file(fs, record);
-  for (const std::string& spoiled : {text.substr(0, text.size() / 2), std::string("nonsense\n"), text + "more", std::string()}) {
+  for (const std::string& spoiled :
+       {text.substr(0, text.size() / 2), std::string("nonsense\n"), text + "more", std::string()}) {
     ASSERT_TRUE(os::write_file_atomically(fs, record, spoiled).ok());
     const Verdict verdict = look(digest);
     if (spoiled == text + "more") {
@@ -149,10 +163,16 @@ TEST_F(InspectTest, ATreeIsWholeWhateverItsTopDirectoryIsCalled) {
   const auto store = open();
   for (const std::string top : {"-", "end", "a b%2D", "model.onnx", "."}) {
     SCOPED_TRACE(top);
-    const std::string archive = TarBuilder().directory(top + "/").file(top + "/model.onnx", "weights").file(top + "/-", top).tar();
+    const std::string archive = TarBuilder()
+                                    .directory(top + "/")
+                                    .file(top + "/model.onnx", "weights")
+                                    .file(top + "/-", top)
+                                    .tar();
     const codec::Sha256 digest = codec::Sha256::of(archive);
     origin.put("http://files/m", archive);
-    ASSERT_TRUE(store->ensure(kForever, {.url = "http://files/m", .digest = digest, .framework = "onnx"}).ok());
+    ASSERT_TRUE(
+        store->ensure(kForever, {.url = "http://files/m", .digest = digest, .framework = "onnx"})
+            .ok());
     EXPECT_EQ(look(digest).kind, Verdict::Kind::kWhole);
     overwrite(kRoot / digest.hex() / "-", "+++++++++++++");
     EXPECT_EQ(look(digest).differences.size(), 1u);
@@ -164,7 +184,8 @@ TEST_F(InspectTest, WhoMayNotReadItIsToldSoAndNotThatNothingIsKnown) {
   const auto digest = install(*store, "a");
   for (const std::string_view call : {"stat", "open", "read"}) {
     fs.on_call([&](std::string_view now, const os::Path& path) -> Status {
-      if (now == call && path.parent_path().filename() == ".trees") return Error(Code::kForbidden, "Permission denied");
+      if (now == call && path.parent_path().filename() == ".trees")
+        return Error(Code::kForbidden, "Permission denied");
       return {};
     });
     const auto verdict = verify(kForever, fs, kRoot, digest);
@@ -172,14 +193,16 @@ TEST_F(InspectTest, WhoMayNotReadItIsToldSoAndNotThatNothingIsKnown) {
     EXPECT_EQ(verdict.error().code(), Code::kForbidden);
   }
   fs.on_call([&](std::string_view now, const os::Path& path) -> Status {
-    if (now == "open" && path.parent_path().filename() == ".marks") return Error(Code::kForbidden, "Permission denied");
+    if (now == "open" && path.parent_path().filename() == ".marks")
+      return Error(Code::kForbidden, "Permission denied");
     return {};
   });
   EXPECT_EQ(look(digest).kind, Verdict::Kind::kWhole);
   overwrite(kRoot / digest.hex() / "model.onnx", "W");
   const auto verdict = verify(kForever, fs, kRoot, digest);
   ASSERT_FALSE(verdict.ok());
-  EXPECT_NE(verdict.error().message().find(digest.hex() + " is damaged, which cannot be noted"), std::string::npos)
+  EXPECT_NE(verdict.error().message().find(digest.hex() + " is damaged, which cannot be noted"),
+            std::string::npos)
       << verdict.error();
 }
 
@@ -218,7 +241,8 @@ TEST_F(InspectTest, WhatWasInstalledAnewHasNotTheBadNameOfWhatWasThereBefore) {
   });
   const std::string archive = archive_of("a");
   origin.put("http://files/a", archive);
-  (void)store->ensure(kForever, {.url = "http://files/a", .digest = digest, .framework = "onnx"}).ok();
+  (void)store->ensure(kForever, {.url = "http://files/a", .digest = digest, .framework = "onnx"})
+      .ok();
   fs.on_call({});
   ASSERT_TRUE(there);
   store = open();
@@ -248,7 +272,8 @@ TEST_F(InspectTest, ADamagedArtifactIsInstalledAnewBesideWhatAModelShows) {
   EXPECT_TRUE(store->find(digest));
   EXPECT_EQ(look(digest).kind, Verdict::Kind::kWhole);
   EXPECT_TRUE(marked(fs, kRoot, Mark::kDamaged)->empty());
-  EXPECT_EQ(os::read_file(fs, kModels / "default/m/1/model.onnx")->substr(0, 1), "W") << "until it is shown anew";
+  EXPECT_EQ(os::read_file(fs, kModels / "default/m/1/model.onnx")->substr(0, 1), "W")
+      << "until it is shown anew";
   ASSERT_TRUE(models.expose("default/m", "1", kRoot / digest.hex()).ok());
   EXPECT_EQ(*os::read_file(fs, kModels / "default/m/1/model.onnx"), "weights of a");
 }
@@ -267,7 +292,8 @@ TEST_F(InspectTest, ADamagedArtifactThatNobodyWantsGoes) {
 
 TEST_F(InspectTest, PinnedArtifactsAreNeverEvictedAndCollectingTakesTheRest) {
   const auto store = open();
-  const auto pinned = install(*store, "pinned"), wanted = install(*store, "wanted"), idle = install(*store, "idle");
+  const auto pinned = install(*store, "pinned"), wanted = install(*store, "wanted"),
+             idle = install(*store, "idle");
   store->keep({wanted});
   ASSERT_TRUE(set_mark(fs, kRoot, pinned, Mark::kPinned).ok());
   ASSERT_TRUE(ask_to_collect(fs, kRoot).ok());

@@ -18,10 +18,13 @@ std::string some_of(const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::optional<Failure> check_layout(os::FileSystem& fs, const os::Path& root, std::string_view framework) {
+std::optional<Failure> check_layout(os::FileSystem& fs, const os::Path& root,
+                                    std::string_view framework) {
   const auto names = fs.list(root);
   if (!names.ok()) return disk_failure(names.error());
-  const auto bad = [](std::string message) { return Failure{Reason::kBadLayout, Error(Code::kInvalid, std::move(message))}; };
+  const auto bad = [](std::string message) {
+    return Failure{Reason::kBadLayout, Error(Code::kInvalid, std::move(message))};
+  };
   if (names->empty()) return bad("the archive is empty");
   if (framework != "onnx") return std::nullopt;
 
@@ -30,12 +33,18 @@ std::optional<Failure> check_layout(os::FileSystem& fs, const os::Path& root, st
     if (name.size() <= kSuffix.size() || !name.ends_with(kSuffix)) continue;
     const auto info = fs.stat(root / name);
     if (!info.ok()) return disk_failure(info.error());
-    if (*info && (*info)->kind == os::FileKind::kFile && (*info)->size_bytes > 0) models.push_back(name);
+    if (*info && (*info)->kind == os::FileKind::kFile && (*info)->size_bytes > 0)
+      models.push_back(name);
   }
-  if (models.size() == 1 || std::find(models.begin(), models.end(), "model.onnx") != models.end()) return std::nullopt;
+  if (models.size() == 1 || std::find(models.begin(), models.end(), "model.onnx") != models.end())
+    return std::nullopt;
   if (models.empty())
-    return bad("framework onnx needs model.onnx, or exactly one non-empty *.onnx file, at the root; found: " + some_of(*names));
-  return bad("framework onnx needs model.onnx, or exactly one *.onnx file, at the root; found: " + some_of(models));
+    return bad(
+        "framework onnx needs model.onnx, or exactly one non-empty *.onnx file, at the root; "
+        "found: " +
+        some_of(*names));
+  return bad("framework onnx needs model.onnx, or exactly one *.onnx file, at the root; found: " +
+             some_of(models));
 }
 
 }  // namespace varda::artifact

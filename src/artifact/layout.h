@@ -11,6 +11,7 @@ namespace varda::artifact {
 
 /// onnx: `model.onnx`, or exactly one `*.onnx`, at the root. Other frameworks: at least one entry.
 /// kBadLayout lists the files found.
-std::optional<Failure> check_layout(os::FileSystem& fs, const os::Path& root, std::string_view framework);
+std::optional<Failure> check_layout(os::FileSystem& fs, const os::Path& root,
+                                    std::string_view framework);
 
 }  // namespace varda::artifact

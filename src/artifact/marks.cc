@@ -26,17 +26,21 @@ Status unmake(os::FileSystem& fs, const os::Path& root, const std::string& name)
 
 }  // namespace
 
-Status make_room_for_marks(os::FileSystem& fs, const os::Path& root) { return fs.make_directories(root / kMarks, 0700); }
+Status make_room_for_marks(os::FileSystem& fs, const os::Path& root) {
+  return fs.make_directories(root / kMarks, 0700);
+}
 
 Status set_mark(os::FileSystem& fs, const os::Path& root, const codec::Sha256& digest, Mark mark) {
   return make(fs, root, digest.hex() + suffix(mark));
 }
 
-Status clear_mark(os::FileSystem& fs, const os::Path& root, const codec::Sha256& digest, Mark mark) {
+Status clear_mark(os::FileSystem& fs, const os::Path& root, const codec::Sha256& digest,
+                  Mark mark) {
   return unmake(fs, root, digest.hex() + suffix(mark));
 }
 
-Result<bool> is_marked(os::FileSystem& fs, const os::Path& root, const codec::Sha256& digest, Mark mark) {
+Result<bool> is_marked(os::FileSystem& fs, const os::Path& root, const codec::Sha256& digest,
+                       Mark mark) {
   TRY(const auto there, fs.stat(root / kMarks / (digest.hex() + suffix(mark))));
   return there.has_value();
 }
@@ -49,7 +53,9 @@ Result<std::set<codec::Sha256>> marked(os::FileSystem& fs, const os::Path& root,
   const std::string end = suffix(mark);
   for (const std::string& name : names) {
     if (!name.ends_with(end)) continue;
-    if (const auto digest = codec::Sha256::parse(std::string_view(name).substr(0, name.size() - end.size())); digest.ok())
+    if (const auto digest =
+            codec::Sha256::parse(std::string_view(name).substr(0, name.size() - end.size()));
+        digest.ok())
       out.insert(*digest);
   }
   return out;
@@ -77,7 +83,9 @@ Result<std::set<codec::Sha256>> read_kept(os::FileSystem& fs, const os::Path& ro
   TRY(const std::string text, os::read_file(fs, root / kKept, 1 << 20));
   for (std::size_t at = 0; at < text.size();) {
     const auto end = std::min(text.find('\n', at), text.size());
-    if (const auto digest = codec::Sha256::parse(std::string_view(text).substr(at, end - at)); digest.ok()) out.insert(*digest);
+    if (const auto digest = codec::Sha256::parse(std::string_view(text).substr(at, end - at));
+        digest.ok())
+      out.insert(*digest);
     at = end + 1;
   }
   return out;

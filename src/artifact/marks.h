@@ -28,7 +28,8 @@ Status make_room_for_marks(os::FileSystem& fs, const os::Path& root);
 /// Durable on return. Idempotent. `root` is the store's root.
 Status set_mark(os::FileSystem& fs, const os::Path& root, const codec::Sha256& digest, Mark mark);
 Status clear_mark(os::FileSystem& fs, const os::Path& root, const codec::Sha256& digest, Mark mark);
-Result<bool> is_marked(os::FileSystem& fs, const os::Path& root, const codec::Sha256& digest, Mark mark);
+Result<bool> is_marked(os::FileSystem& fs, const os::Path& root, const codec::Sha256& digest,
+                       Mark mark);
 Result<std::set<codec::Sha256>> marked(os::FileSystem& fs, const os::Path& root, Mark mark);
 
 Status ask_to_collect(os::FileSystem& fs, const os::Path& root);

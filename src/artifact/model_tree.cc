@@ -10,27 +10,32 @@ namespace {
 
 constexpr std::string_view kTarget = "target";
 constexpr std::string_view kCascade = "cascade.json";
-constexpr std::uint64_t kCascadeBytesMax = 1 << 20;  // larger files were not written here and are not compared
+constexpr std::uint64_t kCascadeBytesMax =
+    1 << 20;  // larger files were not written here and are not compared
 constexpr std::string_view kLastGood = ".last-good";
 constexpr std::string_view kGone = ".old-";  // prefix of directories being removed
 
 bool plain_name(std::string_view name, std::size_t length_max) {
-  return !name.empty() && name.size() <= length_max && name.front() != '.' && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
-  });
+  return !name.empty() && name.size() <= length_max && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '.' || c == '_' || c == '-';
+         });
 }
 
 Status check_key(std::string_view key) {
   const auto slash = key.find('/');
-  if (slash != std::string_view::npos && plain_name(key.substr(0, slash), 63) && plain_name(key.substr(slash + 1), 253)) return {};
+  if (slash != std::string_view::npos && plain_name(key.substr(0, slash), 63) &&
+      plain_name(key.substr(slash + 1), 253))
+    return {};
   return Error(Code::kInvalid, "model key \"" + std::string(key) + "\": must be NAMESPACE/NAME");
 }
 
 Status check_version(std::string_view version) {
   if (plain_name(version, 63) && version != kTarget && version != kCascade) return {};
-  return Error(Code::kInvalid,
-               "version \"" + std::string(version) +
-                   "\": must be 1-63 of [A-Za-z0-9._-], not start with \".\" and not be \"target\" or \"cascade.json\"");
+  return Error(Code::kInvalid, "version \"" + std::string(version) +
+                                   "\": must be 1-63 of [A-Za-z0-9._-], not start with \".\" and "
+                                   "not be \"target\" or \"cascade.json\"");
 }
 
 }  // namespace
@@ -54,7 +59,8 @@ Result<ModelTree> ModelTree::open(os::FileSystem& fs, os::Path root) {
   for (const std::string& key : keys) {
     TRY(const auto names, fs.list(tree.directory(key)));
     for (const std::string& name : names)
-      if (name.front() == '.' && name != kLastGood && name != kNumberedView) TRY_VOID(fs.remove_all(tree.directory(key) / name));
+      if (name.front() == '.' && name != kLastGood && name != kNumberedView)
+        TRY_VOID(fs.remove_all(tree.directory(key) / name));
     TRY_VOID(fs.sync_directory(tree.directory(key)));
   }
   return tree;
@@ -84,7 +90,8 @@ Status ModelTree::expose(std::string_view key, std::string_view version, const o
   return active == version ? write_text(model, kTarget, std::string(version) + "\n") : ok_status();
 }
 
-Status ModelTree::write_text(const os::Path& model, std::string_view name, const std::string& text) {
+Status ModelTree::write_text(const os::Path& model, std::string_view name,
+                             const std::string& text) {
   // A name that no server takes for a version, in case of a kill here.
   const os::Path fresh = model / ".new-line";
   {
@@ -132,7 +139,9 @@ Status ModelTree::set_target(std::string_view key, std::string_view version) {
   TRY_VOID(check_key(key));
   TRY_VOID(check_version(version));
   TRY(const auto shown, fs_->stat(directory(key) / version));
-  if (!shown) return Error(Code::kNotFound, std::string(key) + ": version " + std::string(version) + " is not exposed");
+  if (!shown)
+    return Error(Code::kNotFound,
+                 std::string(key) + ": version " + std::string(version) + " is not exposed");
   TRY(const auto active, target(key));
   if (active == version) return {};
   return write_text(directory(key), kTarget, std::string(version) + "\n");
@@ -223,7 +232,8 @@ Status ModelTree::remove(std::string_view key) {
   }
   // The namespace's directory is removed with its last model; remove() fails if another model
   // exists.
-  if (const auto rest = fs_->list(model.parent_path()); rest.ok() && rest->empty()) TRY_VOID(fs_->remove(model.parent_path()));
+  if (const auto rest = fs_->list(model.parent_path()); rest.ok() && rest->empty())
+    TRY_VOID(fs_->remove(model.parent_path()));
   return {};
 }
 

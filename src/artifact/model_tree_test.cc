@@ -23,7 +23,9 @@ class ModelTreeTest : public ::testing::Test {
     CHECK(tree.ok());
     return std::move(*tree);
   }
-  static os::Path artifact(const std::string& version) { return os::Path("/data/artifacts") / version; }
+  static os::Path artifact(const std::string& version) {
+    return os::Path("/data/artifacts") / version;
+  }
   std::string text(const os::Path& path) {
     auto bytes = os::read_file(fs, path);
     return bytes.ok() ? *bytes : "(" + bytes.error().message() + ")";
@@ -37,7 +39,8 @@ TEST_F(ModelTreeTest, ExposedVersionSharesTheFilesOfTheArtifact) {
   ASSERT_TRUE(tree.expose("default/digits", "3", artifact("3")).ok());
   EXPECT_EQ(text("/data/models/default/digits/3/sub/labels.txt"), "3");
   EXPECT_EQ(*fs.read_link("/data/models/default/digits/3/labels"), "sub/labels.txt");
-  EXPECT_EQ((*fs.stat("/data/models/default/digits/3/model.onnx"))->inode, (*fs.stat(artifact("3") / "model.onnx"))->inode);
+  EXPECT_EQ((*fs.stat("/data/models/default/digits/3/model.onnx"))->inode,
+            (*fs.stat(artifact("3") / "model.onnx"))->inode);
   EXPECT_EQ(*tree.versions("default/digits"), std::vector<std::string>{"3"});
   EXPECT_EQ(*tree.keys(), std::vector<std::string>{"default/digits"});
 }
@@ -65,7 +68,8 @@ TEST_F(ModelTreeTest, AnotherArtifactUnderTheSameVersionReplacesIt) {
 
 TEST_F(ModelTreeTest, PruneHidesWhatIsNeitherKeptNorActive) {
   auto tree = open();
-  for (const char* version : {"3", "4", "5"}) ASSERT_TRUE(tree.expose("default/digits", version, artifact(version)).ok());
+  for (const char* version : {"3", "4", "5"})
+    ASSERT_TRUE(tree.expose("default/digits", version, artifact(version)).ok());
   ASSERT_TRUE(tree.set_target("default/digits", "5").ok());
   ASSERT_TRUE(tree.prune("default/digits", {"4"}).ok());
   EXPECT_EQ(*tree.versions("default/digits"), (std::vector<std::string>{"4", "5"}));
@@ -95,11 +99,12 @@ TEST_F(ModelTreeTest, RemovingAModelLeavesOthersAndArtifacts) {
 
 TEST_F(ModelTreeTest, NamesThatAreNoPlainNamesAreRefused) {
   auto tree = open();
-  for (const char* key :
-       {"", "digits", "default/", "/digits", "default/../x", "../digits", "default/a/b", "default/.hidden", "a b/c"})
+  for (const char* key : {"", "digits", "default/", "/digits", "default/../x", "../digits",
+                          "default/a/b", "default/.hidden", "a b/c"})
     EXPECT_EQ(tree.expose(key, "3", artifact("3")).error().code(), Code::kInvalid) << key;
   for (const char* version : {"", ".", "..", "target", "cascade.json", "a/b", ".new-3", "a b"})
-    EXPECT_EQ(tree.expose("default/digits", version, artifact("3")).error().code(), Code::kInvalid) << version;
+    EXPECT_EQ(tree.expose("default/digits", version, artifact("3")).error().code(), Code::kInvalid)
+        << version;
 }
 
 TEST_F(ModelTreeTest, LastGoodStaysAcrossStartsAndIsWrittenOnlyWhenItDiffers) {
@@ -158,9 +163,11 @@ TEST_F(ModelTreeTest, ACascadeIsThereBeforeTheFirstVersionAndIsNotWrittenWhenItS
 TEST_F(ModelTreeTest, WhatSomebodyWroteIntoACascadeIsPutRight) {
   auto tree = open();
   const codec::Json one = codec::Json::object({{"version", 1}});
-  for (const std::string& damage : {std::string("{"), std::string("{\"version\":9}"), std::string(2 << 20, 'x')}) {
+  for (const std::string& damage :
+       {std::string("{"), std::string("{\"version\":9}"), std::string(2 << 20, 'x')}) {
     ASSERT_TRUE(tree.set_cascade("default/digits", one).ok());
-    ASSERT_TRUE(os::write_file_atomically(fs, "/data/models/default/digits/cascade.json", damage).ok());
+    ASSERT_TRUE(
+        os::write_file_atomically(fs, "/data/models/default/digits/cascade.json", damage).ok());
     ASSERT_TRUE(tree.set_cascade("default/digits", one).ok());
     EXPECT_EQ(text("/data/models/default/digits/cascade.json"), "{\"version\":1}\n");
   }
@@ -168,7 +175,8 @@ TEST_F(ModelTreeTest, WhatSomebodyWroteIntoACascadeIsPutRight) {
 
 // A server that reads at any moment, also after a kill, sees the whole old or new cascade.
 TEST_F(ModelTreeTest, AFaultOfAnyCallLeavesTheOldCascadeOrTheNewOne) {
-  const codec::Json one = codec::Json::object({{"version", 1}}), two = codec::Json::object({{"version", 2}});
+  const codec::Json one = codec::Json::object({{"version", 1}}),
+                    two = codec::Json::object({{"version", 2}});
   const std::string file = "/data/models/default/digits/cascade.json";
   auto tree = open();
   int faults = 0;
@@ -186,7 +194,8 @@ TEST_F(ModelTreeTest, AFaultOfAnyCallLeavesTheOldCascadeOrTheNewOne) {
     ++faults;
     EXPECT_EQ(done.error().code(), Code::kExhausted);
     auto after = open();
-    EXPECT_EQ(fs.list("/data/models/default/digits")->size(), 1u) << "what was under way is cleared";
+    EXPECT_EQ(fs.list("/data/models/default/digits")->size(), 1u)
+        << "what was under way is cleared";
   }
   EXPECT_GE(faults, 7);
 }
@@ -215,7 +224,8 @@ TEST_F(ModelTreeTest, KillAtAnyCallLeavesWholeVersionsAndATrueTarget) {
     const auto shown = *after.versions("default/digits");
     for (const std::string& version : shown) {
       EXPECT_EQ(text(os::Path("/data/models/default/digits") / version / "model.onnx"), version);
-      EXPECT_EQ(text(os::Path("/data/models/default/digits") / version / "sub/labels.txt"), version);
+      EXPECT_EQ(text(os::Path("/data/models/default/digits") / version / "sub/labels.txt"),
+                version);
     }
     EXPECT_EQ(text(os::Path("/data/models/default/digits") / *target / "model.onnx"), *target);
     ASSERT_TRUE(swap(after).ok());

@@ -41,8 +41,8 @@ class Beside final : public net::HttpClient {
     net::ClientResponse out;
     out.status = status != 0 ? status : first < there ? 206 : 503;
     if (out.status == 206) {
-      out.headers.add("Content-Range",
-                      "bytes " + std::to_string(first) + "-" + std::to_string(there - 1) + "/" + std::to_string(total));
+      out.headers.add("Content-Range", "bytes " + std::to_string(first) + "-" +
+                                           std::to_string(there - 1) + "/" + std::to_string(total));
       out.body = std::make_unique<Body>(*this, archive.substr(first, there - first));
     } else {
       out.headers.add("Retry-After", "0");
@@ -89,13 +89,16 @@ class NeighboursTest : public ::testing::Test {
     store = open();
   }
   std::unique_ptr<Store> open(std::uint64_t capacity = 0) {
-    auto opened = Store::open({.root = "/data/artifacts", .capacity_bytes = capacity, .transport = {.clock = &clock}}, fs, origin);
+    auto opened = Store::open(
+        {.root = "/data/artifacts", .capacity_bytes = capacity, .transport = {.clock = &clock}}, fs,
+        origin);
     CHECK(opened.ok());
     return std::move(*opened);
   }
   Outcome<Installed> ensure() {
     return store->ensure(kForever, {.url = kOrigin,
-                                    .neighbours = {{&beside, "https://beside/archive"}, {&second, "https://second/archive"}},
+                                    .neighbours = {{&beside, "https://beside/archive"},
+                                                   {&second, "https://second/archive"}},
                                     .digest = digest,
                                     .framework = "onnx"});
   }
@@ -119,7 +122,8 @@ TEST_F(NeighboursTest, AreAskedBeforeTheOrigin) {
 TEST_F(NeighboursTest, OneThatIsOnlyGettingItGivesWhatItHasSoFar) {
   beside.there = 0;
   beside.on_request = [this] {
-    beside.there = std::min<std::uint64_t>(beside.there + (beside.ranges.size() % 2 == 0 ? 7'000 : 0), archive.size());
+    beside.there = std::min<std::uint64_t>(
+        beside.there + (beside.ranges.size() % 2 == 0 ? 7'000 : 0), archive.size());
   };
   ASSERT_TRUE(ensure().ok());
   EXPECT_GT(beside.ranges.size(), 7u);
@@ -199,7 +203,11 @@ TEST_F(NeighboursTest, OneThatGetsItOverASlowLinkIsWaitedForLongerWhileItGivesWh
     }
   };
   const SteadyTime began = clock.now();
-  ASSERT_TRUE(store->ensure(kForever, {.url = kOrigin, .neighbours = {{&beside, "https://beside/archive"}}, .digest = name}).ok());
+  ASSERT_TRUE(store
+                  ->ensure(kForever, {.url = kOrigin,
+                                      .neighbours = {{&beside, "https://beside/archive"}},
+                                      .digest = name})
+                  .ok());
   EXPECT_GT(clock.now() - began, std::chrono::hours(1));
   EXPECT_TRUE(origin.seen().empty());
 }
@@ -262,7 +270,10 @@ TEST_F(NeighboursTest, BytesThatOneGaveBeforeItBrokeSpoilNothing) {
 TEST_F(NeighboursTest, OneThatSaysMoreThanTheDiskHoldsIsNotBelievedAndNothingGoesForIt) {
   const std::string unused = testing::model_archive(noise(1'000));
   origin.put("http://origin/unused.tar", unused);
-  ASSERT_TRUE(store->ensure(kForever, {.url = "http://origin/unused.tar", .digest = codec::Sha256::of(unused)}).ok());
+  ASSERT_TRUE(store
+                  ->ensure(kForever,
+                           {.url = "http://origin/unused.tar", .digest = codec::Sha256::of(unused)})
+                  .ok());
   fs.set_capacity(4'000'000);
   beside.total = std::uint64_t{1} << 33;
   const auto outcome = ensure();
@@ -286,7 +297,10 @@ TEST_F(NeighboursTest, WhenAllSayMoreThanTheDiskHoldsTheOriginIsAsked) {
 TEST_F(NeighboursTest, TheyAreRightWhereTheOriginHasAsMuchAndFirstAgainOnceThereIsRoom) {
   const std::string unused = testing::model_archive(noise(1'000'000));
   origin.put("http://origin/unused.tar", unused);
-  ASSERT_TRUE(store->ensure(kForever, {.url = "http://origin/unused.tar", .digest = codec::Sha256::of(unused)}).ok());
+  ASSERT_TRUE(store
+                  ->ensure(kForever,
+                           {.url = "http://origin/unused.tar", .digest = codec::Sha256::of(unused)})
+                  .ok());
   const auto space = fs.space("/data").value();
   fs.set_capacity(space.capacity_bytes - space.available_bytes + 30'000);
   const auto outcome = ensure();
@@ -390,8 +404,9 @@ TEST_F(NeighboursTest, AnArchiveThatIsKeptMakesItsTreeAnewWithoutAnybodyElse) {
   ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
   ASSERT_TRUE(store->remove(digest).ok());
   store.reset();
-  ASSERT_TRUE(
-      os::write_file_atomically(fs, "/data/artifacts/.scratch/" + digest.hex() + ".part", archive.substr(0, 9'000), 0600).ok());
+  ASSERT_TRUE(os::write_file_atomically(fs, "/data/artifacts/.scratch/" + digest.hex() + ".part",
+                                        archive.substr(0, 9'000), 0600)
+                  .ok());
   store = open();
   store->keep_archives({digest});
   outcome = ensure();
@@ -430,7 +445,11 @@ TEST_F(NeighboursTest, APartCanBeGivenOnWhileTheRestIsStillToCome) {
     seen = store->archive(name);
     beside.there = large.size();
   };
-  ASSERT_TRUE(store->ensure(kForever, {.url = kOrigin, .neighbours = {{&beside, "https://beside/archive"}}, .digest = name}).ok());
+  ASSERT_TRUE(store
+                  ->ensure(kForever, {.url = kOrigin,
+                                      .neighbours = {{&beside, "https://beside/archive"}},
+                                      .digest = name})
+                  .ok());
   ASSERT_TRUE(seen && seen->file);
   EXPECT_EQ(seen->bytes, kPart);
   EXPECT_EQ(seen->total, large.size());

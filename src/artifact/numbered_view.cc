@@ -24,7 +24,9 @@ class View {
     std::vector<std::uint64_t> out;
     TRY(const auto names, fs_.list(directory_));
     for (const std::string& name : names) {
-      const bool digits = name.size() <= 18 && std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+      const bool digits = name.size() <= 18 && std::all_of(name.begin(), name.end(), [](char c) {
+                            return c >= '0' && c <= '9';
+                          });
       if (digits) out.push_back(std::stoull(name));
     }
     return out;
@@ -84,11 +86,12 @@ class View {
 
 }  // namespace
 
-Result<NumberedVersions> show_numbered(os::FileSystem& fs, const ModelTree& tree, std::string_view key,
-                                       const NumberedOptions& options) {
+Result<NumberedVersions> show_numbered(os::FileSystem& fs, const ModelTree& tree,
+                                       std::string_view key, const NumberedOptions& options) {
   TRY(const auto target, tree.target(key));
   const auto active = target ? options.versions.find(*target) : options.versions.end();
-  if (active == options.versions.end()) return Error(Code::kNotFound, std::string(key) + ": no version is active");
+  if (active == options.versions.end())
+    return Error(Code::kNotFound, std::string(key) + ": no version is active");
   const os::Path model = tree.directory(key);
   View view(fs, model / kNumberedView);
   TRY_VOID(view.open());

@@ -39,8 +39,8 @@ struct NumberedVersions {
 /// greater number is removed. Smaller numbers of exposed versions stay, because a server may still
 /// have them open. No effect if the view is current. kNotFound: no version is active, or it has no
 /// numbers.
-Result<NumberedVersions> show_numbered(os::FileSystem& fs, const ModelTree& tree, std::string_view key,
-                                       const NumberedOptions& options);
+Result<NumberedVersions> show_numbered(os::FileSystem& fs, const ModelTree& tree,
+                                       std::string_view key, const NumberedOptions& options);
 
 /// Removes the view. Success if missing.
 Status remove_numbered(os::FileSystem& fs, const ModelTree& tree, std::string_view key);

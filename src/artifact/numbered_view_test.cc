@@ -62,7 +62,8 @@ TEST_F(NumberedViewTest, ActiveVersionIsShownUnderItsNumberByHardLinks) {
   EXPECT_EQ(shown->names.at(3), "3");
   EXPECT_EQ(list(), Names{"3"});
   EXPECT_EQ(text(kView / "3/variables/index"), "3");
-  EXPECT_EQ((*fs.stat(kView / "3/saved_model.pb"))->inode, (*fs.stat(artifact("3") / "saved_model.pb"))->inode);
+  EXPECT_EQ((*fs.stat(kView / "3/saved_model.pb"))->inode,
+            (*fs.stat(artifact("3") / "saved_model.pb"))->inode);
 }
 
 TEST_F(NumberedViewTest, NewerVersionStandsBesideTheOlderOneUntilThatIsHidden) {

@@ -31,13 +31,14 @@ struct Packed {
 /// unpacking strips a single top-level directory. `directory` may be an .onnx file, which becomes
 /// the only entry. kInvalid: a layout that does not fit the framework, or a content that nodes
 /// refuse (links out of the tree, devices, limits).
-Result<Packed> pack(const Context& ctx, os::FileSystem& fs, const os::Path& directory, const PackOptions& options,
+Result<Packed> pack(const Context& ctx, os::FileSystem& fs, const os::Path& directory,
+                    const PackOptions& options,
                     const std::function<Status(std::string_view)>& sink);
 
 /// Like pack(), into a file that appears complete or not at all and replaces an existing file. Also
 /// kInvalid: `file` is inside the directory.
-Result<Packed> pack_to_file(const Context& ctx, os::FileSystem& fs, const os::Path& directory, const PackOptions& options,
-                            const os::Path& file);
+Result<Packed> pack_to_file(const Context& ctx, os::FileSystem& fs, const os::Path& directory,
+                            const PackOptions& options, const os::Path& file);
 
 /// Chooses the format by the file's name: .tar.gz, .tgz, .tar.zst, .tzst, .tar. kInvalid otherwise.
 Result<codec::ArchiveFormat> archive_format_of(const os::Path& file);

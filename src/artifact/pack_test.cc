@@ -67,9 +67,14 @@ TEST(Pack, AnOnnxFileIsPackedAlone) {
   EXPECT_EQ(packed->files, 1u);
   write(fs, "/m/net.onnx", "model");
   EXPECT_EQ(bytes, make(fs).bytes) << "as a directory with that file";
-  EXPECT_NE(pack_one("/models/notes.txt", same).error().message().find("neither a directory nor an .onnx file"), std::string::npos);
+  EXPECT_NE(pack_one("/models/notes.txt", same)
+                .error()
+                .message()
+                .find("neither a directory nor an .onnx file"),
+            std::string::npos);
   write(fs, "/models/net.onnx.data", "weights");
-  EXPECT_NE(pack_one("/models/net.onnx", same).error().message().find("net.onnx.data"), std::string::npos);
+  EXPECT_NE(pack_one("/models/net.onnx", same).error().message().find("net.onnx.data"),
+            std::string::npos);
 }
 
 TEST(Pack, WhatIsPackedIsUnpackedTheSame) {
@@ -81,7 +86,8 @@ TEST(Pack, WhatIsPackedIsUnpackedTheSame) {
   for (const Case& c : {Case{"Flat", {"model.onnx", "labels.txt"}, {"labels.txt", "model.onnx"}},
                         Case{"Nested", {"model.onnx", "a/b/c"}, {"a", "model.onnx"}},
                         Case{"OnlyOneDirectory", {"saved_model/x"}, {"saved_model"}}}) {
-    for (const auto format : {codec::ArchiveFormat::kTarGzip, codec::ArchiveFormat::kTarZstd, codec::ArchiveFormat::kTar}) {
+    for (const auto format : {codec::ArchiveFormat::kTarGzip, codec::ArchiveFormat::kTarZstd,
+                              codec::ArchiveFormat::kTar}) {
       SCOPED_TRACE(c.name);
       os::testing::MemoryFileSystem fs;
       for (const std::string& file : c.files) write(fs, os::Path("/m") / file, file);
@@ -91,16 +97,19 @@ TEST(Pack, WhatIsPackedIsUnpackedTheSame) {
       origin.put(kUrl, made.bytes);
       ASSERT_TRUE(fs.make_directories("/data", 0755).ok());
       auto store = Store::open({.root = "/data/a"}, fs, origin);
-      const auto installed = (*store)->ensure(kForever, {.url = kUrl, .digest = made.packed->digest});
+      const auto installed =
+          (*store)->ensure(kForever, {.url = kUrl, .digest = made.packed->digest});
       ASSERT_TRUE(installed.ok()) << installed.failure().error;
       EXPECT_EQ(*fs.list(installed->directory), c.root);
-      for (const std::string& file : c.files) EXPECT_EQ(*os::read_file(fs, installed->directory / file), file);
+      for (const std::string& file : c.files)
+        EXPECT_EQ(*os::read_file(fs, installed->directory / file), file);
     }
   }
 }
 
 TEST(Pack, RefusesWhatANodeWouldRefuse) {
-  const auto refused = [](const std::function<void(os::FileSystem&)>& spoil, std::string_view says, PackOptions options) {
+  const auto refused = [](const std::function<void(os::FileSystem&)>& spoil, std::string_view says,
+                          PackOptions options) {
     os::testing::MemoryFileSystem fs;
     write(fs, "/m/model.onnx", "model");
     spoil(fs);
@@ -121,7 +130,8 @@ TEST(Pack, RefusesWhatANodeWouldRefuse) {
       },
       "exactly one", {.framework = "onnx"});
   refused([](auto& fs) { CHECK(fs.remove("/m/model.onnx").ok()); }, "empty", {});
-  refused([](auto& fs) { write(fs, "/m/large", "12345678901"); }, "more than 10 bytes", {.limits = small});
+  refused([](auto& fs) { write(fs, "/m/large", "12345678901"); }, "more than 10 bytes",
+          {.limits = small});
 }
 
 TEST(Pack, FileAppearsWholeOrNotAtAll) {
@@ -171,13 +181,15 @@ TEST_F(FetchTest, VersionAppearsCompleteAndNothingBesideIt) {
 TEST_F(FetchTest, FilesThatBelongBesideTheVersionStandThereTooAlsoAfterAKillBetween) {
   options.beside = {"model.onnx", "missing"};
   ASSERT_TRUE(fs.make_directories("/models/digits", 0755).ok());
-  ASSERT_TRUE(os::write_file_atomically(fs, "/models/digits/missing", "of an earlier version").ok());
+  ASSERT_TRUE(
+      os::write_file_atomically(fs, "/models/digits/missing", "of an earlier version").ok());
   ASSERT_TRUE(fetch(kForever, fs, origin, options).ok());
   EXPECT_EQ(*os::read_file(fs, "/models/digits/model.onnx"), "three");
   EXPECT_EQ(*fs.stat("/models/digits/missing"), std::nullopt);
   ASSERT_TRUE(fs.remove("/models/digits/model.onnx").ok());
   ASSERT_TRUE(fetch(kForever, fs, origin, options).ok());
-  EXPECT_EQ((*fs.stat("/models/digits/model.onnx"))->inode, (*fs.stat("/models/digits/3/model.onnx"))->inode);
+  EXPECT_EQ((*fs.stat("/models/digits/model.onnx"))->inode,
+            (*fs.stat("/models/digits/3/model.onnx"))->inode);
 }
 
 TEST_F(FetchTest, CompleteVersionNeedsNoNetwork) {
@@ -206,7 +218,8 @@ TEST_F(FetchTest, FilesThatAreNotOursAreNeverReplaced) {
     options.to = taken;
     const auto refused = fetch(kForever, fs, origin, options);
     ASSERT_FALSE(refused.ok()) << taken;
-    EXPECT_NE(refused.failure().error.message().find(taken), std::string::npos) << refused.failure().error;
+    EXPECT_NE(refused.failure().error.message().find(taken), std::string::npos)
+        << refused.failure().error;
   }
   EXPECT_EQ(*os::read_file(fs, "/home/ada/thesis"), "years");
   EXPECT_TRUE(origin.seen().empty());
@@ -244,18 +257,23 @@ TEST_F(FetchTest, RefusalOfThePeerIsToldAtOnceAndTroubleIsTriedAgain) {
     ASSERT_FALSE(failed.ok()) << status;
     EXPECT_EQ(asked, heals ? 2 : 1) << status;
     if (!heals) {
-      EXPECT_NE(failed.failure().error.message().find("HTTP " + std::to_string(status)), std::string::npos);
+      EXPECT_NE(failed.failure().error.message().find("HTTP " + std::to_string(status)),
+                std::string::npos);
     }
   }
 }
 
 TEST_F(FetchTest, WithoutASpoolNothingIsKeptAndABrokenConnectionGoesOnAllTheSame) {
   options.spooled = false;
-  origin.put(kUrl, testing::Origin::File{.bytes = archive, .etag = "\"a\"", .break_after = archive.size() / 2, .piece = 100});
+  origin.put(
+      kUrl,
+      testing::Origin::File{
+          .bytes = archive, .etag = "\"a\"", .break_after = archive.size() / 2, .piece = 100});
   std::size_t kept = 0;
   origin.on_request([&] {
     // Half of the archive has been read at the second request.
-    for (const std::string& name : *fs.list("/models/digits/.3.fetch")) kept += name.find(".part") != std::string::npos ? 1 : 0;
+    for (const std::string& name : *fs.list("/models/digits/.3.fetch"))
+      kept += name.find(".part") != std::string::npos ? 1 : 0;
   });
   const auto installed = fetch(kForever, fs, origin, options);
   ASSERT_TRUE(installed.ok()) << installed.failure().error;

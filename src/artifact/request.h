@@ -27,8 +27,8 @@ struct Request {
   std::vector<Neighbour> neighbours = {};  // tried before all URLs, without credentials
   std::string credentials = {};            // name for the CredentialReader, for all URLs; "": none
   codec::Sha256 digest;                    // of the archive as downloaded
-  std::string framework = {};              // "onnx": layout is checked; others and "": any tree with files
-  std::uint64_t max_bytes = 0;             // limit of extracted bytes; 0: as in Limits
+  std::string framework = {};   // "onnx": layout is checked; others and "": any tree with files
+  std::uint64_t max_bytes = 0;  // limit of extracted bytes; 0: as in Limits
 };
 
 enum class Phase : std::uint8_t { kDownload, kExtract };

@@ -35,7 +35,9 @@ class ResumeTest : public ::testing::Test {
     for (char& c : model) c = static_cast<char>(rng->below(256));
     archive = testing::model_archive(model);
   }
-  Request request() const { return {.url = kUrl, .digest = codec::Sha256::of(archive), .framework = "onnx"}; }
+  Request request() const {
+    return {.url = kUrl, .digest = codec::Sha256::of(archive), .framework = "onnx"};
+  }
   os::Path spool() const { return "/data/artifacts/.scratch/" + request().digest.hex() + ".part"; }
   Origin::File file() const { return {.bytes = archive, .etag = "\"e\"", .piece = kPiece}; }
 
@@ -53,7 +55,9 @@ class ResumeTest : public ::testing::Test {
     });
     origin.put(kUrl, file());
     const std::uint64_t before = origin.bytes_served();
-    auto store = Store::open({.root = "/data/artifacts", .transport = {.clock = &clock}}, fs, origin).value();
+    auto store =
+        Store::open({.root = "/data/artifacts", .transport = {.clock = &clock}}, fs, origin)
+            .value();
     EXPECT_TRUE(store->ensure(kForever, request()).ok());
     fs.on_call({});
     for (Break& one : breaks) one.received -= before;
@@ -78,7 +82,8 @@ TEST_F(ResumeTest, AKillAtAnyByteCostsAtMost256KiB) {
     again.put(kUrl, file());
     auto store = Store::open({.root = "/data/artifacts"}, *one.disk, again).value();
     ASSERT_TRUE(store->ensure(kForever, request()).ok());
-    EXPECT_LE(one.received + again.bytes_served(), archive.size() + kLossMax) << "killed at byte " << one.received;
+    EXPECT_LE(one.received + again.bytes_served(), archive.size() + kLossMax)
+        << "killed at byte " << one.received;
   }
 }
 
@@ -86,7 +91,8 @@ TEST_F(ResumeTest, AKillAtAnyByteCostsAtMost256KiB) {
 TEST_F(ResumeTest, APowerCutCostsAtMost256KiBOrFiveSecondsOfTheLink) {
   for (const auto pause : {std::chrono::milliseconds(1000), std::chrono::milliseconds(100)}) {
     SCOPED_TRACE(pause.count());
-    const std::uint64_t in_five_seconds = kPiece * static_cast<std::uint64_t>(kSpoolSyncPeriod / pause);
+    const std::uint64_t in_five_seconds =
+        kPiece * static_cast<std::uint64_t>(kSpoolSyncPeriod / pause);
     std::set<int> at;
     for (int i = 3; i < static_cast<int>(archive.size() / kPiece); i += 13) at.insert(i);
     std::uint64_t seed = 1;

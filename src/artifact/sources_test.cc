@@ -31,11 +31,15 @@ class SourcesTest : public ::testing::Test {
   SourcesTest() { CHECK(fs.make_directories("/data", 0755).ok()); }
 
   std::unique_ptr<Store> open() {
-    auto store = Store::open({.root = "/data/artifacts", .transport = {.clock = &clock}}, fs, origin);
+    auto store =
+        Store::open({.root = "/data/artifacts", .transport = {.clock = &clock}}, fs, origin);
     CHECK(store.ok());
     return std::move(*store);
   }
-  Request request() const { return {.url = kA, .mirrors = {kB, kC}, .digest = codec::Sha256::of(archive), .framework = "onnx"}; }
+  Request request() const {
+    return {
+        .url = kA, .mirrors = {kB, kC}, .digest = codec::Sha256::of(archive), .framework = "onnx"};
+  }
   std::vector<std::string> asked() const {
     std::vector<std::string> urls;
     for (const auto& seen : origin.seen()) urls.push_back(seen.url);
@@ -75,7 +79,10 @@ TEST_F(SourcesTest, ASourceThatDoesNotAnswerStandsBehindTheOneThatWorkedForFiveM
   ASSERT_TRUE(store->ensure(kForever, request()).ok());
   // Another archive on the same servers.
   const std::string other = testing::model_archive("other");
-  Request second{.url = "http://a/2.tar", .mirrors = {"http://b/2.tar"}, .digest = codec::Sha256::of(other), .framework = "onnx"};
+  Request second{.url = "http://a/2.tar",
+                 .mirrors = {"http://b/2.tar"},
+                 .digest = codec::Sha256::of(other),
+                 .framework = "onnx"};
   origin.put("http://a/2.tar", other);
   origin.put("http://b/2.tar", other);
   ASSERT_TRUE(store->ensure(kForever, second).ok());
@@ -140,11 +147,14 @@ TEST_F(SourcesTest, ALoginPageInTheMidstOfADownloadCostsNothingOfIt) {
   break_for_good(kA, 20'000, "");
   EXPECT_FALSE(open()->ensure(kForever, request()).ok());
   origin.on_request({});
-  origin.put(kA, Origin::File{.bytes = "<html>please log in</html>", .content_type = "text/html", .ranges = false});
+  origin.put(
+      kA, Origin::File{
+              .bytes = "<html>please log in</html>", .content_type = "text/html", .ranges = false});
   const auto failed = open()->ensure(kForever, request());
   ASSERT_FALSE(failed.ok());
   EXPECT_EQ(failed.failure().reason, Reason::kDownloadFailed);
-  EXPECT_NE(failed.failure().error.message().find("HTML page"), std::string::npos) << failed.failure().error;
+  EXPECT_NE(failed.failure().error.message().find("HTML page"), std::string::npos)
+      << failed.failure().error;
   origin.put(kA, archive);
   ASSERT_TRUE(open()->ensure(kForever, request()).ok());
   EXPECT_EQ(origin.seen().back().range, "bytes=20000-");
@@ -166,7 +176,8 @@ TEST_F(SourcesTest, WhenNoneGivesItOneMessageSaysWhyOfEachAndTheMostHopefulReaso
   EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed);
   const std::string& text = outcome.failure().error.message();
   EXPECT_TRUE(text.starts_with("none of 3 sources gave it: expected sha256 ")) << text;
-  for (const char* part : {"from http://a/m.tar", "http://b/m.tar: HTTP 404", "http://c/m.tar: connection refused"})
+  for (const char* part :
+       {"from http://a/m.tar", "http://b/m.tar: HTTP 404", "http://c/m.tar: connection refused"})
     EXPECT_NE(text.find(part), std::string::npos) << text;
   EXPECT_EQ(text.find("hush"), std::string::npos) << text;
 
@@ -177,7 +188,8 @@ TEST_F(SourcesTest, WhenNoneGivesItOneMessageSaysWhyOfEachAndTheMostHopefulReaso
 TEST_F(SourcesTest, AnArchiveThatIsUnsafeWithTheRightDigestIsUnsafeEverywhere) {
   const std::string bad = testing::TarBuilder().file("../out", "x").tar();
   for (const char* url : {kA, kB, kC}) origin.put(url, bad);
-  const auto outcome = open()->ensure(kForever, {.url = kA, .mirrors = {kB, kC}, .digest = codec::Sha256::of(bad)});
+  const auto outcome =
+      open()->ensure(kForever, {.url = kA, .mirrors = {kB, kC}, .digest = codec::Sha256::of(bad)});
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.failure().reason, Reason::kUnsafeArchive);
   EXPECT_EQ(asked(), std::vector<std::string>{kA});
@@ -206,7 +218,8 @@ TEST(SourceBook, RemembersABoundedNumberOfSources) {
   ManualClock clock;
   SourceBook book(clock);
   for (int i = 0; i < 5000; ++i)
-    book.failed("http://h" + std::to_string(i) + "/x", SourceBook::Trouble::kSilent, std::chrono::seconds(0));
+    book.failed("http://h" + std::to_string(i) + "/x", SourceBook::Trouble::kSilent,
+                std::chrono::seconds(0));
   const auto order = book.order({"http://h4999/x", "http://fresh/x", "http://fresh/x"});
   EXPECT_EQ(order, (std::vector<std::string>{"http://fresh/x", "http://h4999/x"}));
 }

@@ -30,7 +30,8 @@ class DiskStore final : public Store {
   Status start() {
     TRY_VOID(fs_.make_directories(scratch_, 0700));
     TRY_VOID(fs_.make_directories(options_.root / kRecordsName, 0700));
-    TRY_VOID(make_room_for_marks(fs_, options_.root));  // created by us, so that we can remove marks that root creates
+    TRY_VOID(make_room_for_marks(
+        fs_, options_.root));  // created by us, so that we can remove marks that root creates
     TRY(const auto leftovers, fs_.list(scratch_));
     for (const std::string& name : leftovers)
       if (!resumable(name, leftovers)) TRY_VOID(fs_.remove_all(scratch_ / name));
@@ -61,10 +62,12 @@ class DiskStore final : public Store {
     return drop_records();
   }
 
-  Outcome<Installed> ensure(const Context& ctx, const Request& request, const ProgressSink& progress) override {
+  Outcome<Installed> ensure(const Context& ctx, const Request& request,
+                            const ProgressSink& progress) override {
     while (true) {
       if (auto installed = find(request.digest)) {
-        if (auto failure = check_layout(fs_, installed->directory, request.framework)) return *failure;
+        if (auto failure = check_layout(fs_, installed->directory, request.framework))
+          return *failure;
         return *installed;
       }
       std::shared_ptr<Flight> flight;
@@ -95,11 +98,13 @@ class DiskStore final : public Store {
         if (failure) return *failure;
         continue;
       }
-      if (Status status = wait(ctx, *flight); !status.ok()) return Failure{Reason::kCancelled, status.error()};
+      if (Status status = wait(ctx, *flight); !status.ok())
+        return Failure{Reason::kCancelled, status.error()};
       const MutexLock lock(mutex_);
       // The downloading caller was stopped or used other sources. Its failure does not apply here,
       // so this caller tries.
-      if (flight->failure && flight->failure->reason != Reason::kCancelled && flight->sources == sources_of(request))
+      if (flight->failure && flight->failure->reason != Reason::kCancelled &&
+          flight->sources == sources_of(request))
         return *flight->failure;
     }
   }
@@ -141,7 +146,8 @@ class DiskStore final : public Store {
       const MutexLock lock(mutex_);
       changed = !told_ || kept_ != wanted;
       for (const codec::Sha256& digest : kept_)
-        if (const auto found = artifacts_.find(digest); !wanted.contains(digest) && found != artifacts_.end())
+        if (const auto found = artifacts_.find(digest);
+            !wanted.contains(digest) && found != artifacts_.end())
           found->second.last_use = ++uses_;
       kept_ = std::move(wanted);
       busy = kept_;
@@ -152,7 +158,8 @@ class DiskStore final : public Store {
     if (!names.ok()) return;
     for (const std::string& name : *names) {
       if (!name.ends_with(kPart)) continue;
-      const auto digest = codec::Sha256::parse(std::string_view(name).substr(0, name.size() - kPart.size()));
+      const auto digest =
+          codec::Sha256::parse(std::string_view(name).substr(0, name.size() - kPart.size()));
       if (digest.ok() && busy.contains(*digest)) continue;
       if (Status status = drop_spool(fs_, scratch_ / name); !status.ok())
         log::warn("cannot remove a partial download", {{"error", status.error()}});
@@ -195,7 +202,10 @@ class DiskStore final : public Store {
     // The file may have moved or not exist yet; a later call finds it.
     if (auto file = fs_.open(path, os::Open::kRead); file.ok()) {
       const auto size = (*file)->size();
-      if (size.ok()) out = {.file = std::move(*file), .bytes = *total == 0 ? *size : std::min(*size, *total), .total = *total};
+      if (size.ok())
+        out = {.file = std::move(*file),
+               .bytes = *total == 0 ? *size : std::min(*size, *total),
+               .total = *total};
     }
     return out;
   }
@@ -217,9 +227,11 @@ class DiskStore final : public Store {
       }
       // A damaged artifact is useless. Exposed files stay until the model drops them.
       const auto dropped = there && !kept ? drop(digest) : Result<std::uint64_t>(std::uint64_t{0});
-      if (!there || (dropped.ok() && *dropped > 0)) (void)clear_mark(fs_, options_.root, digest, Mark::kDamaged);
+      if (!there || (dropped.ok() && *dropped > 0))
+        (void)clear_mark(fs_, options_.root, digest, Mark::kDamaged);
     }
-    if (const auto collect = take_request_to_collect(fs_, options_.root); collect.ok() && *collect) {
+    if (const auto collect = take_request_to_collect(fs_, options_.root);
+        collect.ok() && *collect) {
       const auto freed = evict(UINT64_MAX);
       log::info("unused artifacts collected", {{"bytes", freed.value_or(0)}});
     }
@@ -271,7 +283,9 @@ class DiskStore final : public Store {
     return out;
   }
 
-  os::Path archive_path(const codec::Sha256& digest) const { return options_.root / kArchivesName / digest.hex(); }
+  os::Path archive_path(const codec::Sha256& digest) const {
+    return options_.root / kArchivesName / digest.hex();
+  }
 
   Result<std::map<codec::Sha256, std::uint64_t>> archives_there() {
     std::map<codec::Sha256, std::uint64_t> out;
@@ -281,7 +295,8 @@ class DiskStore final : public Store {
     for (const std::string& name : names) {
       const auto digest = codec::Sha256::parse(name);
       TRY(const auto info, fs_.stat(options_.root / kArchivesName / name));
-      if (digest.ok() && info && info->kind == os::FileKind::kFile) out.emplace(*digest, info->size_bytes);
+      if (digest.ok() && info && info->kind == os::FileKind::kFile)
+        out.emplace(*digest, info->size_bytes);
     }
     return out;
   }
@@ -320,7 +335,8 @@ class DiskStore final : public Store {
   static bool resumable(const std::string& name, const std::vector<std::string>& names) {
     if (name.ends_with(kPart)) return true;
     const auto stem = name.size() - std::min(name.size(), kNotes.size());
-    return name.ends_with(kPart + kNotes) && std::find(names.begin(), names.end(), name.substr(0, stem)) != names.end();
+    return name.ends_with(kPart + kNotes) &&
+           std::find(names.begin(), names.end(), name.substr(0, stem)) != names.end();
   }
 
   os::Path path_of(const codec::Sha256& digest) const { return options_.root / digest.hex(); }
@@ -336,7 +352,8 @@ class DiskStore final : public Store {
     return ctx.check();
   }
 
-  std::optional<Failure> bring(const Context& ctx, const Request& request, const ProgressSink& progress) {
+  std::optional<Failure> bring(const Context& ctx, const Request& request,
+                               const ProgressSink& progress) {
     const std::string hex = request.digest.hex();
     const os::Path into = scratch_ / (hex + std::string(kTreeSuffix));
     const os::Path record = scratch_ / (hex + std::string(kRecordSuffix));
@@ -358,7 +375,8 @@ class DiskStore final : public Store {
     if (!room.ok()) return disk_failure(room.error());
     source.tree_bytes_max = *room;
     Outcome<Tree> tree = install(ctx, fs_, http_, source, into);
-    if (!tree.ok() && tree.failure().reason == Reason::kDiskFull && !tree.failure().error.terminal()) {
+    if (!tree.ok() && tree.failure().reason == Reason::kDiskFull &&
+        !tree.failure().error.terminal()) {
       // Unused artifacts make room.
       const auto freed = evict(UINT64_MAX);
       if (freed.ok() && *freed > 0) tree = install(ctx, fs_, http_, source, into);
@@ -374,24 +392,28 @@ class DiskStore final : public Store {
     return failure;
   }
 
-  std::optional<Failure> publish(const codec::Sha256& digest, const Tree& tree, const os::Path& record) {
+  std::optional<Failure> publish(const codec::Sha256& digest, const Tree& tree,
+                                 const os::Path& record) {
     if (options_.capacity_bytes != 0) {
       const std::uint64_t used = bytes_besides(digest);
       if (used + tree.bytes > options_.capacity_bytes) {
         // Another download may have taken the room meanwhile. Evicts only if the tree then fits.
         const auto room = room_for(digest);
         if (!room.ok()) return disk_failure(room.error());
-        const auto freed =
-            tree.bytes <= *room ? evict(used + tree.bytes - options_.capacity_bytes) : Result<std::uint64_t>(std::uint64_t{0});
+        const auto freed = tree.bytes <= *room ? evict(used + tree.bytes - options_.capacity_bytes)
+                                               : Result<std::uint64_t>(std::uint64_t{0});
         if (!freed.ok()) return disk_failure(freed.error());
         if (used - *freed + tree.bytes > options_.capacity_bytes)
-          return Failure{Reason::kDiskFull,
-                         Error(Code::kExhausted, "artifacts may use " + std::to_string(options_.capacity_bytes) + " bytes; " +
-                                                     std::to_string(options_.capacity_bytes - *room) + " are in use and " +
-                                                     std::to_string(tree.bytes) + " more are needed")};
+          return Failure{
+              Reason::kDiskFull,
+              Error(Code::kExhausted,
+                    "artifacts may use " + std::to_string(options_.capacity_bytes) + " bytes; " +
+                        std::to_string(options_.capacity_bytes - *room) + " are in use and " +
+                        std::to_string(tree.bytes) + " more are needed")};
       }
     }
-    if (Status status = put_in_place(digest, tree.root, record); !status.ok()) return disk_failure(status.error());
+    if (Status status = put_in_place(digest, tree.root, record); !status.ok())
+      return disk_failure(status.error());
     const MutexLock lock(mutex_);
     artifacts_[digest] = Artifact{tree.bytes, ++uses_};
     damaged_.erase(digest);
@@ -517,7 +539,8 @@ class DiskStore final : public Store {
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> Store::open(Options options, os::FileSystem& fs, net::HttpClient& http) {
+Result<std::unique_ptr<Store>> Store::open(Options options, os::FileSystem& fs,
+                                           net::HttpClient& http) {
   const std::string root = options.root.string();
   auto store = std::make_unique<DiskStore>(std::move(options), fs, http);
   TRY_VOID(store->start().context("artifact store " + root));

@@ -53,13 +53,15 @@ class Store {
 
   /// Opens or creates the store and clears partial extractions after a crash. `fs` and `http`
   /// outlive it.
-  static Result<std::unique_ptr<Store>> open(Options options, os::FileSystem& fs, net::HttpClient& http);
+  static Result<std::unique_ptr<Store>> open(Options options, os::FileSystem& fs,
+                                             net::HttpClient& http);
   virtual ~Store() = default;
 
   /// Makes the artifact present and fit for `request.framework`. Idempotent; a present artifact
   /// needs no network. Blocks until done or until the context ends. A partial download is kept and
   /// resumed next time. Concurrent calls for one digest share one download.
-  virtual Outcome<Installed> ensure(const Context& ctx, const Request& request, const ProgressSink& progress = {}) = 0;
+  virtual Outcome<Installed> ensure(const Context& ctx, const Request& request,
+                                    const ProgressSink& progress = {}) = 0;
 
   /// The artifact, if present and not known to be damaged. Counts as a use.
   virtual std::optional<Installed> find(const codec::Sha256& digest) = 0;

@@ -29,8 +29,11 @@ class StoreTest : public ::testing::Test {
     CHECK(store.ok());
     return std::move(*store);
   }
-  Request request(const std::string& archive, std::string framework = "onnx", std::string url = kUrl) const {
-    return {.url = std::move(url), .digest = codec::Sha256::of(archive), .framework = std::move(framework)};
+  Request request(const std::string& archive, std::string framework = "onnx",
+                  std::string url = kUrl) const {
+    return {.url = std::move(url),
+            .digest = codec::Sha256::of(archive),
+            .framework = std::move(framework)};
   }
   std::string noise(std::size_t size, std::uint32_t seed = 1) const {
     std::string bytes(size, '\0');
@@ -82,7 +85,8 @@ TEST_F(StoreTest, WrongDigestNamesBothAndLeavesNothing) {
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.failure().reason, Reason::kDigestMismatch);
   const std::string& message = outcome.failure().error.message();
-  EXPECT_NE(message.find("expected sha256 " + codec::Sha256::of(archive).hex()), std::string::npos) << message;
+  EXPECT_NE(message.find("expected sha256 " + codec::Sha256::of(archive).hex()), std::string::npos)
+      << message;
   EXPECT_NE(message.find("found " + codec::Sha256::of(other).hex()), std::string::npos) << message;
   EXPECT_EQ(message.find("secret"), std::string::npos) << message;
   EXPECT_EQ(message.find("hush"), std::string::npos) << message;
@@ -149,12 +153,14 @@ TEST_F(StoreTest, DownloadGoesOnAfterAKill) {
 
 TEST_F(StoreTest, SpoolOfAnotherContentIsDroppedAndTheDownloadStartsOver) {
   const auto leave_spool = [&](const std::string& bytes) {
-    auto file = fs.open("/data/artifacts/.scratch/" + codec::Sha256::of(archive).hex() + ".part", os::Open::kTruncate, 0600);
+    auto file = fs.open("/data/artifacts/.scratch/" + codec::Sha256::of(archive).hex() + ".part",
+                        os::Open::kTruncate, 0600);
     CHECK(file.ok() && (*file)->write(bytes).ok());
   };
   ASSERT_TRUE(fs.make_directories("/data/artifacts/.scratch", 0755).ok());
   for (const bool ranges : {true, false}) {
-    for (const std::string& bytes : {noise(3000), noise(archive.size(), 7), noise(archive.size() + 5000), archive.substr(0, 99)}) {
+    for (const std::string& bytes : {noise(3000), noise(archive.size(), 7),
+                                     noise(archive.size() + 5000), archive.substr(0, 99)}) {
       leave_spool(bytes);
       origin.put(kUrl, Origin::File{.bytes = archive, .ranges = ranges});
       const auto store = open();
@@ -169,7 +175,8 @@ TEST_F(StoreTest, SpoolOfAnotherContentIsDroppedAndTheDownloadStartsOver) {
 TEST_F(StoreTest, CompleteSpoolNeedsNoFurtherByte) {
   ASSERT_TRUE(fs.make_directories("/data/artifacts/.scratch", 0755).ok());
   {
-    auto file = fs.open("/data/artifacts/.scratch/" + codec::Sha256::of(archive).hex() + ".part", os::Open::kCreate, 0600);
+    auto file = fs.open("/data/artifacts/.scratch/" + codec::Sha256::of(archive).hex() + ".part",
+                        os::Open::kCreate, 0600);
     ASSERT_TRUE((*file)->write(archive).ok());
   }
   origin.put(kUrl, archive);
@@ -203,13 +210,15 @@ TEST_F(StoreTest, StopRequestEndsASilentDownload) {
 TEST_F(StoreTest, SilentPeerIsGivenUp) {
   origin.put(kUrl, Origin::File{.bytes = archive, .silent = true});
   ASSERT_TRUE(fs.make_directories("/s", 0755).ok());
-  auto source = open_source(kForever, fs, origin,
-                            {.request = request(archive), .spool = "/s/a.part", .stall = std::chrono::milliseconds(30)});
+  auto source = open_source(
+      kForever, fs, origin,
+      {.request = request(archive), .spool = "/s/a.part", .stall = std::chrono::milliseconds(30)});
   ASSERT_TRUE(source.ok());
   const auto bytes = source.value()->next();
   ASSERT_FALSE(bytes.ok());
   EXPECT_EQ(bytes.failure().reason, Reason::kDownloadFailed);
-  EXPECT_NE(bytes.failure().error.message().find("sent nothing"), std::string::npos) << bytes.failure().error;
+  EXPECT_NE(bytes.failure().error.message().find("sent nothing"), std::string::npos)
+      << bytes.failure().error;
 }
 
 TEST_F(StoreTest, SchemesAndPathsThatAreNotAllowedAreForbidden) {
@@ -222,17 +231,24 @@ TEST_F(StoreTest, SchemesAndPathsThatAreNotAllowedAreForbidden) {
   const auto roots = open({.file_roots = {"/srv/models"}});
   const auto none = open();
   for (const char* url :
-       {"ftp://h/m.tar", "s3://bucket", "s3://bucket/m.tar?version=1", "nonsense", "file:///srv/private/m.tar",
-        "file:///srv/models/../private/m.tar", "file:///srv/models/%2e%2e/private/m.tar", "file:///srv/models/link/m.tar",
-        "file:///srv/models/file-link", "file://host/srv/models/m.tar", "file:///srv/modelsX/m.tar", "file:///srv/models"}) {
+       {"ftp://h/m.tar", "s3://bucket", "s3://bucket/m.tar?version=1", "nonsense",
+        "file:///srv/private/m.tar", "file:///srv/models/../private/m.tar",
+        "file:///srv/models/%2e%2e/private/m.tar", "file:///srv/models/link/m.tar",
+        "file:///srv/models/file-link", "file://host/srv/models/m.tar", "file:///srv/modelsX/m.tar",
+        "file:///srv/models"}) {
     const auto outcome = roots->ensure(kForever, request(archive, "onnx", url));
     ASSERT_FALSE(outcome.ok()) << url;
-    EXPECT_EQ(outcome.failure().reason, Reason::kSourceForbidden) << url << ": " << outcome.failure().error;
+    EXPECT_EQ(outcome.failure().reason, Reason::kSourceForbidden)
+        << url << ": " << outcome.failure().error;
   }
-  EXPECT_EQ(none->ensure(kForever, request(archive, "onnx", "file:///srv/models/m.tar")).failure().reason,
-            Reason::kSourceForbidden);
-  EXPECT_EQ(roots->ensure(kForever, request(archive, "onnx", "file:///srv/models/none")).failure().reason, Reason::kDownloadFailed);
-  const auto read = roots->ensure(kForever, request(archive, "onnx", "file:///srv/models/sub/m.tar"));
+  EXPECT_EQ(
+      none->ensure(kForever, request(archive, "onnx", "file:///srv/models/m.tar")).failure().reason,
+      Reason::kSourceForbidden);
+  EXPECT_EQ(
+      roots->ensure(kForever, request(archive, "onnx", "file:///srv/models/none")).failure().reason,
+      Reason::kDownloadFailed);
+  const auto read =
+      roots->ensure(kForever, request(archive, "onnx", "file:///srv/models/sub/m.tar"));
   EXPECT_TRUE(read.ok()) << read.failure().error;
 }
 
@@ -250,7 +266,8 @@ TEST_F(StoreTest, ALinkToANameBesideItIsFollowedAndNoOther) {
   ASSERT_TRUE(fs.symlink("none", "/srv/models/dangling").ok());
   const auto reason = [&](const std::string& below) {
     const auto store = open({.file_roots = {"/srv/models"}});
-    const auto outcome = store->ensure(kForever, request(archive, "onnx", "file:///srv/models/" + below));
+    const auto outcome =
+        store->ensure(kForever, request(archive, "onnx", "file:///srv/models/" + below));
     const auto removed = store->remove(codec::Sha256::of(archive));
     CHECK(removed.ok());
     return outcome.ok() ? "" : std::string(to_string(outcome.failure().reason));
@@ -322,7 +339,9 @@ TEST_F(StoreTest, AFailureAtOneSourceSaysNothingOfAnother) {
     waiting.wait();
   });
   std::jthread first([&] {
-    EXPECT_EQ(store->ensure(kForever, request(archive, "onnx", "http://elsewhere/gone")).failure().reason, Reason::kDownloadFailed);
+    EXPECT_EQ(
+        store->ensure(kForever, request(archive, "onnx", "http://elsewhere/gone")).failure().reason,
+        Reason::kDownloadFailed);
   });
   asked.wait();
   std::jthread second([&] {
@@ -341,7 +360,8 @@ TEST_F(StoreTest, WhenTheDownloaderIsStoppedAWaiterTakesOver) {
   origin.on_request([&] {
     if (!once.test_and_set()) asked.count_down();
   });
-  std::jthread first([&] { EXPECT_FALSE(store->ensure(Context(stop.get_token()), request(archive)).ok()); });
+  std::jthread first(
+      [&] { EXPECT_FALSE(store->ensure(Context(stop.get_token()), request(archive)).ok()); });
   asked.wait();
   origin.put(kUrl, archive);
   std::jthread second([&] { EXPECT_TRUE(store->ensure(kForever, request(archive)).ok()); });
@@ -398,7 +418,8 @@ TEST_F(StoreTest, WhatCannotFitTheLimitEvictsNothingAndIsNotDownloadedAgain) {
     const auto [wanted, outcome] = install(170'000, 3);
     ASSERT_FALSE(outcome.ok());
     EXPECT_EQ(outcome.failure().reason, Reason::kDiskFull);
-    EXPECT_NE(outcome.failure().error.message().find("149996 bytes that artifacts may use"), std::string::npos)
+    EXPECT_NE(outcome.failure().error.message().find("149996 bytes that artifacts may use"),
+              std::string::npos)
         << outcome.failure().error;
     EXPECT_TRUE(store->find(idle)) << "it would not have helped";
     if (i == 0) served = origin.bytes_served();
@@ -434,11 +455,14 @@ TEST_F(StoreTest, AModelThatDoesNotFitLeavesRoomForOthers) {
   std::uint64_t least = UINT64_MAX;
   const std::string huge = testing::model_archive(noise(3'900'000));
   origin.put(kUrl, Origin::File{.bytes = huge, .length = false});
-  const auto watch = [&](const Progress&) { least = std::min(least, fs.space("/data")->available_bytes); };
+  const auto watch = [&](const Progress&) {
+    least = std::min(least, fs.space("/data")->available_bytes);
+  };
   const auto outcome = store->ensure(kForever, request(huge), watch);
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.failure().reason, Reason::kDiskFull);
-  EXPECT_NE(outcome.failure().error.message().find("kept for other things"), std::string::npos) << outcome.failure().error;
+  EXPECT_NE(outcome.failure().error.message().find("kept for other things"), std::string::npos)
+      << outcome.failure().error;
   EXPECT_GE(least, 150'000u);
   EXPECT_GE(fs.space("/data")->available_bytes, 200'000u);
 }
@@ -485,10 +509,12 @@ TEST_F(StoreTest, FailureOrKillAtAnyCallLeavesTheArtifactWholeOrAbsent) {
 TEST_F(StoreTest, ProgressReachesTheEndOfBothPhases) {
   origin.put(kUrl, archive);
   Progress download, extract;
-  ASSERT_TRUE(
-      open()
-          ->ensure(kForever, request(archive), [&](const Progress& p) { (p.phase == Phase::kDownload ? download : extract) = p; })
-          .ok());
+  ASSERT_TRUE(open()
+                  ->ensure(kForever, request(archive),
+                           [&](const Progress& p) {
+                             (p.phase == Phase::kDownload ? download : extract) = p;
+                           })
+                  .ok());
   EXPECT_EQ(download.done, archive.size());
   EXPECT_EQ(download.total, archive.size());
   EXPECT_EQ(extract.done, 50'004u);

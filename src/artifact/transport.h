@@ -13,7 +13,8 @@
 namespace varda::artifact {
 
 struct Transport {
-  CredentialReader* credentials = nullptr;  // null: a request that names credentials fails with kCredentialsMissing
+  CredentialReader* credentials =
+      nullptr;  // null: a request that names credentials fails with kCredentialsMissing
   /// Makes a client that also trusts these certificates, for Secrets with a `ca.crt`. Empty: such
   /// Secrets are refused.
   std::function<std::unique_ptr<net::HttpClient>(const std::string& ca_pem)> trusting;

@@ -31,8 +31,14 @@ TEST(Result, TryPassesTheValueOnAndReturnsTheError) {
 TEST(Context, StopAndDeadlineEndASleepEarly) {
   std::stop_source source;
   source.request_stop();
-  EXPECT_EQ(Context(source.get_token()).sleep_for(std::chrono::hours(1)).error().code(), Code::kCancelled);
-  EXPECT_EQ(Context().with_timeout(std::chrono::milliseconds(1)).sleep_for(std::chrono::hours(1)).error().code(), Code::kTimeout);
+  EXPECT_EQ(Context(source.get_token()).sleep_for(std::chrono::hours(1)).error().code(),
+            Code::kCancelled);
+  EXPECT_EQ(Context()
+                .with_timeout(std::chrono::milliseconds(1))
+                .sleep_for(std::chrono::hours(1))
+                .error()
+                .code(),
+            Code::kTimeout);
 }
 
 TEST(Rng, SameSeedSameSequenceAndUuidsAreVersionFour) {
@@ -62,9 +68,13 @@ TEST(Log, LinesOfAPieceOfWorkHaveItsFieldsBehindTheirOwn) {
     log::info("done", {{"controller", "own"}, {"count", 3}});
   };
   const std::string json = line_of(log::Format::kJson, work);
-  EXPECT_NE(json.find(R"("message":"done","controller":"own","count":3,"reconcileID":"7","name":"b"})"), std::string::npos) << json;
+  EXPECT_NE(
+      json.find(R"("message":"done","controller":"own","count":3,"reconcileID":"7","name":"b"})"),
+      std::string::npos)
+      << json;
   const std::string text = line_of(log::Format::kText, work);
-  EXPECT_NE(text.find("done controller=own count=3 reconcileID=7 name=b\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("done controller=own count=3 reconcileID=7 name=b\n"), std::string::npos)
+      << text;
   const std::string after = line_of(log::Format::kText, [] { log::info("after"); });
   EXPECT_EQ(after.find("controller"), std::string::npos) << after;
 }
@@ -73,11 +83,13 @@ TEST(Metrics, TextHoldsEveryFamilyInPrometheusForm) {
   metrics::Registry registry;
   registry.counter("varda_requests_total", "Requests.", {{"code", "200"}}).add(3);
   registry.histogram("varda_seconds", "Latency.", {0.1, 1}).observe(0.5);
-  EXPECT_EQ(
-      registry.text(),
-      "# HELP varda_requests_total Requests.\n# TYPE varda_requests_total counter\nvarda_requests_total{code=\"200\"} 3\n"
-      "# HELP varda_seconds Latency.\n# TYPE varda_seconds histogram\nvarda_seconds_bucket{le=\"0.1\"} 0\n"
-      "varda_seconds_bucket{le=\"1\"} 1\nvarda_seconds_bucket{le=\"+Inf\"} 1\nvarda_seconds_sum 0.5\nvarda_seconds_count 1\n");
+  EXPECT_EQ(registry.text(),
+            "# HELP varda_requests_total Requests.\n# TYPE varda_requests_total "
+            "counter\nvarda_requests_total{code=\"200\"} 3\n"
+            "# HELP varda_seconds Latency.\n# TYPE varda_seconds "
+            "histogram\nvarda_seconds_bucket{le=\"0.1\"} 0\n"
+            "varda_seconds_bucket{le=\"1\"} 1\nvarda_seconds_bucket{le=\"+Inf\"} "
+            "1\nvarda_seconds_sum 0.5\nvarda_seconds_count 1\n");
 }
 
 TEST(Metrics, AGuardedGaugeReadsZeroOnceItsSourceIsGone) {
@@ -85,7 +97,8 @@ TEST(Metrics, AGuardedGaugeReadsZeroOnceItsSourceIsGone) {
   auto source = std::make_unique<int>(7);
   {
     const metrics::SourceGuard guard;
-    registry.gauge_from("varda_open", "Open.", {}, guard.guarded([&source] { return static_cast<double>(*source); }));
+    registry.gauge_from("varda_open", "Open.", {},
+                        guard.guarded([&source] { return static_cast<double>(*source); }));
     EXPECT_NE(registry.text().find("varda_open 7\n"), std::string::npos);
   }
   source.reset();

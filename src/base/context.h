@@ -18,7 +18,9 @@ class Context {
   explicit Context(std::stop_token stop = {}) : stop_(std::move(stop)) {}
 
   /// The same, but done after `timeout` at the latest.
-  Context with_timeout(Duration timeout) const { return with_deadline(system_clock().now() + timeout); }
+  Context with_timeout(Duration timeout) const {
+    return with_deadline(system_clock().now() + timeout);
+  }
   Context with_deadline(SteadyTime deadline) const {
     Context copy = *this;
     if (!copy.deadline_ || deadline < *copy.deadline_) copy.deadline_ = deadline;

@@ -44,10 +44,12 @@ struct Sink {
   void use(Format f, Level l) {
     format = f;
     level = l;
-    logger = std::make_shared<spdlog::logger>("varda", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    logger = std::make_shared<spdlog::logger>("varda",
+                                              std::make_shared<spdlog::sinks::stderr_sink_mt>());
     logger->set_level(spdlog::level::debug);
     logger->set_formatter(std::make_unique<spdlog::pattern_formatter>(
-        format == Format::kText ? "%Y-%m-%dT%H:%M:%S.%eZ %^%L%$ %v" : R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l",%v})",
+        format == Format::kText ? "%Y-%m-%dT%H:%M:%S.%eZ %^%L%$ %v"
+                                : R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l",%v})",
         spdlog::pattern_time_type::utc));
     logger->flush_on(spdlog::level::debug);
   }
@@ -83,7 +85,8 @@ void append(std::string& line, Format format, const Field& field) {
 
 }  // namespace
 
-Scope::Scope(std::vector<Field> fields) : fields_(std::move(fields)), outer_(std::exchange(innermost, this)) {}
+Scope::Scope(std::vector<Field> fields)
+    : fields_(std::move(fields)), outer_(std::exchange(innermost, this)) {}
 Scope::~Scope() { innermost = outer_; }
 
 void configure(Format format, Level level) { sink().use(format, level); }
@@ -93,13 +96,15 @@ Result<Level> parse_level(std::string_view text) {
   if (text == "info") return Level::kInfo;
   if (text == "warn") return Level::kWarn;
   if (text == "error") return Level::kError;
-  return Error(Code::kInvalid, "log level must be debug, info, warn or error, not \"" + std::string(text) + "\"");
+  return Error(Code::kInvalid,
+               "log level must be debug, info, warn or error, not \"" + std::string(text) + "\"");
 }
 
 void write(Level level, std::string_view message, std::initializer_list<Field> fields) {
   Sink& s = sink();
   if (level < s.level) return;
-  std::string line = s.format == Format::kJson ? "\"message\":\"" + escaped(message) + "\"" : escaped(message);
+  std::string line =
+      s.format == Format::kJson ? "\"message\":\"" + escaped(message) + "\"" : escaped(message);
   std::vector<std::string_view> named;
   for (const Field& field : fields) {
     append(line, s.format, field);
@@ -112,8 +117,8 @@ void write(Level level, std::string_view message, std::initializer_list<Field> f
       named.push_back(field.name);
     }
   }
-  static constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
-                                                          spdlog::level::err};
+  static constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
+                                                          spdlog::level::warn, spdlog::level::err};
   s.logger->log(kLevels[static_cast<int>(level)], spdlog::string_view_t(line.data(), line.size()));
 }
 

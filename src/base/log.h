@@ -29,7 +29,8 @@ struct Field {
   template <typename N>
   requires std::integral<N> || std::floating_point<N> Field(std::string_view n, N v)
       : name(n), value(std::to_string(v)), quoted(false) {}
-  Field(std::string_view n, const Error& e) : name(n), value(std::string(to_string(e.code())) + ": " + e.message()) {}
+  Field(std::string_view n, const Error& e)
+      : name(n), value(std::string(to_string(e.code())) + ": " + e.message()) {}
 };
 
 /// Called once by main(), before threads start. Default: text at level info.
@@ -38,9 +39,17 @@ void configure(Format format, Level level);
 Result<Level> parse_level(std::string_view text);
 
 void write(Level level, std::string_view message, std::initializer_list<Field> fields);
-inline void debug(std::string_view message, std::initializer_list<Field> fields = {}) { write(Level::kDebug, message, fields); }
-inline void info(std::string_view message, std::initializer_list<Field> fields = {}) { write(Level::kInfo, message, fields); }
-inline void warn(std::string_view message, std::initializer_list<Field> fields = {}) { write(Level::kWarn, message, fields); }
-inline void error(std::string_view message, std::initializer_list<Field> fields = {}) { write(Level::kError, message, fields); }
+inline void debug(std::string_view message, std::initializer_list<Field> fields = {}) {
+  write(Level::kDebug, message, fields);
+}
+inline void info(std::string_view message, std::initializer_list<Field> fields = {}) {
+  write(Level::kInfo, message, fields);
+}
+inline void warn(std::string_view message, std::initializer_list<Field> fields = {}) {
+  write(Level::kWarn, message, fields);
+}
+inline void error(std::string_view message, std::initializer_list<Field> fields = {}) {
+  write(Level::kError, message, fields);
+}
 
 }  // namespace varda::log

@@ -5,7 +5,8 @@
 
 namespace varda::metrics {
 
-void Samples::Family::add(std::initializer_list<std::pair<std::string_view, std::string_view>> labels, double value) {
+void Samples::Family::add(
+    std::initializer_list<std::pair<std::string_view, std::string_view>> labels, double value) {
   std::string inner;
   for (const auto& [name, text] : labels) add_label(inner, name, text);
   lines_ += name_;
@@ -13,7 +14,8 @@ void Samples::Family::add(std::initializer_list<std::pair<std::string_view, std:
   lines_.append(" ").append(number(value)).append("\n");
 }
 
-Samples::Family& Samples::family(std::string_view name, std::string_view help, std::string_view type) {
+Samples::Family& Samples::family(std::string_view name, std::string_view help,
+                                 std::string_view type) {
   auto it = families_.find(name);
   if (it == families_.end()) {
     it = families_.emplace(std::string(name), Family()).first;

@@ -28,7 +28,8 @@ class Samples {
   class Family {
    public:
     /// Label sets must be unique within a family.
-    void add(std::initializer_list<std::pair<std::string_view, std::string_view>> labels, double value);
+    void add(std::initializer_list<std::pair<std::string_view, std::string_view>> labels,
+             double value);
 
    private:
     friend class Samples;
@@ -40,8 +41,12 @@ class Samples {
   /// The family of that name; valid as long as this object. Later calls must have the same type;
   /// `help` is then ignored. Prometheus treats a decreased counter as a restart: only a recreated
   /// object may decrease one.
-  Family& counter(std::string_view name, std::string_view help) { return family(name, help, "counter"); }
-  Family& gauge(std::string_view name, std::string_view help) { return family(name, help, "gauge"); }
+  Family& counter(std::string_view name, std::string_view help) {
+    return family(name, help, "counter");
+  }
+  Family& gauge(std::string_view name, std::string_view help) {
+    return family(name, help, "gauge");
+  }
 
   /// The text format, sorted by family name, without empty families.
   std::string text() const;

@@ -47,7 +47,10 @@ TEST(MetricCollector, SeveralMayAddToOneFamily) {
   yours.fed_ = {{"dog", 2}};
   const std::string text = text_of({&mine, &yours});
   EXPECT_EQ(text.find("# TYPE pet_fed_total"), text.rfind("# TYPE pet_fed_total"));
-  EXPECT_NE(text.find("pet_fed_total{name=\"cat\",by=\"me\"} 1\npet_fed_total{name=\"dog\",by=\"me\"} 2\n"), std::string::npos);
+  EXPECT_NE(
+      text.find(
+          "pet_fed_total{name=\"cat\",by=\"me\"} 1\npet_fed_total{name=\"dog\",by=\"me\"} 2\n"),
+      std::string::npos);
 }
 
 TEST(MetricCollector, ValuesOfLabelsAreEscapedAndASampleMayHaveNoLabels) {
@@ -55,7 +58,8 @@ TEST(MetricCollector, ValuesOfLabelsAreEscapedAndASampleMayHaveNoLabels) {
   Samples::Family& family = samples.gauge("g", "Any.");
   family.add({}, 1);
   family.add({{"a", "say \"hi\"\n\\o/"}}, 2);
-  EXPECT_EQ(samples.text(), "# HELP g Any.\n# TYPE g gauge\ng 1\ng{a=\"say \\\"hi\\\"\\n\\\\o/\"} 2\n");
+  EXPECT_EQ(samples.text(),
+            "# HELP g Any.\n# TYPE g gauge\ng 1\ng{a=\"say \\\"hi\\\"\\n\\\\o/\"} 2\n");
 }
 
 }  // namespace

@@ -48,7 +48,8 @@ void add_label(std::string& out, std::string_view name, std::string_view value) 
   out += '"';
 }
 
-Histogram::Histogram(std::vector<double> bounds) : bounds_(std::move(bounds)), buckets_(bounds_.size() + 1) {
+Histogram::Histogram(std::vector<double> bounds)
+    : bounds_(std::move(bounds)), buckets_(bounds_.size() + 1) {
   CHECK(std::is_sorted(bounds_.begin(), bounds_.end()));
 }
 
@@ -61,17 +62,22 @@ void Histogram::observe(double value) {
 
 std::uint64_t Histogram::cumulative(std::size_t index) const {
   std::uint64_t total = 0;
-  for (std::size_t i = 0; i <= index && i < buckets_.size(); ++i) total += buckets_[i].load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i <= index && i < buckets_.size(); ++i)
+    total += buckets_[i].load(std::memory_order_relaxed);
   return total;
 }
 
 std::vector<double> latency_buckets() {
-  return {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10};
+  return {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
+          0.05,   0.1,     0.25,   0.5,   1,      2.5,   5,    10};
 }
 
-Registry::Series& Registry::series(std::string_view name, std::string_view help, std::string_view type, const Labels& labels) {
+Registry::Series& Registry::series(std::string_view name, std::string_view help,
+                                   std::string_view type, const Labels& labels) {
   auto it = families_.find(name);
-  if (it == families_.end()) it = families_.emplace(std::string(name), Family{std::string(help), std::string(type), {}}).first;
+  if (it == families_.end())
+    it = families_.emplace(std::string(name), Family{std::string(help), std::string(type), {}})
+             .first;
   CHECK(it->second.type == type);
   return it->second.series[render(labels)];
 }
@@ -90,14 +96,16 @@ Gauge& Registry::gauge(std::string_view name, std::string_view help, Labels labe
   return *s.gauge;
 }
 
-Histogram& Registry::histogram(std::string_view name, std::string_view help, std::vector<double> bounds, Labels labels) {
+Histogram& Registry::histogram(std::string_view name, std::string_view help,
+                               std::vector<double> bounds, Labels labels) {
   MutexLock lock(mutex_);
   Series& s = series(name, help, "histogram", labels);
   if (!s.histogram) s.histogram = std::make_unique<Histogram>(std::move(bounds));
   return *s.histogram;
 }
 
-void Registry::gauge_from(std::string_view name, std::string_view help, Labels labels, std::function<double()> read) {
+void Registry::gauge_from(std::string_view name, std::string_view help, Labels labels,
+                          std::function<double()> read) {
   MutexLock lock(mutex_);
   series(name, help, "gauge", labels).read = std::move(read);
 }
@@ -126,8 +134,8 @@ std::string Registry::text() const {
       if (s.histogram) {
         const Histogram& h = *s.histogram;
         for (std::size_t i = 0; i < h.bounds().size(); ++i) {
-          out += name + "_bucket" + braces(labels, "le=\"" + number(h.bounds()[i]) + "\"") + " " + std::to_string(h.cumulative(i)) +
-                 "\n";
+          out += name + "_bucket" + braces(labels, "le=\"" + number(h.bounds()[i]) + "\"") + " " +
+                 std::to_string(h.cumulative(i)) + "\n";
         }
         const std::uint64_t all = h.cumulative(h.bounds().size());
         out += name + "_bucket" + braces(labels, "le=\"+Inf\"") + " " + std::to_string(all) + "\n";

@@ -1,4 +1,5 @@
-// Metrics in the Prometheus text exposition format 0.0.4 (prometheus.io/docs/instrumenting/exposition_formats).
+// Metrics in the Prometheus text exposition format 0.0.4
+// (prometheus.io/docs/instrumenting/exposition_formats).
 #pragma once
 
 #include <atomic>
@@ -65,9 +66,11 @@ class Registry {
  public:
   Counter& counter(std::string_view name, std::string_view help, Labels labels = {});
   Gauge& gauge(std::string_view name, std::string_view help, Labels labels = {});
-  Histogram& histogram(std::string_view name, std::string_view help, std::vector<double> bounds, Labels labels = {});
+  Histogram& histogram(std::string_view name, std::string_view help, std::vector<double> bounds,
+                       Labels labels = {});
   /// A gauge computed at each text() call. `read` must be thread-safe.
-  void gauge_from(std::string_view name, std::string_view help, Labels labels, std::function<double()> read);
+  void gauge_from(std::string_view name, std::string_view help, Labels labels,
+                  std::function<double()> read);
 
   /// All metrics, sorted by family name.
   std::string text() const;
@@ -84,7 +87,8 @@ class Registry {
     std::string type;
     std::map<std::string, Series> series;  // by rendered labels
   };
-  Series& series(std::string_view name, std::string_view help, std::string_view type, const Labels& labels) REQUIRES(mutex_);
+  Series& series(std::string_view name, std::string_view help, std::string_view type,
+                 const Labels& labels) REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   std::map<std::string, Family, std::less<>> families_ GUARDED_BY(mutex_);

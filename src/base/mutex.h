@@ -53,7 +53,8 @@ class CondVar {
     lock.release();
   }
   /// False: `until` has passed.
-  bool wait_until(Mutex& mutex, std::chrono::steady_clock::time_point until) REQUIRES(mutex) NO_THREAD_SAFETY_ANALYSIS {
+  bool wait_until(Mutex& mutex, std::chrono::steady_clock::time_point until)
+      REQUIRES(mutex) NO_THREAD_SAFETY_ANALYSIS {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
     const auto status = condition_.wait_until(lock, until);
     lock.release();

@@ -8,13 +8,16 @@ namespace varda {
 
 std::string_view to_string(Code code) {
   static constexpr std::array<std::string_view, 14> kNames = {
-      "invalid",   "not_found", "already_exists", "conflict", "gone",      "unauthenticated", "forbidden",
-      "exhausted", "corrupt",   "unavailable",    "timeout",  "cancelled", "unsupported",     "internal"};
+      "invalid",         "not_found", "already_exists", "conflict", "gone",
+      "unauthenticated", "forbidden", "exhausted",      "corrupt",  "unavailable",
+      "timeout",         "cancelled", "unsupported",    "internal"};
   return kNames[static_cast<std::size_t>(code)];
 }
 
 Error::Error(Code code, std::string message)
-    : code_(code), terminal_(code == Code::kInvalid || code == Code::kUnsupported), message_(std::move(message)) {}
+    : code_(code),
+      terminal_(code == Code::kInvalid || code == Code::kUnsupported),
+      message_(std::move(message)) {}
 
 Error Error::context(std::string_view what) const& { return Error(*this).context(what); }
 

@@ -71,11 +71,13 @@ template <typename T>
 class [[nodiscard]] Result {
  public:
   using value_type = T;
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: conversions are the point
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: conversions are the point
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
   template <typename U>
   requires(std::is_convertible_v<U&&, T> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
-           !std::is_same_v<std::remove_cvref_t<U>, T> && !std::is_same_v<std::remove_cvref_t<U>, Error>) Result(U&& value)
+           !std::is_same_v<std::remove_cvref_t<U>, T> &&
+           !std::is_same_v<std::remove_cvref_t<U>, Error>) Result(U&& value)
       : state_(std::in_place_index<0>, std::forward<U>(value)) {}  // NOLINT
 
   bool ok() const { return state_.index() == 0; }
@@ -120,7 +122,8 @@ class [[nodiscard]] Result {
  private:
   // Prints the error's message when value() is called on an error, to help find the bug.
   void require_value() const {
-    if (!ok()) detail::check_failed("Result::value()", std::get_if<1>(&state_)->message().c_str(), 0);
+    if (!ok())
+      detail::check_failed("Result::value()", std::get_if<1>(&state_)->message().c_str(), 0);
   }
   std::variant<T, Error> state_;
 };
@@ -160,7 +163,8 @@ inline Status ok_status() { return {}; }
 #define VARDA_CONCAT(a, b) VARDA_CONCAT_INNER(a, b)
 
 /// TRY(auto x, f()): x is the value of f(); on an error, the function returns it.
-#define TRY(declaration, ...) VARDA_TRY_IMPL(VARDA_CONCAT(try_result_, __COUNTER__), declaration, __VA_ARGS__)
+#define TRY(declaration, ...) \
+  VARDA_TRY_IMPL(VARDA_CONCAT(try_result_, __COUNTER__), declaration, __VA_ARGS__)
 #define VARDA_TRY_IMPL(result, declaration, ...) \
   auto result = (__VA_ARGS__);                   \
   if (!result.ok()) [[unlikely]]                 \

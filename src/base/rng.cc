@@ -55,7 +55,8 @@ std::string Rng::uuid() {
   const std::uint64_t low = (next() & ~(3ULL << 62)) | (2ULL << 62);
   char text[37];
   std::snprintf(text, sizeof text, "%08x-%04x-%04x-%04x-%012llx", static_cast<unsigned>(high >> 32),
-                static_cast<unsigned>(high >> 16 & 0xffff), static_cast<unsigned>(high & 0xffff), static_cast<unsigned>(low >> 48),
+                static_cast<unsigned>(high >> 16 & 0xffff), static_cast<unsigned>(high & 0xffff),
+                static_cast<unsigned>(low >> 48),
                 static_cast<unsigned long long>(low & 0xffffffffffffULL));
   return text;
 }

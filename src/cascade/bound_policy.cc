@@ -18,30 +18,37 @@ using tensor::Tensor;
 namespace {
 
 bool is_real(DType dtype) {
-  return dtype == DType::kFp16 || dtype == DType::kBf16 || dtype == DType::kFp32 || dtype == DType::kFp64;
+  return dtype == DType::kFp16 || dtype == DType::kBf16 || dtype == DType::kFp32 ||
+         dtype == DType::kFp64;
 }
 
 /// [N,classes], or the same with trailing ones, as convolutions produce.
 bool is_rows(const Shape& shape) {
-  return shape.size() >= 2 && std::all_of(shape.begin() + 2, shape.end(), [](std::int64_t size) { return size == 1; });
+  return shape.size() >= 2 &&
+         std::all_of(shape.begin() + 2, shape.end(), [](std::int64_t size) { return size == 1; });
 }
 
-bool is_boxes(const Shape& shape) { return (shape.size() == 2 || shape.size() == 3) && shape.back() >= 5; }
+bool is_boxes(const Shape& shape) {
+  return (shape.size() == 2 || shape.size() == 3) && shape.back() >= 5;
+}
 
 const Spec* find(std::span<const Spec> specs, std::string_view name) {
-  const auto found = std::find_if(specs.begin(), specs.end(), [&](const Spec& spec) { return spec.name == name; });
+  const auto found =
+      std::find_if(specs.begin(), specs.end(), [&](const Spec& spec) { return spec.name == name; });
   return found == specs.end() ? nullptr : &*found;
 }
 
 const Tensor* find(std::span<const Named> tensors, std::string_view name) {
-  const auto found = std::find_if(tensors.begin(), tensors.end(), [&](const Named& named) { return named.name == name; });
+  const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                  [&](const Named& named) { return named.name == name; });
   return found == tensors.end() ? nullptr : &found->tensor;
 }
 
 std::string described(std::span<const Spec> specs) {
   std::string out;
   for (const Spec& spec : specs) {
-    out += (out.empty() ? "" : ", ") + spec.name + " " + std::string(to_string(spec.dtype)) + " " + tensor::to_string(spec.shape);
+    out += (out.empty() ? "" : ", ") + spec.name + " " + std::string(to_string(spec.dtype)) + " " +
+           tensor::to_string(spec.shape);
   }
   return out.empty() ? "nothing" : out;
 }
@@ -49,7 +56,8 @@ std::string described(std::span<const Spec> specs) {
 double half_to_double(std::uint16_t bits) {
   const int exponent = bits >> 10 & 0x1f;
   const int mantissa = bits & 0x3ff;
-  double value = exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(mantissa + 1024, exponent - 25);
+  double value =
+      exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(mantissa + 1024, exponent - 25);
   if (exponent == 0x1f) value = mantissa == 0 ? HUGE_VAL : std::nan("");
   return (bits & 0x8000) != 0 ? -value : value;
 }
@@ -74,14 +82,16 @@ double real_at(const Tensor& tensor, std::size_t index) {
 std::optional<std::size_t> count_at(const Tensor& tensor, std::size_t index) {
   double value = -1;
   if (is_real(tensor.dtype())) value = real_at(tensor, index);
-  if (tensor.dtype() == DType::kInt64) value = static_cast<double>(tensor.values<std::int64_t>()[index]);
+  if (tensor.dtype() == DType::kInt64)
+    value = static_cast<double>(tensor.values<std::int64_t>()[index]);
   if (tensor.dtype() == DType::kInt32) value = tensor.values<std::int32_t>()[index];
   if (!(value >= 0 && value <= 1e9) || value != std::floor(value)) return std::nullopt;
   return static_cast<std::size_t>(value);
 }
 
 bool can_count(const Spec& spec) {
-  const bool type = is_real(spec.dtype) || spec.dtype == DType::kInt64 || spec.dtype == DType::kInt32;
+  const bool type =
+      is_real(spec.dtype) || spec.dtype == DType::kInt64 || spec.dtype == DType::kInt32;
   return type && (spec.shape.size() == 1 || (spec.shape.size() == 2 && spec.shape[1] == 1));
 }
 
@@ -107,11 +117,14 @@ struct BoundPolicy::Finder {
 
  private:
   Error missing(std::string_view what) const {
-    const std::string reads = "the policy " + std::string(policy.row().name) + " reads " + std::string(what);
+    const std::string reads =
+        "the policy " + std::string(policy.row().name) + " reads " + std::string(what);
     const std::string has = "the model puts out " + described(outputs);
     if (!policy.output().empty())
-      return Error(Code::kInvalid, reads + "; its parameter output says " + policy.output() + ", and " + has);
-    return Error(Code::kInvalid, reads + ", and " + has + "; the parameter output can name the one that is meant");
+      return Error(Code::kInvalid,
+                   reads + "; its parameter output says " + policy.output() + ", and " + has);
+    return Error(Code::kInvalid,
+                 reads + ", and " + has + "; the parameter output can name the one that is meant");
   }
 
   std::string counts() const {
@@ -121,13 +134,17 @@ struct BoundPolicy::Finder {
     return {};
   }
 
-  bool has_boxes() const { return find(outputs, "boxes") != nullptr || find(outputs, "detection_boxes") != nullptr; }
+  bool has_boxes() const {
+    return find(outputs, "boxes") != nullptr || find(outputs, "detection_boxes") != nullptr;
+  }
 
   std::optional<Place> probabilities_at(const Spec& spec) const {
     if (!is_real(spec.dtype)) return std::nullopt;
-    if (is_rows(spec.shape)) return Place{.values = spec.name, .counts = {}, .layout = Layout::kRows};
+    if (is_rows(spec.shape))
+      return Place{.values = spec.name, .counts = {}, .layout = Layout::kRows};
     // [-1] may be one number per sample, or one sample with any number of classes.
-    if (spec.shape.size() == 1 && spec.shape[0] >= 0) return Place{.values = spec.name, .counts = {}, .layout = Layout::kSingle};
+    if (spec.shape.size() == 1 && spec.shape[0] >= 0)
+      return Place{.values = spec.name, .counts = {}, .layout = Layout::kSingle};
     return std::nullopt;
   }
 
@@ -159,21 +176,26 @@ struct BoundPolicy::Finder {
 
   std::optional<Place> scores_at(const Spec& spec) const {
     if (!is_real(spec.dtype)) return std::nullopt;
-    const bool named_boxes = spec.name == "boxes" || spec.name == "detections" || spec.name == "detection_boxes";
+    const bool named_boxes =
+        spec.name == "boxes" || spec.name == "detections" || spec.name == "detection_boxes";
     if (is_boxes(spec.shape) && (spec.shape.size() == 3 || named_boxes)) {
       const std::string beside = spec.shape.size() == 3 ? counts() : std::string();
       return Place{.values = spec.name, .counts = beside, .layout = Layout::kBoxes};
     }
     if (named_boxes) return std::nullopt;
-    if (spec.shape.size() == 2) return Place{.values = spec.name, .counts = counts(), .layout = Layout::kRows};
+    if (spec.shape.size() == 2)
+      return Place{.values = spec.name, .counts = counts(), .layout = Layout::kRows};
     if (spec.shape.size() != 1) return std::nullopt;
     const std::string beside = counts();
-    return Place{.values = spec.name, .counts = beside, .layout = beside.empty() ? Layout::kSingle : Layout::kFlat};
+    return Place{.values = spec.name,
+                 .counts = beside,
+                 .layout = beside.empty() ? Layout::kSingle : Layout::kFlat};
   }
 
   Result<Place> scores() const {
     constexpr std::string_view kWhat =
-        "scores of boxes (FP16, FP32 or FP64: scores [boxes] or [N,boxes], or detections [N,boxes,5 or more] with the score behind "
+        "scores of boxes (FP16, FP32 or FP64: scores [boxes] or [N,boxes], or detections "
+        "[N,boxes,5 or more] with the score behind "
         "four "
         "coordinates)";
     if (!policy.output().empty()) {
@@ -182,7 +204,8 @@ struct BoundPolicy::Finder {
       return place ? Result<Place>(*place) : missing(kWhat);
     }
     // Found by name only: class probabilities have the same shape as scores.
-    for (const char* name : {"scores", "detection_scores", "boxes", "detections", "detection_boxes"}) {
+    for (const char* name :
+         {"scores", "detection_scores", "boxes", "detections", "detection_boxes"}) {
       const Spec* spec = find(outputs, name);
       if (spec == nullptr) continue;
       if (const auto place = scores_at(*spec)) return *place;
@@ -192,16 +215,19 @@ struct BoundPolicy::Finder {
 
   std::optional<Place> labels_at(const Spec& spec) const {
     if (spec.dtype != DType::kBytes) return std::nullopt;
-    if (spec.shape.size() == 2) return Place{.values = spec.name, .counts = counts(), .layout = Layout::kRows};
+    if (spec.shape.size() == 2)
+      return Place{.values = spec.name, .counts = counts(), .layout = Layout::kRows};
     if (spec.shape.size() != 1) return std::nullopt;
     const std::string beside = counts();
-    if (!beside.empty()) return Place{.values = spec.name, .counts = beside, .layout = Layout::kFlat};
+    if (!beside.empty())
+      return Place{.values = spec.name, .counts = beside, .layout = Layout::kFlat};
     return Place{.values = spec.name, .counts = {}, .layout = Layout::kEach};
   }
 
   Result<Place> labels() const {
     constexpr std::string_view kWhat =
-        "the best label (BYTES labels [N] or [N,k], best first) or class probabilities (FP16, FP32 or FP64 [N,classes])";
+        "the best label (BYTES labels [N] or [N,k], best first) or class probabilities (FP16, FP32 "
+        "or FP64 [N,classes])";
     if (!policy.output().empty()) {
       const Spec* spec = find(outputs, policy.output());
       std::optional<Place> place = spec == nullptr ? std::nullopt : labels_at(*spec);
@@ -221,7 +247,8 @@ struct BoundPolicy::Finder {
 /// Reads the samples of one answer.
 class BoundPolicy::Reader {
  public:
-  Reader(const BoundPolicy& bound, std::span<const Named> outputs) : bound_(bound), outputs_(outputs) {}
+  Reader(const BoundPolicy& bound, std::span<const Named> outputs)
+      : bound_(bound), outputs_(outputs) {}
 
   Judgement read() {
     const Tensor* tensor = find(outputs_, bound_.place_.values);
@@ -231,7 +258,8 @@ class BoundPolicy::Reader {
       return out_;
     }
     const bool texts = tensor->dtype() == DType::kBytes;
-    const std::vector<std::string_view> strings = texts ? tensor->strings() : std::vector<std::string_view>();
+    const std::vector<std::string_view> strings =
+        texts ? tensor->strings() : std::vector<std::string_view>();
     Sample sample{.values = {}, .label = {}, .precision = tensor->dtype()};
     std::vector<double> values;
     std::string number;
@@ -242,9 +270,11 @@ class BoundPolicy::Reader {
         sample.label = length > 0 ? strings[from] : std::string_view();
       } else {
         values.resize(length);
-        for (std::size_t k = 0; k < length; ++k) values[k] = real_at(*tensor, from + k * stride_ + column_);
+        for (std::size_t k = 0; k < length; ++k)
+          values[k] = real_at(*tensor, from + k * stride_ + column_);
         sample.values = values;
-        if (bound_.policy_->row().input == PolicyInput::kTopLabel) sample.label = best(values, number);
+        if (bound_.policy_->row().input == PolicyInput::kTopLabel)
+          sample.label = best(values, number);
       }
       take(bound_.policy_->after(sample));
       from += bound_.place_.layout == Layout::kFlat ? length : pitch_;
@@ -252,11 +282,13 @@ class BoundPolicy::Reader {
     return out_;
   }
 
-  static constexpr Judgement kUnreadable{.hard = false, .samples = 1, .samples_hard = 0, .samples_invalid = 1};
+  static constexpr Judgement kUnreadable{
+      .hard = false, .samples = 1, .samples_hard = 0, .samples_invalid = 1};
 
  private:
   bool readable(DType dtype) const {
-    return is_real(dtype) || (dtype == DType::kBytes && bound_.policy_->row().input == PolicyInput::kTopLabel);
+    return is_real(dtype) ||
+           (dtype == DType::kBytes && bound_.policy_->row().input == PolicyInput::kTopLabel);
   }
 
   void take(Verdict verdict) {
@@ -270,7 +302,8 @@ class BoundPolicy::Reader {
   // names.
   std::string_view best(const std::vector<double>& values, std::string& number) const {
     if (values.empty()) return {};
-    const auto index = static_cast<std::size_t>(std::max_element(values.begin(), values.end()) - values.begin());
+    const auto index =
+        static_cast<std::size_t>(std::max_element(values.begin(), values.end()) - values.begin());
     if (index < bound_.labels_.size()) return bound_.labels_[index];
     number = std::to_string(index);
     return number;
@@ -334,7 +367,8 @@ class BoundPolicy::Reader {
   std::vector<std::size_t> lengths_;  // valid values by sample; empty: all
 };
 
-Result<BoundPolicy> BoundPolicy::bind(std::shared_ptr<const Policy> policy, std::span<const Spec> outputs,
+Result<BoundPolicy> BoundPolicy::bind(std::shared_ptr<const Policy> policy,
+                                      std::span<const Spec> outputs,
                                       std::vector<std::string> labels) {
   BoundPolicy bound;
   TRY(bound.place_, Finder{*policy, outputs}.place());
@@ -351,10 +385,12 @@ Judgement BoundPolicy::after(std::span<const Named> outputs) const {
   return Reader(*this, outputs).read();
 }
 
-Judgement judge(const std::shared_ptr<const Policy>& policy, std::span<const Named> outputs, std::string* misfit) {
+Judgement judge(const std::shared_ptr<const Policy>& policy, std::span<const Named> outputs,
+                std::string* misfit) {
   std::vector<Spec> specs;
   specs.reserve(outputs.size());
-  for (const Named& output : outputs) specs.push_back({output.name, output.tensor.dtype(), output.tensor.shape()});
+  for (const Named& output : outputs)
+    specs.push_back({output.name, output.tensor.dtype(), output.tensor.shape()});
   const auto bound = BoundPolicy::bind(policy, specs);
   if (misfit != nullptr) *misfit = bound.ok() ? "" : bound.error().message();
   if (!bound.ok()) return {.hard = false, .samples = 1, .samples_hard = 0, .samples_invalid = 1};

@@ -20,7 +20,8 @@ std::optional<Breaker::Ticket> Breaker::admit(SteadyTime now) {
 
 std::optional<Breaker::Ticket> Breaker::probe(SteadyTime now) {
   if (state_ != State::kClosed) return admit(now);
-  if (probing_ || !suspect_ || (last_outcome_ && now < *last_outcome_ + options_.suspicion)) return std::nullopt;
+  if (probing_ || !suspect_ || (last_outcome_ && now < *last_outcome_ + options_.suspicion))
+    return std::nullopt;
   probing_ = true;
   return Ticket{generation_, true};
 }
@@ -30,7 +31,8 @@ void Breaker::finished(const Ticket& ticket, Outcome outcome, Evidence evidence,
   if (ticket.generation != generation_) return;
   if (ticket.probe) probing_ = false;
   if (outcome == Outcome::kNothing || outcome == Outcome::kSuspicion) {
-    if (state_ == State::kHalfOpen) state_ = State::kOpen;  // pause over: the next call is the probe
+    if (state_ == State::kHalfOpen)
+      state_ = State::kOpen;  // pause over: the next call is the probe
     // Only the first suspicion sets the time of the check; later ones do not postpone it.
     if (outcome == Outcome::kSuspicion && state_ == State::kClosed && !suspect_) {
       suspect_ = true;

@@ -26,8 +26,9 @@ class Breaker {
     std::chrono::milliseconds window{10000};
     std::chrono::milliseconds pause_min{1000};  // first pause; doubles after each failed probe
     std::chrono::milliseconds pause_max{30000};
-    double jitter = 0.2;                        // random factor of a pause: 1 - jitter to 1 + jitter
-    std::chrono::milliseconds suspicion{1000};  // time from a failure to a probe, if no calls follow
+    double jitter = 0.2;  // random factor of a pause: 1 - jitter to 1 + jitter
+    std::chrono::milliseconds suspicion{
+        1000};  // time from a failure to a probe, if no calls follow
   };
   enum class State : std::uint8_t { kClosed, kOpen, kHalfOpen };
 

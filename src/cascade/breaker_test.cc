@@ -27,7 +27,8 @@ class BreakerTest : public ::testing::Test {
   milliseconds pause() const {
     Breaker copy = breaker;
     milliseconds waited{0};
-    for (; !copy.admit(now + waited); waited += milliseconds(10)) EXPECT_LT(waited, milliseconds(60000));
+    for (; !copy.admit(now + waited); waited += milliseconds(10))
+      EXPECT_LT(waited, milliseconds(60000));
     return waited;
   }
 
@@ -276,7 +277,8 @@ TEST(TierGate, APermitIsGivenBackOnce) {
   now += std::chrono::seconds(2);
   { const auto probe = Permit::ask(gate, in_flight, now); }
   EXPECT_EQ(in_flight.now(), 0U);
-  EXPECT_TRUE(std::holds_alternative<Permit>(Permit::ask(gate, in_flight, now))) << "the probe said nothing";
+  EXPECT_TRUE(std::holds_alternative<Permit>(Permit::ask(gate, in_flight, now)))
+      << "the probe said nothing";
 }
 
 TEST(TierGate, TheErrorIsToldUntilAllIsWell) {

@@ -24,20 +24,24 @@ const Json* member(const Json& object, std::string_view name) {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
-Result<std::string> text(const Json& object, const std::string& path, std::string_view name, std::size_t bytes_max) {
+Result<std::string> text(const Json& object, const std::string& path, std::string_view name,
+                         std::size_t bytes_max) {
   const std::string where = path + std::string(name);
   const Json* value = member(object, name);
   if (value == nullptr) return wrong(where, "is required");
   if (!value->is_string()) return wrong(where, "must be a text");
-  if (value->as_string().size() > bytes_max) return wrong(where, "must have at most " + std::to_string(bytes_max) + " bytes");
+  if (value->as_string().size() > bytes_max)
+    return wrong(where, "must have at most " + std::to_string(bytes_max) + " bytes");
   return value->as_string();
 }
 
-Result<std::optional<std::int64_t>> number(const Json& object, const std::string& path, std::string_view name, std::int64_t max) {
+Result<std::optional<std::int64_t>> number(const Json& object, const std::string& path,
+                                           std::string_view name, std::int64_t max) {
   const Json* value = member(object, name);
   if (value == nullptr) return std::optional<std::int64_t>();
   if (!value->is_integer() || value->as_integer() < 1 || value->as_integer() > max) {
-    return wrong(path + std::string(name), "must be a whole number from 1 to " + std::to_string(max));
+    return wrong(path + std::string(name),
+                 "must be a whole number from 1 to " + std::to_string(max));
   }
   return std::optional(value->as_integer());
 }
@@ -45,7 +49,8 @@ Result<std::optional<std::int64_t>> number(const Json& object, const std::string
 /// Checks the characters of a name: names appear in comma-separated lists and in metric labels.
 Status check_name(std::string_view name, const std::string& where) {
   const auto fits = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
   };
   if (name.empty() || name.size() > 63 || !std::all_of(name.begin(), name.end(), fits)) {
     return wrong(where, "must be 1 to 63 letters, digits, '-', '_' or '.'");
@@ -57,8 +62,10 @@ Status check_url(std::string_view url, const std::string& where) {
   const std::size_t scheme = url.starts_with("http://") ? 7 : url.starts_with("https://") ? 8 : 0;
   const auto printable = [](char c) { return c > ' ' && c < 0x7f; };
   if (scheme == 0 || url.size() == scheme || url[scheme] == '/' || url[scheme] == ':' ||
-      !std::all_of(url.begin(), url.end(), printable) || url.find_first_of("?#", scheme) != std::string_view::npos) {
-    return wrong(where, "must be http://HOST:PORT or https://HOST:PORT, or empty while it is not known");
+      !std::all_of(url.begin(), url.end(), printable) ||
+      url.find_first_of("?#", scheme) != std::string_view::npos) {
+    return wrong(where,
+                 "must be http://HOST:PORT or https://HOST:PORT, or empty while it is not known");
   }
   return ok_status();
 }
@@ -77,7 +84,8 @@ Result<PolicyConfig> read_policy(const Json& json, const std::string& path) {
   const auto faults = check_policy(policy.name, policy.parameters);
   if (faults.empty()) return policy;
   const PolicyFault& fault = faults.front();
-  if (fault.index) return wrong(path + ".parameters." + policy.parameters[*fault.index].key, fault.what);
+  if (fault.index)
+    return wrong(path + ".parameters." + policy.parameters[*fault.index].key, fault.what);
   return wrong(path + "." + fault.where, fault.what);
 }
 
@@ -95,7 +103,9 @@ Result<TierConfig> read_tier(const Json& json, const std::string& path, bool fir
   }
   if (first) {
     for (const char* name : {"url", "model"}) {
-      if (json.contains(name)) return wrong(within + name, "must not be there: the first tier is the model beside the file");
+      if (json.contains(name))
+        return wrong(within + name,
+                     "must not be there: the first tier is the model beside the file");
     }
     return tier;
   }
@@ -111,14 +121,16 @@ Result<std::vector<TierConfig>> read_tiers(const Json& json) {
   const Json* list = member(json, "tiers");
   if (list == nullptr) return wrong("tiers", "is required");
   if (!list->is_array() || list->size() < kTiersMin || list->size() > kTiersMax) {
-    return wrong("tiers", "must be a list of " + std::to_string(kTiersMin) + " to " + std::to_string(kTiersMax));
+    return wrong("tiers", "must be a list of " + std::to_string(kTiersMin) + " to " +
+                              std::to_string(kTiersMax));
   }
   std::vector<TierConfig> tiers;
   for (std::size_t i = 0; i < list->size(); ++i) {
     const std::string path = "tiers[" + std::to_string(i) + "]";
     TRY(TierConfig tier, read_tier(list->as_array()[i], path, i == 0, i + 1 == list->size()));
     const auto same = [&](const TierConfig& other) { return other.name == tier.name; };
-    if (std::any_of(tiers.begin(), tiers.end(), same)) return wrong(path + ".name", "'" + tier.name + "' occurs twice");
+    if (std::any_of(tiers.begin(), tiers.end(), same))
+      return wrong(path + ".name", "'" + tier.name + "' occurs twice");
     tiers.push_back(std::move(tier));
   }
   return tiers;
@@ -157,8 +169,10 @@ Json to_json(const Config& config) {
     }
     if (tier.policy) {
       Json parameters = Json::object();
-      for (const PolicyParameter& parameter : tier.policy->parameters) parameters.set(parameter.key, parameter.value);
-      item.set("policy", Json::object({{"name", tier.policy->name}, {"parameters", std::move(parameters)}}));
+      for (const PolicyParameter& parameter : tier.policy->parameters)
+        parameters.set(parameter.key, parameter.value);
+      item.set("policy",
+               Json::object({{"name", tier.policy->name}, {"parameters", std::move(parameters)}}));
     }
     if (tier.deadline) item.set("deadlineMs", std::int64_t{tier.deadline->count()});
     tiers.push_back(std::move(item));

@@ -34,11 +34,12 @@ struct PolicyConfig {
 };
 
 struct TierConfig {
-  std::string name;                                   // unique
-  std::optional<PolicyConfig> policy;                 // absent: nothing is hard; never set at the end
-  std::string url;                                    // "http://host:port", no trailing slash; "": unknown
-  std::string model;                                  // the model's name at that tier
-  std::optional<std::chrono::milliseconds> deadline;  // per call; absent: the time left for the request
+  std::string name;                    // unique
+  std::optional<PolicyConfig> policy;  // absent: nothing is hard; never set at the end
+  std::string url;                     // "http://host:port", no trailing slash; "": unknown
+  std::string model;                   // the model's name at that tier
+  std::optional<std::chrono::milliseconds>
+      deadline;  // per call; absent: the time left for the request
   friend bool operator==(const TierConfig&, const TierConfig&) = default;
 };
 

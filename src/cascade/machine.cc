@@ -30,9 +30,11 @@ std::string Summary::fallback_text(const Route& route) const {
   return route.tiers[*above].name + ": " + std::string(to_string(*tiers[*above].reason));
 }
 
-Machine::Machine(std::shared_ptr<const Route> route, SteadyTime deadline, Rng& rng, std::size_t body_bytes)
+Machine::Machine(std::shared_ptr<const Route> route, SteadyTime deadline, Rng& rng,
+                 std::size_t body_bytes)
     : route_(std::move(route)), deadline_(deadline), rng_(&rng), body_bytes_(body_bytes) {
-  CHECK(!route_->tiers.empty() && route_->tiers.size() <= kTiersMax && route_->in_flight != nullptr);
+  CHECK(!route_->tiers.empty() && route_->tiers.size() <= kTiersMax &&
+        route_->in_flight != nullptr);
   summary_.tier_count = static_cast<std::uint8_t>(route_->tiers.size());
 }
 
@@ -80,7 +82,9 @@ Step Machine::failed(CallId call, const Failure& failure, SteadyTime now) {
   refused_[tier] = failure.reason == Reason::kRefused && !failure.tier_at_fault;
   const SteadyTime until = current_.until;
   if (awaited) {
-    if (permit_) failure.reason != Reason::kTimeout || had_its_time() ? permit_->failed(failure, now_) : permit_->suspected(now_);
+    if (permit_)
+      failure.reason != Reason::kTimeout || had_its_time() ? permit_->failed(failure, now_)
+                                                           : permit_->suspected(now_);
     permit_.reset();
     current_ = {};
   }
@@ -88,7 +92,8 @@ Step Machine::failed(CallId call, const Failure& failure, SteadyTime now) {
     first_ = First::kFailed;
     if (failure.reason == Reason::kRefused && !best_) {
       for (std::size_t i = 1; i < summary_.tier_count; ++i) {
-        if (refused_[i] && summary_.tiers[i].reason == Reason::kRefused) summary_.tiers[i].reason.reset();
+        if (refused_[i] && summary_.tiers[i].reason == Reason::kRefused)
+          summary_.tiers[i].reason.reset();
       }
       return end(Summary::End::kFailed);
     }
@@ -120,7 +125,8 @@ Step Machine::client_gone(SteadyTime now) {
 }
 
 bool Machine::wants_judgement(std::uint8_t tier) const {
-  return tier < route_->tiers.size() && !last(tier) && route_->tiers[tier].policy != nullptr && !decided_[tier];
+  return tier < route_->tiers.size() && !last(tier) && route_->tiers[tier].policy != nullptr &&
+         !decided_[tier];
 }
 
 // Events of several threads may be slightly out of order; the clock never runs backwards.
@@ -209,7 +215,10 @@ Step Machine::next() {
   return wait();
 }
 
-Step Machine::wait() { return emit({.kind = Step::Kind::kWait, .until = current_.id != kNoCall ? current_.until : deadline_}); }
+Step Machine::wait() {
+  return emit(
+      {.kind = Step::Kind::kWait, .until = current_.id != kNoCall ? current_.until : deadline_});
+}
 
 Step Machine::end(Summary::End end) {
   if (current_.id != kNoCall) take_back();
@@ -219,7 +228,9 @@ Step Machine::end(Summary::End end) {
     return emit({.kind = Step::Kind::kAnswer, .tier = *best_});
   }
   if (end == Summary::End::kGone) return emit({});
-  return emit({.kind = Step::Kind::kFail, .tier = 0, .reason = summary_.tiers[0].reason.value_or(Reason::kTimeout)});
+  return emit({.kind = Step::Kind::kFail,
+               .tier = 0,
+               .reason = summary_.tiers[0].reason.value_or(Reason::kTimeout)});
 }
 
 Step Machine::emit(Step step) {
@@ -240,7 +251,9 @@ void Machine::time_out() {
     permit_->suspected(now_);
   } else if (permit_) {
     const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(now_ - current_.asked);
-    permit_->failed({.reason = Reason::kTimeout, .message = "no answer in " + std::to_string(time.count()) + " ms"}, now_);
+    permit_->failed({.reason = Reason::kTimeout,
+                     .message = "no answer in " + std::to_string(time.count()) + " ms"},
+                    now_);
   }
   take_back();
 }
@@ -248,18 +261,22 @@ void Machine::time_out() {
 // A call with little time left is no failure; but a tier that is only called late would stay
 // undetected.
 bool Machine::had_its_time() const {
-  const Duration whole = std::min(route_->deadline, route_->tiers[current_.tier].deadline.value_or(route_->deadline));
+  const Duration whole =
+      std::min(route_->deadline, route_->tiers[current_.tier].deadline.value_or(route_->deadline));
   return 2 * (now_ - current_.asked) >= whole;
 }
 
 SteadyTime Machine::limit(std::uint8_t tier) const {
   SteadyTime until = deadline_;
   // If no tier has answered and one was skipped, that tier is the last resort and needs some time.
-  if (!best_ && std::find(skipped_.begin(), skipped_.end(), true) != skipped_.end()) until = now_ + (deadline_ - now_) / 4 * 3;
+  if (!best_ && std::find(skipped_.begin(), skipped_.end(), true) != skipped_.end())
+    until = now_ + (deadline_ - now_) / 4 * 3;
   if (const auto own = route_->tiers[tier].deadline) until = std::min(until, now_ + *own);
   return until;
 }
 
-const Machine::Call* Machine::find(CallId id) const { return id == kNoCall || id > call_count_ ? nullptr : &calls_[id - 1]; }
+const Machine::Call* Machine::find(CallId id) const {
+  return id == kNoCall || id > call_count_ ? nullptr : &calls_[id - 1];
+}
 
 }  // namespace varda::cascade

@@ -104,7 +104,8 @@ class Machine {
  public:
   /// `deadline` is when the request must be answered: at most route.deadline from now, earlier if
   /// the client asks for that. Keeps the route; `rng` outlives the machine.
-  Machine(std::shared_ptr<const Route> route, SteadyTime deadline, Rng& rng, std::size_t body_bytes = 0);
+  Machine(std::shared_ptr<const Route> route, SteadyTime deadline, Rng& rng,
+          std::size_t body_bytes = 0);
   Machine(Machine&&) = default;
 
   /// Called once, before all events.

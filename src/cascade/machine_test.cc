@@ -11,7 +11,9 @@ using Kind = Step::Kind;
 constexpr Judgement kEasy{.hard = false, .samples = 1, .samples_hard = 0, .samples_invalid = 0};
 constexpr Judgement kHard{.hard = true, .samples = 1, .samples_hard = 1, .samples_invalid = 0};
 
-std::shared_ptr<const Policy> policy(std::string_view name) { return make_policy(name, {}).value(); }
+std::shared_ptr<const Policy> policy(std::string_view name) {
+  return make_policy(name, {}).value();
+}
 
 /// Two tiers with a policy that needs the answer; starts at time 0, deadline 1 s.
 class MachineTest : public ::testing::Test {
@@ -315,7 +317,8 @@ TEST_F(MachineTest, ATierThatHangsIsFoundOutThoughNoClientWaitsForTheDeadline) {
       const auto probe = gate.probe(at(ms));
       if (!probe) continue;
       ++questions;
-      gate.probed(*probe, hangs ? std::optional(Failure{.reason = Reason::kTimeout}) : std::nullopt, at(ms));
+      gate.probed(*probe, hangs ? std::optional(Failure{.reason = Reason::kTimeout}) : std::nullopt,
+                  at(ms));
     }
     EXPECT_EQ(gate.health().state == Breaker::State::kClosed, !hangs);
     EXPECT_EQ(gate.health().last_error.has_value(), hangs);
@@ -363,14 +366,17 @@ TEST_F(MachineTest, WhatTheFirstRefusesTooIsNoFailureOfTheOthers) {
     ASSERT_EQ(run.kind, Kind::kRun);
     EXPECT_EQ(one.summary().tiers[1].reason, Reason::kRefused);
     EXPECT_EQ(one.failed(run.call, of_status(400, "bad shape"), at(2)).kind, Kind::kFail);
-    EXPECT_EQ(one.summary().tiers[1].reason.has_value(), status == 404) << "what was wrong with the tier still is";
+    EXPECT_EQ(one.summary().tiers[1].reason.has_value(), status == 404)
+        << "what was wrong with the tier still is";
   }
 }
 
 TEST_F(MachineTest, BodiesOnTheirWayUpAreBoundedToo) {
   in_flight = std::make_shared<InFlight>(4, 100);
   tiers({"CrossEntropy", ""});
-  const auto goes_up = [&](Machine& one) { return one.answered(one.start(at(0)).call, kHard, at(1)).kind == Kind::kAsk; };
+  const auto goes_up = [&](Machine& one) {
+    return one.answered(one.start(at(0)).call, kHard, at(1)).kind == Kind::kAsk;
+  };
   {
     Machine large(route, at(1000), *rng, 1000);
     EXPECT_TRUE(goes_up(large)) << "alone, however large";

@@ -13,7 +13,8 @@ using tensor::DType;
 
 /// False for NaN.
 bool all_within_0_and_1(std::span<const double> values) {
-  return std::all_of(values.begin(), values.end(), [](double value) { return value >= 0 && value <= 1; });
+  return std::all_of(values.begin(), values.end(),
+                     [](double value) { return value >= 0 && value <= 1; });
 }
 
 /// Rounds `value` to `bits` bits of mantissa, ties to even, in the range of FP16 or BF16, which
@@ -47,7 +48,8 @@ Verdict verdict(bool hard) { return hard ? Verdict::kHard : Verdict::kEasy; }
 /// Parameters of a policy that passed check_policy().
 class Given {
  public:
-  Given(const PolicyRow& row, std::span<const PolicyParameter> parameters) : row_(row), parameters_(parameters) {}
+  Given(const PolicyRow& row, std::span<const PolicyParameter> parameters)
+      : row_(row), parameters_(parameters) {}
 
   std::string text(std::string_view key) const {
     for (const PolicyParameter& parameter : parameters_) {
@@ -55,11 +57,17 @@ class Given {
     }
     return std::string(known(key).initial.value_or(""));
   }
-  double number(std::string_view key) const { return parse_number(text(key), known(key).min, known(key).max).value(); }
-  std::vector<std::string> list(std::string_view key) const { return parse_text_list(text(key)).value(); }
+  double number(std::string_view key) const {
+    return parse_number(text(key), known(key).min, known(key).max).value();
+  }
+  std::vector<std::string> list(std::string_view key) const {
+    return parse_text_list(text(key)).value();
+  }
 
   const PolicyRow& row() const { return row_; }
-  std::string output() const { return find_parameter(row_, "output") == nullptr ? "" : text("output"); }
+  std::string output() const {
+    return find_parameter(row_, "output") == nullptr ? "" : text("output");
+  }
 
  private:
   const ParameterRow& known(std::string_view key) const {
@@ -73,7 +81,8 @@ class Given {
 
 class Threshold final : public Policy {
  public:
-  explicit Threshold(const Given& given) : Policy(given.row(), given.output()), threshold_(given.number("threshold")) {}
+  explicit Threshold(const Given& given)
+      : Policy(given.row(), given.output()), threshold_(given.number("threshold")) {}
 
   Verdict after(const Sample& sample) const override {
     if (sample.values.empty()) return Verdict::kEasy;
@@ -94,7 +103,8 @@ class CrossEntropy final : public Policy {
 
   Verdict after(const Sample& sample) const override {
     if (!all_within_0_and_1(sample.values)) return Verdict::kInvalid;
-    if (sample.values.size() < 2) return Verdict::kEasy;  // ln 1 is 0: a single class leaves no doubt
+    if (sample.values.size() < 2)
+      return Verdict::kEasy;  // ln 1 is 0: a single class leaves no doubt
     double sum = 0;
     for (const double p : sample.values) {
       if (p > 0) sum += p * std::log(p);
@@ -120,8 +130,10 @@ class Ibt final : public Policy {
     if (sample.values.empty()) return Verdict::kEasy;
     if (!all_within_0_and_1(sample.values)) return Verdict::kInvalid;
     const double threshold = sample.rounded(threshold_box_);
-    const auto sure = std::count_if(sample.values.begin(), sample.values.end(), [&](double score) { return score > threshold; });
-    return verdict(static_cast<double>(sure) / static_cast<double>(sample.values.size()) <= threshold_img_);
+    const auto sure = std::count_if(sample.values.begin(), sample.values.end(),
+                                    [&](double score) { return score > threshold; });
+    return verdict(static_cast<double>(sure) / static_cast<double>(sample.values.size()) <=
+                   threshold_img_);
   }
 
  private:
@@ -131,7 +143,8 @@ class Ibt final : public Policy {
 
 class Random final : public Policy {
  public:
-  explicit Random(const Given& given) : Policy(given.row(), ""), ratio_(given.number("random_ratio")) {}
+  explicit Random(const Given& given)
+      : Policy(given.row(), ""), ratio_(given.number("random_ratio")) {}
   std::optional<bool> before(Rng& rng) const override { return rng.unit() < ratio_; }
 
  private:
@@ -140,7 +153,8 @@ class Random final : public Policy {
 
 class Constant final : public Policy {
  public:
-  Constant(const Given& given, Verdict verdict) : Policy(given.row(), ""), hard_(verdict == Verdict::kHard) {}
+  Constant(const Given& given, Verdict verdict)
+      : Policy(given.row(), ""), hard_(verdict == Verdict::kHard) {}
   std::optional<bool> before(Rng& /*rng*/) const override { return hard_; }
 
  private:
@@ -149,7 +163,8 @@ class Constant final : public Policy {
 
 class Margin final : public Policy {
  public:
-  explicit Margin(const Given& given) : Policy(given.row(), given.output()), threshold_(given.number("threshold_margin")) {}
+  explicit Margin(const Given& given)
+      : Policy(given.row(), given.output()), threshold_(given.number("threshold_margin")) {}
 
   Verdict after(const Sample& sample) const override {
     if (!all_within_0_and_1(sample.values)) return Verdict::kInvalid;
@@ -179,7 +194,8 @@ class Labels final : public Policy {
 
   // Any numbers have a best one: they need not be probabilities.
   Verdict after(const Sample& sample) const override {
-    if (std::any_of(sample.values.begin(), sample.values.end(), [](double value) { return std::isnan(value); }))
+    if (std::any_of(sample.values.begin(), sample.values.end(),
+                    [](double value) { return std::isnan(value); }))
       return Verdict::kInvalid;
     return verdict(hard_.contains(sample.label));
   }
@@ -220,9 +236,11 @@ std::optional<bool> Policy::before(Rng& /*rng*/) const { return std::nullopt; }
 
 Verdict Policy::after(const Sample& /*sample*/) const { return Verdict::kEasy; }
 
-Result<std::shared_ptr<const Policy>> make_policy(std::string_view name, std::span<const PolicyParameter> parameters) {
+Result<std::shared_ptr<const Policy>> make_policy(std::string_view name,
+                                                  std::span<const PolicyParameter> parameters) {
   const auto faults = check_policy(name, parameters);
-  if (!faults.empty()) return Error(Code::kInvalid, faults.front().where + ": " + faults.front().what);
+  if (!faults.empty())
+    return Error(Code::kInvalid, faults.front().where + ": " + faults.front().what);
   std::shared_ptr<const Policy> policy = make(Given(*find_policy(name), parameters));
   CHECK(policy != nullptr);  // a row of the table without a class
   return policy;

@@ -62,7 +62,8 @@ class Policy {
 };
 
 /// kInvalid: a finding of check_policy(), "parameters[1].value: must be …".
-Result<std::shared_ptr<const Policy>> make_policy(std::string_view name, std::span<const PolicyParameter> parameters);
+Result<std::shared_ptr<const Policy>> make_policy(std::string_view name,
+                                                  std::span<const PolicyParameter> parameters);
 
 /// Result for one answer.
 struct Judgement {
@@ -80,7 +81,8 @@ class BoundPolicy {
   /// (empty: numbers). kInvalid: the model lacks the policy's input; the message lists the expected
   /// and the present outputs. Integers and outputs of an unsuitable shape do not qualify. A policy
   /// that decides before inference fits every model.
-  static Result<BoundPolicy> bind(std::shared_ptr<const Policy> policy, std::span<const tensor::Spec> outputs,
+  static Result<BoundPolicy> bind(std::shared_ptr<const Policy> policy,
+                                  std::span<const tensor::Spec> outputs,
                                   std::vector<std::string> labels = {});
 
   const Policy& policy() const { return *policy_; }
@@ -119,6 +121,7 @@ class BoundPolicy {
 /// For an answer with outputs that were not known in advance: binds to the present outputs and
 /// judges them. An answer that does not fit is one invalid sample. `misfit`, if not null, gets the
 /// reason, or "" for an answer that fits.
-Judgement judge(const std::shared_ptr<const Policy>& policy, std::span<const tensor::Named> outputs, std::string* misfit = nullptr);
+Judgement judge(const std::shared_ptr<const Policy>& policy, std::span<const tensor::Named> outputs,
+                std::string* misfit = nullptr);
 
 }  // namespace varda::cascade

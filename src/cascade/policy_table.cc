@@ -18,54 +18,60 @@ constexpr ParameterRow output(std::string_view what) {
 }
 
 constexpr std::array kThreshold{
-    ParameterRow{.key = "threshold", .kind = ParameterKind::kNumber, .initial = "0.5", .what = "A mean score below it is hard."},
-    output(
-        "The output with the scores of the boxes. Default: the output that is called scores, or is the only one that can be it."),
+    ParameterRow{.key = "threshold",
+                 .kind = ParameterKind::kNumber,
+                 .initial = "0.5",
+                 .what = "A mean score below it is hard."},
+    output("The output with the scores of the boxes. Default: the output that is called scores, or "
+           "is the only one that can be it."),
 };
 constexpr std::array kCrossEntropy{
     ParameterRow{.key = "threshold_cross_entropy",
                  .kind = ParameterKind::kNumber,
                  .initial = "0.5",
-                 .what =
-                     "A confidence of 1 + Σ p·ln p / ln n below it is hard; the confidence is 1 if one class has it all, and 0 if "
-                     "all n classes have the same."},
-    output(
-        "The output with the probabilities. Default: the output that is called probabilities, or is the only one that can be it."),
+                 .what = "A confidence of 1 + Σ p·ln p / ln n below it is hard; the confidence is "
+                         "1 if one class has it all, and 0 if "
+                         "all n classes have the same."},
+    output("The output with the probabilities. Default: the output that is called probabilities, "
+           "or is the only one that can be it."),
 };
 constexpr std::array kIbt{
     ParameterRow{.key = "threshold_img",
                  .kind = ParameterKind::kNumber,
                  .initial = "0.5",
-                 .what =
-                     "How much of an image's boxes must be above threshold_box: it is hard if the share of the others is at least "
-                     "1 − threshold_img."},
+                 .what = "How much of an image's boxes must be above threshold_box: it is hard if "
+                         "the share of the others is at least "
+                         "1 − threshold_img."},
     ParameterRow{.key = "threshold_box",
                  .kind = ParameterKind::kNumber,
                  .initial = "0.5",
                  .what = "A box whose score is at most this counts as uncertain."},
-    output(
-        "The output with the scores of the boxes. Default: the output that is called scores, or is the only one that can be it."),
+    output("The output with the scores of the boxes. Default: the output that is called scores, or "
+           "is the only one that can be it."),
 };
 constexpr std::array kRandom{
-    ParameterRow{
-        .key = "random_ratio", .kind = ParameterKind::kNumber, .initial = "0.3", .what = "The share of requests that is hard."},
+    ParameterRow{.key = "random_ratio",
+                 .kind = ParameterKind::kNumber,
+                 .initial = "0.3",
+                 .what = "The share of requests that is hard."},
 };
 constexpr std::array kMargin{
     ParameterRow{.key = "threshold_margin",
                  .kind = ParameterKind::kNumber,
                  .initial = "0.5",
                  .what = "Hard if the best class leads the second by less."},
-    output(
-        "The output with the probabilities. Default: the output that is called probabilities, or is the only one that can be it."),
+    output("The output with the probabilities. Default: the output that is called probabilities, "
+           "or is the only one that can be it."),
 };
 constexpr std::array kLabels{
-    ParameterRow{
-        .key = "labels",
-        .kind = ParameterKind::kTextList,
-        .initial = {},
-        .required = true,
-        .what = "The labels that are hard, with commas between them, or a JSON list of strings where a label has a comma."},
-    output("The output with the labels, best first, or with the probabilities. Default: the output that is called labels and holds "
+    ParameterRow{.key = "labels",
+                 .kind = ParameterKind::kTextList,
+                 .initial = {},
+                 .required = true,
+                 .what = "The labels that are hard, with commas between them, or a JSON list of "
+                         "strings where a label has a comma."},
+    output("The output with the labels, best first, or with the probabilities. Default: the output "
+           "that is called labels and holds "
            "texts; else the one with the probabilities, by the model's list of labels."),
 };
 constexpr std::array<std::string_view, 1> kCloudOnly{"CloudOnly"};
@@ -80,13 +86,16 @@ constexpr std::array kTable{
     PolicyRow{.name = "CrossEntropy",
               .input = PolicyInput::kClassProbabilities,
               .parameters = kCrossEntropy,
-              .formula = "hard if 1 + Σ p·ln p / ln n < threshold_cross_entropy, over the probabilities p of n classes",
+              .formula = "hard if 1 + Σ p·ln p / ln n < threshold_cross_entropy, over the "
+                         "probabilities p of n classes",
               .source = kSedna},
-    PolicyRow{.name = "IBT",
-              .input = PolicyInput::kBoxScores,
-              .parameters = kIbt,
-              .formula = "hard if the share of boxes whose score ≤ threshold_box is at least 1 − threshold_img",
-              .source = kSedna},
+    PolicyRow{
+        .name = "IBT",
+        .input = PolicyInput::kBoxScores,
+        .parameters = kIbt,
+        .formula =
+            "hard if the share of boxes whose score ≤ threshold_box is at least 1 − threshold_img",
+        .source = kSedna},
     PolicyRow{.name = "Random",
               .input = PolicyInput::kNothing,
               .parameters = kRandom,
@@ -119,7 +128,8 @@ constexpr std::array kTable{
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 bool same_but_for_case(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return lower(x) == lower(y); });
 }
 
 /// The text for an error message: short, and valid UTF-8.
@@ -141,15 +151,18 @@ std::string known_policies() {
 std::string known_keys(const PolicyRow& row) {
   if (row.parameters.empty()) return "it takes none";
   std::string out;
-  for (const ParameterRow& parameter : row.parameters) out += (out.empty() ? "it takes " : ", ") + std::string(parameter.key);
+  for (const ParameterRow& parameter : row.parameters)
+    out += (out.empty() ? "it takes " : ", ") + std::string(parameter.key);
   return out;
 }
 
 std::string unknown_policy(std::string_view name) {
   for (const PolicyRow& row : kTable) {
-    if (same_but_for_case(row.name, name)) return "no policy is called " + shown(name) + "; " + std::string(row.name) + " is";
+    if (same_but_for_case(row.name, name))
+      return "no policy is called " + shown(name) + "; " + std::string(row.name) + " is";
     for (const std::string_view alias : row.aliases) {
-      if (same_but_for_case(alias, name)) return "no policy is called " + shown(name) + "; " + std::string(alias) + " is";
+      if (same_but_for_case(alias, name))
+        return "no policy is called " + shown(name) + "; " + std::string(alias) + " is";
     }
   }
   return "no policy is called " + shown(name) + "; there are " + known_policies();
@@ -171,7 +184,8 @@ std::string trimmed(std::string_view text) {
 
 /// Describes the fault of the value; empty if valid.
 std::string value_fault(const ParameterRow& row, std::string_view value) {
-  if (value.size() > kParameterValueBytesMax) return "must have at most " + std::to_string(kParameterValueBytesMax) + " bytes";
+  if (value.size() > kParameterValueBytesMax)
+    return "must have at most " + std::to_string(kParameterValueBytesMax) + " bytes";
   switch (row.kind) {
     case ParameterKind::kNumber: {
       const auto number = parse_number(value, row.min, row.max);
@@ -225,7 +239,9 @@ std::span<const PolicyRow> policy_table() { return kTable; }
 
 const PolicyRow* find_policy(std::string_view name) {
   for (const PolicyRow& row : kTable) {
-    if (row.name == name || std::find(row.aliases.begin(), row.aliases.end(), name) != row.aliases.end()) return &row;
+    if (row.name == name ||
+        std::find(row.aliases.begin(), row.aliases.end(), name) != row.aliases.end())
+      return &row;
   }
   return nullptr;
 }
@@ -237,15 +253,20 @@ const ParameterRow* find_parameter(const PolicyRow& row, std::string_view key) {
   return nullptr;
 }
 
-std::vector<PolicyFault> check_policy(std::string_view name, std::span<const PolicyParameter> parameters) {
+std::vector<PolicyFault> check_policy(std::string_view name,
+                                      std::span<const PolicyParameter> parameters) {
   std::vector<PolicyFault> faults;
   const PolicyRow* row = find_policy(name);
   if (row == nullptr) {
-    faults.push_back({"name", {}, name.empty() ? "is required; there are " + known_policies() : unknown_policy(name)});
+    faults.push_back(
+        {"name",
+         {},
+         name.empty() ? "is required; there are " + known_policies() : unknown_policy(name)});
     return faults;
   }
   if (parameters.size() > kPolicyParametersMax) {
-    faults.push_back({"parameters", {}, "must have at most " + std::to_string(kPolicyParametersMax) + " items"});
+    faults.push_back(
+        {"parameters", {}, "must have at most " + std::to_string(kPolicyParametersMax) + " items"});
     return faults;
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -255,7 +276,8 @@ std::vector<PolicyFault> check_policy(std::string_view name, std::span<const Pol
     const ParameterRow* known = find_parameter(*row, parameter.key);
     if (known == nullptr) {
       faults.push_back({item + ".key", i, unknown_key(*row, parameter.key)});
-    } else if (std::any_of(parameters.begin(), parameters.begin() + static_cast<std::ptrdiff_t>(i), same)) {
+    } else if (std::any_of(parameters.begin(), parameters.begin() + static_cast<std::ptrdiff_t>(i),
+                           same)) {
       faults.push_back({item + ".key", i, shown(parameter.key) + " occurs twice"});
     } else if (std::string what = value_fault(*known, parameter.value); !what.empty()) {
       faults.push_back({item + ".value", i, std::move(what)});
@@ -264,14 +286,18 @@ std::vector<PolicyFault> check_policy(std::string_view name, std::span<const Pol
   for (const ParameterRow& wanted : row->parameters) {
     const auto is_it = [&](const PolicyParameter& given) { return given.key == wanted.key; };
     if (wanted.required && std::none_of(parameters.begin(), parameters.end(), is_it)) {
-      faults.push_back({"parameters", {}, std::string(row->name) + " needs the parameter " + std::string(wanted.key)});
+      faults.push_back(
+          {"parameters",
+           {},
+           std::string(row->name) + " needs the parameter " + std::string(wanted.key)});
     }
   }
   return faults;
 }
 
 Result<double> parse_number(std::string_view text, double min, double max) {
-  const std::string wanted = "must be a number from " + bound(min) + " to " + bound(max) + ", not " + shown(text);
+  const std::string wanted =
+      "must be a number from " + bound(min) + " to " + bound(max) + ", not " + shown(text);
   if (!is_number(text)) return Error(Code::kInvalid, wanted);
   double value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value);
@@ -285,9 +311,12 @@ Result<std::vector<std::string>> parse_text_list(std::string_view text) {
   const std::string whole = trimmed(text);
   if (whole.starts_with('[')) {
     const auto json = codec::parse_json(whole, {.depth_max = 2});
-    if (!json.ok()) return Error(Code::kInvalid, "begins with '[' and is not a JSON list of strings: " + json.error().message());
+    if (!json.ok())
+      return Error(Code::kInvalid,
+                   "begins with '[' and is not a JSON list of strings: " + json.error().message());
     for (const codec::Json& item : json->as_array()) {
-      if (!item.is_string()) return Error(Code::kInvalid, "begins with '[' and is not a JSON list of strings");
+      if (!item.is_string())
+        return Error(Code::kInvalid, "begins with '[' and is not a JSON list of strings");
       items.push_back(trimmed(item.as_string()));
     }
   } else if (!whole.empty()) {
@@ -299,7 +328,8 @@ Result<std::vector<std::string>> parse_text_list(std::string_view text) {
   }
   if (items.empty()) return Error(Code::kInvalid, "must not be empty");
   if (items.size() > kTextListItemsMax)
-    return Error(Code::kInvalid, "must have at most " + std::to_string(kTextListItemsMax) + " items");
+    return Error(Code::kInvalid,
+                 "must have at most " + std::to_string(kTextListItemsMax) + " items");
   for (const std::string& item : items) {
     if (item.empty()) return Error(Code::kInvalid, "has an empty item");
   }

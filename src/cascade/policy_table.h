@@ -65,7 +65,8 @@ inline constexpr std::size_t kParameterValueBytesMax = 4096;
 inline constexpr std::size_t kTextListItemsMax = 1024;
 /// The accepted number syntax, before the range check (RE2 and ECMAScript agree). No sign, no
 /// spaces, no NaN, since every range starts at 0 or above. All matches fit a double.
-inline constexpr std::string_view kNumberPattern = R"(^([0-9]{1,20}([.][0-9]{0,20})?|[.][0-9]{1,20})([eE][-+]?[0-9]{1,2})?$)";
+inline constexpr std::string_view kNumberPattern =
+    R"(^([0-9]{1,20}([.][0-9]{0,20})?|[.][0-9]{1,20})([eE][-+]?[0-9]{1,2})?$)";
 
 /// In the order of the reference. Static lifetime.
 std::span<const PolicyRow> policy_table();
@@ -75,13 +76,14 @@ const PolicyRow* find_policy(std::string_view name);
 const ParameterRow* find_parameter(const PolicyRow& row, std::string_view key);
 
 struct PolicyFault {
-  std::string where;                 // "name", "parameters", "parameters[1].key", "parameters[1].value"
+  std::string where;  // "name", "parameters", "parameters[1].key", "parameters[1].value"
   std::optional<std::size_t> index;  // the parameter's index, if the fault concerns one
   std::string what;                  // "must be a number from 0 to 1, not '1.5'"
 };
 
 /// All faults, in the order of the input; empty if the policy can be constructed.
-std::vector<PolicyFault> check_policy(std::string_view name, std::span<const PolicyParameter> parameters);
+std::vector<PolicyFault> check_policy(std::string_view name,
+                                      std::span<const PolicyParameter> parameters);
 
 /// Parses kNumberPattern in [min, max]. kInvalid: the message is a PolicyFault's `what`.
 Result<double> parse_number(std::string_view text, double min, double max);

@@ -38,13 +38,16 @@ Failure of_status(int status, std::string message) {
   const bool clients = status >= 400 && status < 500;
   // These 4xx codes concern the request: another request may succeed.
   const bool neutral = status == 400 || status == 413 || status == 415 || status == 422;
-  Failure failure{.reason = clients ? Reason::kRefused : Reason::kFailed, .message = std::move(message)};
+  Failure failure{.reason = clients ? Reason::kRefused : Reason::kFailed,
+                  .message = std::move(message)};
   if (status == 429 || status == 503) failure.reason = Reason::kOverloaded;
   failure.surely_unanswered = status == 503;
   failure.tier_at_fault = !neutral;
   return failure;
 }
 
-Failure unreadable(std::string message) { return {.reason = Reason::kFailed, .message = std::move(message)}; }
+Failure unreadable(std::string message) {
+  return {.reason = Reason::kFailed, .message = std::move(message)};
+}
 
 }  // namespace varda::cascade

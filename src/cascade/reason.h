@@ -25,8 +25,9 @@ enum class Reason : std::uint8_t {
 };
 inline constexpr std::size_t kReasons = 10;
 inline constexpr std::array<Reason, kReasons> kAllReasons = {
-    Reason::kTimeout,    Reason::kUnreachable, Reason::kRefused,       Reason::kFailed,    Reason::kOverloaded,
-    Reason::kClientGone, Reason::kBreakerOpen, Reason::kInFlightLimit, Reason::kNoAddress, Reason::kDeadline};
+    Reason::kTimeout,    Reason::kUnreachable, Reason::kRefused,     Reason::kFailed,
+    Reason::kOverloaded, Reason::kClientGone,  Reason::kBreakerOpen, Reason::kInFlightLimit,
+    Reason::kNoAddress,  Reason::kDeadline};
 
 /// "Timeout"
 std::string_view to_string(Reason reason);

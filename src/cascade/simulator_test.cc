@@ -16,22 +16,26 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
 
 TEST(Simulator, EveryRequestHasItsOneBestAnswerInTimeWhateverHappens) {
   const std::uint64_t first = from_environment("VARDA_CASCADE_SEED", 1);
-  const std::uint64_t seeds = from_environment("VARDA_CASCADE_SEEDS", std::getenv("VARDA_CASCADE_SEED") == nullptr ? 3000 : 1);
+  const std::uint64_t seeds = from_environment(
+      "VARDA_CASCADE_SEEDS", std::getenv("VARDA_CASCADE_SEED") == nullptr ? 3000 : 1);
   Seen seen;
   for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
     const Outcome outcome = simulate(seed);
     ASSERT_EQ(outcome.violation, "") << "VARDA_CASCADE_SEED=" << seed;
     seen.add(outcome.seen);
   }
-  std::cout << seen.requests << " requests: " << seen.answered << " answered, " << seen.failed << " failed, " << seen.gone
-            << " gone; " << seen.fallbacks << " fallbacks, " << seen.retries << " retries, " << seen.probes << " probes, "
-            << seen.openings << " openings, " << seen.late_answers << " late answers, " << seen.descents << " descents, "
-            << seen.limited << " limited, " << seen.deadlines << " ended by the deadline\n";
+  std::cout << seen.requests << " requests: " << seen.answered << " answered, " << seen.failed
+            << " failed, " << seen.gone << " gone; " << seen.fallbacks << " fallbacks, "
+            << seen.retries << " retries, " << seen.probes << " probes, " << seen.openings
+            << " openings, " << seen.late_answers << " late answers, " << seen.descents
+            << " descents, " << seen.limited << " limited, " << seen.deadlines
+            << " ended by the deadline\n";
   if (seeds < 1000) return;
   // Every kind of event must occur, or it is not tested.
   for (const std::uint64_t count :
-       {seen.answered, seen.failed, seen.gone, seen.fallbacks, seen.retries, seen.probes, seen.background_probes, seen.openings,
-        seen.late_answers, seen.descents, seen.limited, seen.doubled, seen.strangers, seen.deadlines}) {
+       {seen.answered, seen.failed, seen.gone, seen.fallbacks, seen.retries, seen.probes,
+        seen.background_probes, seen.openings, seen.late_answers, seen.descents, seen.limited,
+        seen.doubled, seen.strangers, seen.deadlines}) {
     EXPECT_GT(count, seeds / 20);
   }
 }

@@ -11,8 +11,8 @@ using codec::Json;
 
 // Values below 8 µs have a bucket each; above, every power of two is cut into eight.
 std::size_t LatencyWindow::bucket(Duration latency) {
-  const auto us =
-      static_cast<std::uint64_t>(std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::microseconds>(latency).count()));
+  const auto us = static_cast<std::uint64_t>(std::max<std::int64_t>(
+      0, std::chrono::duration_cast<std::chrono::microseconds>(latency).count()));
   if (us < 8) return us;
   const auto octave = static_cast<std::size_t>(std::bit_width(us)) - 4;  // 0 for 8 to 15
   return std::min(kBuckets - 1, 8 * (octave + 1) + (us >> octave) - 8);
@@ -35,17 +35,20 @@ std::optional<std::chrono::microseconds> LatencyWindow::quantile(double share) c
   std::array<std::uint64_t, kBuckets> counts{};
   std::uint64_t all = 0;
   for (std::size_t i = 0; i < kBuckets; ++i) {
-    for (const Generation& generation : generations_) counts[i] += generation.buckets[i].load(std::memory_order_relaxed);
+    for (const Generation& generation : generations_)
+      counts[i] += generation.buckets[i].load(std::memory_order_relaxed);
     all += counts[i];
   }
   if (all == 0) return std::nullopt;
-  const auto rank = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::ceil(share * static_cast<double>(all))));
+  const auto rank = std::max<std::uint64_t>(
+      1, static_cast<std::uint64_t>(std::ceil(share * static_cast<double>(all))));
   std::size_t at = 0;
   for (std::uint64_t seen = counts[0]; seen < rank && at + 1 < kBuckets; seen += counts[at]) ++at;
   if (at < 16) return std::chrono::microseconds(at);
   const std::size_t octave = at / 8 - 1;
   const std::uint64_t low = (at % 8 + 8) << octave;
-  return std::chrono::microseconds(low + (std::uint64_t{1} << octave) / 2);  // the middle of the bucket
+  return std::chrono::microseconds(low +
+                                   (std::uint64_t{1} << octave) / 2);  // the middle of the bucket
 }
 
 std::shared_ptr<TierCounters> Statistics::tier(std::string_view name) {
@@ -57,7 +60,8 @@ std::shared_ptr<TierCounters> Statistics::tier(std::string_view name) {
   return counters;
 }
 
-void Statistics::count(const Summary& summary, const Size& size, std::span<const std::shared_ptr<TierCounters>> tiers) {
+void Statistics::count(const Summary& summary, const Size& size,
+                       std::span<const std::shared_ptr<TierCounters>> tiers) {
   const auto add = [](std::atomic<std::uint64_t>& counter, std::uint64_t amount) {
     if (amount > 0) counter.fetch_add(amount, std::memory_order_relaxed);
   };
@@ -96,7 +100,8 @@ Statistics::Counts Statistics::counts() const {
                     .answered = counters->answered.load(std::memory_order_relaxed),
                     .asked = counters->asked.load(std::memory_order_relaxed),
                     .retries = counters->retries.load(std::memory_order_relaxed)};
-    for (std::size_t i = 0; i < kReasons; ++i) tier.reasons[i] = counters->reasons[i].load(std::memory_order_relaxed);
+    for (std::size_t i = 0; i < kReasons; ++i)
+      tier.reasons[i] = counters->reasons[i].load(std::memory_order_relaxed);
     tier.p50 = counters->latencies.quantile(0.5);
     tier.p99 = counters->latencies.quantile(0.99);
     out.tiers.push_back(std::move(tier));
@@ -159,7 +164,8 @@ std::string_view state_of(const Route::Tier& tier) {
 
 // RFC 3339 with seconds, as in the API.
 std::string timestamp(WallTime time) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(std::chrono::floor<std::chrono::seconds>(time));
+  const std::time_t seconds =
+      std::chrono::system_clock::to_time_t(std::chrono::floor<std::chrono::seconds>(time));
   std::tm parts{};
   gmtime_r(&seconds, &parts);
   std::array<char, 32> text{};
@@ -169,36 +175,44 @@ std::string timestamp(WallTime time) {
 
 }  // namespace
 
-std::optional<Degraded> degraded(const Route& route, SteadyTime configured, SteadyTime now, WallTime wall) {
+std::optional<Degraded> degraded(const Route& route, SteadyTime configured, SteadyTime now,
+                                 WallTime wall) {
   std::optional<Degraded> out;
   SteadyTime since = now;
   for (std::size_t i = 1; i < route.tiers.size(); ++i) {
     const Route::Tier& tier = route.tiers[i];
     if (tier.gate == nullptr) {
-      out = Degraded{.reason = std::string(to_string(Reason::kNoAddress)), .message = tier.name + ": its address is not known yet"};
+      out = Degraded{.reason = std::string(to_string(Reason::kNoAddress)),
+                     .message = tier.name + ": its address is not known yet"};
       since = std::min(since, configured);
       continue;
     }
     const TierGate::Health health = tier.gate->health();
     if (!health.unavailable_since) continue;
-    out = Degraded{.reason = std::string(to_string(Reason::kBreakerOpen)),
-                   .message = tier.name + ": " + (health.last_error ? told(*health.last_error) : "it failed")};
+    out = Degraded{
+        .reason = std::string(to_string(Reason::kBreakerOpen)),
+        .message = tier.name + ": " + (health.last_error ? told(*health.last_error) : "it failed")};
     since = std::min(since, *health.unavailable_since);
   }
   if (out) out->since = wall - std::chrono::duration_cast<WallTime::duration>(now - since);
   return out;
 }
 
-Json tiers_json(const Route& route, const Statistics::Counts& counts, std::string_view first_version) {
+Json tiers_json(const Route& route, const Statistics::Counts& counts,
+                std::string_view first_version) {
   Json out = Json::array();
   for (std::size_t i = 0; i < route.tiers.size(); ++i) {
     const Route::Tier& tier = route.tiers[i];
     Json item = Json::object({{"name", tier.name}, {"state", i == 0 ? "Ready" : state_of(tier)}});
     const TierGate::Health health = tier.gate == nullptr ? TierGate::Health{} : tier.gate->health();
-    if (const std::string version = i == 0 ? std::string(first_version) : health.version; !version.empty())
+    if (const std::string version = i == 0 ? std::string(first_version) : health.version;
+        !version.empty())
       item.set("version", version);
-    const auto same = [&](const Statistics::TierCounts& counted) { return counted.name == tier.name; };
-    if (const auto found = std::find_if(counts.tiers.begin(), counts.tiers.end(), same); found != counts.tiers.end()) {
+    const auto same = [&](const Statistics::TierCounts& counted) {
+      return counted.name == tier.name;
+    };
+    if (const auto found = std::find_if(counts.tiers.begin(), counts.tiers.end(), same);
+        found != counts.tiers.end()) {
       if (found->p50) item.set("p50Us", std::int64_t{found->p50->count()});
       if (found->p99) item.set("p99Us", std::int64_t{found->p99->count()});
     }
@@ -209,7 +223,9 @@ Json tiers_json(const Route& route, const Statistics::Counts& counts, std::strin
 }
 
 Json to_json(const Degraded& degraded) {
-  return Json::object({{"reason", degraded.reason}, {"message", degraded.message}, {"since", timestamp(degraded.since)}});
+  return Json::object({{"reason", degraded.reason},
+                       {"message", degraded.message},
+                       {"since", timestamp(degraded.since)}});
 }
 
 }  // namespace varda::cascade

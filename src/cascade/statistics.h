@@ -49,7 +49,8 @@ struct TierCounters {
   std::atomic<std::uint64_t> answered{0};
   std::atomic<std::uint64_t> asked{0};  // requests, not attempts; for upper tiers only
   std::atomic<std::uint64_t> retries{0};
-  std::array<std::atomic<std::uint64_t>, kReasons> reasons{};  // of requests without an answer from this tier
+  std::array<std::atomic<std::uint64_t>, kReasons>
+      reasons{};  // of requests without an answer from this tier
   LatencyWindow latencies;
 };
 
@@ -69,7 +70,8 @@ class Statistics {
   };
   /// Called once per request, after its end. `tiers` are in the order of the route. A request
   /// without an answer only adds to calls, reasons and bytes.
-  void count(const Summary& summary, const Size& size, std::span<const std::shared_ptr<TierCounters>> tiers);
+  void count(const Summary& summary, const Size& size,
+             std::span<const std::shared_ptr<TierCounters>> tiers);
 
   struct TierCounts {
     std::string name;
@@ -91,7 +93,8 @@ class Statistics {
   Counts counts() const;
 
  private:
-  std::atomic<std::uint64_t> inferences_{0}, hard_{0}, samples_{0}, samples_invalid_{0}, bytes_up_{0}, up_{0};
+  std::atomic<std::uint64_t> inferences_{0}, hard_{0}, samples_{0}, samples_invalid_{0},
+      bytes_up_{0}, up_{0};
   mutable Mutex mutex_;
   std::map<std::string, std::shared_ptr<TierCounters>, std::less<>> tiers_ GUARDED_BY(mutex_);
 };
@@ -106,10 +109,12 @@ struct Degraded {
 };
 /// Set while an upper tier is unavailable; names the highest one. `configured` is when the route
 /// took effect.
-std::optional<Degraded> degraded(const Route& route, SteadyTime configured, SteadyTime now, WallTime wall);
+std::optional<Degraded> degraded(const Route& route, SteadyTime configured, SteadyTime now,
+                                 WallTime wall);
 
 /// The member `tiers`. The caller provides the first tier's version; the first tier is Ready.
-codec::Json tiers_json(const Route& route, const Statistics::Counts& counts, std::string_view first_version);
+codec::Json tiers_json(const Route& route, const Statistics::Counts& counts,
+                       std::string_view first_version);
 /// The member `degraded`.
 codec::Json to_json(const Degraded& degraded);
 

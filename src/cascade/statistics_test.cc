@@ -22,7 +22,8 @@ TEST(LatencyWindow, QuantilesAreWithinSixPercent) {
     std::sort(all.begin(), all.end());
     for (const double share : {0.5, 0.99}) {
       const double exact = all[static_cast<std::size_t>(share * 1000) - 1];
-      EXPECT_NEAR(static_cast<double>(window.quantile(share)->count()), exact, exact * 0.065 + 0.5) << scale << " " << share;
+      EXPECT_NEAR(static_cast<double>(window.quantile(share)->count()), exact, exact * 0.065 + 0.5)
+          << scale << " " << share;
     }
   }
 }
@@ -67,10 +68,15 @@ class StatisticsTest : public ::testing::Test {
   }
   static Summary answered(std::uint8_t tier) {
     Summary summary{.end = Summary::End::kAnswered, .tier = tier, .tier_count = 2};
-    summary.tiers[0] = {.asked = true, .answered = true, .attempts = 1, .reason = {}, .latency = microseconds(10)};
+    summary.tiers[0] = {
+        .asked = true, .answered = true, .attempts = 1, .reason = {}, .latency = microseconds(10)};
     if (tier == 1) {
       summary.hard = true;
-      summary.tiers[1] = {.asked = true, .answered = true, .attempts = 2, .reason = {}, .latency = microseconds(14)};
+      summary.tiers[1] = {.asked = true,
+                          .answered = true,
+                          .attempts = 2,
+                          .reason = {},
+                          .latency = microseconds(14)};
     }
     return summary;
   }
@@ -81,7 +87,8 @@ class StatisticsTest : public ::testing::Test {
   }
 
   std::unique_ptr<Rng> rng = seeded_rng(1);
-  std::shared_ptr<TierGate> gate = std::make_shared<TierGate>(Breaker::Options{.failures_max = 2}, *rng);
+  std::shared_ptr<TierGate> gate =
+      std::make_shared<TierGate>(Breaker::Options{.failures_max = 2}, *rng);
   Route route;
   Statistics statistics;
   std::vector<std::shared_ptr<TierCounters>> tiers;
@@ -95,9 +102,14 @@ TEST_F(StatisticsTest, CountsEveryRequestOnce) {
   Summary fallen = answered(0);
   fallen.hard = true;
   fallen.samples_invalid = 1;
-  fallen.tiers[1] = {.asked = true, .answered = false, .attempts = 1, .reason = Reason::kTimeout, .latency = {}};
+  fallen.tiers[1] = {
+      .asked = true, .answered = false, .attempts = 1, .reason = Reason::kTimeout, .latency = {}};
   statistics.count(fallen, {.samples = 1, .bytes_up = 100}, tiers);
-  fallen.tiers[1] = {.asked = false, .answered = false, .attempts = 0, .reason = Reason::kBreakerOpen, .latency = {}};
+  fallen.tiers[1] = {.asked = false,
+                     .answered = false,
+                     .attempts = 0,
+                     .reason = Reason::kBreakerOpen,
+                     .latency = {}};
   statistics.count(fallen, {.samples = 1, .bytes_up = 0}, tiers);
   Summary gone = answered(1);
   gone.end = Summary::End::kGone;
@@ -114,7 +126,8 @@ TEST_F(StatisticsTest, CountsEveryRequestOnce) {
 
 TEST_F(StatisticsTest, TiersOfEarlierConfigurationsKeepTheirCounts) {
   statistics.count(answered(1), {}, tiers);
-  const std::vector<std::shared_ptr<TierCounters>> others{statistics.tier("device"), statistics.tier("cloud")};
+  const std::vector<std::shared_ptr<TierCounters>> others{statistics.tier("device"),
+                                                          statistics.tier("cloud")};
   statistics.count(answered(1), {}, others);
   const Json counters = counters_json(statistics.counts());
   EXPECT_EQ(counters["answered"], Json::object({{"cloud", 2}, {"device", 0}, {"edge", 0}}));
@@ -137,10 +150,12 @@ TEST_F(StatisticsTest, DegradedWhileATierIsNotAsked) {
   const SteadyTime later = now + std::chrono::seconds(60);
   const auto told = degraded(route, now, later, wall + std::chrono::seconds(60));
   ASSERT_TRUE(told);
-  EXPECT_EQ(codec::write_json(to_json(*told)),
-            R"({"reason":"BreakerOpen","message":"cloud: Unreachable: connection refused","since":"2026-01-31T12:00:00Z"})");
-  EXPECT_EQ(codec::write_json(tiers_json(route, statistics.counts(), "")),
-            R"([{"name":"edge","state":"Ready"},{"name":"cloud","state":"Open","lastError":"Unreachable: connection refused"}])");
+  EXPECT_EQ(
+      codec::write_json(to_json(*told)),
+      R"({"reason":"BreakerOpen","message":"cloud: Unreachable: connection refused","since":"2026-01-31T12:00:00Z"})");
+  EXPECT_EQ(
+      codec::write_json(tiers_json(route, statistics.counts(), "")),
+      R"([{"name":"edge","state":"Ready"},{"name":"cloud","state":"Open","lastError":"Unreachable: connection refused"}])");
   gate->probed(*gate->probe(later), std::nullopt, later);
   EXPECT_FALSE(degraded(route, now, later, wall));
   gate->set_version("7");
@@ -150,7 +165,8 @@ TEST_F(StatisticsTest, DegradedWhileATierIsNotAsked) {
 
 TEST_F(StatisticsTest, DegradedWithoutAnAddress) {
   route.tiers[1].gate.reset();
-  const auto told = degraded(route, now, now + std::chrono::seconds(5), wall + std::chrono::seconds(5));
+  const auto told =
+      degraded(route, now, now + std::chrono::seconds(5), wall + std::chrono::seconds(5));
   ASSERT_TRUE(told);
   EXPECT_EQ(told->reason, "NoAddress");
   EXPECT_EQ(told->message, "cloud: its address is not known yet");
@@ -182,7 +198,8 @@ TEST_F(StatisticsTest, ManyThreadsShareGatesBoundsAndCounts) {
           for (int seen = most.load(); here > seen && !most.compare_exchange_weak(seen, here);) {
           }
           on_the_way.fetch_sub(1);
-          step = random->below(8) == 0 ? machine.failed(step.call, of_status(500, "x"), now) : machine.answered(step.call, {}, now);
+          step = random->below(8) == 0 ? machine.failed(step.call, of_status(500, "x"), now)
+                                       : machine.answered(step.call, {}, now);
         }
         EXPECT_EQ(step.kind, Step::Kind::kAnswer);
         statistics.count(machine.summary(), {}, tiers);

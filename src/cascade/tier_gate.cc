@@ -40,7 +40,8 @@ void TierGate::failed(const Breaker::Ticket& ticket, const Failure& failure, Ste
   const bool refused = failure.reason == Reason::kRefused;
   if (refused && !failure.tier_at_fault) seen_ = true;
   if (refused || failure.tier_at_fault) last_error_ = failure;
-  const auto outcome = failure.tier_at_fault ? Breaker::Outcome::kFailure : Breaker::Outcome::kNothing;
+  const auto outcome =
+      failure.tier_at_fault ? Breaker::Outcome::kFailure : Breaker::Outcome::kNothing;
   breaker_.finished(ticket, outcome, Breaker::Evidence::kRequest, now);
 }
 
@@ -59,11 +60,13 @@ std::optional<Breaker::Ticket> TierGate::probe(SteadyTime now) {
   return breaker_.probe(now);
 }
 
-void TierGate::probed(const Breaker::Ticket& ticket, const std::optional<Failure>& failure, SteadyTime now) {
+void TierGate::probed(const Breaker::Ticket& ticket, const std::optional<Failure>& failure,
+                      SteadyTime now) {
   MutexLock lock(mutex_);
   if (!failure) seen_ = true;
   const bool closed = breaker_.state() == Breaker::State::kClosed;
-  breaker_.finished(ticket, failure ? Breaker::Outcome::kFailure : Breaker::Outcome::kSuccess, Breaker::Evidence::kReadiness, now);
+  breaker_.finished(ticket, failure ? Breaker::Outcome::kFailure : Breaker::Outcome::kSuccess,
+                    Breaker::Evidence::kReadiness, now);
   if (failure) {
     last_error_ = failure;
   } else if (!closed && breaker_.state() == Breaker::State::kClosed) {
@@ -85,7 +88,8 @@ TierGate::Health TierGate::health() const {
           .last_error = last_error_};
 }
 
-std::variant<Permit, Reason> Permit::ask(TierGate& gate, InFlight& in_flight, SteadyTime now, std::size_t bytes) {
+std::variant<Permit, Reason> Permit::ask(TierGate& gate, InFlight& in_flight, SteadyTime now,
+                                         std::size_t bytes) {
   // The place first: a pause admits one probe, which a request without a place must not use up.
   if (!in_flight.enter(bytes)) return Reason::kInFlightLimit;
   const auto ticket = gate.admit(now);

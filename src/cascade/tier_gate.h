@@ -24,7 +24,8 @@ class InFlight {
  public:
   static constexpr std::size_t kBytesMax = std::size_t{64} << 20;
 
-  explicit InFlight(std::uint32_t max, std::size_t bytes_max = kBytesMax) : max_(max), bytes_max_(bytes_max) {}
+  explicit InFlight(std::uint32_t max, std::size_t bytes_max = kBytesMax)
+      : max_(max), bytes_max_(bytes_max) {}
   /// False: no room. A body of any size may be in flight alone.
   bool enter(std::size_t bytes);
   void leave(std::size_t bytes);
@@ -68,7 +69,7 @@ class TierGate {
     bool seen = false;                            // has answered a request or a readiness check
     std::optional<SteadyTime> unavailable_since;  // the breaker is not closed
     std::string version;                          // "" unknown
-    std::optional<Failure> last_error;            // until a request succeeds, or a probe that ends a pause
+    std::optional<Failure> last_error;  // until a request succeeds, or a probe that ends a pause
   };
   Health health() const;
 
@@ -86,7 +87,8 @@ class TierGate {
 class Permit {
  public:
   /// kBreakerOpen or kInFlightLimit on refusal. `bytes` is the size of the request's body.
-  static std::variant<Permit, Reason> ask(TierGate& gate, InFlight& in_flight, SteadyTime now, std::size_t bytes = 0);
+  static std::variant<Permit, Reason> ask(TierGate& gate, InFlight& in_flight, SteadyTime now,
+                                          std::size_t bytes = 0);
   Permit(Permit&& other) noexcept;
   Permit& operator=(Permit&& other) noexcept;
   ~Permit() { release(); }
@@ -96,7 +98,8 @@ class Permit {
   void suspected(SteadyTime now);
 
  private:
-  Permit(TierGate& gate, InFlight& in_flight, Breaker::Ticket ticket, SteadyTime now, std::size_t bytes)
+  Permit(TierGate& gate, InFlight& in_flight, Breaker::Ticket ticket, SteadyTime now,
+         std::size_t bytes)
       : gate_(&gate), in_flight_(&in_flight), ticket_(ticket), latest_(now), bytes_(bytes) {}
   void release();
   void leave();

@@ -46,10 +46,15 @@ std::string describe_count(const dataset::Counted& counted) {
   if (!tally.header.empty()) rows.push_back({"header", tally.header});
   rows.push_back({"malformed", std::to_string(tally.malformed)});
   if (tally.first_malformed)
-    rows.push_back({"  first", harmless(place_of(*tally.first_malformed) + ": " + tally.first_malformed->why)});
-  std::vector<std::pair<std::string, std::uint64_t>> classes(tally.classes.begin(), tally.classes.end());
-  std::stable_sort(classes.begin(), classes.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-  if (tally.has_classes) rows.push_back({"classes", std::to_string(classes.size()) + (tally.further_classes > 0 ? "+" : "")});
+    rows.push_back({"  first", harmless(place_of(*tally.first_malformed) + ": " +
+                                        tally.first_malformed->why)});
+  std::vector<std::pair<std::string, std::uint64_t>> classes(tally.classes.begin(),
+                                                             tally.classes.end());
+  std::stable_sort(classes.begin(), classes.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  if (tally.has_classes)
+    rows.push_back(
+        {"classes", std::to_string(classes.size()) + (tally.further_classes > 0 ? "+" : "")});
   std::uint64_t others = tally.further_classes;
   for (std::size_t i = 0; i < classes.size(); ++i) {
     if (i < kClassesShown) {
@@ -60,19 +65,25 @@ std::string describe_count(const dataset::Counted& counted) {
   }
   if (others > 0) rows.push_back({"  (others)", std::to_string(others)});
   rows.push_back({"fingerprint", counted.fingerprint});
-  if (counted.from_byte > 0) rows.push_back({"read", "from byte " + std::to_string(counted.from_byte) + " on"});
-  if (!counted.whole_because.empty()) rows.push_back({"read", "all of it: " + harmless(counted.whole_because)});
+  if (counted.from_byte > 0)
+    rows.push_back({"read", "from byte " + std::to_string(counted.from_byte) + " on"});
+  if (!counted.whole_because.empty())
+    rows.push_back({"read", "all of it: " + harmless(counted.whole_because)});
   return align(rows);
 }
 
-Result<std::string> count_dataset(const Context& ctx, os::FileSystem& fs, const CountOptions& options) {
+Result<std::string> count_dataset(const Context& ctx, os::FileSystem& fs,
+                                  const CountOptions& options) {
   TRY(const Output output, Output::parse(options.output));
-  if (output.form != Output::Form::kTable && output.form != Output::Form::kJson && output.form != Output::Form::kYaml)
+  if (output.form != Output::Form::kTable && output.form != Output::Form::kJson &&
+      output.form != Output::Form::kYaml)
     return Error(Code::kInvalid, "-o takes json or yaml, not \"" + options.output + "\"");
   dataset::Request request;
   request.path = options.path;
   if (options.progress)
-    request.progress = [&options](const dataset::Progress& far) { options.progress(far.bytes, far.bytes_total); };
+    request.progress = [&options](const dataset::Progress& far) {
+      options.progress(far.bytes, far.bytes_total);
+    };
   TRY(request.format, dataset::find_format(options.format));
   TRY(request.options.header, dataset::parse_header(options.header));
   std::string unreadable;
@@ -89,13 +100,16 @@ Result<std::string> count_dataset(const Context& ctx, os::FileSystem& fs, const 
       }
     }
   }
-  TRY(const auto tree, os::open_readable_tree(options.roots.empty() ? std::vector<os::Path>{"/"} : options.roots));
+  TRY(const auto tree,
+      os::open_readable_tree(options.roots.empty() ? std::vector<os::Path>{"/"} : options.roots));
   TRY(dataset::Counted counted, dataset::count(ctx, *tree, request));
   if (!unreadable.empty()) counted.whole_because = unreadable;
   if (!options.state.empty()) {
-    TRY_VOID(counted.state.empty() ? fs.remove(options.state) : write_state(fs, options.state, counted.state));
+    TRY_VOID(counted.state.empty() ? fs.remove(options.state)
+                                   : write_state(fs, options.state, counted.state));
   }
-  if (output.form == Output::Form::kJson) return codec::write_json_pretty(dataset::to_json(counted)) + "\n";
+  if (output.form == Output::Form::kJson)
+    return codec::write_json_pretty(dataset::to_json(counted)) + "\n";
   if (output.form == Output::Form::kYaml) return codec::write_yaml(dataset::to_json(counted));
   return describe_count(counted);
 }

@@ -24,7 +24,8 @@ struct CountOptions {
 
 /// Returns the output. A failed write of the state is an error without output. Other errors as
 /// dataset::count().
-Result<std::string> count_dataset(const Context& ctx, os::FileSystem& fs, const CountOptions& options);
+Result<std::string> count_dataset(const Context& ctx, os::FileSystem& fs,
+                                  const CountOptions& options);
 
 /// The count in human-readable form, largest classes first. Pure.
 std::string describe_count(const dataset::Counted& counted);

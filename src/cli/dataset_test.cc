@@ -14,15 +14,18 @@ TEST(DescribeCount, TellsTheLargestClassesAndWhatIsWrong) {
   dataset::Counted counted;
   counted.tally.samples = 40;
   counted.tally.malformed = 1;
-  counted.tally.first_malformed = dataset::Malformed{"Annotations/\x1b[2J.xml", 3, 70, "mismatched tag"};
+  counted.tally.first_malformed =
+      dataset::Malformed{"Annotations/\x1b[2J.xml", 3, 70, "mismatched tag"};
   counted.tally.has_classes = true;
-  for (int i = 0; i < 25; ++i) counted.tally.classes["class" + std::to_string(i)] = static_cast<std::uint64_t>(i);
+  for (int i = 0; i < 25; ++i)
+    counted.tally.classes["class" + std::to_string(i)] = static_cast<std::uint64_t>(i);
   counted.tally.further_classes = 7;
   counted.tally.inexact = "a: Permission denied";
   const std::string text = describe_count(counted);
   EXPECT_NE(text.find("samples       40\n"), std::string::npos) << text;
   EXPECT_NE(text.find("no: a: Permission denied"), std::string::npos) << text;
-  EXPECT_NE(text.find("Annotations/?[2J.xml, line 3, byte 70: mismatched tag"), std::string::npos) << text;
+  EXPECT_NE(text.find("Annotations/?[2J.xml, line 3, byte 70: mismatched tag"), std::string::npos)
+      << text;
   EXPECT_LT(text.find("class24"), text.find("class5 ")) << text;
   EXPECT_EQ(text.find("class4 "), std::string::npos) << text;
   EXPECT_NE(text.find("(others)    17\n"), std::string::npos) << text;  // 0 + 1 + 2 + 3 + 4, and 7
@@ -38,7 +41,9 @@ TEST(CountDataset, GoesOnFromItsStateAndCountsAnewWithoutOne) {
   ASSERT_TRUE(fs.make_directories("/states", 0755).ok());
   const CountOptions options{.path = data, .format = "txt", .output = "", .state = "/states/lines"};
   const auto ask = [&] { return count_dataset(Context::background(), fs, options).value(); };
-  const auto says = [](const std::string& text, const std::string& what) { return text.find(what) != std::string::npos; };
+  const auto says = [](const std::string& text, const std::string& what) {
+    return text.find(what) != std::string::npos;
+  };
   EXPECT_TRUE(says(ask(), " 2\n"));
   EXPECT_EQ(fs.list("/states").value(), std::vector<std::string>{"lines"});
   std::ofstream(data, std::ios::app) << "3\n";
@@ -51,7 +56,8 @@ TEST(CountDataset, GoesOnFromItsStateAndCountsAnewWithoutOne) {
     EXPECT_TRUE(says(text, " 3\n") && says(text, "all of it: the state is")) << text;
     EXPECT_TRUE(says(ask(), "from byte 6 on"));
   }
-  const auto lost = count_dataset(Context::background(), fs, {.path = data, .format = "txt", .state = "/nowhere/lines"});
+  const auto lost = count_dataset(Context::background(), fs,
+                                  {.path = data, .format = "txt", .state = "/nowhere/lines"});
   ASSERT_FALSE(lost.ok());
   EXPECT_TRUE(says(lost.error().message(), "/nowhere/lines")) << lost.error();
   std::filesystem::remove_all(made);

@@ -18,7 +18,12 @@
 namespace varda::cli {
 
 struct Finding {
-  enum class Level { kGood, kNote, kUnknown, kBad };  // kUnknown: not checked, e.g. without permission
+  enum class Level {
+    kGood,
+    kNote,
+    kUnknown,
+    kBad
+  };  // kUnknown: not checked, e.g. without permission
   Level level = Level::kGood;
   std::string where;   // "server", "CustomResourceDefinition models.edgeai.io", "node edge0"
   std::string what;    // "is ready"
@@ -44,9 +49,9 @@ struct Permission {
 
 /// All facts that examine() collects.
 struct Examined {
-  Seen version;            // error: the server does not answer, and the rest is empty
-  std::string refused;     // error: the server does not accept the credentials, and the rest is empty
-  std::string unready;     // the server's reason for not being ready; "": ready or unknown
+  Seen version;         // error: the server does not answer, and the rest is empty
+  std::string refused;  // error: the server does not accept the credentials, and the rest is empty
+  std::string unready;  // the server's reason for not being ready; "": ready or unknown
   std::vector<Seen> crds;  // in the order of DoctorOptions::crds
   std::vector<Permission> permissions;
   std::string operator_namespace = "varda-operator";  // of the next two
@@ -65,7 +70,8 @@ struct DoctorOptions {
   WallTime now{};
   /// Checks that a gateway answers there with a certificate signed by the authority (PEM). Blocks
   /// for a few seconds at most.
-  std::function<Status(const Context& ctx, const std::string& url, const std::string& ca_pem)> try_gateway;
+  std::function<Status(const Context& ctx, const std::string& url, const std::string& ca_pem)>
+      try_gateway;
 };
 
 Examined examine(const Context& ctx, Session& session, const DoctorOptions& options);

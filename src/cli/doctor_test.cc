@@ -68,10 +68,12 @@ Examined examined(const Json& given) {
   crd.set("status", yaml("{conditions: [{type: Established, status: 'True'}]}"));
   out.crds = {given.contains("crd") ? seen(given["crd"]) : Seen{crd, ""}};
   for (const Json& one : given["permissions"].as_array()) {
-    out.permissions.push_back({one["verb"].as_string(), one["group"].as_string(), one["resource"].as_string(),
-                               one.contains("allowed") ? std::optional<bool>(one["allowed"].as_bool()) : std::nullopt});
+    out.permissions.push_back(
+        {one["verb"].as_string(), one["group"].as_string(), one["resource"].as_string(),
+         one.contains("allowed") ? std::optional<bool>(one["allowed"].as_bool()) : std::nullopt});
   }
-  if (given.contains("operatorNamespace")) out.operator_namespace = given["operatorNamespace"].as_string();
+  if (given.contains("operatorNamespace"))
+    out.operator_namespace = given["operatorNamespace"].as_string();
   out.lease = seen(given["lease"]);
   out.operator_deployment = seen(given["operator"]);
   out.gateway_deployment = seen(given["gateway"]);
@@ -116,7 +118,8 @@ TEST(Diagnosis, SaysWhatToDoAboutEverythingThatIsNotGood) {
     if (entry.path().extension() != ".yaml") continue;
     for (const Finding& one : diagnose(examined(yaml(read(entry.path()))), options())) {
       EXPECT_FALSE(one.where.empty() || one.what.empty()) << entry.path();
-      EXPECT_EQ(one.advice.empty(), one.level == Finding::Level::kGood) << entry.path() << one.where << one.what;
+      EXPECT_EQ(one.advice.empty(), one.level == Finding::Level::kGood)
+          << entry.path() << one.where << one.what;
     }
   }
 }
@@ -127,8 +130,8 @@ class DoctorTest : public ::testing::Test {
   kube::Client client_{api_.transport(), {}};
   os::testing::MemoryFileSystem files_;
   std::string out_;
-  Session session_{client_, files_, [this](std::string_view text) { out_ += text; }, [](std::string_view) {},
-                   []() -> Result<std::string> { return std::string(); }};
+  Session session_{client_, files_, [this](std::string_view text) { out_ += text; },
+                   [](std::string_view) {}, []() -> Result<std::string> { return std::string(); }};
   Context ctx_ = Context().with_timeout(std::chrono::seconds(60));
 };
 
@@ -136,7 +139,9 @@ TEST_F(DoctorTest, AsksAServerBeforeAnythingIsInstalled) {
   const Status status = doctor(ctx_, session_, options());
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code(), Code::kUnavailable);
-  EXPECT_NE(out_.find("BAD   CRD things.example.com is not installed\n      -> "), std::string::npos) << out_;
+  EXPECT_NE(out_.find("BAD   CRD things.example.com is not installed\n      -> "),
+            std::string::npos)
+      << out_;
   EXPECT_NE(out_.find("ok    permissions you may create"), std::string::npos) << out_;
 }
 
@@ -148,13 +153,18 @@ TEST_F(DoctorTest, SeesAnInstalledKindAndOneOfAnotherRelease) {
   DoctorOptions newer = options();
   newer.crds[0] = yaml(std::string(kCrd).replace(std::string(kCrd).find("integer"), 7, "string"));
   (void)doctor(ctx_, session_, newer);
-  EXPECT_NE(out_.find("note  CRD things.example.com is of another release"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("note  CRD things.example.com is of another release"), std::string::npos)
+      << out_;
 }
 
 TEST_F(DoctorTest, TriesTheGatewayWithTheAuthorityThatTheClusterPublishes) {
-  ASSERT_EQ(api_.post("/api/v1/namespaces", yaml("{apiVersion: v1, kind: Namespace, metadata: {name: varda-system}}")).status, 201);
+  ASSERT_EQ(api_.post("/api/v1/namespaces",
+                      yaml("{apiVersion: v1, kind: Namespace, metadata: {name: varda-system}}"))
+                .status,
+            201);
   ASSERT_EQ(api_.post("/api/v1/namespaces/varda-system/configmaps",
-                      yaml("{apiVersion: v1, kind: ConfigMap, metadata: {name: varda-gateway}, data: {ca.crt: PEM}}"))
+                      yaml("{apiVersion: v1, kind: ConfigMap, metadata: {name: varda-gateway}, "
+                           "data: {ca.crt: PEM}}"))
                 .status,
             201);
   DoctorOptions asked = options();
@@ -166,7 +176,9 @@ TEST_F(DoctorTest, TriesTheGatewayWithTheAuthorityThatTheClusterPublishes) {
   };
   (void)doctor(ctx_, session_, asked);
   EXPECT_EQ(tried, "https://gateway:30443 PEM");
-  EXPECT_NE(out_.find("BAD   gateway https://gateway:30443 does not answer: connection refused"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("BAD   gateway https://gateway:30443 does not answer: connection refused"),
+            std::string::npos)
+      << out_;
 }
 
 TEST_F(DoctorTest, FindsTheOperatorInItsNamespaceOrBesideTheGateway) {
@@ -175,10 +187,12 @@ TEST_F(DoctorTest, FindsTheOperatorInItsNamespaceOrBesideTheGateway) {
   EXPECT_FALSE(nowhere.lease.object || nowhere.operator_deployment.object);
   // In this order: with both, the operator's own namespace wins.
   for (const std::string ns : {"varda-system", "varda-operator"}) {
-    const Json space = Json::object({{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", Json::object({{"name", ns}})}});
+    const Json space = Json::object(
+        {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", Json::object({{"name", ns}})}});
     ASSERT_EQ(api_.post("/api/v1/namespaces", space).status, 201);
     ASSERT_EQ(api_.post("/apis/coordination.k8s.io/v1/namespaces/" + ns + "/leases",
-                        yaml("{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: varda-operator}}"))
+                        yaml("{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: "
+                             "varda-operator}}"))
                   .status,
               201);
     const Examined seen = examine(ctx_, session_, options());
@@ -195,10 +209,12 @@ TEST_F(DoctorTest, TellsMachinesAsJson) {
   const auto parsed = codec::parse_json(out_);
   ASSERT_TRUE(parsed.ok()) << out_;
   std::int64_t problems = 0;
-  for (const Json& one : (*parsed)["findings"].as_array()) problems += one["level"].as_string() == "problem" ? 1 : 0;
+  for (const Json& one : (*parsed)["findings"].as_array())
+    problems += one["level"].as_string() == "problem" ? 1 : 0;
   EXPECT_GT(problems, 0);
   EXPECT_EQ((*parsed)["problems"].as_integer(), problems);
-  EXPECT_NE(status.error().message().find(std::to_string(problems) + " problem"), std::string::npos);
+  EXPECT_NE(status.error().message().find(std::to_string(problems) + " problem"),
+            std::string::npos);
 }
 
 }  // namespace doctor_test

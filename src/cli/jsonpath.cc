@@ -22,7 +22,8 @@ class Evaluator {
   using Nodes = std::vector<const Json*>;
 
   Error fail(const std::string& what) const {
-    return Error(Code::kInvalid, "jsonpath \"" + std::string(text_) + "\": " + what + " at offset " + std::to_string(at_));
+    return Error(Code::kInvalid, "jsonpath \"" + std::string(text_) + "\": " + what +
+                                     " at offset " + std::to_string(at_));
   }
 
   /// Runs to the end of the template, or to the {end} of a range. Called once per node of a range.
@@ -148,7 +149,8 @@ class Evaluator {
 
   Result<Nodes> subscript(std::string_view inside, const Nodes& nodes) const {
     if (inside == "*") return every(nodes);
-    if (inside.size() >= 2 && (inside[0] == '\'' || inside[0] == '"')) return members(nodes, inside.substr(1, inside.size() - 2));
+    if (inside.size() >= 2 && (inside[0] == '\'' || inside[0] == '"'))
+      return members(nodes, inside.substr(1, inside.size() - 2));
     Nodes out;
     if (inside.rfind("?(", 0) == 0) {
       const std::string_view condition = inside.substr(2, inside.size() - 3);
@@ -158,11 +160,13 @@ class Evaluator {
       std::string_view left = condition.substr(0, op), right = condition.substr(op + 2);
       while (!left.empty() && left.back() == ' ') left.remove_suffix(1);
       while (!right.empty() && right.front() == ' ') right.remove_prefix(1);
-      if (right.size() >= 2 && (right[0] == '"' || right[0] == '\'')) right = right.substr(1, right.size() - 2);
+      if (right.size() >= 2 && (right[0] == '"' || right[0] == '\''))
+        right = right.substr(1, right.size() - 2);
       for (const Json* item : every(nodes)) {
         TRY(const Nodes found, select(left, {item}));
         const bool same =
-            !found.empty() && (found[0]->is_string() ? found[0]->as_string() == right : write_json(*found[0]) == right);
+            !found.empty() && (found[0]->is_string() ? found[0]->as_string() == right
+                                                     : write_json(*found[0]) == right);
         if (same != negated) out.push_back(item);
       }
       return out;

@@ -29,8 +29,8 @@ std::string log_path(const meta::ObjectKey& pod, const LogsOptions& options) {
 }
 
 /// Copies one log to `write`, in whole lines, until the log ends.
-Status stream_log(const Context& ctx, const kube::Client& client, const meta::ObjectKey& pod, const LogsOptions& options,
-                  const std::function<void(std::string_view)>& write) {
+Status stream_log(const Context& ctx, const kube::Client& client, const meta::ObjectKey& pod,
+                  const LogsOptions& options, const std::function<void(std::string_view)>& write) {
   TRY(net::ClientResponse response, client.open(ctx, "GET", log_path(pod, options)));
   std::string pending;
   for (;;) {
@@ -62,23 +62,28 @@ std::string prefixed(std::string_view lines, const std::string& prefix) {
 }
 
 /// Pods of an object: by its label selector, or by the edgeai.io/inference-model label.
-Result<std::vector<meta::ObjectKey>> pods_of(const Context& ctx, Session& session, const Named& object) {
+Result<std::vector<meta::ObjectKey>> pods_of(const Context& ctx, Session& session,
+                                             const Named& object) {
   TRY(const Json owner, session.client.get(ctx, object.resource.resource, object.key));
   std::string selector;
   if (owner.at("spec/selector").is_object() && !owner.at("spec/selector").empty()) {
     // A Service's selector is a plain map; others are LabelSelectors.
     const Json& raw = owner.at("spec/selector");
     const bool plain = !raw.contains("matchLabels") && !raw.contains("matchExpressions");
-    TRY(const meta::LabelSelector parsed, meta::LabelSelector::from_json(plain ? Json::object({{"matchLabels", raw}}) : raw));
+    TRY(const meta::LabelSelector parsed,
+        meta::LabelSelector::from_json(plain ? Json::object({{"matchLabels", raw}}) : raw));
     selector = parsed.str();
   } else {
     selector = "edgeai.io/inference-model=" + object.key.name;
   }
-  TRY(const kube::List list, session.client.list_all(ctx, kPods, {.ns = object.key.ns, .label_selector = selector}));
+  TRY(const kube::List list,
+      session.client.list_all(ctx, kPods, {.ns = object.key.ns, .label_selector = selector}));
   std::vector<meta::ObjectKey> out;
-  for (const Json& pod : list.items) out.push_back({pod.at("metadata/namespace").as_string(), pod.at("metadata/name").as_string()});
+  for (const Json& pod : list.items)
+    out.push_back({pod.at("metadata/namespace").as_string(), pod.at("metadata/name").as_string()});
   if (out.empty())
-    return Error(Code::kNotFound, spelled(object.resource, object.key.name) + " has no pods; `varda describe` shows the reason");
+    return Error(Code::kNotFound, spelled(object.resource, object.key.name) +
+                                      " has no pods; `varda describe` shows the reason");
   return out;
 }
 
@@ -127,18 +132,22 @@ Status events(const Context& ctx, Session& session, const EventsOptions& options
     if (!resource.group.empty()) selector += ",involvedObject.apiVersion=" + resource.api_version();
   }
   const std::string ns = session.namespace_of(kEvents);
-  TRY(kube::List list, session.client.list_all(ctx, kEvents, {.ns = ns, .field_selector = selector}));
+  TRY(kube::List list,
+      session.client.list_all(ctx, kEvents, {.ns = ns, .field_selector = selector}));
   std::stable_sort(list.items.begin(), list.items.end(), happened_before);
   const auto row = [&](const Json& e) -> std::vector<std::string> {
     auto then = meta::parse_time(last_seen(e).as_string());
-    const auto age =
-        then.ok() ? meta::format_age(std::chrono::duration_cast<std::chrono::seconds>(system_clock().wall() - *then)) : "<unknown>";
+    const auto age = then.ok() ? meta::format_age(std::chrono::duration_cast<std::chrono::seconds>(
+                                     system_clock().wall() - *then))
+                               : "<unknown>";
     std::string kind = e.at("involvedObject/kind").as_string();
     for (char& c : kind) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
     return {age, harmless(e["type"].as_string()), harmless(e["reason"].as_string()),
-            harmless(kind + "/" + e.at("involvedObject/name").as_string()), harmless(e["message"].as_string())};
+            harmless(kind + "/" + e.at("involvedObject/name").as_string()),
+            harmless(e["message"].as_string())};
   };
-  std::vector<std::vector<std::string>> rows = {{"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}};
   for (const Json& e : list.items) rows.push_back(row(e));
   if (rows.size() == 1 && !options.watch) {
     session.error("No events found\n");
@@ -149,7 +158,9 @@ Status events(const Context& ctx, Session& session, const EventsOptions& options
   if (!options.watch) return {};
   std::string version = list.resource_version;
   while (!ctx.done()) {
-    TRY(const auto stream, session.client.watch(ctx, kEvents, {.ns = ns, .field_selector = selector, .resource_version = version}));
+    TRY(const auto stream,
+        session.client.watch(ctx, kEvents,
+                             {.ns = ns, .field_selector = selector, .resource_version = version}));
     for (;;) {
       auto event = stream->next();
       if (!event.ok() || !*event) {
@@ -158,7 +169,8 @@ Status events(const Context& ctx, Session& session, const EventsOptions& options
       }
       version = (*event)->resource_version;
       using Type = kube::WatchEvent::Type;
-      if ((*event)->type == Type::kAdded || (*event)->type == Type::kModified) session.out(align({row((*event)->object)}, columns));
+      if ((*event)->type == Type::kAdded || (*event)->type == Type::kModified)
+        session.out(align({row((*event)->object)}, columns));
     }
   }
   return {};

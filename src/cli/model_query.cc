@@ -16,8 +16,9 @@ constexpr std::string_view kSize = "size";
 struct Member {
   std::string_view name, path;
 };
-constexpr Member kTexts[] = {{"name", "metadata/name"}, {"namespace", "metadata/namespace"}, {"task", "spec/task"},
-                             {"format", "spec/format"}, {"version", "spec/version"},         {"sourceJob", "spec/sourceJob"}};
+constexpr Member kTexts[] = {{"name", "metadata/name"},   {"namespace", "metadata/namespace"},
+                             {"task", "spec/task"},       {"format", "spec/format"},
+                             {"version", "spec/version"}, {"sourceJob", "spec/sourceJob"}};
 constexpr Member kLists[] = {{"label", "spec/labels"}, {"parent", "spec/parents"}};
 
 std::string_view trim(std::string_view text) {
@@ -35,8 +36,9 @@ std::optional<double> number(std::string_view text) {
 
 // "100Mi", "2G", "1234".
 std::optional<double> quantity(std::string_view text) {
-  static constexpr std::pair<std::string_view, double> kUnits[] = {{"Ki", 0x1p10}, {"Mi", 0x1p20}, {"Gi", 0x1p30}, {"Ti", 0x1p40},
-                                                                   {"k", 1e3},     {"M", 1e6},     {"G", 1e9},     {"T", 1e12}};
+  static constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"Ki", 0x1p10}, {"Mi", 0x1p20}, {"Gi", 0x1p30}, {"Ti", 0x1p40},
+      {"k", 1e3},     {"M", 1e6},     {"G", 1e9},     {"T", 1e12}};
   for (const auto& [unit, factor] : kUnits) {
     if (!text.ends_with(unit)) continue;
     const auto count = number(text.substr(0, text.size() - unit.size()));
@@ -47,7 +49,8 @@ std::optional<double> quantity(std::string_view text) {
 
 bool is_text(std::string_view name) {
   const auto named = [name](const Member& member) { return member.name == name; };
-  return name == "group" || name == "url" || std::any_of(std::begin(kTexts), std::end(kTexts), named) ||
+  return name == "group" || name == "url" ||
+         std::any_of(std::begin(kTexts), std::end(kTexts), named) ||
          std::any_of(std::begin(kLists), std::end(kLists), named);
 }
 
@@ -58,8 +61,9 @@ std::optional<double> number_of(std::string_view name, std::string_view text) {
 // The Model's values of a member: none, one, or the items of a list.
 std::vector<std::string> values_of(const Json& model, std::string_view name) {
   const auto one = [](const Json& value) {
-    return value.is_string() && !value.as_string().empty() ? std::vector<std::string>{value.as_string()}
-                                                           : std::vector<std::string>{};
+    return value.is_string() && !value.as_string().empty()
+               ? std::vector<std::string>{value.as_string()}
+               : std::vector<std::string>{};
   };
   for (const Member& member : kTexts) {
     if (member.name == name) return one(model.at(member.path));
@@ -70,11 +74,14 @@ std::vector<std::string> values_of(const Json& model, std::string_view name) {
     for (const Json& value : model.at(member.path).as_array()) values.push_back(value.as_string());
     return values;
   }
-  if (name == "group") return {model["apiVersion"].as_string().substr(0, model["apiVersion"].as_string().find('/'))};
-  if (name == "url") return one(model.at(model["spec"].contains("modelUrl") ? "spec/modelUrl" : "spec/url"));
+  if (name == "group")
+    return {model["apiVersion"].as_string().substr(0, model["apiVersion"].as_string().find('/'))};
+  if (name == "url")
+    return one(model.at(model["spec"].contains("modelUrl") ? "spec/modelUrl" : "spec/url"));
   if (name == kSize) {
     const Json& size = model.at("spec/size");
-    return size.is_number() ? std::vector<std::string>{codec::write_json(size)} : std::vector<std::string>{};
+    return size.is_number() ? std::vector<std::string>{codec::write_json(size)}
+                            : std::vector<std::string>{};
   }
   if (name.starts_with(kMetricPrefix)) name.remove_prefix(kMetricPrefix.size());
   for (const Json& metric : model.at("status/metrics").as_array()) {
@@ -86,18 +93,23 @@ std::vector<std::string> values_of(const Json& model, std::string_view name) {
 }  // namespace
 
 Result<ModelQuery::Condition> ModelQuery::parse_condition(const std::string& text) {
-  const auto refuse = [&](const std::string& why) { return Error(Code::kInvalid, "--where \"" + text + "\": " + why); };
+  const auto refuse = [&](const std::string& why) {
+    return Error(Code::kInvalid, "--where \"" + text + "\": " + why);
+  };
   const std::size_t at = text.find_first_of("=!<>");
-  const std::string example = "must be NAME OPERATOR VALUE, such as accuracy>=0.9 or task=classification";
+  const std::string example =
+      "must be NAME OPERATOR VALUE, such as accuracy>=0.9 or task=classification";
   if (at == std::string::npos) return refuse("the operator is missing; " + example);
   Condition condition;
   condition.name = std::string(trim(std::string_view(text).substr(0, at)));
-  if (condition.name.empty() || condition.name == kMetricPrefix) return refuse("the name is missing; " + example);
-  static constexpr std::pair<std::string_view, Op> kOps[] = {{"==", Op::kEqual},   {"!=", Op::kDiffers}, {"<=", Op::kAtMost},
-                                                             {">=", Op::kAtLeast}, {"=", Op::kEqual},    {"<", Op::kLess},
-                                                             {">", Op::kMore}};
+  if (condition.name.empty() || condition.name == kMetricPrefix)
+    return refuse("the name is missing; " + example);
+  static constexpr std::pair<std::string_view, Op> kOps[] = {
+      {"==", Op::kEqual}, {"!=", Op::kDiffers}, {"<=", Op::kAtMost}, {">=", Op::kAtLeast},
+      {"=", Op::kEqual},  {"<", Op::kLess},     {">", Op::kMore}};
   std::string_view rest = std::string_view(text).substr(at);
-  const auto* op = std::find_if(std::begin(kOps), std::end(kOps), [&](const auto& one) { return rest.starts_with(one.first); });
+  const auto* op = std::find_if(std::begin(kOps), std::end(kOps),
+                                [&](const auto& one) { return rest.starts_with(one.first); });
   const std::string known = "operators are =, !=, <, <=, > and >=";
   if (op == std::end(kOps)) return refuse("\"!\" is not an operator; " + known);
   condition.op = op->second;
@@ -105,18 +117,22 @@ Result<ModelQuery::Condition> ModelQuery::parse_condition(const std::string& tex
   if (!rest.empty() && std::string_view("=!<>").find(rest.front()) != std::string_view::npos)
     return refuse("\"" + std::string(op->first) + rest.front() + "\" is not an operator; " + known);
   rest = trim(rest);
-  if (rest.size() >= 2 && (rest.front() == '"' || rest.front() == '\'') && rest.back() == rest.front())
+  if (rest.size() >= 2 && (rest.front() == '"' || rest.front() == '\'') &&
+      rest.back() == rest.front())
     rest = rest.substr(1, rest.size() - 2);
   condition.value = std::string(rest);
   if (condition.value.empty()) return refuse("the value is missing; " + example);
   if (condition.op == Op::kEqual || condition.op == Op::kDiffers) return condition;
-  if (is_text(condition.name)) return refuse(condition.name + " is text, which has no order: use = or !=");
+  if (is_text(condition.name))
+    return refuse(condition.name + " is text, which has no order: use = or !=");
   if (!number_of(condition.name, condition.value))
-    return refuse("\"" + condition.value + "\" is not a number, but " + std::string(op->first) + " compares numbers");
+    return refuse("\"" + condition.value + "\" is not a number, but " + std::string(op->first) +
+                  " compares numbers");
   return condition;
 }
 
-Result<ModelQuery> ModelQuery::parse(const std::vector<std::string>& where, std::string_view sort_by) {
+Result<ModelQuery> ModelQuery::parse(const std::vector<std::string>& where,
+                                     std::string_view sort_by) {
   ModelQuery query;
   for (const std::string& text : where) {
     TRY(Condition condition, parse_condition(text));
@@ -125,17 +141,20 @@ Result<ModelQuery> ModelQuery::parse(const std::vector<std::string>& where, std:
   const std::size_t colon = sort_by.rfind(':');
   const std::string_view order = colon == std::string_view::npos ? "" : sort_by.substr(colon + 1);
   if (colon != std::string_view::npos && order != "asc" && order != "desc")
-    return Error(Code::kInvalid, "--sort-by \"" + std::string(sort_by) + "\": must end in :asc or :desc");
+    return Error(Code::kInvalid,
+                 "--sort-by \"" + std::string(sort_by) + "\": must end in :asc or :desc");
   query.descending_ = order == "desc";
   query.sort_by_ = std::string(trim(sort_by.substr(0, colon)));
   if (query.sort_by_.empty() && !sort_by.empty())
-    return Error(Code::kInvalid, "--sort-by \"" + std::string(sort_by) + "\": must begin with a name, such as accuracy:desc");
+    return Error(Code::kInvalid, "--sort-by \"" + std::string(sort_by) +
+                                     "\": must begin with a name, such as accuracy:desc");
   return query;
 }
 
 bool ModelQuery::holds(const Condition& condition, const Json& model) {
   const std::vector<std::string> values = values_of(model, condition.name);
-  const auto wanted = is_text(condition.name) ? std::nullopt : number_of(condition.name, condition.value);
+  const auto wanted =
+      is_text(condition.name) ? std::nullopt : number_of(condition.name, condition.value);
   const auto equal = [&](const std::string& value) {
     const auto found = wanted ? number(value) : std::nullopt;
     return found ? *found == *wanted : value == condition.value;
@@ -159,7 +178,8 @@ bool ModelQuery::holds(const Condition& condition, const Json& model) {
 
 std::vector<Json> ModelQuery::select(std::vector<Json> models) const {
   std::erase_if(models, [this](const Json& model) {
-    return !std::all_of(conditions_.begin(), conditions_.end(), [&](const Condition& one) { return holds(one, model); });
+    return !std::all_of(conditions_.begin(), conditions_.end(),
+                        [&](const Condition& one) { return holds(one, model); });
   });
   if (sort_by_.empty()) return models;
   // Numbers come before text, so that mixed values have a fixed order.

@@ -47,16 +47,20 @@ class ListModels : public ::testing::Test {
  protected:
   void install(const std::vector<std::string>& groups) {
     for (const std::string& group : groups)
-      api_.install_crds(codec::write_yaml(read(std::string(VARDA_TESTDATA) + "/../../../deploy/crds/" + group + "_models.yaml")));
+      api_.install_crds(codec::write_yaml(
+          read(std::string(VARDA_TESTDATA) + "/../../../deploy/crds/" + group + "_models.yaml")));
   }
   void add_models() {
-    ASSERT_TRUE(client_
-                    .create(ctx_, {"", "v1", "Namespace", "namespaces", false},
-                            *codec::parse_json(R"({"apiVersion":"v1","kind":"Namespace","metadata":{"name":"factory"}})"))
-                    .ok());
+    ASSERT_TRUE(
+        client_
+            .create(ctx_, {"", "v1", "Namespace", "namespaces", false},
+                    *codec::parse_json(
+                        R"({"apiVersion":"v1","kind":"Namespace","metadata":{"name":"factory"}})"))
+            .ok());
     for (const Json& model : read(std::string(VARDA_TESTDATA) + "/models/models.yaml").as_array()) {
       const std::string& version = model["apiVersion"].as_string();
-      const meta::Resource resource{version.substr(0, version.find('/')), "v1alpha1", "Model", "models", true};
+      const meta::Resource resource{version.substr(0, version.find('/')), "v1alpha1", "Model",
+                                    "models", true};
       Json object = model;
       const Json status = object["status"];
       object.erase("status");
@@ -76,22 +80,27 @@ class ListModels : public ::testing::Test {
   os::testing::MemoryFileSystem files_;
   std::string out_, error_;
   Session session_{client_, files_, [this](std::string_view text) { out_ += text; },
-                   [this](std::string_view text) { error_ += text; }, []() -> Result<std::string> { return std::string(); }};
+                   [this](std::string_view text) { error_ += text; },
+                   []() -> Result<std::string> { return std::string(); }};
   Context ctx_ = Context().with_timeout(std::chrono::seconds(60));
 };
 
 TEST_F(ListModels, ShowsThoseOfBothGroups) {
   install({"edgeai.io", "sedna.io"});
   add_models();
-  ASSERT_TRUE(list({.where = {"accuracy>=0.9", "accuracy!=0.93"}, .sort_by = "accuracy:desc"}).ok());
-  EXPECT_EQ(out_,
-            "NAME       GROUP       TASK             FORMAT   METRICS                     UPDATED\n"
-            "sedna      sedna.io    classification   pb       accuracy=10,loss=nan        <none>\n"
-            "digits-b   edgeai.io   classification   onnx     accuracy=0.9,note=by hand   <none>\n");
+  ASSERT_TRUE(
+      list({.where = {"accuracy>=0.9", "accuracy!=0.93"}, .sort_by = "accuracy:desc"}).ok());
+  EXPECT_EQ(
+      out_,
+      "NAME       GROUP       TASK             FORMAT   METRICS                     UPDATED\n"
+      "sedna      sedna.io    classification   pb       accuracy=10,loss=nan        <none>\n"
+      "digits-b   edgeai.io   classification   onnx     accuracy=0.9,note=by hand   <none>\n");
   session_.all_namespaces = true;
-  ASSERT_TRUE(list({.where = {"label=helmet"}, .output = *Output::parse("wide"), .headers = false}).ok());
+  ASSERT_TRUE(
+      list({.where = {"label=helmet"}, .output = *Output::parse("wide"), .headers = false}).ok());
   EXPECT_EQ(out_,
-            "factory   helmets   edgeai.io   detection   pb   mAP@0.5=0.71,accuracy=1e-1   <none>   <none>   <none>   <none>   "
+            "factory   helmets   edgeai.io   detection   pb   mAP@0.5=0.71,accuracy=1e-1   <none>  "
+            " <none>   <none>   <none>   "
             "s3://m/helmets\n");
   ASSERT_TRUE(list({.where = {"format=pb"}, .output = *Output::parse("name")}).ok());
   EXPECT_EQ(out_, "model.edgeai.io/new\nmodel.edgeai.io/helmets\nmodel.sedna.io/sedna\n");

@@ -16,7 +16,8 @@ std::string upper(std::string_view text) {
 
 /// Width on a terminal; every UTF-8 character counts as one column.
 std::size_t width(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
 /// Like kubectl, shows an absent cell as empty.
@@ -58,9 +59,12 @@ Result<Output> Output::parse(std::string_view text) {
   if (text == "yaml") return Output{.form = Form::kYaml, .path = {}};
   if (text == "json") return Output{.form = Form::kJson, .path = {}};
   if (text == "name") return Output{.form = Form::kName, .path = {}};
-  if (text == "jsonpath=") return Error(Code::kInvalid, "-o jsonpath= needs a template, like jsonpath={.status.url}");
-  if (text.rfind("jsonpath=", 0) == 0) return Output{.form = Form::kJsonPath, .path = std::string(text.substr(9))};
-  return Error(Code::kInvalid, "-o takes wide, yaml, json, name or jsonpath=TEMPLATE, not \"" + std::string(text) + "\"");
+  if (text == "jsonpath=")
+    return Error(Code::kInvalid, "-o jsonpath= needs a template, like jsonpath={.status.url}");
+  if (text.rfind("jsonpath=", 0) == 0)
+    return Output{.form = Form::kJsonPath, .path = std::string(text.substr(9))};
+  return Error(Code::kInvalid, "-o takes wide, yaml, json, name or jsonpath=TEMPLATE, not \"" +
+                                   std::string(text) + "\"");
 }
 
 std::string harmless(std::string_view text) {
@@ -76,7 +80,8 @@ std::string align(const std::vector<std::vector<std::string>>& rows) {
   return align(rows, widths);
 }
 
-std::string align(const std::vector<std::vector<std::string>>& rows, std::vector<std::size_t>& widths) {
+std::string align(const std::vector<std::vector<std::string>>& rows,
+                  std::vector<std::size_t>& widths) {
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
@@ -99,9 +104,12 @@ std::string print_table(const Json& table, const TableOptions& options) {
   return print_table(table, options, widths);
 }
 
-std::string print_table(const Json& table, const TableOptions& options, std::vector<std::size_t>& widths) {
+std::string print_table(const Json& table, const TableOptions& options,
+                        std::vector<std::size_t>& widths) {
   std::vector<std::vector<std::string>> rows;
-  const auto visible = [&](const Json& column) { return options.wide || column["priority"].as_integer() == 0; };
+  const auto visible = [&](const Json& column) {
+    return options.wide || column["priority"].as_integer() == 0;
+  };
   const Json::Array& columns = table["columnDefinitions"].as_array();
   if (options.headers) {
     std::vector<std::string>& header = rows.emplace_back();
@@ -132,9 +140,11 @@ Result<std::string> print_object(const Json& object, const Output& output) {
     default:
       break;
   }
-  if (!object["items"].is_array()) return kind_path(object) + "/" + object.at("metadata/name").as_string() + "\n";
+  if (!object["items"].is_array())
+    return kind_path(object) + "/" + object.at("metadata/name").as_string() + "\n";
   std::string out;
-  for (const Json& item : object["items"].as_array()) out += kind_path(item) + "/" + item.at("metadata/name").as_string() + "\n";
+  for (const Json& item : object["items"].as_array())
+    out += kind_path(item) + "/" + item.at("metadata/name").as_string() + "\n";
   return out;
 }
 
@@ -151,14 +161,17 @@ bool speaks_of(const Json& reference, const Json& object) {
   const std::string& version = reference["apiVersion"].as_string();
   const std::string& uid = reference["uid"].as_string();
   const std::string& own_uid = object.at("metadata/uid").as_string();
-  const bool same_group = version.empty() || group_of(version) == group_of(object["apiVersion"].as_string());
-  return same_group && (uid.empty() || own_uid.empty() || uid == own_uid || object["kind"].as_string() == "Node");
+  const bool same_group =
+      version.empty() || group_of(version) == group_of(object["apiVersion"].as_string());
+  return same_group &&
+         (uid.empty() || own_uid.empty() || uid == own_uid || object["kind"].as_string() == "Node");
 }
 
 }  // namespace
 
 const Json& last_seen(const Json& event) {
-  return event["lastTimestamp"].is_null() ? event.at("metadata/creationTimestamp") : event["lastTimestamp"];
+  return event["lastTimestamp"].is_null() ? event.at("metadata/creationTimestamp")
+                                          : event["lastTimestamp"];
 }
 
 bool happened_before(const Json& a, const Json& b) {
@@ -168,18 +181,22 @@ bool happened_before(const Json& a, const Json& b) {
   // smaller number.
   const std::string &a_version = a.at("metadata/resourceVersion").as_string(),
                     &b_version = b.at("metadata/resourceVersion").as_string();
-  return a_version.size() != b_version.size() ? a_version.size() < b_version.size() : a_version < b_version;
+  return a_version.size() != b_version.size() ? a_version.size() < b_version.size()
+                                              : a_version < b_version;
 }
 
 std::string describe(const Json& object, const std::vector<Json>& events, WallTime now) {
   const Json& metadata = object["metadata"];
   std::vector<std::vector<std::string>> head = {{"Name:", metadata["name"].as_string()}};
-  if (metadata.contains("namespace")) head.push_back({"Namespace:", metadata["namespace"].as_string()});
-  head.push_back({"Kind:", object["kind"].as_string() + " (" + object["apiVersion"].as_string() + ")"});
+  if (metadata.contains("namespace"))
+    head.push_back({"Namespace:", metadata["namespace"].as_string()});
+  head.push_back(
+      {"Kind:", object["kind"].as_string() + " (" + object["apiVersion"].as_string() + ")"});
   const auto pairs = [&](const char* title, const Json& map) {
     bool first = true;
     for (const Json::Member& member : map.as_object()) {
-      if (member.first.find("last-applied") != std::string::npos) continue;  // a copy of the manifest
+      if (member.first.find("last-applied") != std::string::npos)
+        continue;  // a copy of the manifest
       head.push_back({first ? title : "", member.first + "=" + shown(member.second)});
       first = false;
     }
@@ -189,15 +206,19 @@ std::string describe(const Json& object, const std::vector<Json>& events, WallTi
   pairs("Annotations:", metadata["annotations"]);
   for (const Json& owner : metadata["ownerReferences"].as_array()) {
     if (owner["controller"].as_bool())
-      head.push_back({"Controlled By:", owner["kind"].as_string() + "/" + owner["name"].as_string()});
+      head.push_back(
+          {"Controlled By:", owner["kind"].as_string() + "/" + owner["name"].as_string()});
   }
-  head.push_back(
-      {"Created:", metadata["creationTimestamp"].as_string() + " (" + age(metadata["creationTimestamp"], now) + " ago)"});
-  if (metadata.contains("deletionTimestamp")) head.push_back({"Deleting since:", metadata["deletionTimestamp"].as_string()});
+  head.push_back({"Created:", metadata["creationTimestamp"].as_string() + " (" +
+                                  age(metadata["creationTimestamp"], now) + " ago)"});
+  if (metadata.contains("deletionTimestamp"))
+    head.push_back({"Deleting since:", metadata["deletionTimestamp"].as_string()});
   std::string out = align(head);
 
   for (const Json::Member& member : object.as_object()) {
-    if (member.first == "metadata" || member.first == "kind" || member.first == "apiVersion" || member.first == "status") continue;
+    if (member.first == "metadata" || member.first == "kind" || member.first == "apiVersion" ||
+        member.first == "status")
+      continue;
     std::string title = member.first;
     title[0] = upper(title.substr(0, 1))[0];
     out += title + ":\n" + indent(codec::write_yaml(member.second), "  ");
@@ -211,8 +232,8 @@ std::string describe(const Json& object, const std::vector<Json>& events, WallTi
   if (!conditions.empty()) {
     std::vector<std::vector<std::string>> rows = {{"TYPE", "STATUS", "REASON", "AGE", "MESSAGE"}};
     for (const Json& c : conditions.as_array()) {
-      rows.push_back(
-          {shown(c["type"]), shown(c["status"]), shown(c["reason"]), age(c["lastTransitionTime"], now), shown(c["message"])});
+      rows.push_back({shown(c["type"]), shown(c["status"]), shown(c["reason"]),
+                      age(c["lastTransitionTime"], now), shown(c["message"])});
     }
     out += "Conditions:\n" + indent(align(rows), "  ");
   }
@@ -221,13 +242,15 @@ std::string describe(const Json& object, const std::vector<Json>& events, WallTi
     if (speaks_of(e["involvedObject"], object)) own.push_back(&e);
   }
   if (own.empty()) return out + "Events: <none>\n";
-  std::stable_sort(own.begin(), own.end(), [](const Json* a, const Json* b) { return happened_before(*a, *b); });
+  std::stable_sort(own.begin(), own.end(),
+                   [](const Json* a, const Json* b) { return happened_before(*a, *b); });
   std::vector<std::vector<std::string>> rows = {{"TYPE", "REASON", "AGE", "FROM", "MESSAGE"}};
   for (const Json* e : own) {
     std::string when = age(last_seen(*e), now);
-    if ((*e)["count"].as_integer() > 1) when += " (x" + std::to_string((*e)["count"].as_integer()) + ")";
-    rows.push_back(
-        {shown((*e)["type"]), shown((*e)["reason"]), when, e->at("source/component").as_string(), shown((*e)["message"])});
+    if ((*e)["count"].as_integer() > 1)
+      when += " (x" + std::to_string((*e)["count"].as_integer()) + ")";
+    rows.push_back({shown((*e)["type"]), shown((*e)["reason"]), when,
+                    e->at("source/component").as_string(), shown((*e)["message"])});
   }
   return out + "Events:\n" + indent(align(rows), "  ");
 }

@@ -32,7 +32,8 @@ std::string harmless(std::string_view text);
 std::string align(const std::vector<std::vector<std::string>>& rows);
 /// The same, with columns at least as wide as `widths`. Updates `widths`, so that later lines align
 /// too.
-std::string align(const std::vector<std::vector<std::string>>& rows, std::vector<std::size_t>& widths);
+std::string align(const std::vector<std::vector<std::string>>& rows,
+                  std::vector<std::size_t>& widths);
 
 struct TableOptions {
   bool wide = false;
@@ -43,7 +44,8 @@ struct TableOptions {
 /// Prints a meta/v1 Table like kubectl. To join several tables, print the later ones without
 /// headers.
 std::string print_table(const Json& table, const TableOptions& options);
-std::string print_table(const Json& table, const TableOptions& options, std::vector<std::size_t>& widths);
+std::string print_table(const Json& table, const TableOptions& options,
+                        std::vector<std::size_t>& widths);
 
 /// Any form except tables. Lists (kind ...List) print every item with kName.
 Result<std::string> print_object(const Json& object, const Output& output);

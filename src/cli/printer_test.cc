@@ -10,7 +10,8 @@ namespace {
 using codec::parse_json;
 
 TEST(JsonPath, ReadsWhatPeopleAskFor) {
-  const Json object = *parse_json(R"({"metadata":{"name":"a","labels":{"x.y/z":"1"}},"status":{"url":"http://h","n":3,
+  const Json object = *parse_json(
+      R"({"metadata":{"name":"a","labels":{"x.y/z":"1"}},"status":{"url":"http://h","n":3,
       "conditions":[{"type":"Ready","status":"True"},{"type":"Other","status":"False"}]},"items":[{"name":"p"},{"name":"q"}]})");
   const std::pair<const char*, const char*> cases[] = {
       {"{.status.url}", "http://h"},
@@ -30,23 +31,27 @@ TEST(JsonPath, ReadsWhatPeopleAskFor) {
     ASSERT_TRUE(got.ok()) << path << got.error();
     EXPECT_EQ(*got, wanted) << path;
   }
-  for (const char* bad : {"{.a", "{range .items[*]}", "{end}", "{.items[x]}", "{items}", "{.items[?(@.x>1)]}"}) {
+  for (const char* bad :
+       {"{.a", "{range .items[*]}", "{end}", "{.items[x]}", "{items}", "{.items[?(@.x>1)]}"}) {
     EXPECT_FALSE(evaluate_jsonpath(bad, object).ok()) << bad;
   }
 }
 
 TEST(Table, ColumnsLineUpAndWideOnesStayHidden) {
-  const Json table =
-      *parse_json(R"({"columnDefinitions":[{"name":"Name","priority":0},{"name":"Ready","priority":0},{"name":"IP","priority":1}],
+  const Json table = *parse_json(
+      R"({"columnDefinitions":[{"name":"Name","priority":0},{"name":"Ready","priority":0},{"name":"IP","priority":1}],
       "rows":[{"cells":["long-name","1/1","127.0.0.2"],"object":{"metadata":{"namespace":"default"}}},{"cells":["b",null,"x\u001b[2J"]}]})");
   EXPECT_EQ(print_table(table, {}), "NAME        READY\nlong-name   1/1\nb\n");
-  EXPECT_EQ(print_table(table, {.wide = true, .headers = false, .namespaces = false, .name_prefix = "pod/"}),
-            "pod/long-name   1/1   127.0.0.2\npod/b                 x?[2J\n");
+  EXPECT_EQ(
+      print_table(table,
+                  {.wide = true, .headers = false, .namespaces = false, .name_prefix = "pod/"}),
+      "pod/long-name   1/1   127.0.0.2\npod/b                 x?[2J\n");
 }
 
 TEST(Table, LinesThatComeLaterKeepTheColumns) {
   std::vector<std::size_t> widths;
-  EXPECT_EQ(align({{"NAME", "AGE"}, {"long-name", "1s"}}, widths), "NAME        AGE\nlong-name   1s\n");
+  EXPECT_EQ(align({{"NAME", "AGE"}, {"long-name", "1s"}}, widths),
+            "NAME        AGE\nlong-name   1s\n");
   EXPECT_EQ(align({{"b", "2s"}}, widths), "b           2s\n");
   EXPECT_EQ(align({{"a-longer-name", "3s"}}, widths), "a-longer-name   3s\n");
   EXPECT_EQ(align({{"b", "4s"}}, widths), "b               4s\n");
@@ -65,28 +70,34 @@ TEST(Describe, ShowsConditionsAndEventsInWords) {
 }
 
 TEST(Describe, ShowsEventsOfThisVeryObjectOldestFirst) {
-  const auto event = [](const std::string& reason, const std::string& last, const std::string& api_version,
-                        const std::string& uid) {
-    return Json::object({{"reason", reason},
-                         {"lastTimestamp", last},
-                         {"involvedObject", Json::object({{"apiVersion", api_version}, {"uid", uid}})}});
+  const auto event = [](const std::string& reason, const std::string& last,
+                        const std::string& api_version, const std::string& uid) {
+    return Json::object(
+        {{"reason", reason},
+         {"lastTimestamp", last},
+         {"involvedObject", Json::object({{"apiVersion", api_version}, {"uid", uid}})}});
   };
   const auto object = [](const std::string& api_version, const std::string& kind) {
-    return Json::object(
-        {{"apiVersion", api_version}, {"kind", kind}, {"metadata", Json::object({{"name", "train"}, {"uid", "u1"}})}});
+    return Json::object({{"apiVersion", api_version},
+                         {"kind", kind},
+                         {"metadata", Json::object({{"name", "train"}, {"uid", "u1"}})}});
   };
-  const std::vector<Json> events = {event("Later", "2024-01-01T00:00:30Z", "edgeai.io/v1alpha1", "u1"),
-                                    event("Earlier", "2024-01-01T00:00:10Z", "edgeai.io/v1beta1", "u1"),
-                                    event("OtherGroup", "2024-01-01T00:00:20Z", "sedna.io/v1alpha1", "u1"),
-                                    event("OneBefore", "2024-01-01T00:00:20Z", "edgeai.io/v1alpha1", "u0")};
+  const std::vector<Json> events = {
+      event("Later", "2024-01-01T00:00:30Z", "edgeai.io/v1alpha1", "u1"),
+      event("Earlier", "2024-01-01T00:00:10Z", "edgeai.io/v1beta1", "u1"),
+      event("OtherGroup", "2024-01-01T00:00:20Z", "sedna.io/v1alpha1", "u1"),
+      event("OneBefore", "2024-01-01T00:00:20Z", "edgeai.io/v1alpha1", "u0")};
   const WallTime now = *meta::parse_time("2024-01-01T00:01:00Z");
   const std::string text = describe(object("edgeai.io/v1alpha1", "Dataset"), events, now);
   EXPECT_LT(text.find("Earlier"), text.find("Later")) << text;
   EXPECT_EQ(text.find("OtherGroup"), std::string::npos) << text;
   EXPECT_EQ(text.find("OneBefore"), std::string::npos) << text;
-  EXPECT_NE(describe(object("apps/v1", "Dataset"), events, now).find("Events: <none>"), std::string::npos);
-  EXPECT_NE(describe(object("v1", "Node"), {event("Ready", "2024-01-01T00:00:10Z", "v1", "train")}, now).find("Ready"),
+  EXPECT_NE(describe(object("apps/v1", "Dataset"), events, now).find("Events: <none>"),
             std::string::npos);
+  EXPECT_NE(
+      describe(object("v1", "Node"), {event("Ready", "2024-01-01T00:00:10Z", "v1", "train")}, now)
+          .find("Ready"),
+      std::string::npos);
 }
 
 TEST(Output, UnknownFormsAreRefused) {

@@ -12,7 +12,8 @@ Error readable(const Error& error) {
     if (end != std::string::npos && end > begin) text.erase(0, end + 4);
   }
   for (const char* type : {"integer", "number", "boolean"}) {
-    if (text.find("must be of type string: \"" + std::string(type) + "\"") == std::string::npos) continue;
+    if (text.find("must be of type string: \"" + std::string(type) + "\"") == std::string::npos)
+      continue;
     text += "; write the value in quotes, since YAML reads it as " +
             std::string(type == std::string_view("integer") ? "an " : "a ") + type;
     break;

@@ -22,9 +22,10 @@ Status add_documents(const std::string& where, std::string_view text, std::vecto
   for (const Json& document : documents) {
     if (document["items"].is_array() && document["kind"].string_or("List").ends_with("List")) {
       for (const Json& item : document["items"].as_array()) out.push_back(item);
-    } else if (!document.is_object() || document["kind"].as_string().empty() || document["apiVersion"].as_string().empty()) {
-      return Error(Code::kInvalid,
-                   where + ": an object needs apiVersion and kind (document " + std::to_string(out.size() + 1) + ")");
+    } else if (!document.is_object() || document["kind"].as_string().empty() ||
+               document["apiVersion"].as_string().empty()) {
+      return Error(Code::kInvalid, where + ": an object needs apiVersion and kind (document " +
+                                       std::to_string(out.size() + 1) + ")");
     } else {
       out.push_back(document);
     }
@@ -45,15 +46,19 @@ std::string Session::namespace_of(const meta::Resource& resource) const {
   return resource.namespaced && !all_namespaces ? ns : std::string();
 }
 
-Result<std::vector<Target>> parse_targets(const Context& ctx, Session& session, const std::vector<std::string>& words) {
-  if (words.empty()) return Error(Code::kInvalid, "name a resource like \"pods\" or \"inferencemodels\", or TYPE/NAME");
+Result<std::vector<Target>> parse_targets(const Context& ctx, Session& session,
+                                          const std::vector<std::string>& words) {
+  if (words.empty())
+    return Error(Code::kInvalid,
+                 "name a resource like \"pods\" or \"inferencemodels\", or TYPE/NAME");
   TRY(const kube::Discovery* discovery, session.discovery(ctx));
   std::vector<Target> out;
   if (words[0].find('/') != std::string::npos) {
     for (const std::string& word : words) {
       const auto slash = word.find('/');
       if (slash == std::string::npos || slash + 1 == word.size()) {
-        return Error(Code::kInvalid, "\"" + word + "\": either all arguments or none must be TYPE/NAME");
+        return Error(Code::kInvalid,
+                     "\"" + word + "\": either all arguments or none must be TYPE/NAME");
       }
       TRY(kube::ApiResource resource, discovery->find(word.substr(0, slash)));
       out.push_back({std::move(resource), {word.substr(slash + 1)}});
@@ -78,20 +83,25 @@ Result<std::vector<Target>> parse_targets(const Context& ctx, Session& session, 
   return out;
 }
 
-Result<std::vector<Named>> parse_names(const Context& ctx, Session& session, const std::vector<std::string>& words) {
+Result<std::vector<Named>> parse_names(const Context& ctx, Session& session,
+                                       const std::vector<std::string>& words) {
   TRY(const std::vector<Target> targets, parse_targets(ctx, session, words));
   std::vector<Named> out;
   for (const Target& target : targets) {
-    if (target.names.empty()) return Error(Code::kInvalid, "name an object: " + target.resource.singular + "/NAME");
+    if (target.names.empty())
+      return Error(Code::kInvalid, "name an object: " + target.resource.singular + "/NAME");
     for (const std::string& name : target.names) {
-      out.push_back({target.resource, {target.resource.resource.namespaced ? session.ns : "", name}});
+      out.push_back(
+          {target.resource, {target.resource.resource.namespaced ? session.ns : "", name}});
     }
   }
   return out;
 }
 
 Result<std::vector<Json>> read_manifests(Session& session, const std::vector<std::string>& paths) {
-  if (paths.empty()) return Error(Code::kInvalid, "give the objects with -f FILE, a folder, or -f - for standard input");
+  if (paths.empty())
+    return Error(Code::kInvalid,
+                 "give the objects with -f FILE, a folder, or -f - for standard input");
   std::vector<Json> out;
   for (const std::string& path : paths) {
     if (path == "-") {
@@ -99,7 +109,8 @@ Result<std::vector<Json>> read_manifests(Session& session, const std::vector<std
       TRY_VOID(add_documents("standard input", text, out));
       continue;
     }
-    if (path.find("://") != std::string::npos) return Error(Code::kInvalid, path + ": only local files; download it first");
+    if (path.find("://") != std::string::npos)
+      return Error(Code::kInvalid, path + ": only local files; download it first");
     TRY(const auto info, session.fs.stat(path));
     if (!info) return Error(Code::kNotFound, path + ": no such file");
     if (info->kind != os::FileKind::kDirectory) {
@@ -120,16 +131,20 @@ Result<std::vector<Json>> read_manifests(Session& session, const std::vector<std
 
 Result<Named> locate(const Context& ctx, Session& session, const Json& object) {
   TRY(const kube::Discovery* discovery, session.discovery(ctx));
-  TRY(kube::ApiResource resource, discovery->of(object["apiVersion"].as_string(), object["kind"].as_string()));
+  TRY(kube::ApiResource resource,
+      discovery->of(object["apiVersion"].as_string(), object["kind"].as_string()));
   const Json& metadata = object["metadata"];
   const std::string& name = metadata["name"].as_string();
   if (name.empty()) return Error(Code::kInvalid, "metadata.name is required");
-  std::string ns = resource.resource.namespaced ? metadata["namespace"].string_or(session.ns) : std::string();
+  std::string ns =
+      resource.resource.namespaced ? metadata["namespace"].string_or(session.ns) : std::string();
   return Named{std::move(resource), {std::move(ns), name}};
 }
 
 std::string spelled(const kube::ApiResource& resource, std::string_view name) {
-  const std::string kind = resource.resource.group.empty() ? resource.singular : resource.singular + "." + resource.resource.group;
+  const std::string kind = resource.resource.group.empty()
+                               ? resource.singular
+                               : resource.singular + "." + resource.resource.group;
   return kind + "/" + std::string(name);
 }
 

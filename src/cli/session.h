@@ -47,13 +47,15 @@ struct Target {
   std::vector<std::string> names;  // empty: all objects
 };
 /// "pods", "pods a b", "pod/a node/b", "pods,services", "edgeai" (a category). kInvalid, kNotFound.
-Result<std::vector<Target>> parse_targets(const Context& ctx, Session& session, const std::vector<std::string>& words);
+Result<std::vector<Target>> parse_targets(const Context& ctx, Session& session,
+                                          const std::vector<std::string>& words);
 /// The same for commands that require names, one per object.
 struct Named {
   kube::ApiResource resource;
   meta::ObjectKey key;
 };
-Result<std::vector<Named>> parse_names(const Context& ctx, Session& session, const std::vector<std::string>& words);
+Result<std::vector<Named>> parse_names(const Context& ctx, Session& session,
+                                       const std::vector<std::string>& words);
 
 /// All objects of the files, folders (*.yaml, *.yml, *.json) and "-" (standard input); Lists are
 /// split. Errors name the file, and the line if known.

@@ -57,7 +57,8 @@ Status events(const Context& ctx, Session& session, const EventsOptions& options
 
 struct WaitOptions {
   std::vector<std::string> words;
-  std::string condition;  // "condition=Ready", "condition=Ready=False", "delete", "jsonpath={.status.x}=y"
+  std::string
+      condition;  // "condition=Ready", "condition=Ready=False", "delete", "jsonpath={.status.x}=y"
   std::string label_selector;
   bool all = false;
   std::chrono::milliseconds timeout{30000};  // for all objects; 0 checks once
@@ -77,6 +78,7 @@ Status patch(const Context& ctx, Session& session, const PatchOptions& options);
 Status api_resources(const Context& ctx, Session& session);
 
 /// Sets spec.replicas through the scale subresource.
-Status scale(const Context& ctx, Session& session, const std::vector<std::string>& words, int replicas);
+Status scale(const Context& ctx, Session& session, const std::vector<std::string>& words,
+             int replicas);
 
 }  // namespace varda::cli

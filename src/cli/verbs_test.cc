@@ -24,14 +24,17 @@ class VerbsTest : public ::testing::Test {
   os::testing::MemoryFileSystem files_;
   std::string input_, out_, error_;
   Session session_{client_, files_, [this](std::string_view text) { out_ += text; },
-                   [this](std::string_view text) { error_ += text; }, [this]() -> Result<std::string> { return input_; }};
+                   [this](std::string_view text) { error_ += text; },
+                   [this]() -> Result<std::string> { return input_; }};
   Context ctx_ = Context().with_timeout(std::chrono::seconds(60));
 };
 
 TEST_F(VerbsTest, WhatIsNoObjectIsRefusedInWords) {
   for (const char* text :
-       {"just text", "[1, 2]", "7", "{}", "kind: Pod", "- apiVersion: v1", "apiVersion: v1\nkind: ConfigMap\nmetadata: text",
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: text}", "{kind: List, items: [text]}"}) {
+       {"just text", "[1, 2]", "7", "{}", "kind: Pod", "- apiVersion: v1",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: text",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, annotations: text}",
+        "{kind: List, items: [text]}"}) {
     const Status status = apply(text);
     ASSERT_FALSE(status.ok()) << text;
     EXPECT_FALSE(status.error().message().empty()) << text;
@@ -43,7 +46,10 @@ TEST_F(VerbsTest, ApplyRemembersTheManifestAsItWasWritten) {
   EXPECT_EQ(out_, "configmap/a created\n");
   const Json live = client_.get(ctx_, kMaps, {"default", "a"}).value();
   const Json last =
-      codec::parse_json(live["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"].as_string()).value();
+      codec::parse_json(
+          live["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"]
+              .as_string())
+          .value();
   EXPECT_FALSE(last.contains("items"));
   EXPECT_EQ(last.at("data/k").as_string(), "v");
   ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v}}").ok());
@@ -52,7 +58,8 @@ TEST_F(VerbsTest, ApplyRemembersTheManifestAsItWasWritten) {
 
 // The annotation as written by kubectl 1.30: sorted members, and an empty annotations map.
 TEST_F(VerbsTest, ApplyAfterKubectlSaysUnchanged) {
-  const char* const manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {z: v, b: w}}";
+  const char* const manifest =
+      "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {z: v, b: w}}";
   ASSERT_TRUE(apply(manifest).ok());
   const Json annotation = Json::object(
       {{"kubectl.kubernetes.io/last-applied-configuration",
@@ -76,9 +83,12 @@ TEST_F(VerbsTest, EventsOfOneSecondAreInTheOrderOfTheirWrites) {
     const Json event = Json::object(
         {{"apiVersion", "v1"},
          {"kind", "Event"},
-         {"metadata", Json::object({{"name", std::string(reason) == "Scheduled" ? "z" : "a" + std::to_string(reason[0])},
-                                    {"namespace", "default"}})},
-         {"involvedObject", Json::object({{"kind", "Pod"}, {"name", "p"}, {"namespace", "default"}})},
+         {"metadata",
+          Json::object(
+              {{"name", std::string(reason) == "Scheduled" ? "z" : "a" + std::to_string(reason[0])},
+               {"namespace", "default"}})},
+         {"involvedObject",
+          Json::object({{"kind", "Pod"}, {"name", "p"}, {"namespace", "default"}})},
          {"reason", reason},
          {"lastTimestamp", std::string("2024-01-01T00:00:0") + (reason[0] == 'T' ? "2Z" : "1Z")}});
     const auto created = client_.create(ctx_, events, event);
@@ -90,7 +100,8 @@ TEST_F(VerbsTest, EventsOfOneSecondAreInTheOrderOfTheirWrites) {
 }
 
 TEST_F(VerbsTest, UnknownFieldsAreNamedAndNothingIsWritten) {
-  const Status applied = apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, dtaa: {k: v}}");
+  const Status applied =
+      apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, dtaa: {k: v}}");
   ASSERT_FALSE(applied.ok());
   EXPECT_NE(applied.error().message().find("dtaa"), std::string::npos) << applied.error();
   EXPECT_FALSE(client_.find(ctx_, kMaps, {"default", "a"}).value());
@@ -103,21 +114,31 @@ TEST_F(VerbsTest, UnknownFieldsAreNamedAndNothingIsWritten) {
 
 TEST_F(VerbsTest, WaitingForNoTimeLooksOnce) {
   ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {k: v}}").ok());
-  WaitOptions options{.words = {"configmap/a"}, .condition = "jsonpath={.data.k}=v", .timeout = std::chrono::milliseconds(0)};
+  WaitOptions options{.words = {"configmap/a"},
+                      .condition = "jsonpath={.data.k}=v",
+                      .timeout = std::chrono::milliseconds(0)};
   EXPECT_TRUE(wait(ctx_, session_, options).ok());
   options.condition = "jsonpath={.data.k}=w";
   EXPECT_EQ(wait(ctx_, session_, options).error().code(), Code::kTimeout);
 }
 
 TEST_F(VerbsTest, WaitingOnATerminalSaysWhatIsWaitedFor) {
-  ASSERT_TRUE(apply("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i}]}}").ok());
+  ASSERT_TRUE(apply("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: "
+                    "c, image: i}]}}")
+                  .ok());
   const auto set = [this](const char* status, const char* message) {
-    const Json condition = Json::object({{"type", "Ready"}, {"status", status}, {"message", message}});
-    const Json patch = Json::object({{"status", Json::object({{"conditions", Json::array({condition})}})}});
-    return client_.patch(ctx_, {"", "v1", "Pod", "pods", true}, {"default", "a"}, kube::PatchType::kMerge, patch, "status").ok();
+    const Json condition =
+        Json::object({{"type", "Ready"}, {"status", status}, {"message", message}});
+    const Json patch =
+        Json::object({{"status", Json::object({{"conditions", Json::array({condition})}})}});
+    return client_
+        .patch(ctx_, {"", "v1", "Pod", "pods", true}, {"default", "a"}, kube::PatchType::kMerge,
+               patch, "status")
+        .ok();
   };
   ASSERT_TRUE(set("False", "120 MiB of 1.0 GiB"));
-  WaitOptions options{.words = {"pod/a"}, .condition = "condition=Ready", .timeout = std::chrono::milliseconds(0)};
+  WaitOptions options{
+      .words = {"pod/a"}, .condition = "condition=Ready", .timeout = std::chrono::milliseconds(0)};
   EXPECT_EQ(wait(ctx_, session_, options).error().code(), Code::kTimeout);
   EXPECT_EQ(error_, "") << "no terminal";
 
@@ -126,7 +147,8 @@ TEST_F(VerbsTest, WaitingOnATerminalSaysWhatIsWaitedFor) {
   session_.terminal = true;
   session_.error = [&](std::string_view text) {
     note(text);
-    EXPECT_TRUE(text.find("120") != text.npos ? set("False", "240 MiB of 1.0 GiB") : set("True", ""));
+    EXPECT_TRUE(text.find("120") != text.npos ? set("False", "240 MiB of 1.0 GiB")
+                                              : set("True", ""));
   };
   options.timeout = std::chrono::seconds(60);
   EXPECT_TRUE(wait(ctx_, session_, options).ok());
@@ -134,18 +156,28 @@ TEST_F(VerbsTest, WaitingOnATerminalSaysWhatIsWaitedFor) {
 }
 
 TEST_F(VerbsTest, DeleteNamesTheFinalizersThatHoldAnObject) {
-  ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a, finalizers: [example.com/hold]}}").ok());
-  const Status status = remove(ctx_, session_, {.words = {"cm", "a"}, .timeout = std::chrono::milliseconds(0)});
+  ASSERT_TRUE(
+      apply(
+          "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, finalizers: [example.com/hold]}}")
+          .ok());
+  const Status status =
+      remove(ctx_, session_, {.words = {"cm", "a"}, .timeout = std::chrono::milliseconds(0)});
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.error().message().find("example.com/hold"), std::string::npos) << status.error();
 }
 
 TEST_F(VerbsTest, DeletingAJobDeletesItsPods) {
-  const meta::Resource jobs{"batch", "v1", "Job", "jobs", true}, pods{"", "v1", "Pod", "pods", true};
+  const meta::Resource jobs{"batch", "v1", "Job", "jobs", true},
+      pods{"", "v1", "Pod", "pods", true};
   const std::string containers = "{containers: [{name: c, image: i}], restartPolicy: Never}";
-  ASSERT_TRUE(apply("{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: " + containers + "}}}").ok());
-  const std::string uid = client_.get(ctx_, jobs, {"default", "j"}).value().at("metadata/uid").as_string();
-  ASSERT_TRUE(apply("{apiVersion: v1, kind: Pod, metadata: {name: p, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: j, "
+  ASSERT_TRUE(
+      apply("{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: " +
+            containers + "}}}")
+          .ok());
+  const std::string uid =
+      client_.get(ctx_, jobs, {"default", "j"}).value().at("metadata/uid").as_string();
+  ASSERT_TRUE(apply("{apiVersion: v1, kind: Pod, metadata: {name: p, ownerReferences: "
+                    "[{apiVersion: batch/v1, kind: Job, name: j, "
                     "uid: " +
                     uid + ", controller: true}]}, spec: " + containers + "}")
                   .ok());
@@ -158,8 +190,12 @@ TEST_F(VerbsTest, DeletingAJobDeletesItsPods) {
 
 TEST_F(VerbsTest, DeleteTakesOneWayToSayWhat) {
   ASSERT_TRUE(apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}").ok());
-  EXPECT_EQ(remove(ctx_, session_, {.words = {"cm", "a"}, .files = {"-"}}).error().code(), Code::kInvalid);
-  EXPECT_EQ(remove(ctx_, session_, {.words = {"cm"}, .label_selector = "x=y", .all = true}).error().code(), Code::kInvalid);
+  EXPECT_EQ(remove(ctx_, session_, {.words = {"cm", "a"}, .files = {"-"}}).error().code(),
+            Code::kInvalid);
+  EXPECT_EQ(remove(ctx_, session_, {.words = {"cm"}, .label_selector = "x=y", .all = true})
+                .error()
+                .code(),
+            Code::kInvalid);
   EXPECT_TRUE(client_.find(ctx_, kMaps, {"default", "a"}).value());
 }
 

@@ -29,10 +29,14 @@ Result<Wanted> parse(const std::string& text) {
   if (text.rfind("jsonpath=", 0) == 0) {
     const auto close = text.rfind("}=");
     if (close != std::string::npos) {
-      return Wanted{.what = Wanted::What::kJsonPath, .name = text.substr(9, close + 1 - 9), .value = text.substr(close + 2)};
+      return Wanted{.what = Wanted::What::kJsonPath,
+                    .name = text.substr(9, close + 1 - 9),
+                    .value = text.substr(close + 2)};
     }
   }
-  return Error(Code::kInvalid, "--for takes condition=NAME[=VALUE], delete, or jsonpath={PATH}=VALUE, not \"" + text + "\"");
+  return Error(
+      Code::kInvalid,
+      "--for takes condition=NAME[=VALUE], delete, or jsonpath={PATH}=VALUE, not \"" + text + "\"");
 }
 
 Result<bool> fulfilled(const Wanted& wanted, const Json& object) {
@@ -45,8 +49,10 @@ Result<bool> fulfilled(const Wanted& wanted, const Json& object) {
   for (const Json& c : object.at("status/conditions").as_array()) {
     if (lower(c["type"].as_string()) != lower(wanted.name)) continue;
     // Ignores conditions about an older spec.
-    const std::int64_t observed = c.contains("observedGeneration") ? c["observedGeneration"].as_integer()
-                                                                   : object.at("status/observedGeneration").as_integer(generation);
+    const std::int64_t observed =
+        c.contains("observedGeneration")
+            ? c["observedGeneration"].as_integer()
+            : object.at("status/observedGeneration").as_integer(generation);
     return lower(c["status"].as_string()) == lower(wanted.value) && observed >= generation;
   }
   return false;
@@ -56,14 +62,16 @@ Result<bool> fulfilled(const Wanted& wanted, const Json& object) {
 std::string reason_of(const Wanted& wanted, const Json& object) {
   if (wanted.what != Wanted::What::kCondition) return "";
   for (const Json& c : object.at("status/conditions").as_array())
-    if (lower(c["type"].as_string()) == lower(wanted.name)) return c["message"].string_or(c["reason"].as_string());
+    if (lower(c["type"].as_string()) == lower(wanted.name))
+      return c["message"].string_or(c["reason"].as_string());
   return "";
 }
 
 std::string conditions_of(const Json& object) {
   std::string out;
   for (const Json& c : object.at("status/conditions").as_array()) {
-    out += "\n  " + c["type"].as_string() + "=" + c["status"].as_string() + " " + c["reason"].as_string();
+    out += "\n  " + c["type"].as_string() + "=" + c["status"].as_string() + " " +
+           c["reason"].as_string();
     if (!c["message"].as_string().empty()) out += ": " + c["message"].as_string();
   }
   return out.empty() ? " (no conditions yet)" : out;
@@ -78,19 +86,21 @@ std::string finalizers_of(const Json& object) {
 
 /// `uid`, if set: a new object with the same name counts as deleted. `limit` is `ctx` with the wait
 /// timeout; the first request ignores that timeout.
-Status wait_one(const Context& ctx, const Context& limit, Session& session, const Named& object, const Wanted& wanted,
-                const std::string& uid = "") {
+Status wait_one(const Context& ctx, const Context& limit, Session& session, const Named& object,
+                const Wanted& wanted, const std::string& uid = "") {
   const meta::Resource& r = object.resource.resource;
   Json last;
   std::string told;
   const auto tell = [&] {
     const std::string reason = session.terminal ? reason_of(wanted, last) : "";
-    if (!reason.empty() && reason != told) session.error(spelled(object.resource, object.key.name) + ": " + reason + "\n");
+    if (!reason.empty() && reason != told)
+      session.error(spelled(object.resource, object.key.name) + ": " + reason + "\n");
     told = reason;
   };
   for (;;) {
     // List, then watch from that version, so that no change is missed.
-    auto list = session.client.list(ctx, r, {.ns = object.key.ns, .field_selector = "metadata.name=" + object.key.name});
+    auto list = session.client.list(
+        ctx, r, {.ns = object.key.ns, .field_selector = "metadata.name=" + object.key.name});
     if (!list.ok()) return std::move(list).error();
     if (list->items.empty()) {
       if (wanted.what == Wanted::What::kDeleted) return {};
@@ -101,9 +111,10 @@ Status wait_one(const Context& ctx, const Context& limit, Session& session, cons
     TRY(bool good, fulfilled(wanted, last));
     if (good) return {};
     tell();
-    auto stream = session.client.watch(
-        limit, r,
-        {.ns = object.key.ns, .field_selector = "metadata.name=" + object.key.name, .resource_version = list->resource_version});
+    auto stream = session.client.watch(limit, r,
+                                       {.ns = object.key.ns,
+                                        .field_selector = "metadata.name=" + object.key.name,
+                                        .resource_version = list->resource_version});
     for (; stream.ok();) {
       auto event = (*stream)->next();
       if (!event.ok() || !*event) break;
@@ -120,9 +131,11 @@ Status wait_one(const Context& ctx, const Context& limit, Session& session, cons
     }
     TRY_VOID(ctx.check());
     if (limit.expired()) {
-      return Error(Code::kTimeout, "timed out waiting for " + spelled(object.resource, object.key.name) +
-                                       (wanted.what == Wanted::What::kDeleted ? " to be gone" + finalizers_of(last)
-                                                                              : "; its conditions:" + conditions_of(last)));
+      return Error(
+          Code::kTimeout,
+          "timed out waiting for " + spelled(object.resource, object.key.name) +
+              (wanted.what == Wanted::What::kDeleted ? " to be gone" + finalizers_of(last)
+                                                     : "; its conditions:" + conditions_of(last)));
     }
     TRY_VOID(ctx.sleep_for(std::chrono::milliseconds(200)));
   }
@@ -138,9 +151,12 @@ Status wait(const Context& ctx, Session& session, const WaitOptions& options) {
     for (const Target& target : targets) {
       const meta::Resource& r = target.resource.resource;
       TRY(const kube::List list,
-          session.client.list_all(ctx, r, {.ns = session.namespace_of(r), .label_selector = options.label_selector}));
+          session.client.list_all(
+              ctx, r, {.ns = session.namespace_of(r), .label_selector = options.label_selector}));
       for (const Json& item : list.items) {
-        objects.push_back({target.resource, {item.at("metadata/namespace").as_string(), item.at("metadata/name").as_string()}});
+        objects.push_back(
+            {target.resource,
+             {item.at("metadata/namespace").as_string(), item.at("metadata/name").as_string()}});
       }
     }
     if (objects.empty()) return Error(Code::kNotFound, "no matching resources found");
@@ -161,7 +177,8 @@ Status remove(const Context& ctx, Session& session, const DeleteCommand& command
   if (!command.files.empty() && !command.words.empty()) {
     return Error(Code::kInvalid, "-f and names exclude each other");
   }
-  if (command.all && !command.label_selector.empty()) return Error(Code::kInvalid, "--all and --selector exclude each other");
+  if (command.all && !command.label_selector.empty())
+    return Error(Code::kInvalid, "--all and --selector exclude each other");
   if (!command.files.empty()) {
     TRY(const std::vector<Json> manifests, read_manifests(session, command.files));
     // Deletes in reverse order, because later objects depend on earlier ones.
@@ -174,9 +191,12 @@ Status remove(const Context& ctx, Session& session, const DeleteCommand& command
     for (const Target& target : targets) {
       const meta::Resource& r = target.resource.resource;
       TRY(const kube::List list,
-          session.client.list_all(ctx, r, {.ns = session.namespace_of(r), .label_selector = command.label_selector}));
+          session.client.list_all(
+              ctx, r, {.ns = session.namespace_of(r), .label_selector = command.label_selector}));
       for (const Json& item : list.items) {
-        objects.push_back({target.resource, {item.at("metadata/namespace").as_string(), item.at("metadata/name").as_string()}});
+        objects.push_back(
+            {target.resource,
+             {item.at("metadata/namespace").as_string(), item.at("metadata/name").as_string()}});
       }
     }
     if (objects.empty()) session.error("No resources found\n");
@@ -184,14 +204,17 @@ Status remove(const Context& ctx, Session& session, const DeleteCommand& command
     TRY(objects, parse_names(ctx, session, command.words));
   }
   Status first;
-  std::vector<std::pair<Named, std::string>> deleted;  // with uid, because a controller may recreate the name
+  std::vector<std::pair<Named, std::string>>
+      deleted;  // with uid, because a controller may recreate the name
   for (const Named& object : objects) {
     // Like kubectl: the API server's default would keep the pods of a Job.
-    auto gone = session.client.remove(ctx, object.resource.resource, object.key, {.propagation = kube::Propagation::kBackground});
+    auto gone = session.client.remove(ctx, object.resource.resource, object.key,
+                                      {.propagation = kube::Propagation::kBackground});
     if (gone.ok()) {
       session.out(spelled(object.resource, object.key.name) + " deleted\n");
       const Json& answer = *gone;  // the object, or a Status about it
-      deleted.emplace_back(object, answer.at("metadata/uid").string_or(answer.at("details/uid").as_string()));
+      deleted.emplace_back(
+          object, answer.at("metadata/uid").string_or(answer.at("details/uid").as_string()));
     } else if (!(gone.error().code() == Code::kNotFound && command.ignore_not_found)) {
       if (!first.ok()) session.error("error: " + first.error().message() + "\n");
       first = std::move(gone).error();

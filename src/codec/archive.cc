@@ -27,7 +27,9 @@ std::string message_of(archive* a) {
   return text != nullptr ? text : "unknown failure";
 }
 
-bool starts_with(std::string_view bytes, std::string_view magic) { return bytes.substr(0, magic.size()) == magic; }
+bool starts_with(std::string_view bytes, std::string_view magic) {
+  return bytes.substr(0, magic.size()) == magic;
+}
 
 // Formats that people use for models but that are not read here. Naming the format is more helpful
 // than reporting damage.
@@ -53,7 +55,8 @@ bool looks_like_onnx(std::string_view head) {
 }
 
 EntryKind kind_of(archive_entry* entry) {
-  if (archive_entry_hardlink_utf8(entry) != nullptr || archive_entry_hardlink(entry) != nullptr) return EntryKind::kHardLink;
+  if (archive_entry_hardlink_utf8(entry) != nullptr || archive_entry_hardlink(entry) != nullptr)
+    return EntryKind::kHardLink;
   switch (archive_entry_filetype(entry)) {
     case AE_IFREG:
       return EntryKind::kFile;
@@ -84,9 +87,11 @@ class Reader final : public ArchiveReader {
     }
     if (pending_.empty()) return Error(Code::kCorrupt, "the archive is empty (0 bytes)");
     if (const auto name = known_but_unread(pending_); !name.empty())
-      return Error(Code::kUnsupported, "a " + std::string(name) + " archive; use tar, tar.gz, tar.zst or zip");
+      return Error(Code::kUnsupported,
+                   "a " + std::string(name) + " archive; use tar, tar.gz, tar.zst or zip");
     if (looks_like_onnx(pending_))
-      return Error(Code::kUnsupported, "an ONNX file, not an archive: pack it with `varda pack FILE.onnx`");
+      return Error(Code::kUnsupported,
+                   "an ONNX file, not an archive: pack it with `varda pack FILE.onnx`");
     if (!archive_) return Error(Code::kExhausted, "out of memory");
     archive* a = archive_.get();
     if (starts_with(pending_, "\x1F\x8B")) {
@@ -117,8 +122,10 @@ class Reader final : public ArchiveReader {
       entry.size_bytes = static_cast<std::uint64_t>(archive_entry_size(raw));
     entry.mode = archive_entry_perm(raw);
     const char* link = nullptr;
-    if (entry.kind == EntryKind::kHardLink) link = either(archive_entry_hardlink_utf8(raw), archive_entry_hardlink(raw));
-    if (entry.kind == EntryKind::kSymlink) link = either(archive_entry_symlink_utf8(raw), archive_entry_symlink(raw));
+    if (entry.kind == EntryKind::kHardLink)
+      link = either(archive_entry_hardlink_utf8(raw), archive_entry_hardlink(raw));
+    if (entry.kind == EntryKind::kSymlink)
+      link = either(archive_entry_symlink_utf8(raw), archive_entry_symlink(raw));
     if (link != nullptr) entry.link_target = link;
     return std::optional<ArchiveEntry>(std::move(entry));
   }
@@ -151,7 +158,8 @@ class Reader final : public ArchiveReader {
   Error failure() {
     if (source_error_) return *source_error_;
     const std::string why = message_of(archive_.get());
-    if (why == "Unrecognized archive format") return Error(Code::kCorrupt, "not an archive; use tar, tar.gz, tar.zst or zip");
+    if (why == "Unrecognized archive format")
+      return Error(Code::kCorrupt, "not an archive; use tar, tar.gz, tar.zst or zip");
     return Error(Code::kCorrupt, "the archive is damaged: " + why);
   }
 
@@ -175,7 +183,8 @@ class Writer final : public ArchiveWriter {
       case ArchiveFormat::kTarGzip:
         code = archive_write_add_filter_gzip(a);
         // Otherwise the header holds the packing time, and two runs differ.
-        if (code == ARCHIVE_OK) code = archive_write_set_filter_option(a, "gzip", "timestamp", nullptr);
+        if (code == ARCHIVE_OK)
+          code = archive_write_set_filter_option(a, "gzip", "timestamp", nullptr);
         break;
       case ArchiveFormat::kTarZstd:
         code = archive_write_add_filter_zstd(a);
@@ -191,8 +200,10 @@ class Writer final : public ArchiveWriter {
   }
 
   Status add(const ArchiveEntry& entry) override {
-    if (left_ != 0) return Error(Code::kInvalid, "the previous entry lacks " + std::to_string(left_) + " bytes");
-    if (entry.kind == EntryKind::kOther) return Error(Code::kInvalid, entry.path + ": devices and sockets are not archived");
+    if (left_ != 0)
+      return Error(Code::kInvalid, "the previous entry lacks " + std::to_string(left_) + " bytes");
+    if (entry.kind == EntryKind::kOther)
+      return Error(Code::kInvalid, entry.path + ": devices and sockets are not archived");
     const std::unique_ptr<archive_entry, FreeEntry> raw(archive_entry_new());
     if (!raw) return Error(Code::kExhausted, "out of memory");
     archive_entry* e = raw.get();
@@ -240,7 +251,8 @@ class Writer final : public ArchiveWriter {
   }
 
   Status finish() override {
-    if (left_ != 0) return Error(Code::kInvalid, "the last entry lacks " + std::to_string(left_) + " bytes");
+    if (left_ != 0)
+      return Error(Code::kInvalid, "the last entry lacks " + std::to_string(left_) + " bytes");
     return archive_write_close(archive_.get()) == ARCHIVE_OK ? Status() : failure();
   }
 
@@ -249,7 +261,8 @@ class Writer final : public ArchiveWriter {
     auto& writer = *static_cast<Writer*>(self);
     // After a failure, libarchive still flushes on free; the sink must not see that.
     if (writer.sink_error_) return -1;
-    if (Status status = writer.sink_(std::string_view(static_cast<const char*>(buffer), size)); !status.ok()) {
+    if (Status status = writer.sink_(std::string_view(static_cast<const char*>(buffer), size));
+        !status.ok()) {
       writer.sink_error_ = std::move(status).error();
       archive_set_error(a, EIO, "sink failed");
       return -1;

@@ -14,7 +14,13 @@
 
 namespace varda::codec {
 
-enum class EntryKind { kFile, kDirectory, kSymlink, kHardLink, kOther };  // kOther: devices, fifos, sockets
+enum class EntryKind {
+  kFile,
+  kDirectory,
+  kSymlink,
+  kHardLink,
+  kOther
+};  // kOther: devices, fifos, sockets
 
 struct ArchiveEntry {
   std::string path;  // as written in the archive

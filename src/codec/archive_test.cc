@@ -12,18 +12,27 @@ struct Item {
 };
 
 ArchiveEntry file(std::string path, std::uint64_t size, std::uint32_t mode = 0644) {
-  return {.path = std::move(path), .kind = EntryKind::kFile, .size_bytes = size, .mode = mode, .link_target = ""};
+  return {.path = std::move(path),
+          .kind = EntryKind::kFile,
+          .size_bytes = size,
+          .mode = mode,
+          .link_target = ""};
 }
 
 std::vector<Item> sample() {
   std::vector<Item> items;
-  items.push_back({{.path = "m/", .kind = EntryKind::kDirectory, .mode = 0755, .link_target = ""}, ""});
+  items.push_back(
+      {{.path = "m/", .kind = EntryKind::kDirectory, .mode = 0755, .link_target = ""}, ""});
   items.push_back({file("m/model.onnx", 200'000), std::string(200'000, 'x')});
   items.push_back({file("m/empty", 0), ""});
   items.push_back({file("m/größe \xE6\xA8\xA1.txt", 3, 0755), "abc"});
   items.push_back({file("m/" + std::string(180, 'n') + "/" + std::string(120, 'f'), 1), "1"});
-  items.push_back({{.path = "m/link", .kind = EntryKind::kSymlink, .mode = 0777, .link_target = "model.onnx"}, ""});
-  items.push_back({{.path = "m/hard", .kind = EntryKind::kHardLink, .mode = 0644, .link_target = "m/empty"}, ""});
+  items.push_back(
+      {{.path = "m/link", .kind = EntryKind::kSymlink, .mode = 0777, .link_target = "model.onnx"},
+       ""});
+  items.push_back(
+      {{.path = "m/hard", .kind = EntryKind::kHardLink, .mode = 0644, .link_target = "m/empty"},
+       ""});
   return items;
 }
 
@@ -68,7 +77,8 @@ Result<std::vector<Item>> unpack(ByteSource source) {
 
 class ArchiveFormats : public ::testing::TestWithParam<ArchiveFormat> {};
 INSTANTIATE_TEST_SUITE_P(All, ArchiveFormats,
-                         ::testing::Values(ArchiveFormat::kTar, ArchiveFormat::kTarGzip, ArchiveFormat::kTarZstd));
+                         ::testing::Values(ArchiveFormat::kTar, ArchiveFormat::kTarGzip,
+                                           ArchiveFormat::kTarZstd));
 
 TEST_P(ArchiveFormats, WhatIsWrittenIsReadInAnyPieces) {
   const auto items = sample();
@@ -92,7 +102,9 @@ TEST_P(ArchiveFormats, WhatIsWrittenIsReadInAnyPieces) {
   }
 }
 
-TEST_P(ArchiveFormats, SameEntriesMakeTheSameBytes) { EXPECT_EQ(pack(GetParam(), sample()), pack(GetParam(), sample())); }
+TEST_P(ArchiveFormats, SameEntriesMakeTheSameBytes) {
+  EXPECT_EQ(pack(GetParam(), sample()), pack(GetParam(), sample()));
+}
 
 TEST_P(ArchiveFormats, EntriesLeftUnreadAreSkipped) {
   auto reader = ArchiveReader::open(pieces(pack(GetParam(), sample()), 4096));
@@ -146,7 +158,8 @@ TEST(ArchiveReader, GzipOfSeveralMembersIsReadInAnyPieces) {
   const std::vector<Item> more = {{file("n", 3), "abc"}};
   const std::string other = pack(ArchiveFormat::kTarGzip, more);
   // A tar archive ends with zeros, so a second archive is ignored.
-  for (const std::string& tail : {std::string(), other, std::string(600, '\0'), std::string("junk"), std::string("\x1F")}) {
+  for (const std::string& tail :
+       {std::string(), other, std::string(600, '\0'), std::string("junk"), std::string("\x1F")}) {
     for (std::size_t piece = 1; piece < 40; ++piece) {
       const auto found = unpack(pieces(one + tail, piece));
       ASSERT_TRUE(found.ok()) << found.error() << " " << piece;
@@ -160,7 +173,8 @@ TEST(ArchiveReader, StoredZipIsRead) {
   // One stored entry "a" with the byte "b": local header, data, central directory, end record.
   const std::string zip(
       "PK\x03\x04\x0a\0\0\0\0\0\0\0\0\0\xf9\xef\xbe\x71\x01\0\0\0\x01\0\0\0\x01\0\0\0ab"
-      "PK\x01\x02\x1e\x03\x0a\0\0\0\0\0\0\0\0\0\xf9\xef\xbe\x71\x01\0\0\0\x01\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\xa4\x81\0\0\0\0a"
+      "PK\x01\x02\x1e\x03\x0a\0\0\0\0\0\0\0\0\0\xf9\xef\xbe\x71\x01\0\0\0\x01\0\0\0\x01\0\0\0\0\0\0"
+      "\0\0\0\0\0\xa4\x81\0\0\0\0a"
       "PK\x05\x06\0\0\0\0\x01\0\x01\0\x2f\0\0\0\x20\0\0\0\0\0",
       32 + 47 + 22);
   const auto found = unpack(pieces(zip, 10));
@@ -180,7 +194,8 @@ TEST(ArchiveReader, OtherBytesSayWhatTheyAre) {
       {"", Code::kCorrupt, "empty"},
       {"<!DOCTYPE html><html><body>Log in</body></html>", Code::kCorrupt, "not an archive"},
       {std::string(2000, 'A'), Code::kCorrupt, "not an archive"},
-      {std::string("\x08\x08\x12\x07pytorch", 11), Code::kUnsupported, "an ONNX file, not an archive: pack it"},
+      {std::string("\x08\x08\x12\x07pytorch", 11), Code::kUnsupported,
+       "an ONNX file, not an archive: pack it"},
       {std::string("7z\xBC\xAF\x27\x1C\0\4", 8), Code::kUnsupported, "7z"},
       {"Rar!\x1A\x07\x01", Code::kUnsupported, "rar"},
       {std::string("\xFD"
@@ -205,7 +220,8 @@ TEST(ArchiveWriter, PlainNamesNeedNoExtendedHeader) {
 }
 
 TEST(ArchiveWriter, BytesMustMatchTheDeclaredSize) {
-  auto writer = ArchiveWriter::create(ArchiveFormat::kTar, [](std::string_view) { return ok_status(); });
+  auto writer =
+      ArchiveWriter::create(ArchiveFormat::kTar, [](std::string_view) { return ok_status(); });
   ASSERT_TRUE(writer.ok());
   ASSERT_TRUE((*writer)->add(file("a", 2)).ok());
   EXPECT_FALSE((*writer)->write("abc").ok());

@@ -40,12 +40,15 @@ Sha256Stream::Sha256Stream() : impl_(std::make_unique<Impl>()) {}
 Sha256Stream::~Sha256Stream() = default;
 Sha256Stream::Sha256Stream(Sha256Stream&&) noexcept = default;
 
-void Sha256Stream::update(std::string_view bytes) { CHECK(EVP_DigestUpdate(impl_->context, bytes.data(), bytes.size()) == 1); }
+void Sha256Stream::update(std::string_view bytes) {
+  CHECK(EVP_DigestUpdate(impl_->context, bytes.data(), bytes.size()) == 1);
+}
 
 Sha256 Sha256Stream::finish() {
   Sha256 out;
   unsigned length = 0;
-  CHECK(EVP_DigestFinal_ex(impl_->context, out.bytes.data(), &length) == 1 && length == out.bytes.size());
+  CHECK(EVP_DigestFinal_ex(impl_->context, out.bytes.data(), &length) == 1 &&
+        length == out.bytes.size());
   return out;
 }
 
@@ -57,7 +60,9 @@ Result<Sha256> Sha256::parse(std::string_view text) {
     good = high >= 0 && low >= 0;
     out.bytes[i] = static_cast<std::uint8_t>(high << 4 | low);
   }
-  if (!good) return Error(Code::kInvalid, "a sha256 is 64 lower-case hex digits, not \"" + std::string(text.substr(0, 80)) + "\"");
+  if (!good)
+    return Error(Code::kInvalid, "a sha256 is 64 lower-case hex digits, not \"" +
+                                     std::string(text.substr(0, 80)) + "\"");
   return out;
 }
 
@@ -67,7 +72,9 @@ Sha256 Sha256::of(std::string_view bytes) {
   return stream.finish();
 }
 
-std::string Sha256::hex() const { return codec::hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()}); }
+std::string Sha256::hex() const {
+  return codec::hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
 
 std::string hex(std::string_view bytes) {
   std::string out;
@@ -84,7 +91,9 @@ std::string base64(std::string_view bytes) {
   out.reserve((bytes.size() + 2) / 3 * 4);
   for (std::size_t i = 0; i < bytes.size(); i += 3) {
     const std::size_t rest = bytes.size() - i;
-    const auto at = [&](std::size_t k) { return k < rest ? static_cast<unsigned>(static_cast<unsigned char>(bytes[i + k])) : 0u; };
+    const auto at = [&](std::size_t k) {
+      return k < rest ? static_cast<unsigned>(static_cast<unsigned char>(bytes[i + k])) : 0u;
+    };
     const unsigned word = at(0) << 16 | at(1) << 8 | at(2);
     out += kBase64[word >> 18];
     out += kBase64[word >> 12 & 63];

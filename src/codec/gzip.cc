@@ -34,7 +34,8 @@ class ZlibDecoder final : public GzipDecoder {
       out.resize(before + room - stream_.avail_out);
       if (code == Z_STREAM_END) {
         ended_ = true;
-      } else if (code == Z_BUF_ERROR || (code == Z_OK && stream_.avail_in == 0 && stream_.avail_out > 0)) {
+      } else if (code == Z_BUF_ERROR ||
+                 (code == Z_OK && stream_.avail_in == 0 && stream_.avail_out > 0)) {
         break;  // all input is consumed
       } else if (code != Z_OK) {
         return Error(Code::kCorrupt, "damaged gzip data");
@@ -57,7 +58,8 @@ std::unique_ptr<GzipDecoder> GzipDecoder::create() { return std::make_unique<Zli
 std::string gzip(std::string_view bytes) {
   CHECK(bytes.size() < std::numeric_limits<uInt>::max() / 2);
   z_stream stream{};
-  CHECK(deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  CHECK(deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, 8,
+                     Z_DEFAULT_STRATEGY) == Z_OK);
   std::string out(deflateBound(&stream, static_cast<uLong>(bytes.size())), '\0');
   stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());

@@ -17,7 +17,8 @@ class GzipDecoder {
   /// Consumes input, appends the output to `out` up to `out_max` bytes in total, and returns the
   /// bytes consumed. Fewer than given: `out` is full or the stream has ended. kCorrupt: damaged; no
   /// more output.
-  virtual Result<std::size_t> feed(std::string_view bytes, std::string& out, std::size_t out_max) = 0;
+  virtual Result<std::size_t> feed(std::string_view bytes, std::string& out,
+                                   std::size_t out_max) = 0;
   /// True after the end of the stream, with a correct checksum.
   virtual bool ended() const = 0;
 

@@ -12,7 +12,8 @@ TEST(GzipDecoder, UnpacksWhateverTheSizeOfThePieces) {
   for (int i = 0; i < 20'000; ++i) text += "line " + std::to_string(i * 7919 % 1000) + "\n";
   const std::string packed = gzip(text);
   ASSERT_LT(packed.size(), text.size() / 2);
-  for (const std::size_t piece : {std::size_t{1}, std::size_t{7}, std::size_t{4096}, packed.size()}) {
+  for (const std::size_t piece :
+       {std::size_t{1}, std::size_t{7}, std::size_t{4096}, packed.size()}) {
     const auto decoder = GzipDecoder::create();
     std::string out;
     for (std::size_t at = 0; at < packed.size(); at += piece) {
@@ -45,7 +46,8 @@ TEST(GzipDecoder, StopsWhereTheCallerHasEnoughAndGoesOnFromThere) {
 TEST(GzipDecoder, RefusesWhatIsDamagedAndIsNotEndedByWhatIsCutOff) {
   const std::string packed = gzip("some text, some text, some text");
   std::string out;
-  EXPECT_EQ(GzipDecoder::create()->feed("<html>no gzip</html>", out, kPlenty).error().code(), Code::kCorrupt);
+  EXPECT_EQ(GzipDecoder::create()->feed("<html>no gzip</html>", out, kPlenty).error().code(),
+            Code::kCorrupt);
   std::string wrong = packed;
   wrong[packed.size() - 6] = static_cast<char>(wrong[packed.size() - 6] ^ 1);  // of the checksum
   EXPECT_EQ(GzipDecoder::create()->feed(wrong, out, kPlenty).error().code(), Code::kCorrupt);

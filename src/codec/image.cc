@@ -28,7 +28,8 @@ Result<ImageHeader> read_image_header(std::string_view bytes) {
 Result<Image> decode_image(std::string_view bytes, std::size_t pixels_max) {
   const auto format = image_format(bytes);
   if (!format) return neither();
-  return *format == ImageFormat::kPng ? internal::decode_png(bytes, pixels_max) : internal::decode_jpeg(bytes, pixels_max);
+  return *format == ImageFormat::kPng ? internal::decode_png(bytes, pixels_max)
+                                      : internal::decode_jpeg(bytes, pixels_max);
 }
 
 }  // namespace varda::codec

@@ -56,7 +56,8 @@ TEST(Image, FilesHoldThePixelsThatWentIntoThem) {
 }
 
 TEST(Image, WhatIsCutAnywhereIsAnErrorAndNeverHalfAnImage) {
-  for (const char* name : {"ramp.jpg", "ramp_progressive.jpg", "grey.jpg", "rgb8.png", "palette2.png", "interlaced.png"}) {
+  for (const char* name : {"ramp.jpg", "ramp_progressive.jpg", "grey.jpg", "rgb8.png",
+                           "palette2.png", "interlaced.png"}) {
     const std::string whole = file(name);
     // The last four bytes of a PNG are the checksum of the empty end chunk.
     const std::size_t end = whole.size() - (image_format(whole) == ImageFormat::kPng ? 4 : 0);
@@ -71,7 +72,8 @@ TEST(Image, WhatIsCutAnywhereIsAnErrorAndNeverHalfAnImage) {
 TEST(Image, LimitsAreComparedWithTheHeaderBeforeAnythingIsDecoded) {
   EXPECT_TRUE(decode_image(file("rgb8.png"), 4).ok());
   EXPECT_EQ(decode_image(file("rgb8.png"), 3).error().message(), "PNG: 2x2 pixels are too many");
-  EXPECT_EQ(decode_image(file("ramp.jpg"), 191).error().message(), "JPEG: 16x12 pixels are too many");
+  EXPECT_EQ(decode_image(file("ramp.jpg"), 191).error().message(),
+            "JPEG: 16x12 pixels are too many");
   std::string huge = file("ramp.jpg");
   put16(huge, jpeg_height(huge), 65500);
   put16(huge, jpeg_height(huge) + 2, 65500);
@@ -87,7 +89,8 @@ std::string jpeg_of_scans(std::size_t scans) {
   out += "\xff\xc2\0\x0b\x08\0\x08\0\x08\x01\x01\x11\0"s;
   for (const char table : {'\0', '\x10'})
     out += "\xff\xc4\0\x14"s + table + '\x01' + std::string(15, '\0') + '\0';  // 0 is the code of 0
-  for (std::size_t i = 0; i < scans; ++i) out += "\xff\xda\0\x08\x01\x01\0"s + char(i) + char(i) + "\0\x7f"s;
+  for (std::size_t i = 0; i < scans; ++i)
+    out += "\xff\xda\0\x08\x01\x01\0"s + char(i) + char(i) + "\0\x7f"s;
   return out + "\xff\xd9";
 }
 
@@ -142,7 +145,8 @@ TEST(Image, WhatIsNoImageOrAnotherKindOfItSaysSo) {
 TEST(Image, PngThatIsWrittenReadsBackAsItWas) {
   for (const std::size_t channels : {1u, 3u}) {
     Image image{5, 3, channels, {}};
-    for (std::size_t i = 0; i < 15 * channels; ++i) image.pixels.push_back(static_cast<std::uint8_t>(i * 17));
+    for (std::size_t i = 0; i < 15 * channels; ++i)
+      image.pixels.push_back(static_cast<std::uint8_t>(i * 17));
     const Image back = decode_image(encode_png(image).value()).value();
     EXPECT_EQ(back.width, 5u);
     EXPECT_EQ(back.height, 3u);

@@ -47,7 +47,8 @@ bool Json::as_bool(bool otherwise) const {
 std::int64_t Json::as_integer(std::int64_t otherwise) const {
   if (const auto* value = std::get_if<std::int64_t>(&value_)) return *value;
   // 2^63 is exact as a double, and the first value out of range.
-  if (const auto* value = std::get_if<double>(&value_); value && std::trunc(*value) == *value && std::fabs(*value) < 0x1p63) {
+  if (const auto* value = std::get_if<double>(&value_);
+      value && std::trunc(*value) == *value && std::fabs(*value) < 0x1p63) {
     return static_cast<std::int64_t>(*value);
   }
   return otherwise;
@@ -64,7 +65,9 @@ const std::string& Json::as_string() const& {
   return value ? *value : kEmptyString;
 }
 
-std::string Json::string_or(std::string_view otherwise) const { return is_string() ? as_string() : std::string(otherwise); }
+std::string Json::string_or(std::string_view otherwise) const {
+  return is_string() ? as_string() : std::string(otherwise);
+}
 
 const Json::Array& Json::as_array() const& {
   const auto* value = std::get_if<Array>(&value_);
@@ -110,7 +113,9 @@ const Json* Json::find(std::string_view name) const {
   return nullptr;
 }
 
-Json* Json::find(std::string_view name) { return const_cast<Json*>(std::as_const(*this).find(name)); }
+Json* Json::find(std::string_view name) {
+  return const_cast<Json*>(std::as_const(*this).find(name));
+}
 
 const Json& Json::operator[](std::string_view name) const& {
   const Json* member = find(name);
@@ -132,7 +137,8 @@ Json& Json::operator[](std::string_view name) & {
 
 bool Json::erase(std::string_view name) {
   auto* members = std::get_if<Object>(&value_);
-  return members && std::erase_if(*members, [&](const Member& member) { return member.first == name; }) > 0;
+  return members &&
+         std::erase_if(*members, [&](const Member& member) { return member.first == name; }) > 0;
 }
 
 const Json& Json::at(std::string_view path) const& {
@@ -183,8 +189,9 @@ bool operator==(const Json& a, const Json& b) {
   const Json::Object& left = a.as_object();
   const Json::Object& right = b.as_object();
   if (left.size() != right.size()) return false;
-  constexpr std::size_t kLinear = 16;                         // linear search is as fast up to here
-  std::unordered_map<std::string_view, const Json*> by_name;  // index of `right`, built on demand for large objects
+  constexpr std::size_t kLinear = 16;  // linear search is as fast up to here
+  std::unordered_map<std::string_view, const Json*>
+      by_name;  // index of `right`, built on demand for large objects
   const auto find = [&](const std::string& name) -> const Json* {
     if (right.size() <= kLinear) return b.find(name);
     if (by_name.empty()) {

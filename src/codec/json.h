@@ -103,9 +103,10 @@ class Json {
 
 struct ParseOptions {
   std::size_t depth_max = 200;
-  std::size_t nodes_max = std::numeric_limits<std::size_t>::max();  // values of all kinds; each takes some 40 bytes or more
-  std::vector<std::string>* duplicates = nullptr;  // if set, gets the paths of duplicate names ("spec.replicas"), limited
-                                                   // by reported_paths.h
+  std::size_t nodes_max = std::numeric_limits<std::size_t>::max();  // values of all kinds; each
+                                                                    // takes some 40 bytes or more
+  std::vector<std::string>* duplicates = nullptr;  // if set, gets the paths of duplicate names
+                                                   // ("spec.replicas"), limited by reported_paths.h
 };
 
 /// Parses one JSON value (RFC 8259, UTF-8) that fills the text. kInvalid: "offset N: what".

@@ -16,7 +16,8 @@ class Builder {
   explicit Builder(const ParseOptions& options) : options_(options) {}
 
   Result<Json> build(const dom::element& element, std::size_t depth) {
-    if (++nodes_ > options_.nodes_max) return Error(Code::kInvalid, "more than " + std::to_string(options_.nodes_max) + " values");
+    if (++nodes_ > options_.nodes_max)
+      return Error(Code::kInvalid, "more than " + std::to_string(options_.nodes_max) + " values");
     switch (element.type()) {
       case dom::element_type::NULL_VALUE:
         return Json();
@@ -44,7 +45,8 @@ class Builder {
 
   Status check_depth(std::size_t depth) const {
     if (depth <= options_.depth_max) return {};
-    return Error(Code::kInvalid, "nested deeper than " + std::to_string(options_.depth_max) + " levels");
+    return Error(Code::kInvalid,
+                 "nested deeper than " + std::to_string(options_.depth_max) + " levels");
   }
 
   Result<Json> array(const dom::array& items, std::size_t depth) {
@@ -124,7 +126,8 @@ Error located(std::string_view text, simdjson::error_code code) {
   std::string what = simdjson::error_message(code);
   if (ec) what = ec.message();
   if (offset < text.size() && !ec) what = "unexpected text after the value";
-  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) what = "unexpected end of JSON input";
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    what = "unexpected end of JSON input";
   return Error(Code::kInvalid, "offset " + std::to_string(offset) + ": " + what);
 }
 
@@ -137,7 +140,8 @@ Result<Json> parse_json(std::string_view text, const ParseOptions& options) {
   thread_local std::unique_ptr<dom::parser> parser;
   if (!parser) parser = std::make_unique<dom::parser>();
   dom::element root;
-  const auto error = parser->parse(text.data(), text.size()).get(root);  // copies into a padded buffer
+  const auto error =
+      parser->parse(text.data(), text.size()).get(root);  // copies into a padded buffer
   if (error) return located(text, error);
   Result<Json> out = Builder(options).build(root, 0);
   if (text.size() > kKeepBytes) parser.reset();

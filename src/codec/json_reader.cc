@@ -14,8 +14,9 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // 10^0 … 10^22 are exact doubles. A mantissa below 2^53, multiplied or divided by one, is rounded
 // only once.
-constexpr std::array<double, 23> kPowers = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                            1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+constexpr std::array<double, 23> kPowers = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                            1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                            1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 constexpr std::uint64_t kExactMax = std::uint64_t{1} << 53;
 
 }  // namespace
@@ -91,7 +92,9 @@ bool JsonReader::next_member(std::string& name) {
 }
 
 bool JsonReader::literal(std::string_view word) {
-  if (static_cast<std::size_t>(end_ - at_) < word.size() || std::memcmp(at_, word.data(), word.size()) != 0) return false;
+  if (static_cast<std::size_t>(end_ - at_) < word.size() ||
+      std::memcmp(at_, word.data(), word.size()) != 0)
+    return false;
   at_ += word.size();
   return true;
 }
@@ -117,7 +120,8 @@ JsonReader::Number JsonReader::number() {
   }
   const char* const digits = p;
   std::uint64_t mantissa = 0;
-  while (p != end_ && is_digit(*p)) mantissa = mantissa * 10 + static_cast<std::uint64_t>(*p++ - '0');
+  while (p != end_ && is_digit(*p))
+    mantissa = mantissa * 10 + static_cast<std::uint64_t>(*p++ - '0');
   const std::ptrdiff_t whole = p - digits;
   if (whole == 0 || (whole > 1 && *digits == '0')) {
     fail("expected a number");
@@ -126,7 +130,8 @@ JsonReader::Number JsonReader::number() {
   std::ptrdiff_t fraction = 0;
   if (p != end_ && *p == '.') {
     const char* const point = ++p;
-    while (p != end_ && is_digit(*p)) mantissa = mantissa * 10 + static_cast<std::uint64_t>(*p++ - '0');
+    while (p != end_ && is_digit(*p))
+      mantissa = mantissa * 10 + static_cast<std::uint64_t>(*p++ - '0');
     fraction = p - point;
     if (fraction == 0) {
       fail("a number ends in '.'");
@@ -149,7 +154,9 @@ JsonReader::Number JsonReader::number() {
     out.integral = fraction == 0;
     out.magnitude = mantissa;
     if (mantissa <= kExactMax || fraction == 0) {
-      const double magnitude = fraction <= 22 ? static_cast<double>(mantissa) / kPowers[static_cast<std::size_t>(fraction)] : 0;
+      const double magnitude = fraction <= 22 ? static_cast<double>(mantissa) /
+                                                    kPowers[static_cast<std::size_t>(fraction)]
+                                              : 0;
       out.value = out.negative ? -magnitude : magnitude;
       at_ = p;
       return out;

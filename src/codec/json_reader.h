@@ -31,7 +31,8 @@ class JsonReader {
  public:
   enum class Kind { kNull, kBool, kNumber, kString, kArray, kObject, kOther };
 
-  explicit JsonReader(std::string_view text) : begin_(text.data()), at_(text.data()), end_(text.data() + text.size()) {}
+  explicit JsonReader(std::string_view text)
+      : begin_(text.data()), at_(text.data()), end_(text.data() + text.size()) {}
 
   /// Kind of the next value, from its first character; kOther at the end of the text or for an
   /// invalid character.

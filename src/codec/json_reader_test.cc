@@ -30,7 +30,9 @@ Json walk(JsonReader& reader) {
       return reader.boolean();
     case JsonReader::Kind::kNumber: {
       const JsonReader::Number number = reader.number();
-      if (!number.integral || number.magnitude > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) return number.value;
+      if (!number.integral ||
+          number.magnitude > std::uint64_t{std::numeric_limits<std::int64_t>::max()})
+        return number.value;
       const auto magnitude = static_cast<std::int64_t>(number.magnitude);
       return number.negative ? -magnitude : magnitude;
     }
@@ -46,8 +48,10 @@ TEST(JsonReader, WalkingGivesTheSameAsParsing) {
            "[[[]]]",
            "0",
            "-0.0",
-           "[1e2,1E-2,1.25e+3,0.1,123456789.987654321,9007199254740993,18446744073709551615,-9223372036854775807]",
-           "[3.141592653589793238462643383279,2.2250738585072014e-308,1.7976931348623157e308,0.000001]",
+           "[1e2,1E-2,1.25e+3,0.1,123456789.987654321,9007199254740993,18446744073709551615,-"
+           "9223372036854775807]",
+           "[3.141592653589793238462643383279,2.2250738585072014e-308,1.7976931348623157e308,0."
+           "000001]",
            R"(["","\"","\\","plain"])",
        }) {
     JsonReader reader(text);
@@ -58,8 +62,8 @@ TEST(JsonReader, WalkingGivesTheSameAsParsing) {
 }
 
 TEST(JsonReader, NumbersAreReadToTheNearestDouble) {
-  for (const char* text : {"0.1", "0.30000000000000004", "8.41", "123456789012345678", "1e22", "1e23", "9007199254740992.5",
-                           "5e-324", "12345.6789e-3"}) {
+  for (const char* text : {"0.1", "0.30000000000000004", "8.41", "123456789012345678", "1e22",
+                           "1e23", "9007199254740992.5", "5e-324", "12345.6789e-3"}) {
     JsonReader reader(text);
     EXPECT_EQ(reader.number().value, std::strtod(text, nullptr)) << text;
   }
@@ -68,7 +72,8 @@ TEST(JsonReader, NumbersAreReadToTheNearestDouble) {
 TEST(JsonReader, TooSmallBecomesZeroAndTooLargeIsAnError) {
   EXPECT_EQ(JsonReader("1e-999").number().value, 0.0);
   EXPECT_EQ(JsonReader("0." + std::string(500, '0') + "1").number().value, 0.0);
-  for (const std::string& text : {std::string("1e400"), "1" + std::string(400, '0'), "1" + std::string(400, '0') + "e-5"}) {
+  for (const std::string& text :
+       {std::string("1e400"), "1" + std::string(400, '0'), "1" + std::string(400, '0') + "e-5"}) {
     JsonReader reader(text);
     reader.number();
     EXPECT_EQ(reader.finish().error().message(), "offset 0: a number is too large");
@@ -77,8 +82,9 @@ TEST(JsonReader, TooSmallBecomesZeroAndTooLargeIsAnError) {
 
 TEST(JsonReader, WhatIsNotJsonFailsWithAnOffset) {
   for (const char* text :
-       {"",   "[1", "[1,]", "[,1]", "[1 2]", "{\"a\" 1}", "{\"a\":}", "{a:1}",    "{\"a\":1,}", "01",       "-",        "1.",
-        ".5", "1e", "+1",   "NaN",  "[1]]",  "tru",       "\"open",   "\"\x01\"", "\"\\u12\"",  "\"\xff\"", "{\"a\":1]"}) {
+       {"",           "[1",  "[1,]",   "[,1]",     "[1 2]",     "{\"a\" 1}", "{\"a\":}", "{a:1}",
+        "{\"a\":1,}", "01",  "-",      "1.",       ".5",        "1e",        "+1",       "NaN",
+        "[1]]",       "tru", "\"open", "\"\x01\"", "\"\\u12\"", "\"\xff\"",  "{\"a\":1]"}) {
     JsonReader reader(text);
     walk(reader);
     EXPECT_FALSE(reader.finish().ok()) << text;

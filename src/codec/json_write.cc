@@ -105,9 +105,11 @@ void write_number(double value, std::string& out) {
   // A whole number keeps a fraction or gets an exponent, so that it reads back as a double. Plain
   // digits would read as an integer, or fail beyond 64 bits.
   const bool whole = std::trunc(value) == value;
-  const auto end = !whole                    ? std::to_chars(text, text + sizeof text, value).ptr
-                   : std::fabs(value) < 1e15 ? std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, 1).ptr
-                                             : std::to_chars(text, text + sizeof text, value, std::chars_format::scientific).ptr;
+  const auto end =
+      !whole ? std::to_chars(text, text + sizeof text, value).ptr
+      : std::fabs(value) < 1e15
+          ? std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, 1).ptr
+          : std::to_chars(text, text + sizeof text, value, std::chars_format::scientific).ptr;
   out.append(text, end);
 }
 

@@ -30,7 +30,8 @@ ProtoWriter& ProtoWriter::element(std::uint32_t field, std::string_view value) {
   return *this;
 }
 
-ProtoWriter& ProtoWriter::message(std::uint32_t field, const std::function<void(ProtoWriter&)>& fill) {
+ProtoWriter& ProtoWriter::message(std::uint32_t field,
+                                  const std::function<void(ProtoWriter&)>& fill) {
   ProtoWriter inner;
   fill(inner);
   return element(field, inner.out_);

@@ -22,8 +22,12 @@ TEST(ProtoWriter, LeavesDefaultsOutButNotElementsAndMessages) {
 }
 
 TEST(ProtoReader, ReadsWhatWasWritten) {
-  constexpr std::int64_t kNumbers[] = {
-      1, -1, 127, 128, std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()};
+  constexpr std::int64_t kNumbers[] = {1,
+                                       -1,
+                                       127,
+                                       128,
+                                       std::numeric_limits<std::int64_t>::max(),
+                                       std::numeric_limits<std::int64_t>::min()};
   ProtoWriter out;
   for (const std::int64_t number : kNumbers) out.number(100000, number);
   out.entry(7, "key", "value").entry(7, "", "");
@@ -64,14 +68,15 @@ TEST(ProtoReader, AFieldOfAnotherTypeReadsAsItsDefault) {
 }
 
 TEST(ProtoReader, BrokenBytesEndTheWalk) {
-  const std::vector<std::string> cases = {std::string("\x08"),
-                                          std::string("\x12\x05four"),
-                                          std::string("\x00\x01", 2),
-                                          std::string("\x0b"),
-                                          std::string("\x0d"
-                                                      "abc"),
-                                          std::string(11, '\xff'),
-                                          std::string("\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")};
+  const std::vector<std::string> cases = {
+      std::string("\x08"),
+      std::string("\x12\x05four"),
+      std::string("\x00\x01", 2),
+      std::string("\x0b"),
+      std::string("\x0d"
+                  "abc"),
+      std::string(11, '\xff'),
+      std::string("\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")};
   for (const std::string& bytes : cases) {
     ProtoReader in(bytes);
     while (in.next()) {

@@ -8,10 +8,11 @@ namespace {
 using namespace std::literals;
 
 TEST(Text, Utf8HasOneFormForEachCharacter) {
-  for (const std::string_view text : {""sv, "a\0b"sv, "\xC3\xA4"sv, "\xE2\x82\xAC"sv, "\xF0\x9F\x98\x80"sv, "\xF4\x8F\xBF\xBF"sv})
-    EXPECT_TRUE(is_utf8(text)) << text;
   for (const std::string_view text :
-       {"\xFF"sv, "a\x80"sv, "\xC3"sv, "\xC0\x80"sv, "\xE0\x80\xAF"sv, "\xED\xA0\x80"sv, "\xF0\x9F\x98"sv, "\xF4\x90\x80\x80"sv})
+       {""sv, "a\0b"sv, "\xC3\xA4"sv, "\xE2\x82\xAC"sv, "\xF0\x9F\x98\x80"sv, "\xF4\x8F\xBF\xBF"sv})
+    EXPECT_TRUE(is_utf8(text)) << text;
+  for (const std::string_view text : {"\xFF"sv, "a\x80"sv, "\xC3"sv, "\xC0\x80"sv, "\xE0\x80\xAF"sv,
+                                      "\xED\xA0\x80"sv, "\xF0\x9F\x98"sv, "\xF4\x90\x80\x80"sv})
     EXPECT_FALSE(is_utf8(text)) << text.size();
 }
 

@@ -42,7 +42,10 @@ std::optional<Json> integer(std::string_view text) {
   int base = 10;
   if (digits.size() > 2 && digits[0] == '0') {
     const char mark = digits[1];
-    base = mark == 'x' || mark == 'X' ? 16 : mark == 'o' || mark == 'O' ? 8 : mark == 'b' || mark == 'B' ? 2 : 10;
+    base = mark == 'x' || mark == 'X'   ? 16
+           : mark == 'o' || mark == 'O' ? 8
+           : mark == 'b' || mark == 'B' ? 2
+                                        : 10;
     if (base != 10) digits.remove_prefix(2);
   }
   std::string clean;
@@ -53,9 +56,11 @@ std::optional<Json> integer(std::string_view text) {
   if (base == 10 && clean.size() > 1 && clean[0] == '0') base = 8;
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(clean.data(), clean.data() + clean.size(), value, base);
-  if (error != std::errc() || end != clean.data() + clean.size() || clean.empty()) return std::nullopt;
+  if (error != std::errc() || end != clean.data() + clean.size() || clean.empty())
+    return std::nullopt;
   if (!negative) return Json(value);
-  if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) + 1) return Json(-static_cast<double>(value));
+  if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) + 1)
+    return Json(-static_cast<double>(value));
   return Json(static_cast<std::int64_t>(~value + 1));
 }
 
@@ -102,7 +107,8 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     // After some invalid input, the parser reports endless empty documents at one position.
-    if (last_start_ >= 0 && mark.pos <= last_start_) throw Stop{mark, "unexpected text after the document"};
+    if (last_start_ >= 0 && mark.pos <= last_start_)
+      throw Stop{mark, "unexpected text after the document"};
     last_start_ = mark.pos;
     anchors_.clear();
   }
@@ -117,9 +123,11 @@ class TreeBuilder final : public YAML::EventHandler {
     count_copy(mark, 0, known->second.bytes);
     add(mark, 0, known->second.value);
   }
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& text) override {
     if (!simdjson::validate_utf8(text)) throw Stop{mark, "the text is not UTF-8"};
-    const bool text_tag = tag == "!" || tag == "tag:yaml.org,2002:str" || tag == "tag:yaml.org,2002:binary";  // "!": quoted
+    const bool text_tag = tag == "!" || tag == "tag:yaml.org,2002:str" ||
+                          tag == "tag:yaml.org,2002:binary";  // "!": quoted
     if (!text_tag && !tag.empty() && tag != "?" && tag.rfind("tag:yaml.org,2002:", 0) != 0)
       throw Stop{mark, "tag " + tag + " is not supported"};
     bytes_ += text.size();
@@ -130,11 +138,13 @@ class TreeBuilder final : public YAML::EventHandler {
     }
     add(mark, anchor, text_tag ? Json(text) : resolve(text), text.size());
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
     open(mark, anchor, Json::array());
   }
   void OnSequenceEnd() override { close(); }
-  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
     open(mark, anchor, Json::object());
   }
   void OnMapEnd() override { close(); }
@@ -144,10 +154,12 @@ class TreeBuilder final : public YAML::EventHandler {
     Json value;
     YAML::Mark mark;
     YAML::anchor_t anchor = 0;
-    std::optional<std::string> key;          // of a map: the key of the next value
-    bool merging = false;                    // true for a merge key; "<<" in quotes is a plain name
-    std::unordered_set<std::string> names;   // all member names; a linear search would take quadratic time
-    std::unordered_set<std::string> merged;  // members from a merge key, which explicit members override
+    std::optional<std::string> key;  // of a map: the key of the next value
+    bool merging = false;            // true for a merge key; "<<" in quotes is a plain name
+    std::unordered_set<std::string>
+        names;  // all member names; a linear search would take quadratic time
+    std::unordered_set<std::string>
+        merged;  // members from a merge key, which explicit members override
     std::size_t nodes_before = 0, bytes_before = 0;
   };
   struct Anchored {
@@ -155,11 +167,14 @@ class TreeBuilder final : public YAML::EventHandler {
     std::size_t nodes = 1, bytes = 0;
   };
 
-  bool expects_key() const { return !levels_.empty() && levels_.back().value.is_object() && !levels_.back().key; }
+  bool expects_key() const {
+    return !levels_.empty() && levels_.back().value.is_object() && !levels_.back().key;
+  }
 
   void count(const YAML::Mark& mark, std::size_t nodes) {
     nodes_ += nodes;
-    if (nodes_ > limits_.nodes_max) throw Stop{mark, "more than " + std::to_string(limits_.nodes_max) + " values"};
+    if (nodes_ > limits_.nodes_max)
+      throw Stop{mark, "more than " + std::to_string(limits_.nodes_max) + " values"};
   }
 
   /// Counts values that appear once in the text and are stored again.
@@ -167,8 +182,9 @@ class TreeBuilder final : public YAML::EventHandler {
     copied_nodes_ += nodes;
     copied_bytes_ += bytes;
     if (copied_nodes_ > limits_.nodes_max || copied_bytes_ > limits_.alias_bytes_max)
-      throw Stop{mark, "anchors and aliases that stand for too much: more than " + std::to_string(limits_.nodes_max) +
-                           " values or " + std::to_string(limits_.alias_bytes_max) + " bytes"};
+      throw Stop{mark, "anchors and aliases that stand for too much: more than " +
+                           std::to_string(limits_.nodes_max) + " values or " +
+                           std::to_string(limits_.alias_bytes_max) + " bytes"};
   }
 
   void keep(const YAML::Mark& mark, YAML::anchor_t anchor, Anchored what) {
@@ -189,14 +205,19 @@ class TreeBuilder final : public YAML::EventHandler {
     if (levels_.size() >= limits_.depth_max)
       throw Stop{mark, "nested deeper than " + std::to_string(limits_.depth_max) + " levels"};
     count(mark, 1);
-    levels_.push_back({.value = std::move(empty), .mark = mark, .anchor = anchor, .nodes_before = nodes_, .bytes_before = bytes_});
+    levels_.push_back({.value = std::move(empty),
+                       .mark = mark,
+                       .anchor = anchor,
+                       .nodes_before = nodes_,
+                       .bytes_before = bytes_});
   }
 
   void close() {
     Level level = std::move(levels_.back());
     levels_.pop_back();
     if (level.anchor != 0)
-      keep(level.mark, level.anchor, {level.value, nodes_ - level.nodes_before + 1, bytes_ - level.bytes_before});
+      keep(level.mark, level.anchor,
+           {level.value, nodes_ - level.nodes_before + 1, bytes_ - level.bytes_before});
     place(level.mark, std::move(level.value));
   }
 
@@ -204,7 +225,11 @@ class TreeBuilder final : public YAML::EventHandler {
     count(mark, 1);
     if (expects_key()) {
       if (value.is_array() || value.is_object()) throw Stop{mark, "a key must be a scalar"};
-      set_key(mark, value.is_null() ? "null" : value.is_string() ? value.as_string() : write_json(value), false);
+      set_key(mark,
+              value.is_null()     ? "null"
+              : value.is_string() ? value.as_string()
+                                  : write_json(value),
+              false);
       return;
     }
     if (anchor != 0) keep(mark, anchor, {value, 1, bytes});
@@ -253,8 +278,8 @@ class TreeBuilder final : public YAML::EventHandler {
 };
 
 Error located(const YAML::Mark& mark, const std::string& what) {
-  return Error(Code::kInvalid,
-               "line " + std::to_string(mark.line + 1) + ", column " + std::to_string(mark.column + 1) + ": " + what);
+  return Error(Code::kInvalid, "line " + std::to_string(mark.line + 1) + ", column " +
+                                   std::to_string(mark.column + 1) + ": " + what);
 }
 
 void write_block(const Json& value, int level, std::string& out);
@@ -264,11 +289,14 @@ void write_block(const Json& value, int level, std::string& out);
 /// mark (U+FEFF). Excludes control characters below U+0020, which may be line ends.
 std::size_t hidden(std::string_view text, std::size_t at) {
   const std::string_view rest = text.substr(at);
-  const auto byte = [&](std::size_t i) { return i < rest.size() ? static_cast<unsigned char>(rest[i]) : 0; };
+  const auto byte = [&](std::size_t i) {
+    return i < rest.size() ? static_cast<unsigned char>(rest[i]) : 0;
+  };
   if (byte(0) < 0x7f) return 0;
   if (byte(0) == 0x7f) return 1;
   if (byte(0) == 0xc2 && byte(1) < 0xa0) return 2;
-  for (const std::string_view mark : {"\xE2\x80\xA8", "\xE2\x80\xA9", "\xEF\xBB\xBF", "\xEF\xBF\xBE", "\xEF\xBF\xBF"}) {
+  for (const std::string_view mark :
+       {"\xE2\x80\xA8", "\xE2\x80\xA9", "\xEF\xBB\xBF", "\xEF\xBF\xBE", "\xEF\xBF\xBF"}) {
     if (rest.starts_with(mark)) return mark.size();
   }
   return 0;
@@ -293,8 +321,11 @@ std::string quoted(const std::string& text) {
       continue;
     }
     // One to three bytes of UTF-8, therefore at most four hex digits.
-    unsigned code = static_cast<unsigned char>(json[i]) & (size == 1 ? 0x7f : size == 2 ? 0x1f : 0x0f);
-    for (std::size_t next = 1; next < size; ++next) code = code << 6 | (static_cast<unsigned char>(json[i + next]) & 0x3f);
+    unsigned code = static_cast<unsigned char>(json[i]) & (size == 1   ? 0x7f
+                                                           : size == 2 ? 0x1f
+                                                                       : 0x0f);
+    for (std::size_t next = 1; next < size; ++next)
+      code = code << 6 | (static_cast<unsigned char>(json[i + next]) & 0x3f);
     static constexpr char kHex[] = "0123456789abcdef";
     out += "\\u";
     for (int shift = 12; shift >= 0; shift -= 4) out += kHex[code >> shift & 15];
@@ -314,7 +345,8 @@ bool must_quote(const std::string& text) {
   }
   if (text.find(": ") != std::string::npos || text.find(" #") != std::string::npos) return true;
   // YAML 1.1 readers take dates for timestamps.
-  if (text.size() >= 10 && text[4] == '-' && text[7] == '-' && text.find_first_not_of("0123456789-TtZz:.+ ") == std::string::npos)
+  if (text.size() >= 10 && text[4] == '-' && text[7] == '-' &&
+      text.find_first_not_of("0123456789-TtZz:.+ ") == std::string::npos)
     return true;
   for (const char c : text) {
     if (static_cast<unsigned char>(c) < 0x20) return true;
@@ -331,7 +363,9 @@ std::string scalar_text(const Json& value) {
 }
 
 bool literal_block(const std::string& text) {
-  if (text.find('\n') == std::string::npos || text.front() == ' ' || text.front() == '\n' || text.front() == '\t') return false;
+  if (text.find('\n') == std::string::npos || text.front() == ' ' || text.front() == '\n' ||
+      text.front() == '\t')
+    return false;
   for (const char c : text) {
     if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') return false;
   }
@@ -409,7 +443,8 @@ Result<std::vector<Json>> parse_yaml_stream(std::string_view text, const YamlLim
     if ((c == ']' || c == '}') && flow_depth > 0) --flow_depth;
   }
   if (deepest > 4 * limits.depth_max)
-    return Error(Code::kInvalid, "nested deeper than " + std::to_string(limits.depth_max) + " levels");
+    return Error(Code::kInvalid,
+                 "nested deeper than " + std::to_string(limits.depth_max) + " levels");
   TreeBuilder builder(limits);
   try {
     std::istringstream stream{std::string(text)};
@@ -428,7 +463,8 @@ Result<std::vector<Json>> parse_yaml_stream(std::string_view text, const YamlLim
 Result<Json> parse_yaml(std::string_view text, const YamlLimits& limits) {
   TRY(std::vector<Json> documents, parse_yaml_stream(text, limits));
   if (documents.size() != 1) {
-    return Error(Code::kInvalid, "expected one YAML document, found " + std::to_string(documents.size()));
+    return Error(Code::kInvalid,
+                 "expected one YAML document, found " + std::to_string(documents.size()));
   }
   return std::move(documents.front());
 }

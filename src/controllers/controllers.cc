@@ -12,12 +12,14 @@ namespace varda::controllers {
 namespace {
 
 struct All final : Controllers {
-  All(const runtime::Manager& manager, const runtime::Caches& caches, const Clock& clock, Options options)
+  All(const runtime::Manager& manager, const runtime::Caches& caches, const Clock& clock,
+      Options options)
       : joint_work(joint_index, options.inference_models),
         edge_nodes(caches, clock, options.inference_models.servers, {&joint_work}),
         joint_inference(caches, joint_index, options.inference_models),
-        inference_models(caches, std::move(options.inference_models),
-                         [this](const std::string& node) { return joint_index.claims_on({node}, ""); }),
+        inference_models(
+            caches, std::move(options.inference_models),
+            [this](const std::string& node) { return joint_index.claims_on({node}, ""); }),
         datasets(caches, clock),
         sedna_datasets(caches, clock),
         models(caches, clock),
@@ -40,7 +42,8 @@ struct All final : Controllers {
 }  // namespace
 
 std::unique_ptr<Controllers> add_all(runtime::Manager& manager, Options options) {
-  const Clock& clock = options.inference_models.clock != nullptr ? *options.inference_models.clock : system_clock();
+  const Clock& clock =
+      options.inference_models.clock != nullptr ? *options.inference_models.clock : system_clock();
   auto all = std::make_unique<All>(manager, manager.caches(), clock, std::move(options));
   manager.add<api::InferenceModel>(all->inference_models);
   manager.add<api::JointInferenceService>(all->joint_inference);

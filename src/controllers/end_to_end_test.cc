@@ -36,7 +36,9 @@ Json yaml(std::string_view text) {
 /// The system clock plus an offset that the test sets.
 class AheadClock final : public Clock {
  public:
-  WallTime wall() const override { return system_clock().wall() + std::chrono::duration_cast<WallTime::duration>(ahead()); }
+  WallTime wall() const override {
+    return system_clock().wall() + std::chrono::duration_cast<WallTime::duration>(ahead());
+  }
   SteadyTime now() const override { return system_clock().now() + ahead(); }
   void set_ahead(std::chrono::seconds by) { ahead_ = by.count(); }
 
@@ -49,7 +51,8 @@ class Cluster : public ::testing::Test {
  protected:
   static apiserver::InMemoryApiServer::Options with_rules() {
     apiserver::InMemoryApiServer::Options options;
-    for (const api::NativeRule& rule : api::native_rules()) options.server.rules[{rule.group, rule.kind}] = rule.check;
+    for (const api::NativeRule& rule : api::native_rules())
+      options.server.rules[{rule.group, rule.kind}] = rule.check;
     options.crds = api::crds();
     return options;
   }
@@ -62,7 +65,8 @@ class Cluster : public ::testing::Test {
     options.inference_models.clock = &clock_;
     if (!servers_.is_null()) options.inference_models.servers = servers_from_json(servers_).value();
     controllers_ = add_all(*manager_, std::move(options));
-    thread_ = std::jthread([this](std::stop_token stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
+    thread_ = std::jthread(
+        [this](std::stop_token stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
   }
   void stop() {
     thread_ = {};
@@ -88,11 +92,14 @@ class Cluster : public ::testing::Test {
     post("/api/v1/nodes", yaml("{apiVersion: v1, kind: Node, metadata: {name: " + name +
                                ", labels: {kubernetes.io/hostname: " + name + role + "}}}"));
     patch_status("/api/v1/nodes/" + name,
-                 "{conditions: [{type: Ready, status: 'True'}], addresses: [{type: InternalIP, address: 127.9.1.1}]}");
+                 "{conditions: [{type: Ready, status: 'True'}], addresses: [{type: InternalIP, "
+                 "address: 127.9.1.1}]}");
   }
   void add_agent(const std::string& name) {
-    post(kEdgeNodes, yaml("{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: " + name + "}, spec: {}}"));
-    patch_status(kEdgeNodes + "/" + name, "{agentVersion: 0.1.0, modelRoot: /data/models, address: 127.9.1.1}");
+    post(kEdgeNodes, yaml("{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: " +
+                          name + "}, spec: {}}"));
+    patch_status(kEdgeNodes + "/" + name,
+                 "{agentVersion: 0.1.0, modelRoot: /data/models, address: 127.9.1.1}");
   }
   Json model(std::string_view change = "{}") {
     Json object = yaml(R"(
@@ -114,18 +121,25 @@ spec:
     return object;
   }
 
-  Json status(const std::string& name = "digits") { return api_.get(kModels + "/" + name).body["status"]; }
-  std::string condition(std::string_view type, std::string_view member, const std::string& name = "digits") {
+  Json status(const std::string& name = "digits") {
+    return api_.get(kModels + "/" + name).body["status"];
+  }
+  std::string condition(std::string_view type, std::string_view member,
+                        const std::string& name = "digits") {
     const Json now = status(name);
     for (const Json& one : now["conditions"].as_array()) {
       if (one["type"].as_string() == type) return one[member].as_string();
     }
     return "";
   }
-  bool ready_is(const std::string& status, const std::string& reason, const std::string& name = "digits") {
-    return condition("Ready", "status", name) == status && condition("Ready", "reason", name) == reason;
+  bool ready_is(const std::string& status, const std::string& reason,
+                const std::string& name = "digits") {
+    return condition("Ready", "status", name) == status &&
+           condition("Ready", "reason", name) == reason;
   }
-  Json work(const std::string& node = "edge0") { return api_.get(kEdgeNodes + "/" + node).body.at("spec/models"); }
+  Json work(const std::string& node = "edge0") {
+    return api_.get(kEdgeNodes + "/" + node).body.at("spec/models");
+  }
   // The node's only item, or null.
   Json first_work() {
     const Json items = work();
@@ -134,7 +148,8 @@ spec:
   bool has_warning(std::string_view reason) {
     const auto events = api_.get("/api/v1/namespaces/default/events");
     for (const Json& event : events.body["items"].as_array()) {
-      if (event["reason"].as_string() == reason && event["type"].as_string() == "Warning") return true;
+      if (event["reason"].as_string() == reason && event["type"].as_string() == "Warning")
+        return true;
     }
     return false;
   }
@@ -144,17 +159,22 @@ spec:
     const Json::Array& ports = service.body["spec"]["ports"].as_array();
     return ports.empty() ? Json() : ports.front();
   }
-  bool has_pod(const std::string& name = "digits") { return api_.get(kPods + "/" + name).status == 200; }
+  bool has_pod(const std::string& name = "digits") {
+    return api_.get(kPods + "/" + name).status == 200;
+  }
 
   // Plays the scheduler and the runner.
   void run_pod(const std::string& name, const std::string& node, const std::string& ip) {
-    const auto bound = api_.post(kPods + "/" + name + "/binding", yaml("{apiVersion: v1, kind: Binding, metadata: {name: " + name +
-                                                                       "}, target: {kind: Node, name: " + node + "}}"));
+    const auto bound = api_.post(kPods + "/" + name + "/binding",
+                                 yaml("{apiVersion: v1, kind: Binding, metadata: {name: " + name +
+                                      "}, target: {kind: Node, name: " + node + "}}"));
     ASSERT_EQ(bound.status, 201) << bound.text;
-    patch_status(kPods + "/" + name,
-                 "{phase: Running, hostIP: " + ip + ", podIP: " + ip + ", conditions: [{type: Ready, status: 'True'}]}");
+    patch_status(kPods + "/" + name, "{phase: Running, hostIP: " + ip + ", podIP: " + ip +
+                                         ", conditions: [{type: Ready, status: 'True'}]}");
   }
-  void end_pod(const std::string& name) { api_.remove(kPods + "/" + name + "?gracePeriodSeconds=0"); }
+  void end_pod(const std::string& name) {
+    api_.remove(kPods + "/" + name + "?gracePeriodSeconds=0");
+  }
   // Writes the agent's report about default/digits.
   void report(std::string_view item, const std::string& node = "edge0") {
     patch_status(kEdgeNodes + "/" + node, "{models: [" + std::string(item) + "]}");
@@ -165,10 +185,14 @@ spec:
     report("{key: default/digits, exposed: '3', versions: [{version: '3', state: Ready}]}");
     ASSERT_TRUE(eventually([&] { return has_pod(); }));
     run_pod("digits", "edge0", "127.9.1.1");
-    ASSERT_TRUE(eventually([&] { return first_work().at("serving/url").as_string() == "http://127.9.1.1:8080"; }));
+    ASSERT_TRUE(eventually(
+        [&] { return first_work().at("serving/url").as_string() == "http://127.9.1.1:8080"; }));
     EXPECT_TRUE(status()["url"].is_null());
-    report("{key: default/digits, exposed: '3', versions: [{version: '3', state: Ready}], serving: {version: '3', state: Ready}}");
-    ASSERT_TRUE(eventually([&] { return ready_is("True", "Serving"); })) << codec::write_json(status());
+    report(
+        "{key: default/digits, exposed: '3', versions: [{version: '3', state: Ready}], serving: "
+        "{version: '3', state: Ready}}");
+    ASSERT_TRUE(eventually([&] { return ready_is("True", "Serving"); }))
+        << codec::write_json(status());
     EXPECT_EQ(status()["url"].as_string(), "http://127.9.1.1:8080");
     EXPECT_EQ(status()["servingVersion"].as_string(), "3");
   }
@@ -180,17 +204,21 @@ spec:
     for (int restart = 0; restart < 2; ++restart) {
       before = revision();
       start();
-      if (!at_rest()) return ::testing::AssertionFailure() << "operator " << restart << " did not come to rest";
+      if (!at_rest())
+        return ::testing::AssertionFailure() << "operator " << restart << " did not come to rest";
       stop();
     }
     if (revision() == before) return ::testing::AssertionSuccess();
-    return ::testing::AssertionFailure() << "writes from revision " << before << " to " << revision();
+    return ::testing::AssertionFailure()
+           << "writes from revision " << before << " to " << revision();
   }
   bool at_rest() {
     return runtime::testing::at_rest(*manager_, client_, [this] { return revision(); });
   }
 
-  std::string revision() { return api_.get("/api/v1/namespaces").body.at("metadata/resourceVersion").as_string(); }
+  std::string revision() {
+    return api_.get("/api/v1/namespaces").body.at("metadata/resourceVersion").as_string();
+  }
 
   apiserver::InMemoryApiServer api_;
   kube::Client client_;
@@ -220,7 +248,8 @@ TEST_F(Cluster, InvalidModelsAreRefusedWhenWrittenWithTheirFieldsNamed) {
       for (const Json& told : reply.body.at("details/causes").as_array()) {
         found = found || (told["field"] == cause["field"] && told["reason"] == cause["reason"]);
       }
-      EXPECT_TRUE(found) << entry.path() << ": " << cause["field"].as_string() << " in " << reply.text;
+      EXPECT_TRUE(found) << entry.path() << ": " << cause["field"].as_string() << " in "
+                         << reply.text;
     }
     ++count;
   }
@@ -265,16 +294,19 @@ TEST_F(Cluster, AtRestNothingIsWritten) {
   serve_version_three();
   ASSERT_TRUE(at_rest());
   // One foreign write to each object: every controller reconciles, and no controller writes.
-  const std::vector<std::string> paths{"/api/v1/nodes/edge0", kModels + "/digits", kEdgeNodes + "/edge0", kPods + "/digits"};
+  const std::vector<std::string> paths{"/api/v1/nodes/edge0", kModels + "/digits",
+                                       kEdgeNodes + "/edge0", kPods + "/digits"};
   const auto versions = [&] {
     std::vector<std::string> out;
-    for (const std::string& path : paths) out.push_back(api_.get(path).body.at("metadata/resourceVersion").as_string());
+    for (const std::string& path : paths)
+      out.push_back(api_.get(path).body.at("metadata/resourceVersion").as_string());
     return out;
   };
   const Json touch = yaml("{metadata: {annotations: {touched: 'yes'}}}");
   std::vector<std::string> touched;
   for (const std::string& path : paths)
-    touched.push_back(api_.merge_patch(path, touch).body.at("metadata/resourceVersion").as_string());
+    touched.push_back(
+        api_.merge_patch(path, touch).body.at("metadata/resourceVersion").as_string());
   ASSERT_TRUE(at_rest());
   stop();  // joins the workers, so that all pending writes are done
   EXPECT_EQ(versions(), touched);
@@ -299,10 +331,12 @@ TEST_F(Cluster, TargetVersionChangesWithoutANewPodAndABrokenOneKeepsTheOldServin
   patch(kModels + "/digits", "{spec: {targetVersion: '4'}}");
   ASSERT_TRUE(eventually([&] { return first_work()["target"].as_string() == "4"; }));
   report(
-      "{key: default/digits, exposed: '3', versions: [{version: '3', state: Ready}, {version: '4', state: Failed, reason: "
+      "{key: default/digits, exposed: '3', versions: [{version: '3', state: Ready}, {version: '4', "
+      "state: Failed, reason: "
       "DigestMismatch, message: "
       "'expected sha256 44, found 55'}], serving: {version: '3', state: Ready}}");
-  ASSERT_TRUE(eventually([&] { return condition("TargetVersionReady", "reason") == "DigestMismatch"; }));
+  ASSERT_TRUE(
+      eventually([&] { return condition("TargetVersionReady", "reason") == "DigestMismatch"; }));
   EXPECT_EQ(condition("TargetVersionReady", "message"), "version 4: expected sha256 44, found 55");
   EXPECT_TRUE(ready_is("True", "Serving"));
   EXPECT_EQ(status()["servingVersion"].as_string(), "3");
@@ -316,11 +350,14 @@ TEST_F(Cluster, TargetVersionChangesWithoutANewPodAndABrokenOneKeepsTheOldServin
   patch(kModels + "/digits", "{spec: {targetVersion: '4'}}");
   ASSERT_TRUE(eventually([&] { return first_work()["target"].as_string() == "4"; }));
   report(
-      "{key: default/digits, exposed: '4', versions: [{version: '3', state: Ready}, {version: '4', state: Ready}], serving: "
+      "{key: default/digits, exposed: '4', versions: [{version: '3', state: Ready}, {version: '4', "
+      "state: Ready}], serving: "
       "{version: '4', state: Ready}}");
   ASSERT_TRUE(eventually([&] { return status()["servingVersion"].as_string() == "4"; }));
-  EXPECT_EQ(api_.get(kPods + "/digits").body.at("metadata/uid").as_string(), uid) << "the pod was made anew";
-  EXPECT_TRUE(eventually([&] { return first_work()["versions"].size() == 2u; })) << "the last version is kept for a way back";
+  EXPECT_EQ(api_.get(kPods + "/digits").body.at("metadata/uid").as_string(), uid)
+      << "the pod was made anew";
+  EXPECT_TRUE(eventually([&] { return first_work()["versions"].size() == 2u; }))
+      << "the last version is kept for a way back";
 }
 
 TEST_F(Cluster, PortChangeReplacesThePod) {
@@ -330,15 +367,19 @@ TEST_F(Cluster, PortChangeReplacesThePod) {
   serve_version_three();
   const std::string uid = api_.get(kPods + "/digits").body.at("metadata/uid").as_string();
   patch(kModels + "/digits", "{spec: {servingPort: 9090}}");
-  ASSERT_TRUE(eventually([&] { return api_.get(kPods + "/digits").body.at("metadata/deletionTimestamp").is_string(); }));
+  ASSERT_TRUE(eventually([&] {
+    return api_.get(kPods + "/digits").body.at("metadata/deletionTimestamp").is_string();
+  }));
   end_pod("digits");
   ASSERT_TRUE(eventually([&] {
     const Json pod = api_.get(kPods + "/digits").body;
     return pod["metadata"]["uid"].is_string() && pod["metadata"]["uid"].as_string() != uid;
   }));
   run_pod("digits", "edge0", "127.9.1.1");
-  EXPECT_TRUE(eventually([&] { return status()["url"].as_string() == "http://127.9.1.1:9090"; })) << codec::write_json(status());
-  EXPECT_TRUE(eventually([&] { return first_work().at("serving/url").as_string() == "http://127.9.1.1:9090"; }));
+  EXPECT_TRUE(eventually([&] { return status()["url"].as_string() == "http://127.9.1.1:9090"; }))
+      << codec::write_json(status());
+  EXPECT_TRUE(eventually(
+      [&] { return first_work().at("serving/url").as_string() == "http://127.9.1.1:9090"; }));
 }
 
 TEST_F(Cluster, OperatorWithOtherDefaultsReplacesNoPodUntilSomebodyDeletesIt) {
@@ -358,7 +399,8 @@ TEST_F(Cluster, OperatorWithOtherDefaultsReplacesNoPodUntilSomebodyDeletesIt) {
   stop();
   EXPECT_EQ(pod().at("metadata/uid").as_string(), uid);
   EXPECT_TRUE(pod().at("metadata/deletionTimestamp").is_null());
-  EXPECT_TRUE(first_work()["layout"].is_null()) << "the pod that stays is shown its files as before";
+  EXPECT_TRUE(first_work()["layout"].is_null())
+      << "the pod that stays is shown its files as before";
   EXPECT_FALSE(has_warning("Outdated"));
 
   // A new operator of the same build writes nothing.
@@ -382,17 +424,28 @@ TEST_F(Cluster, EdgeModelMovesToTheCloudAndBack) {
   post(kModels, model());
   serve_version_three();
   patch(kModels + "/digits", "{spec: {deployToLayer: cloud, nodeName: null, replicas: 2}}");
-  ASSERT_TRUE(eventually([&] { return api_.get("/apis/apps/v1/namespaces/default/deployments/digits").status == 200; }));
-  ASSERT_TRUE(eventually([&] { return api_.get("/api/v1/namespaces/default/services/digits").status == 200; }));
-  ASSERT_TRUE(eventually([&] { return api_.get(kPods + "/digits").body.at("metadata/deletionTimestamp").is_string(); }));
+  ASSERT_TRUE(eventually([&] {
+    return api_.get("/apis/apps/v1/namespaces/default/deployments/digits").status == 200;
+  }));
+  ASSERT_TRUE(eventually(
+      [&] { return api_.get("/api/v1/namespaces/default/services/digits").status == 200; }));
+  ASSERT_TRUE(eventually([&] {
+    return api_.get(kPods + "/digits").body.at("metadata/deletionTimestamp").is_string();
+  }));
   end_pod("digits");
   ASSERT_TRUE(eventually([&] { return work().empty(); }));
   ASSERT_TRUE(eventually([&] { return status()["node"].is_null() && status()["url"].is_null(); }));
-  EXPECT_EQ(api_.get("/apis/apps/v1/namespaces/default/deployments/digits").body.at("spec/replicas").as_integer(), 2);
+  EXPECT_EQ(api_.get("/apis/apps/v1/namespaces/default/deployments/digits")
+                .body.at("spec/replicas")
+                .as_integer(),
+            2);
 
   patch(kModels + "/digits", "{spec: {deployToLayer: edge, nodeName: edge0, replicas: 1}}");
-  ASSERT_TRUE(eventually([&] { return api_.get("/apis/apps/v1/namespaces/default/deployments/digits").status == 404; }));
-  ASSERT_TRUE(eventually([&] { return api_.get("/api/v1/namespaces/default/services/digits").status == 404; }));
+  ASSERT_TRUE(eventually([&] {
+    return api_.get("/apis/apps/v1/namespaces/default/deployments/digits").status == 404;
+  }));
+  ASSERT_TRUE(eventually(
+      [&] { return api_.get("/api/v1/namespaces/default/services/digits").status == 404; }));
   ASSERT_TRUE(eventually([&] { return has_pod(); }));
 }
 
@@ -400,10 +453,12 @@ TEST_F(Cluster, ServiceTypeChangesInPlace) {
   add_node("cloud", false);
   post(kModels, model("{deployToLayer: cloud, nodeName: null}"));
   const std::string path = "/api/v1/namespaces/default/services/digits";
-  ASSERT_TRUE(eventually([&] { return api_.get(path).body.at("spec/type").as_string() == "NodePort"; }));
+  ASSERT_TRUE(
+      eventually([&] { return api_.get(path).body.at("spec/type").as_string() == "NodePort"; }));
   const std::string uid = api_.get(path).body.at("metadata/uid").as_string();
   patch(kModels + "/digits", "{spec: {service: {type: ClusterIP}}}");
-  EXPECT_TRUE(eventually([&] { return api_.get(path).body.at("spec/type").as_string() == "ClusterIP"; }));
+  EXPECT_TRUE(
+      eventually([&] { return api_.get(path).body.at("spec/type").as_string() == "ClusterIP"; }));
   EXPECT_TRUE(service_port()["nodePort"].is_null());
   patch(kModels + "/digits", "{spec: {service: {type: NodePort}, servingPort: 9000}}");
   EXPECT_TRUE(eventually([&] { return service_port()["nodePort"].as_integer() > 0; }));
@@ -415,7 +470,9 @@ TEST_F(Cluster, ServiceTypeChangesInPlace) {
 TEST_F(Cluster, CloudModelIsReadyWhenItsServiceForwards) {
   add_node("cloud", false);
   post(kModels, model("{deployToLayer: cloud, nodeName: null}"));
-  ASSERT_TRUE(eventually([&] { return api_.get("/apis/apps/v1/namespaces/default/deployments/digits").status == 200; }));
+  ASSERT_TRUE(eventually([&] {
+    return api_.get("/apis/apps/v1/namespaces/default/deployments/digits").status == 200;
+  }));
   const Json deployment = api_.get("/apis/apps/v1/namespaces/default/deployments/digits").body;
   Json pod = Json::object({{"apiVersion", "v1"},
                            {"kind", "Pod"},
@@ -424,12 +481,16 @@ TEST_F(Cluster, CloudModelIsReadyWhenItsServiceForwards) {
   pod["metadata"].set("name", "digits-1");
   post(kPods, pod);
   run_pod("digits-1", "cloud", "127.8.0.1");
-  ASSERT_TRUE(eventually([&] { return ready_is("False", "ServiceNotReady"); })) << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return ready_is("False", "ServiceNotReady"); }))
+      << codec::write_json(status());
   post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
-       yaml("{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: digits-x7k2p, labels: "
-            "{kubernetes.io/service-name: digits}}, addressType: IPv4, endpoints: [{addresses: [127.8.0.1], conditions: {ready: "
+       yaml("{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: digits-x7k2p, "
+            "labels: "
+            "{kubernetes.io/service-name: digits}}, addressType: IPv4, endpoints: [{addresses: "
+            "[127.8.0.1], conditions: {ready: "
             "true}}], ports: [{port: 8080}]}"));
-  ASSERT_TRUE(eventually([&] { return ready_is("True", "Serving"); })) << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return ready_is("True", "Serving"); }))
+      << codec::write_json(status());
   const auto port = service_port()["nodePort"].as_integer();
   EXPECT_EQ(status()["url"].as_string(), "http://127.0.0.1:" + std::to_string(port));
   EXPECT_EQ(status()["servingVersion"].as_string(), "3");
@@ -440,10 +501,12 @@ TEST_F(Cluster, SecondModelOnAPortWaitsAndGetsItWhenTheFirstMovesAway) {
   add_agent("edge0");
   post(kModels, model());
   serve_version_three();
-  Json second = model("{modelName: second, nodeName: null, nodeSelector: {kubernetes.io/hostname: edge0}}");
+  Json second =
+      model("{modelName: second, nodeName: null, nodeSelector: {kubernetes.io/hostname: edge0}}");
   second["metadata"].set("name", "second");
   post(kModels, second);
-  ASSERT_TRUE(eventually([&] { return ready_is("False", "PortInUse", "second"); })) << codec::write_json(status("second"));
+  ASSERT_TRUE(eventually([&] { return ready_is("False", "PortInUse", "second"); }))
+      << codec::write_json(status("second"));
   EXPECT_NE(condition("Ready", "message", "second").find("default/digits"), std::string::npos);
   patch(kModels + "/digits", "{spec: {servingPort: 9090}}");
   EXPECT_TRUE(eventually([&] { return condition("Ready", "reason", "second") != "PortInUse"; }));
@@ -457,7 +520,8 @@ TEST_F(Cluster, PodThatEndedForGoodIsReplacedAfterAPause) {
   const auto uid = [&] { return api_.get(kPods + "/digits").body.at("metadata/uid").as_string(); };
   const std::string first = uid();
   patch_status(kPods + "/digits",
-               "{phase: Failed, reason: Evicted, message: 'The node was low on resource: memory.', conditions: null}");
+               "{phase: Failed, reason: Evicted, message: 'The node was low on resource: memory.', "
+               "conditions: null}");
   ASSERT_TRUE(eventually([&] { return ready_is("False", "Evicted"); }));
   EXPECT_TRUE(eventually([&] { return has_warning("Evicted"); }));
   // Advances the time until the replacement, regardless of the controller's progress.
@@ -466,7 +530,8 @@ TEST_F(Cluster, PodThatEndedForGoodIsReplacedAfterAPause) {
     const std::string now = uid();
     if (!now.empty() && now != first) return true;
     clock_.set_ahead(ahead += std::chrono::minutes(6));
-    patch(kModels + "/digits", "{metadata: {annotations: {touched: '" + std::to_string(ahead.count()) + "'}}}");
+    patch(kModels + "/digits",
+          "{metadata: {annotations: {touched: '" + std::to_string(ahead.count()) + "'}}}");
     return false;
   }));
   run_pod("digits", "edge0", "127.9.1.1");
@@ -478,11 +543,13 @@ TEST_F(Cluster, UnreachableNodeMakesReadyUnknownAndKeepsTheLastReport) {
   add_agent("edge0");
   post(kModels, model());
   serve_version_three();
-  patch_status("/api/v1/nodes/edge0", "{conditions: [{type: Ready, status: Unknown, reason: AgentDisconnected}]}");
+  patch_status("/api/v1/nodes/edge0",
+               "{conditions: [{type: Ready, status: Unknown, reason: AgentDisconnected}]}");
   ASSERT_TRUE(eventually([&] { return ready_is("Unknown", "NodeUnreachable"); }));
   EXPECT_EQ(status()["servingVersion"].as_string(), "3");
   EXPECT_EQ(status()["url"].as_string(), "http://127.9.1.1:8080");
-  patch_status("/api/v1/nodes/edge0", "{conditions: [{type: Ready, status: 'True', reason: AgentConnected}]}");
+  patch_status("/api/v1/nodes/edge0",
+               "{conditions: [{type: Ready, status: 'True', reason: AgentConnected}]}");
   EXPECT_TRUE(eventually([&] { return ready_is("True", "Serving"); }));
 }
 
@@ -493,7 +560,9 @@ TEST_F(Cluster, ScaledToZeroStopsServingAndKeepsTheFiles) {
   serve_version_three();
   patch(kModels + "/digits/scale", "{spec: {replicas: 0}}");
   ASSERT_TRUE(eventually([&] { return ready_is("False", "ScaledToZero"); }));
-  ASSERT_TRUE(eventually([&] { return api_.get(kPods + "/digits").body.at("metadata/deletionTimestamp").is_string(); }));
+  ASSERT_TRUE(eventually([&] {
+    return api_.get(kPods + "/digits").body.at("metadata/deletionTimestamp").is_string();
+  }));
   end_pod("digits");
   ASSERT_TRUE(eventually([&] { return work().size() == 1 && first_work()["serving"].is_null(); }));
   ASSERT_TRUE(eventually([&] { return status()["url"].is_null(); }));
@@ -507,7 +576,9 @@ TEST_F(Cluster, DeletedModelTakesItsPodAndItsWorkAway) {
   serve_version_three();
   api_.remove(kModels + "/digits");
   ASSERT_TRUE(eventually([&] { return work().empty(); }));
-  ASSERT_TRUE(eventually([&] { return api_.get(kPods + "/digits").body.at("metadata/deletionTimestamp").is_string(); }));
+  ASSERT_TRUE(eventually([&] {
+    return api_.get(kPods + "/digits").body.at("metadata/deletionTimestamp").is_string();
+  }));
 }
 
 TEST_F(Cluster, MovedModelLeavesTheFirstNode) {
@@ -519,7 +590,9 @@ TEST_F(Cluster, MovedModelLeavesTheFirstNode) {
   serve_version_three();
   patch(kModels + "/digits", "{spec: {nodeName: edge1}}");
   ASSERT_TRUE(eventually([&] { return work("edge0").empty() && work("edge1").size() == 1; }));
-  ASSERT_TRUE(eventually([&] { return api_.get(kPods + "/digits").body.at("metadata/deletionTimestamp").is_string(); }));
+  ASSERT_TRUE(eventually([&] {
+    return api_.get(kPods + "/digits").body.at("metadata/deletionTimestamp").is_string();
+  }));
   end_pod("digits");
   report("{key: default/digits, exposed: '3', versions: [{version: '3', state: Ready}]}", "edge1");
   EXPECT_TRUE(eventually([&] { return has_pod(); }));

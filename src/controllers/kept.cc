@@ -24,7 +24,8 @@ constexpr std::string_view kJobGroup = "sedna.io/";
 bool ours(const Json& object) {
   const Json& metadata = object["metadata"];
   const Json& labels = metadata["labels"];
-  if (labels.contains(kModelLabel) || labels.contains(kJobLabel) || metadata["annotations"].contains(runtime::kLastApplied))
+  if (labels.contains(kModelLabel) || labels.contains(kJobLabel) ||
+      metadata["annotations"].contains(runtime::kLastApplied))
     return true;
   const auto& owners = metadata["ownerReferences"].as_array();
   return std::any_of(owners.begin(), owners.end(), [](const Json& owner) {
@@ -46,7 +47,8 @@ void keep_only_ours(runtime::Informer::Options& options) {
   using Keep = runtime::Informer::Keep;
   if (resource == api::Node::resource()) {
     options.trim = trim_node;
-  } else if (resource == api::Pod::resource() || resource == api::Deployment::resource() || resource == api::Service::resource()) {
+  } else if (resource == api::Pod::resource() || resource == api::Deployment::resource() ||
+             resource == api::Service::resource()) {
     options.whole = ours;
     options.keep = Keep::kText;
     // Plans repeatedly read a worker's pods on all nodes.

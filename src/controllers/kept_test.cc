@@ -32,7 +32,8 @@ class KeptTest : public ::testing::Test {
   }
   void run() {
     controllers_ = add_all(manager_, {});
-    thread_ = std::jthread([this](std::stop_token stop) { EXPECT_TRUE(manager_.run(Context(stop)).ok()); });
+    thread_ = std::jthread(
+        [this](std::stop_token stop) { EXPECT_TRUE(manager_.run(Context(stop)).ok()); });
     ASSERT_TRUE(eventually("it is ready", [this] { return manager_.ready(); }));
   }
   runtime::StoredPtr kept(const meta::Resource& resource, const std::string& name) {
@@ -48,20 +49,31 @@ class KeptTest : public ::testing::Test {
 
 TEST_F(KeptTest, OfWhatIsNotOursLittleMoreThanTheNameIsKept) {
   const std::string much(15'000, 'x');
-  const std::string pod = "spec: {containers: [{name: c, image: i, env: [{name: E, value: " + much + "}]}]}}";
+  const std::string pod =
+      "spec: {containers: [{name: c, image: i, env: [{name: E, value: " + much + "}]}]}}";
   post("/api/v1/namespaces/default/pods",
-       yaml("{metadata: {name: foreign, labels: {app: web}, annotations: {much: " + much + "}}, " + pod));
-  post("/api/v1/namespaces/default/pods", yaml("{metadata: {name: ours, labels: {edgeai.io/inference-model: m}}, " + pod));
-  const std::string owner = "{apiVersion: edgeai.io/v1alpha1, kind: InferenceModel, name: m, uid: u}";
-  post("/api/v1/namespaces/default/pods", yaml("{metadata: {name: unlabelled, ownerReferences: [" + owner + "]}, " + pod));
-  post("/api/v1/namespaces/default/pods", yaml("{metadata: {name: of-a-job, labels: {edgeai.io/job: j}}, " + pod));
-  const std::string job = "{apiVersion: sedna.io/v1alpha1, kind: JobOfAnotherRelease, name: j, uid: u}";
-  post("/api/v1/namespaces/default/pods", yaml("{metadata: {name: unlabelled-of-a-job, ownerReferences: [" + job + "]}, " + pod));
+       yaml("{metadata: {name: foreign, labels: {app: web}, annotations: {much: " + much + "}}, " +
+            pod));
+  post("/api/v1/namespaces/default/pods",
+       yaml("{metadata: {name: ours, labels: {edgeai.io/inference-model: m}}, " + pod));
+  const std::string owner =
+      "{apiVersion: edgeai.io/v1alpha1, kind: InferenceModel, name: m, uid: u}";
+  post("/api/v1/namespaces/default/pods",
+       yaml("{metadata: {name: unlabelled, ownerReferences: [" + owner + "]}, " + pod));
+  post("/api/v1/namespaces/default/pods",
+       yaml("{metadata: {name: of-a-job, labels: {edgeai.io/job: j}}, " + pod));
+  const std::string job =
+      "{apiVersion: sedna.io/v1alpha1, kind: JobOfAnotherRelease, name: j, uid: u}";
+  post("/api/v1/namespaces/default/pods",
+       yaml("{metadata: {name: unlabelled-of-a-job, ownerReferences: [" + job + "]}, " + pod));
   post("/api/v1/nodes", yaml("{metadata: {name: node0}}"));
-  ASSERT_EQ(api_.merge_patch("/api/v1/nodes/node0/status",
-                             yaml("{status: {conditions: [{type: Ready, status: 'True'}], images: [{names: [" + much + "]}]}}"))
-                .status,
-            200);
+  ASSERT_EQ(
+      api_.merge_patch(
+              "/api/v1/nodes/node0/status",
+              yaml("{status: {conditions: [{type: Ready, status: 'True'}], images: [{names: [" +
+                   much + "]}]}}"))
+          .status,
+      200);
   run();
   const runtime::StoredPtr foreign = kept(api::Pod::resource(), "foreign");
   ASSERT_TRUE(foreign);
@@ -80,10 +92,10 @@ TEST_F(KeptTest, OfWhatIsNotOursLittleMoreThanTheNameIsKept) {
   EXPECT_LT(node->text.size(), 1000u);
   EXPECT_NE(node->text.find("Ready"), std::string::npos);
   // A foreign object that gets our label counts as ours from then on.
-  ASSERT_EQ(
-      api_.merge_patch("/api/v1/namespaces/default/pods/foreign", yaml("{metadata: {labels: {edgeai.io/inference-model: m}}}"))
-          .status,
-      200);
+  ASSERT_EQ(api_.merge_patch("/api/v1/namespaces/default/pods/foreign",
+                             yaml("{metadata: {labels: {edgeai.io/inference-model: m}}}"))
+                .status,
+            200);
   ASSERT_TRUE(eventually("it is kept whole", [&] {
     const auto now = kept(api::Pod::resource(), "foreign");
     return now && now->object() && now->text.size() > much.size();

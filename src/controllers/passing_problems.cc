@@ -5,13 +5,14 @@
 namespace varda::controllers {
 
 bool PassingProblems::passes(std::string_view reason) {
-  static constexpr std::string_view kPassing[] = {"Unschedulable", "ServerUnreachable", "NodeNotReady", "NodeUnreachable",
-                                                  "NodeNotFound",  "AgentMissing",      "FetchFailed"};
+  static constexpr std::string_view kPassing[] = {
+      "Unschedulable", "ServerUnreachable", "NodeNotReady", "NodeUnreachable",
+      "NodeNotFound",  "AgentMissing",      "FetchFailed"};
   return std::find(std::begin(kPassing), std::end(kPassing), reason) != std::end(kPassing);
 }
 
-bool PassingProblems::due(const meta::ObjectKey& object, const meta::Condition* before, const meta::Condition& now,
-                          SteadyTime time) {
+bool PassingProblems::due(const meta::ObjectKey& object, const meta::Condition* before,
+                          const meta::Condition& now, SteadyTime time) {
   const bool known = before != nullptr && before->reason == now.reason;
   if (!passes(now.reason)) {
     clear(object, now.type);
@@ -21,7 +22,8 @@ bool PassingProblems::due(const meta::ObjectKey& object, const meta::Condition* 
   const auto found = problems.find(now.type);
   if (found == problems.end() || found->second.reason != now.reason) {
     // Known from the status but not to this process: the previous leader has reported it.
-    problems.insert_or_assign(now.type, Problem{now.reason, time, known && found == problems.end()});
+    problems.insert_or_assign(now.type,
+                              Problem{now.reason, time, known && found == problems.end()});
     return false;
   }
   Problem& problem = found->second;
@@ -32,11 +34,13 @@ bool PassingProblems::due(const meta::ObjectKey& object, const meta::Condition* 
 void PassingProblems::clear(const meta::ObjectKey& object, std::string_view type) {
   const auto found = objects_.find(object);
   if (found == objects_.end()) return;
-  if (const auto problem = found->second.find(type); problem != found->second.end()) found->second.erase(problem);
+  if (const auto problem = found->second.find(type); problem != found->second.end())
+    found->second.erase(problem);
   if (found->second.empty()) objects_.erase(found);
 }
 
-std::optional<Duration> PassingProblems::wait(const meta::ObjectKey& object, SteadyTime time) const {
+std::optional<Duration> PassingProblems::wait(const meta::ObjectKey& object,
+                                              SteadyTime time) const {
   const auto found = objects_.find(object);
   std::optional<Duration> least;
   if (found == objects_.end()) return least;

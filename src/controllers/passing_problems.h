@@ -24,7 +24,8 @@ class PassingProblems {
 
   /// True once per problem, when a Warning is due for `now`, a condition of the object that is not
   /// True. `before` is the condition in the last written status, or null.
-  bool due(const meta::ObjectKey& object, const meta::Condition* before, const meta::Condition& now, SteadyTime time);
+  bool due(const meta::ObjectKey& object, const meta::Condition* before, const meta::Condition& now,
+           SteadyTime time);
   /// The object's condition `type` no longer has such a problem.
   void clear(const meta::ObjectKey& object, std::string_view type);
   void forget(const meta::ObjectKey& object) { objects_.erase(object); }
@@ -37,7 +38,8 @@ class PassingProblems {
     SteadyTime since;
     bool reported = false;
   };
-  std::map<meta::ObjectKey, std::map<std::string, Problem, std::less<>>> objects_;  // by type of condition
+  std::map<meta::ObjectKey, std::map<std::string, Problem, std::less<>>>
+      objects_;  // by type of condition
 };
 
 }  // namespace varda::controllers

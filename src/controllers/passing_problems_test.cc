@@ -49,7 +49,8 @@ TEST(PassingProblems, OfAnOperatorBeforeAreNotReportedAgain) {
 
 TEST(PassingProblems, OthersAreReportedAtOnceWhenTheyChange) {
   PassingProblems problems;
-  const meta::Condition first = condition("DigestMismatch", "a"), second = condition("DigestMismatch", "b");
+  const meta::Condition first = condition("DigestMismatch", "a"),
+                        second = condition("DigestMismatch", "b");
   EXPECT_TRUE(problems.due(kModel, nullptr, first, at(0)));
   EXPECT_FALSE(problems.due(kModel, &first, first, at(1)));
   EXPECT_TRUE(problems.due(kModel, &first, second, at(2)));

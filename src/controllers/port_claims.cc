@@ -27,20 +27,26 @@ const PortClaim* port_holder(const PortClaim& claim, const std::vector<PortClaim
   const auto age = [](const PortClaim& c) { return Age(!c.held, c.since, c.owner); };
   const PortClaim* oldest = nullptr;
   for (const PortClaim& other : others) {
-    if (other.port != claim.port || other.node != claim.node || other.protocol != claim.protocol || other.uid == claim.uid)
+    if (other.port != claim.port || other.node != claim.node || other.protocol != claim.protocol ||
+        other.uid == claim.uid)
       continue;
     if (age(other) < age(oldest != nullptr ? *oldest : claim)) oldest = &other;
   }
   return oldest;
 }
 
-std::string has_it(const PortClaim& holder) { return (holder.held ? "is in use by " : "belongs to the older ") + holder.owner; }
+std::string has_it(const PortClaim& holder) {
+  return (holder.held ? "is in use by " : "belongs to the older ") + holder.owner;
+}
 
-std::int64_t choose_port(const PortClaim& current, const std::vector<PortClaim>& others, std::int64_t first, std::int64_t last) {
+std::int64_t choose_port(const PortClaim& current, const std::vector<PortClaim>& others,
+                         std::int64_t first, std::int64_t last) {
   if (current.port != 0 && port_holder(current, others) == nullptr) return current.port;
   std::set<std::int64_t> taken;
   for (const PortClaim& other : others) {
-    if (other.node == current.node && other.uid != current.uid && other.protocol == current.protocol) taken.insert(other.port);
+    if (other.node == current.node && other.uid != current.uid &&
+        other.protocol == current.protocol)
+      taken.insert(other.port);
   }
   for (std::int64_t port = first; port <= last; ++port) {
     if (!taken.contains(port)) return port;

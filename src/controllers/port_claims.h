@@ -41,6 +41,7 @@ std::string has_it(const PortClaim& holder);
 
 /// The port of `current`, if it is not 0 and no other claim wins it. Otherwise the first port from
 /// `first` to `last` that is unclaimed on the node; 0: none is free.
-std::int64_t choose_port(const PortClaim& current, const std::vector<PortClaim>& others, std::int64_t first, std::int64_t last);
+std::int64_t choose_port(const PortClaim& current, const std::vector<PortClaim>& others,
+                         std::int64_t first, std::int64_t last);
 
 }  // namespace varda::controllers

@@ -5,8 +5,10 @@
 namespace varda::controllers {
 namespace {
 
-PortClaim claim(const std::string& owner, const std::string& since, std::int64_t port = 18080, bool held = false) {
-  return {.node = "edge0", .port = port, .owner = owner, .uid = owner, .since = since, .held = held};
+PortClaim claim(const std::string& owner, const std::string& since, std::int64_t port = 18080,
+                bool held = false) {
+  return {
+      .node = "edge0", .port = port, .owner = owner, .uid = owner, .since = since, .held = held};
 }
 
 struct Rivals {
@@ -25,10 +27,26 @@ TEST(PortClaims, WhoHoldsAPortKeepsItThenTheOlder) {
       {"alone", claim("me", "2026-02-01"), {}, "", 18080},
       {"an older one", claim("me", "2026-02-01"), {claim("other", "2026-01-01")}, "other", 18081},
       {"a younger one", claim("me", "2026-02-01"), {claim("other", "2026-03-01")}, "", 18080},
-      {"of one age the first by name", claim("me", "2026-02-01"), {claim("a", "2026-02-01")}, "a", 18081},
-      {"an older one that comes later", claim("me", "2026-02-01", 18080, true), {claim("other", "2026-01-01")}, "", 18080},
-      {"a younger one that is there", claim("me", "2026-02-01"), {claim("other", "2026-03-01", 18080, true)}, "other", 18081},
-      {"both are there", claim("me", "2026-02-01", 18080, true), {claim("other", "2026-01-01", 18080, true)}, "other", 18081},
+      {"of one age the first by name",
+       claim("me", "2026-02-01"),
+       {claim("a", "2026-02-01")},
+       "a",
+       18081},
+      {"an older one that comes later",
+       claim("me", "2026-02-01", 18080, true),
+       {claim("other", "2026-01-01")},
+       "",
+       18080},
+      {"a younger one that is there",
+       claim("me", "2026-02-01"),
+       {claim("other", "2026-03-01", 18080, true)},
+       "other",
+       18081},
+      {"both are there",
+       claim("me", "2026-02-01", 18080, true),
+       {claim("other", "2026-01-01", 18080, true)},
+       "other",
+       18081},
       {"its own", claim("me", "2026-02-01"), {claim("me", "2026-01-01")}, "", 18080},
       {"another node", claim("me", "2026-02-01"), {elsewhere}, "", 18080},
       {"another protocol", claim("me", "2026-02-01"), {datagrams}, "", 18080},
@@ -52,8 +70,10 @@ TEST(PortClaims, WhoHoldsAPortKeepsItThenTheOlder) {
 }
 
 TEST(PortClaims, AMessageSaysWhetherItIsInUse) {
-  EXPECT_EQ(has_it(claim("InferenceModel a/b", "2026-01-01")), "belongs to the older InferenceModel a/b");
-  EXPECT_EQ(has_it(claim("InferenceModel a/b", "2026-01-01", 18080, true)), "is in use by InferenceModel a/b");
+  EXPECT_EQ(has_it(claim("InferenceModel a/b", "2026-01-01")),
+            "belongs to the older InferenceModel a/b");
+  EXPECT_EQ(has_it(claim("InferenceModel a/b", "2026-01-01", 18080, true)),
+            "is in use by InferenceModel a/b");
 }
 
 }  // namespace

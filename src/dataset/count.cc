@@ -21,7 +21,8 @@ using internal::State;
 /// Reads a file in order, in large pieces.
 class Reader {
  public:
-  Reader(const Context& ctx, os::ReadableFile& file) : ctx_(ctx), file_(file), buffer_(kReadBytes, '\0') {}
+  Reader(const Context& ctx, os::ReadableFile& file)
+      : ctx_(ctx), file_(file), buffer_(kReadBytes, '\0') {}
 
   /// Passes [from, to) to `take`. False if the file ends before.
   template <typename Take>
@@ -63,7 +64,8 @@ std::uint64_t tail_begin(std::uint64_t offset) { return offset - head_end(offset
 
 /// Checks that the counted part is unchanged, by samples; "" or the reason.
 Result<std::string> changed(Reader& reader, const State& state, const os::FileFacts& facts) {
-  if (state.device != facts.device || state.inode != facts.inode) return std::string("another file has taken its place");
+  if (state.device != facts.device || state.inode != facts.inode)
+    return std::string("another file has taken its place");
   if (facts.size_bytes < state.offset) return std::string("the file is shorter than it was");
   TRY(const auto head, reader.hash(0, head_end(state.offset)));
   if (!head || *head != state.head) return std::string("the beginning of the file has changed");
@@ -75,7 +77,10 @@ Result<std::string> changed(Reader& reader, const State& state, const os::FileFa
 class FileCount {
  public:
   FileCount(const Context& ctx, const Request& request, os::ReadableFile& file)
-      : request_(request), file_(file), reader_(ctx, file), scanner_(request.format->stream(request.options)) {}
+      : request_(request),
+        file_(file),
+        reader_(ctx, file),
+        scanner_(request.format->stream(request.options)) {}
 
   Result<Counted> run() {
     TRY(const os::FileFacts before, file_.facts());
@@ -125,7 +130,8 @@ class FileCount {
     // The fingerprint's last partial block is hashed again.
     const std::uint64_t block = state->offset / ContentHash::kBlockBytes * ContentHash::kBlockBytes;
     content_ = ContentHash(state->chain, block);
-    TRY(const bool whole, reader_.pieces(block, state->offset, [&](std::string_view piece) { content_.update(piece); }));
+    TRY(const bool whole, reader_.pieces(block, state->offset,
+                                         [&](std::string_view piece) { content_.update(piece); }));
     if (whole) {
       out_.from_byte = state->offset;
     } else {  // the file shrinks at this moment
@@ -159,18 +165,22 @@ class FileCount {
   };
   void judge(const End& end, const os::FileFacts& before, const os::FileFacts& after) {
     std::string why;
-    const std::string sizes = " from " + std::to_string(before.size_bytes) + " to " + std::to_string(after.size_bytes) + " bytes ";
+    const std::string sizes = " from " + std::to_string(before.size_bytes) + " to " +
+                              std::to_string(after.size_bytes) + " bytes ";
     if (!end.whole && after.size_bytes >= before.size_bytes) {
-      why = "the file ended at byte " + std::to_string(end.at) + " of " + std::to_string(before.size_bytes);
+      why = "the file ended at byte " + std::to_string(end.at) + " of " +
+            std::to_string(before.size_bytes);
       out_.state.clear();
     } else if (!end.whole || after.size_bytes < before.size_bytes) {
       why = "the file shrank" + sizes + "while it was read";
       out_.state.clear();
     } else if (after.size_bytes > before.size_bytes) {
       // The state stays valid if the next count finds the counted part unchanged.
-      why = "the file grew" + sizes + "while it was read; the first " + std::to_string(before.size_bytes) + " are counted";
+      why = "the file grew" + sizes + "while it was read; the first " +
+            std::to_string(before.size_bytes) + " are counted";
     } else if (end.more) {  // as in /proc
-      why = "the file continues after the " + std::to_string(before.size_bytes) + " bytes that the system says it has";
+      why = "the file continues after the " + std::to_string(before.size_bytes) +
+            " bytes that the system says it has";
       out_.state.clear();
     } else if (!(after == before)) {
       why = "the file was written to while it was read";
@@ -189,7 +199,8 @@ class FileCount {
 
 class RealFolderCount final : public FolderCount {
  public:
-  RealFolderCount(os::ReadableTree& tree, const os::Path& path, const os::FileFacts& facts, std::unique_ptr<TreeScan> scan)
+  RealFolderCount(os::ReadableTree& tree, const os::Path& path, const os::FileFacts& facts,
+                  std::unique_ptr<TreeScan> scan)
       : around_{tree, path}, facts_(facts), scan_(std::move(scan)) {}
   Status begin() { return scan_->begin(around_); }
 
@@ -214,12 +225,14 @@ class RealFolderCount final : public FolderCount {
 
 }  // namespace
 
-Result<std::unique_ptr<FolderCount>> FolderCount::begin(os::ReadableTree& tree, const os::Path& path, const Format& format,
+Result<std::unique_ptr<FolderCount>> FolderCount::begin(os::ReadableTree& tree,
+                                                        const os::Path& path, const Format& format,
                                                         const FormatOptions& options) {
   CHECK(format.tree != nullptr);
   TRY(const os::FileFacts facts, tree.facts(path));
   if (facts.kind != os::FileKind::kDirectory)
-    return Error(Code::kInvalid, path.string() + " is not a folder; " + std::string(format.name) + " is counted in a folder");
+    return Error(Code::kInvalid, path.string() + " is not a folder; " + std::string(format.name) +
+                                     " is counted in a folder");
   auto out = std::make_unique<RealFolderCount>(tree, path, facts, format.tree(options));
   TRY_VOID(out->begin());
   return std::unique_ptr<FolderCount>(std::move(out));
@@ -228,7 +241,8 @@ Result<std::unique_ptr<FolderCount>> FolderCount::begin(os::ReadableTree& tree, 
 Result<Counted> count(const Context& ctx, os::ReadableTree& tree, const Request& request) {
   TRY_VOID(ctx.check());
   if (request.format->tree != nullptr) {
-    TRY(const auto folder, FolderCount::begin(tree, request.path, *request.format, request.options));
+    TRY(const auto folder,
+        FolderCount::begin(tree, request.path, *request.format, request.options));
     for (;;) {
       TRY(auto counted, folder->go_on(ctx, kProgressSteps));
       if (request.progress) request.progress(folder->progress());
@@ -239,15 +253,16 @@ Result<Counted> count(const Context& ctx, os::ReadableTree& tree, const Request&
   }
   TRY(const os::FileFacts facts, tree.facts(request.path));
   if (facts.kind == os::FileKind::kDirectory)
-    return Error(Code::kInvalid,
-                 request.path.string() + " is a folder; " + std::string(request.format->name) + " is counted in one file");
+    return Error(Code::kInvalid, request.path.string() + " is a folder; " +
+                                     std::string(request.format->name) + " is counted in one file");
   TRY(const auto file, tree.open(request.path));
   return FileCount(ctx, request, *file).run();
 }
 
 codec::Json to_json(const Counted& counted) {
   const Tally& tally = counted.tally;
-  codec::Json out = codec::Json::object({{"samples", tally.samples}, {"bytes", counted.bytes}, {"exact", tally.inexact.empty()}});
+  codec::Json out = codec::Json::object(
+      {{"samples", tally.samples}, {"bytes", counted.bytes}, {"exact", tally.inexact.empty()}});
   if (!tally.inexact.empty()) out.set("inexactBecause", tally.inexact);
   out.set("malformed", tally.malformed);
   if (tally.first_malformed) {
@@ -261,7 +276,8 @@ codec::Json to_json(const Counted& counted) {
   }
   if (tally.has_classes) {
     codec::Json classes = codec::Json::object();
-    for (const auto& [name, count] : tally.classes) classes.object_members().emplace_back(name, count);
+    for (const auto& [name, count] : tally.classes)
+      classes.object_members().emplace_back(name, count);
     out.set("classes", std::move(classes));
     if (tally.further_classes > 0) out.set("furtherClasses", tally.further_classes);
   }

@@ -50,8 +50,8 @@ struct Counted {
   std::string whole_because;    // the reason why the given state was unusable
   bool complete = true;         // false: stopped at bytes_max; the tally covers the bytes so far
   os::FileFacts facts;          // facts of the path, from before reading
-  std::string state;            // for the next count; "" if that must read everything (folders, a file
-                                // changed while it was read)
+  std::string state;  // for the next count; "" if that must read everything (folders, a file
+                      // changed while it was read)
 };
 
 /// Blocks and reads in the calling thread. Memory does not grow with the dataset (kClassesMax
@@ -72,7 +72,8 @@ Result<Counted> count(const Context& ctx, os::ReadableTree& tree, const Request&
 class FolderCount {
  public:
   /// `tree` outlives it. Errors are those of count().
-  static Result<std::unique_ptr<FolderCount>> begin(os::ReadableTree& tree, const os::Path& path, const Format& format,
+  static Result<std::unique_ptr<FolderCount>> begin(os::ReadableTree& tree, const os::Path& path,
+                                                    const Format& format,
                                                     const FormatOptions& options);
   virtual ~FolderCount() = default;
   /// Continues for about this many steps; a step is one entry or 4 KiB read. Absent: unfinished.

@@ -16,8 +16,9 @@ struct OneFile {
   const Format* format = find_format("csv").value();
 
   Result<Counted> ask(const std::string& state = "") {
-    return count(Context::background(), tree,
-                 {.path = "/data", .format = format, .options = {.header = Header::kNo}, .state = state});
+    return count(
+        Context::background(), tree,
+        {.path = "/data", .format = format, .options = {.header = Header::kNo}, .state = state});
   }
 };
 
@@ -42,8 +43,9 @@ TEST(Count, WhatWasAppendedIsAllThatIsReadAndTheResultIsThatOfTheWhole) {
   Counted last = setup.ask().value();
   std::size_t before = 0;
   // Cuts inside records, and at the edges of the checked and hashed parts.
-  for (const std::size_t size : {std::size_t{10}, std::size_t{65'526}, std::size_t{1}, kMiB - 65'538, std::size_t{2}, 2 * kMiB,
-                                 std::size_t{0}, std::size_t{300'000}}) {
+  for (const std::size_t size :
+       {std::size_t{10}, std::size_t{65'526}, std::size_t{1}, kMiB - 65'538, std::size_t{2},
+        2 * kMiB, std::size_t{0}, std::size_t{300'000}}) {
     const std::string more = text.substr(before, size);
     setup.tree.append("/data", more);
     setup.tree.bytes_read = 0;
@@ -72,11 +74,13 @@ TEST(Count, InPortionsItGivesWhatItGivesAtOnce) {
     std::uint64_t portions = 0;
     for (last.complete = false; !last.complete; ++portions) {
       const std::uint64_t before = last.bytes;
-      last =
-          count(
-              Context::background(), setup.tree,
-              {.path = "/data", .format = setup.format, .options = {.header = Header::kNo}, .state = last.state, .bytes_max = most})
-              .value();
+      last = count(Context::background(), setup.tree,
+                   {.path = "/data",
+                    .format = setup.format,
+                    .options = {.header = Header::kNo},
+                    .state = last.state,
+                    .bytes_max = most})
+                 .value();
       EXPECT_EQ(last.from_byte, before);
       EXPECT_EQ(last.bytes, std::min(before + most, whole.bytes));
       EXPECT_EQ(last.complete, last.bytes == whole.bytes);
@@ -116,7 +120,9 @@ TEST(Count, AStateThatDoesNotFitIsNotUsedAndTheReasonIsTold) {
   expect_whole("no JSON", std::string(1000, '\0'));
   expect_whole("sum", "{}");
   const auto counted =
-      count(Context::background(), setup.tree, {.path = "/data", .format = find_format("txt").value(), .state = state}).value();
+      count(Context::background(), setup.tree,
+            {.path = "/data", .format = find_format("txt").value(), .state = state})
+          .value();
   EXPECT_NE(counted.whole_because.find("another format"), std::string::npos);
   EXPECT_EQ(counted.from_byte, 0u);
 }
@@ -172,7 +178,9 @@ TEST(Count, AFileThatChangesWhileItIsReadIsNotCountedExactly) {
   };
   const std::string text = rows(2 * kMiB);
   for (const Change& change : std::vector<Change>{
-           {"shrank", [](auto&tree, const auto&bytes) { tree.put("/data", bytes.substr(0, 900'000)); }, false},
+           {"shrank",
+            [](auto&tree, const auto&bytes) { tree.put("/data", bytes.substr(0, 900'000)); },
+            false},
            {"grew", [](auto&tree, const auto&) { tree.append("/data", "1,2\n"); }, true},
            {"written to", [](auto&tree, const auto&bytes) { tree.put("/data", bytes); }, false},
        }) {
@@ -198,9 +206,15 @@ TEST(Count, AFileThatChangesWhileItIsReadIsNotCountedExactly) {
 class OddTree final : public os::ReadableTree {
  public:
   OddTree(std::string bytes, std::uint64_t size) : bytes_(std::move(bytes)), size_(size) {}
-  Result<os::FileFacts> facts(const os::Path&) override { return os::FileFacts{.size_bytes = size_}; }
-  Result<std::unique_ptr<os::ReadableFile>> open(const os::Path&) override { return std::make_unique<File>(*this); }
-  Result<std::unique_ptr<os::ReadableDirectory>> list(const os::Path&) override { return Error(Code::kInvalid, "no directory"); }
+  Result<os::FileFacts> facts(const os::Path&) override {
+    return os::FileFacts{.size_bytes = size_};
+  }
+  Result<std::unique_ptr<os::ReadableFile>> open(const os::Path&) override {
+    return std::make_unique<File>(*this);
+  }
+  Result<std::unique_ptr<os::ReadableDirectory>> list(const os::Path&) override {
+    return Error(Code::kInvalid, "no directory");
+  }
 
  private:
   class File final : public os::ReadableFile {
@@ -221,12 +235,16 @@ class OddTree final : public os::ReadableTree {
 
 TEST(Count, AFileOfAnotherSizeThanTheSystemSaysIsNotExact) {
   for (const auto& [size, samples, why] :
-       {std::tuple(0, 0U, "continues after the 0 bytes"), std::tuple(2, 1U, "continues after the 2 bytes"), std::tuple(4, 2U, ""),
+       {std::tuple(0, 0U, "continues after the 0 bytes"),
+        std::tuple(2, 1U, "continues after the 2 bytes"), std::tuple(4, 2U, ""),
         std::tuple(4096, 2U, "ended at byte 4 of 4096")}) {
     OddTree tree("1\n2\n", static_cast<std::uint64_t>(size));
-    const Counted counted = count(Context::background(), tree, {.path = "/data", .format = find_format("txt").value()}).value();
+    const Counted counted =
+        count(Context::background(), tree, {.path = "/data", .format = find_format("txt").value()})
+            .value();
     EXPECT_EQ(counted.tally.samples, samples);
-    EXPECT_EQ(counted.tally.inexact.empty(), std::string_view(why).empty()) << counted.tally.inexact;
+    EXPECT_EQ(counted.tally.inexact.empty(), std::string_view(why).empty())
+        << counted.tally.inexact;
     EXPECT_NE(counted.tally.inexact.find(why), std::string::npos) << counted.tally.inexact;
     EXPECT_EQ(counted.state.empty(), !counted.tally.inexact.empty());
   }
@@ -240,7 +258,8 @@ TEST(Count, StopsWhenItIsAskedTo) {
     if (offset >= kMiB) stop.request_stop();
     return {};
   };
-  const auto counted = count(Context(stop.get_token()), setup.tree, {.path = "/data", .format = setup.format});
+  const auto counted =
+      count(Context(stop.get_token()), setup.tree, {.path = "/data", .format = setup.format});
   ASSERT_FALSE(counted.ok());
   EXPECT_EQ(counted.error().code(), Code::kCancelled);
 }
@@ -254,7 +273,9 @@ TEST(Count, TellsHowFarItIs) {
     EXPECT_EQ(far.bytes_total, text.size());
     told.push_back(far.bytes);
   };
-  ASSERT_TRUE(count(Context::background(), setup.tree, {.path = "/data", .format = setup.format, .progress = progress}).ok());
+  ASSERT_TRUE(count(Context::background(), setup.tree,
+                    {.path = "/data", .format = setup.format, .progress = progress})
+                  .ok());
   EXPECT_EQ(told, (std::vector<std::uint64_t>{8 * kMiB, 16 * kMiB, text.size()}));
 }
 
@@ -266,7 +287,8 @@ TEST(Count, TheFingerprintIsThatOfTheBytesWhateverTheFormat) {
   other[kMiB + 5] ^= 1;
   tree.put("/c", other);
   const auto of = [&](const char* path, const char* format) {
-    return count(Context::background(), tree, {.path = path, .format = find_format(format).value()})->fingerprint;
+    return count(Context::background(), tree, {.path = path, .format = find_format(format).value()})
+        ->fingerprint;
   };
   EXPECT_EQ(of("/a", "csv"), of("/b", "txt"));
   EXPECT_NE(of("/a", "csv"), of("/c", "csv"));

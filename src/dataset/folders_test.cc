@@ -31,7 +31,8 @@ class Folders : public ::testing::Test {
   }
   Result<Counted> ask(const std::string& format, const fs::path& path) {
     TRY(const auto tree, os::open_readable_tree({root_}));
-    return count(Context::background(), *tree, {.path = path, .format = find_format(format).value()});
+    return count(Context::background(), *tree,
+                 {.path = path, .format = find_format(format).value()});
   }
   Result<Counted> ask(const std::string& format) { return ask(format, root_); }
 
@@ -41,8 +42,9 @@ class Folders : public ::testing::Test {
 using Classes = std::map<std::string, std::uint64_t>;
 
 TEST_F(Folders, ImagesAreCountedByTheFolderOfTheirClass) {
-  for (const char* path : {"cat/1.jpg", "cat/2.JPEG", "cat/more/3.png", "dog/1.webp", "dog/notes.txt", ".thumbs/1.jpg",
-                           "cat/.hidden.jpg", "cat/.jpg", "README.md", "empty/notes"}) {
+  for (const char* path :
+       {"cat/1.jpg", "cat/2.JPEG", "cat/more/3.png", "dog/1.webp", "dog/notes.txt", ".thumbs/1.jpg",
+        "cat/.hidden.jpg", "cat/.jpg", "README.md", "empty/notes"}) {
     put(path);
   }
   const Counted counted = ask("imagefolder").value();
@@ -65,7 +67,8 @@ TEST_F(Folders, AnImageThatIsNoneIsMalformedAndTheFirstByNameIsTold) {
   const Counted counted = ask("imagefolder").value();
   EXPECT_EQ(counted.tally.samples, 1u);
   EXPECT_EQ(counted.tally.malformed, 3u);
-  EXPECT_EQ(*counted.tally.first_malformed, (Malformed{"a/pipe.jpg", 0, 0, "a pipe, socket or device"}));
+  EXPECT_EQ(*counted.tally.first_malformed,
+            (Malformed{"a/pipe.jpg", 0, 0, "a pipe, socket or device"}));
 }
 
 TEST_F(Folders, LinksDoNotLeadOutAndLoopsAreNotWalked) {
@@ -94,7 +97,8 @@ TEST_F(Folders, AThousandFoldersDeepIsToldAndNotWalked) {
   put("d/1.jpg");
   const Counted counted = ask("imagefolder").value();
   EXPECT_EQ(counted.tally.samples, 1u);
-  EXPECT_NE(counted.tally.inexact.find("deeper than 64 folders"), std::string::npos) << counted.tally.inexact;
+  EXPECT_NE(counted.tally.inexact.find("deeper than 64 folders"), std::string::npos)
+      << counted.tally.inexact;
 }
 
 TEST_F(Folders, ManyClassesAreRememberedUpToTheBound) {
@@ -146,8 +150,10 @@ TEST_F(Folders, WhatIsNoAnnotationIsMalformedWithItsPlaceAndReason) {
            {"<html></html>", "root is no <annotation>"},
            {"<annotation><object></object></annotation>", "without a name"},
            {"<annotation><object><name> </name></object></annotation>", "without a name"},
-           {"<annotation><object><name>" + std::string(300, 'x') + "</name></object></annotation>", "longer than 256"},
-           {"<!DOCTYPE a [<!ENTITY x SYSTEM \"file:///etc/passwd\">]><annotation><object><name>&x;</name></object></annotation>",
+           {"<annotation><object><name>" + std::string(300, 'x') + "</name></object></annotation>",
+            "longer than 256"},
+           {"<!DOCTYPE a [<!ENTITY x SYSTEM "
+            "\"file:///etc/passwd\">]><annotation><object><name>&x;</name></object></annotation>",
             "entities"},
            {bomb, "entities"},
            {deep, "nested deeper"},
@@ -160,7 +166,8 @@ TEST_F(Folders, WhatIsNoAnnotationIsMalformedWithItsPlaceAndReason) {
     EXPECT_EQ(counted.tally.samples, 0u) << why;
     ASSERT_EQ(counted.tally.malformed, 1u) << why;
     EXPECT_EQ(counted.tally.first_malformed->file, "Annotations/1.xml");
-    EXPECT_NE(counted.tally.first_malformed->why.find(why), std::string::npos) << counted.tally.first_malformed->why;
+    EXPECT_NE(counted.tally.first_malformed->why.find(why), std::string::npos)
+        << counted.tally.first_malformed->why;
     EXPECT_TRUE(counted.tally.classes.empty());
   }
 }
@@ -172,7 +179,8 @@ TEST_F(Folders, WhatIsNotThereOrOfTheWrongKindIsRefusedByName) {
   std::ofstream(scratch_ / "secret.csv") << "1,2\n";
   fs::create_symlink(scratch_ / "secret.csv", root_ / "link.csv");
   fs::create_symlink("data.csv", root_ / "inside.csv");
-  for (const auto& [format, path, code, why] : std::vector<std::tuple<std::string, fs::path, Code, std::string>>{
+  for (const auto& [format, path, code, why] :
+       std::vector<std::tuple<std::string, fs::path, Code, std::string>>{
            {"csv", root_ / "nope.csv", Code::kNotFound, "nope.csv"},
            {"csv", root_ / "folder", Code::kInvalid, "is a folder"},
            {"csv", root_ / "pipe", Code::kInvalid, "pipe, socket or device"},

@@ -11,13 +11,15 @@ namespace varda::dataset {
 extern const Format kCsv, kTsv, kTxt, kJsonl, kJson, kCoco, kVoc, kImageFolder;
 
 const std::vector<const Format*>& formats() {
-  static const std::vector<const Format*> all = {&kCsv, &kTsv, &kTxt, &kJsonl, &kJson, &kCoco, &kVoc, &kImageFolder};
+  static const std::vector<const Format*> all = {&kCsv,  &kTsv,  &kTxt, &kJsonl,
+                                                 &kJson, &kCoco, &kVoc, &kImageFolder};
   return all;
 }
 
 Result<const Format*> find_format(std::string_view name) {
   std::string lower(name.substr(0, 64));
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   std::string known;
   for (const Format* format : formats()) {
     if (format->name == lower) return format;
@@ -30,7 +32,8 @@ Result<Header> parse_header(std::string_view text) {
   for (const Header header : {Header::kAuto, Header::kYes, Header::kNo}) {
     if (text == to_string(header)) return header;
   }
-  return Error(Code::kInvalid, "header is auto, yes or no, not \"" + std::string(text.substr(0, 64)) + "\"");
+  return Error(Code::kInvalid,
+               "header is auto, yes or no, not \"" + std::string(text.substr(0, 64)) + "\"");
 }
 
 std::string_view to_string(Header header) {

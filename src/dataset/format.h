@@ -41,12 +41,15 @@ struct FormatOptions {
 };
 
 /// Limits on memory that a file can make this process use.
-inline constexpr std::uint64_t kRecordBytesMax = std::uint64_t{64} << 20;  // a longer record or line is malformed
-inline constexpr std::uint64_t kXmlBytesMax = std::uint64_t{16} << 20;     // a longer annotation file is malformed
-inline constexpr std::size_t kClassesMax = 10'000;                         // the first by name (coco: by id); the rest is one sum
-inline constexpr std::size_t kClassNameBytesMax = 256;                     // a longer one is malformed
-inline constexpr std::size_t kJsonDepthMax = 512;                          // deeper texts are malformed
-inline constexpr std::size_t kFolderDepthMax = 64;                         // deeper folders are skipped, which is reported
+inline constexpr std::uint64_t kRecordBytesMax = std::uint64_t{64}
+                                                 << 20;  // a longer record or line is malformed
+inline constexpr std::uint64_t kXmlBytesMax = std::uint64_t{16}
+                                              << 20;  // a longer annotation file is malformed
+inline constexpr std::size_t kClassesMax =
+    10'000;  // the first by name (coco: by id); the rest is one sum
+inline constexpr std::size_t kClassNameBytesMax = 256;  // a longer one is malformed
+inline constexpr std::size_t kJsonDepthMax = 512;       // deeper texts are malformed
+inline constexpr std::size_t kFolderDepthMax = 64;  // deeper folders are skipped, which is reported
 
 /// A malformed item and its place.
 struct Malformed {
@@ -65,8 +68,8 @@ struct Tally {
   bool has_classes = false;                      // the format defines classes
   std::map<std::string, std::uint64_t> classes;  // number per class
   std::uint64_t further_classes = 0;             // sum of the classes beyond kClassesMax
-  std::string header;                            // "yes" or "no", if the format has a header and a record was seen
-  std::string inexact;                           // the reason why `samples` may be incomplete; "" if exact
+  std::string header;   // "yes" or "no", if the format has a header and a record was seen
+  std::string inexact;  // the reason why `samples` may be incomplete; "" if exact
   friend bool operator==(const Tally&, const Tally&) = default;
 };
 

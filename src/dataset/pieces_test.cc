@@ -25,10 +25,11 @@ std::string make_text(Rng& rng, const std::vector<std::string>& pieces, std::siz
 const std::map<std::string, std::vector<std::string>>& pieces_of_formats() {
   static const std::map<std::string, std::vector<std::string>> all = {
       {"csv",
-       {"a", "\"", "\"\"", ",", "\n", "\r\n", "\r", "\"q,\n\"\"x\",", "1,2\n", "\"1\",\"2\"\r\n", std::string(1, '\0'), "\xEF",
-        "abcdefghijklmnopqrstuvwxyz0123456789,"}},
+       {"a", "\"", "\"\"", ",", "\n", "\r\n", "\r", "\"q,\n\"\"x\",", "1,2\n", "\"1\",\"2\"\r\n",
+        std::string(1, '\0'), "\xEF", "abcdefghijklmnopqrstuvwxyz0123456789,"}},
       {"tsv", {"a", "\"", "\t", "\n", "\r\n", "\r", "1\t2\n", "3\t4\r\n", std::string(1, '\0')}},
-      {"txt", {"a", " ", "\t", "\n", "\r\n", "\f", "image.jpg\n", std::string(1, '\0'), "\xEF\xBB"}},
+      {"txt",
+       {"a", " ", "\t", "\n", "\r\n", "\f", "image.jpg\n", std::string(1, '\0'), "\xEF\xBB"}},
       {"jsonl",
        {"{}",
         "\n",
@@ -56,11 +57,13 @@ const std::map<std::string, std::vector<std::string>>& pieces_of_formats() {
         "\xF0\x9F\x98\x80",
         "[1,\"x\",{\"b\":[null,false]}]\n",
         "\r\n"}},
-      {"json", {"[", "[", "]", "{\"a\":", "}", ",", "1", "\"x\"", " ", "\n", "true", "{}", "[1,2]", "\"\\u", "00e9\"", "\xC3\xA9"}},
+      {"json",
+       {"[", "[", "]", "{\"a\":", "}", ",", "1", "\"x\"", " ", "\n", "true", "{}", "[1,2]", "\"\\u",
+        "00e9\"", "\xC3\xA9"}},
       {"coco",
-       {"{\"images\":[", "{},", "{}", "]", ",", "\"annotations\":[", "{\"category_id\":1}", "{\"category_id\":2},",
-        "\"categories\":[", "{\"id\":1,\"name\":\"c\\u00e4t\"}", "{\"id\":2,\"name\":\"dog\"},", "}", "7", "\n",
-        "\"info\":{\"images\":[1]}"}},
+       {"{\"images\":[", "{},", "{}", "]", ",", "\"annotations\":[", "{\"category_id\":1}",
+        "{\"category_id\":2},", "\"categories\":[", "{\"id\":1,\"name\":\"c\\u00e4t\"}",
+        "{\"id\":2,\"name\":\"dog\"},", "}", "7", "\n", "\"info\":{\"images\":[1]}"}},
   };
   return all;
 }
@@ -91,7 +94,8 @@ TEST(Pieces, AnyCutOfTheBytesGivesTheSameResultAlsoThroughASavedState) {
           ASSERT_TRUE(scanner->restore(saved).ok()) << name << " round " << round;
         }
         if (rng->below(10) == 0) {
-          ASSERT_EQ(scanner->end(), at_once(format, std::string_view(text).substr(0, at))) << name << " round " << round;
+          ASSERT_EQ(scanner->end(), at_once(format, std::string_view(text).substr(0, at)))
+              << name << " round " << round;
         }
       }
       ASSERT_EQ(scanner->end(), whole) << name << " round " << round << "\n" << text;
@@ -107,7 +111,8 @@ TEST(Pieces, EveryPrefixOfASmallTextIsCountedAsItsOwnFile) {
       {"jsonl", "\xEF\xBB\xBF{\"a\":\"\\ud83d\\ude00\xF0\x9F\x98\x80\"}\n[-1.5e-3,true]\nnope\n0"},
       {"json", "[{\"a\":[1,2]},\"x\\n\",-0.1e5,null]\n"},
       {"coco",
-       "{\"images\":[{},{\"id\":1}],\"annotations\":[{\"category_id\":12}],\"categories\":[{\"id\":12,\"name\":\"a\\tb\"}]}"}};
+       "{\"images\":[{},{\"id\":1}],\"annotations\":[{\"category_id\":12}],\"categories\":[{\"id\":"
+       "12,\"name\":\"a\\tb\"}]}"}};
   for (const auto& [name, text] : texts) {
     const Format& format = *find_format(name).value();
     const auto scanner = format.stream({});
@@ -123,7 +128,8 @@ TEST(Pieces, EveryPrefixOfASmallTextIsCountedAsItsOwnFile) {
   }
 }
 
-void expect_same(const Tally& tally, const testing::ReferenceCount& wanted, const std::string& text) {
+void expect_same(const Tally& tally, const testing::ReferenceCount& wanted,
+                 const std::string& text) {
   ASSERT_EQ(tally.samples, wanted.samples) << ::testing::PrintToString(text);
   ASSERT_EQ(tally.malformed, wanted.malformed) << ::testing::PrintToString(text);
   if (wanted.malformed == 0) return;
@@ -135,23 +141,28 @@ constexpr Dialect kCsv{.delimiter = ',', .quote = '"'}, kTsv{.delimiter = '\t', 
 
 /// Uses every kind of instructions of this machine, in one piece and in random pieces.
 void expect_obvious(const Dialect& dialect, const std::string& text, Rng& rng) {
-  const testing::ReferenceCount wanted = testing::reference_csv(text, dialect.delimiter, dialect.quote);
+  const testing::ReferenceCount wanted =
+      testing::reference_csv(text, dialect.delimiter, dialect.quote);
   for (const Instructions& instructions : Instructions::all()) {
     DelimitedScanner whole(dialect, {.header = Header::kNo}, instructions);
     whole.feed(text);
     ASSERT_NO_FATAL_FAILURE(expect_same(whole.end(), wanted, text));
-    auto cut = std::make_unique<DelimitedScanner>(dialect, FormatOptions{.header = Header::kNo}, instructions);
+    auto cut = std::make_unique<DelimitedScanner>(dialect, FormatOptions{.header = Header::kNo},
+                                                  instructions);
     for (std::size_t at = 0; at < text.size();) {
-      const std::size_t size = std::min<std::size_t>(text.size() - at, 1 + rng.below(rng.below(2) == 0 ? 40 : 1000));
+      const std::size_t size =
+          std::min<std::size_t>(text.size() - at, 1 + rng.below(rng.below(2) == 0 ? 40 : 1000));
       cut->feed(std::string_view(text).substr(at, size));
       at += size;
       if (rng.below(4) != 0) continue;
       const Json saved = cut->save();
-      cut = std::make_unique<DelimitedScanner>(dialect, FormatOptions{.header = Header::kNo}, instructions);
+      cut = std::make_unique<DelimitedScanner>(dialect, FormatOptions{.header = Header::kNo},
+                                               instructions);
       ASSERT_TRUE(cut->restore(saved).ok());
     }
     ASSERT_EQ(cut->end(), whole.end()) << ::testing::PrintToString(text);
-    ASSERT_EQ(codec::write_json(cut->save()), codec::write_json(whole.save())) << ::testing::PrintToString(text);
+    ASSERT_EQ(codec::write_json(cut->save()), codec::write_json(whole.save()))
+        << ::testing::PrintToString(text);
   }
 }
 
@@ -159,7 +170,8 @@ TEST(Pieces, DelimitedTextIsCountedAsTheObviousWayDoes) {
   const auto rng = seeded_rng(4180);
   for (int round = 0; round < 200; ++round) {
     for (const auto& [name, dialect] : {std::pair("csv", kCsv), std::pair("tsv", kTsv)}) {
-      const std::string text = make_text(*rng, pieces_of_formats().at(name), round % 4 == 0 ? 600 : 60);
+      const std::string text =
+          make_text(*rng, pieces_of_formats().at(name), round % 4 == 0 ? 600 : 60);
       ASSERT_NO_FATAL_FAILURE(expect_obvious(dialect, text, *rng));
     }
   }
@@ -178,15 +190,21 @@ TEST(Pieces, RegularRecordsWithAFewSpoiltOnesAreCountedAsTheObviousWayDoes) {
   const std::string spoils("\n\"\r,\0x\t", 7);
   for (int round = 0; round < 400; ++round) {
     const Dialect& dialect = round % 4 == 3 ? kTsv : kCsv;
-    const std::uint64_t fields = 1 + rng->below(rng->below(10) == 0 ? 100 : 6), width = 1 + rng->below(60);
+    const std::uint64_t fields = 1 + rng->below(rng->below(10) == 0 ? 100 : 6),
+                        width = 1 + rng->below(60);
     std::string text;
     while (text.size() < 3000) {
       for (std::uint64_t field = 0; field < fields; ++field) {
         std::string value;
-        for (std::uint64_t size = rng->below(width); size > 0; --size) value += "ab1 ,\n\r\"\xC3\xA9"[rng->below(10)];
-        if (dialect.quote == '\0') std::erase_if(value, [](char c) { return c == '\n' || c == '\r'; });
-        const bool plain = dialect.quote == '\0' || (rng->below(2) == 0 && value.find_first_of(",\n\r\"") == std::string::npos);
-        text += (field > 0 ? std::string(1, dialect.delimiter) : "") + (plain ? value : in_quotes(value));
+        for (std::uint64_t size = rng->below(width); size > 0; --size)
+          value += "ab1 ,\n\r\"\xC3\xA9"[rng->below(10)];
+        if (dialect.quote == '\0')
+          std::erase_if(value, [](char c) { return c == '\n' || c == '\r'; });
+        const bool plain =
+            dialect.quote == '\0' ||
+            (rng->below(2) == 0 && value.find_first_of(",\n\r\"") == std::string::npos);
+        text += (field > 0 ? std::string(1, dialect.delimiter) : "") +
+                (plain ? value : in_quotes(value));
       }
       text += rng->below(2) == 0 ? "\r\n" : "\n";
       if (rng->below(40) == 0) text += rng->below(2) == 0 ? "\r\n" : "\n";
@@ -209,7 +227,8 @@ TEST(Pieces, WellFormedCsvIsCountedAsItWasWritten) {
       for (std::uint64_t field = 0; field < fields; ++field) {
         if (field > 0) text += ',';
         std::string value;
-        for (std::uint64_t size = rng->below(40); size > 0; --size) value += "ab1 ,\n\r\"\xC3\xA9"[rng->below(10)];
+        for (std::uint64_t size = rng->below(40); size > 0; --size)
+          value += "ab1 ,\n\r\"\xC3\xA9"[rng->below(10)];
         if (rng->below(2) == 0 && value.find_first_of(",\n\r\"") == std::string::npos) {
           text += value;
           continue;
@@ -231,31 +250,39 @@ TEST(Pieces, LinesAreCountedAsTheObviousWayDoes) {
   const auto rng = seeded_rng(8259);
   for (int round = 0; round < 200; ++round) {
     const std::string json = make_text(*rng, pieces_of_formats().at("jsonl"), 30);
-    expect_same(at_once(*find_format("jsonl").value(), json),
-                testing::reference_lines(
-                    json, [](std::string_view line) { return line.find_first_not_of(" \t\r") == line.npos; },
-                    [](std::string_view line) { return codec::parse_json(line, {.depth_max = 1000}).ok(); }),
-                json);
+    expect_same(
+        at_once(*find_format("jsonl").value(), json),
+        testing::reference_lines(
+            json,
+            [](std::string_view line) { return line.find_first_not_of(" \t\r") == line.npos; },
+            [](std::string_view line) {
+              return codec::parse_json(line, {.depth_max = 1000}).ok();
+            }),
+        json);
     const std::string text = make_text(*rng, pieces_of_formats().at("txt"), 40);
-    expect_same(at_once(*find_format("txt").value(), text),
-                testing::reference_lines(
-                    text, [](std::string_view line) { return line.find_first_not_of(" \t\r\v\f") == line.npos; },
-                    [](std::string_view line) { return line.find('\0') == line.npos; }),
-                text);
+    expect_same(
+        at_once(*find_format("txt").value(), text),
+        testing::reference_lines(
+            text,
+            [](std::string_view line) { return line.find_first_not_of(" \t\r\v\f") == line.npos; },
+            [](std::string_view line) { return line.find('\0') == line.npos; }),
+        text);
   }
 }
 
 TEST(Masks, EveryWayOfFindingThemFindsTheSame) {
   const auto rng = seeded_rng(2);
   std::string text;
-  for (int i = 0; i < 64 * 100; ++i) text += rng->below(3) == 0 ? static_cast<char>(rng->below(256)) : ",\"\n\r\0"[rng->below(5)];
+  for (int i = 0; i < 64 * 100; ++i)
+    text += rng->below(3) == 0 ? static_cast<char>(rng->below(256)) : ",\"\n\r\0"[rng->below(5)];
   for (const char quote : {'"', '\0'}) {
     std::vector<Masks> plain(100);
     find_masks_plain(text.data(), 100, ',', quote, plain.data());
     for (const NamedFindMasks& way : all_find_masks()) {
       std::vector<Masks> found(100);
       way.find(text.data(), 100, ',', quote, found.data());
-      for (std::size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(found[i] == plain[i]) << way.name << " block " << i;
+      for (std::size_t i = 0; i < found.size(); ++i)
+        EXPECT_TRUE(found[i] == plain[i]) << way.name << " block " << i;
     }
   }
 }

@@ -11,7 +11,8 @@ Anteroom::~Anteroom() { close(); }
 bool Anteroom::enter(std::size_t bytes, const Go& go) {
   {
     MutexLock lock(mutex_);
-    if (closed_ || guests_.size() >= options_.waiting_max || bytes_ + bytes > options_.bytes_max) return false;
+    if (closed_ || guests_.size() >= options_.waiting_max || bytes_ + bytes > options_.bytes_max)
+      return false;
     guests_.push_back({std::chrono::steady_clock::now() + options_.patience, bytes, go});
     bytes_ += bytes;
   }

@@ -42,7 +42,8 @@ TEST(Anteroom, PatienceEnds) {
 
 TEST(Anteroom, IsBoundedAndClosingLetsEverybodyOn) {
   int gone = 0;
-  Anteroom room({.ready = [] { return false; }, .patience = 5min, .waiting_max = 3, .bytes_max = 10});
+  Anteroom room(
+      {.ready = [] { return false; }, .patience = 5min, .waiting_max = 3, .bytes_max = 10});
   EXPECT_FALSE(room.enter(11, [&] { ++gone; }));
   EXPECT_TRUE(room.enter(8, [&] { ++gone; }));
   EXPECT_FALSE(room.enter(3, [&] { ++gone; }));

@@ -45,44 +45,58 @@ std::optional<net::CertificateFacts> standing(const std::optional<Json>& map, Wa
 
 /// Renews the CA in the Secret if its dates are not good for years; the key stays. If another
 /// gateway writes first, returns the Secret of that gateway.
-Result<Json> with_good_dates(const Context& ctx, const kube::Client& client, Json secret, WallTime now) {
+Result<Json> with_good_dates(const Context& ctx, const kube::Client& client, Json secret,
+                             WallTime now) {
   auto certificate = codec::unbase64(std::as_const(secret)["data"]["tls.crt"].as_string());
   auto key = codec::unbase64(std::as_const(secret)["data"]["tls.key"].as_string());
   if (!certificate.ok() || !key.ok()) return secret;  // from_secret() reports the error
   const auto facts = net::certificate_facts(*certificate);
   if (!facts.ok() || !net::must_be_renewed(*facts, kCaLeft, now)) return secret;
-  const auto renewed = net::renew_ca({std::move(*certificate), std::move(*key)}, net::authority_validity(now));
+  const auto renewed =
+      net::renew_ca({std::move(*certificate), std::move(*key)}, net::authority_validity(now));
   if (!renewed.ok()) return secret;
   secret["data"].set("tls.crt", codec::base64(renewed->certificate_pem));
   auto written = client.update(ctx, secrets(), secret);
-  if (!written.ok() && written.error().code() == Code::kConflict) return client.get(ctx, secrets(), kCaSecret);
+  if (!written.ok() && written.error().code() == Code::kConflict)
+    return client.get(ctx, secrets(), kCaSecret);
   if (written.ok())
-    log::warn("renewed the CA of the edge with the same key; earlier join tokens are void",
-              {{"secret_name", kCaSecret.str()}, {"former_end", meta::format_time(facts->not_after)}});
+    log::warn(
+        "renewed the CA of the edge with the same key; earlier join tokens are void",
+        {{"secret_name", kCaSecret.str()}, {"former_end", meta::format_time(facts->not_after)}});
   return written;
 }
 
 Error other_stands(const std::string& sha256) {
-  return Error(Code::kConflict, "ConfigMap " + kPublished.str() + " has another authority of the edge (SHA-256 " +
+  return Error(Code::kConflict, "ConfigMap " + kPublished.str() +
+                                    " has another authority of the edge (SHA-256 " +
                                     sha256.substr(0, 12) +
-                                    "...), which nodes and join tokens trust. If another gateway runs, such as that of `varda up "
-                                    "--gateway`, stop one of them, or use the same authority: --ca-cert and --ca-key (of `varda "
-                                    "up`: pki/ca.crt and pki/ca.key in its data directory). If the authority was in the Secret " +
+                                    "...), which nodes and join tokens trust. If another gateway "
+                                    "runs, such as that of `varda up "
+                                    "--gateway`, stop one of them, or use the same authority: "
+                                    "--ca-cert and --ca-key (of `varda "
+                                    "up`: pki/ca.crt and pki/ca.key in its data directory). If the "
+                                    "authority was in the Secret " +
                                     kCaSecret.str() +
-                                    ", restore that Secret. If the Secret is lost or must be replaced, delete the ConfigMap; then "
+                                    ", restore that Secret. If the Secret is lost or must be "
+                                    "replaced, delete the ConfigMap; then "
                                     "every node must join again");
 }
 
 }  // namespace
 
 Authority::Authority(net::KeyPair ca, net::CertificateFacts facts)
-    : ca_(std::move(ca)), sha256_(std::move(facts.sha256)), key_sha256_(std::move(facts.key_sha256)), not_after_(facts.not_after) {}
+    : ca_(std::move(ca)),
+      sha256_(std::move(facts.sha256)),
+      key_sha256_(std::move(facts.key_sha256)),
+      not_after_(facts.not_after) {}
 
 Result<Authority> Authority::of(net::KeyPair ca) {
-  TRY(net::CertificateFacts facts, net::certificate_facts(ca.certificate_pem).context("the authority of the edge"));
+  TRY(net::CertificateFacts facts,
+      net::certificate_facts(ca.certificate_pem).context("the authority of the edge"));
   TRY(const std::string key, net::key_sha256(ca.key_pem).context("the authority of the edge"));
   if (key != facts.key_sha256) {
-    return Error(Code::kInvalid, "the authority of the edge: the key does not belong to the certificate");
+    return Error(Code::kInvalid,
+                 "the authority of the edge: the key does not belong to the certificate");
   }
   return Authority(std::move(ca), std::move(facts));
 }
@@ -103,7 +117,8 @@ Result<Authority> Authority::open(const Context& ctx, const kube::Client& client
     TRY(const net::KeyPair pair, net::make_ca("varda-gateway-ca", net::authority_validity(now)));
     Json wanted = object_of(secrets(), kCaSecret);
     wanted.set("type", "kubernetes.io/tls");
-    wanted.set("data", Json::object({{"tls.crt", codec::base64(pair.certificate_pem)}, {"tls.key", codec::base64(pair.key_pem)}}));
+    wanted.set("data", Json::object({{"tls.crt", codec::base64(pair.certificate_pem)},
+                                     {"tls.key", codec::base64(pair.key_pem)}}));
     auto created = client.create(ctx, secrets(), wanted);
     if (created.ok()) {
       log::info("made the CA of the edge", {{"secret_name", kCaSecret.str()}});
@@ -118,31 +133,37 @@ Result<Authority> Authority::open(const Context& ctx, const kube::Client& client
   return from_secret(good);
 }
 
-Status Authority::publish(const Context& ctx, const kube::Client& client, WallTime now, Other other) const {
+Status Authority::publish(const Context& ctx, const kube::Client& client, WallTime now,
+                          Other other) const {
   constexpr int kAttempts = 5;
   for (int attempt = 1;; ++attempt) {
     TRY(std::optional<Json> present, client.find(ctx, config_maps(), kPublished));
-    if (present && std::as_const(*present)["data"]["ca.crt"].as_string() == ca_.certificate_pem) return {};
+    if (present && std::as_const(*present)["data"]["ca.crt"].as_string() == ca_.certificate_pem)
+      return {};
     const auto before = standing(present, now);
     const bool replaces = before && before->key_sha256 != key_sha256_;  // else the CA has new dates
     if (replaces && other == Other::kStays) return other_stands(before->sha256);
     Json wanted = present ? std::move(*present) : object_of(config_maps(), kPublished);
     wanted["data"].set("ca.crt", ca_.certificate_pem);
     if (!present) TRY_VOID(make_system_namespace(ctx, client));
-    auto written = present ? client.update(ctx, config_maps(), wanted) : client.create(ctx, config_maps(), wanted);
+    auto written = present ? client.update(ctx, config_maps(), wanted)
+                           : client.create(ctx, config_maps(), wanted);
     if (written.ok()) {
       if (replaces)
-        log::warn("replaced the published CA of the edge; nodes of the former CA must enrol again", {{"former", before->sha256}});
+        log::warn("replaced the published CA of the edge; nodes of the former CA must enrol again",
+                  {{"former", before->sha256}});
       return {};
     }
     const Code code = written.error().code();
-    const bool other_was_faster = code == Code::kConflict || code == Code::kAlreadyExists || code == Code::kNotFound;
+    const bool other_was_faster =
+        code == Code::kConflict || code == Code::kAlreadyExists || code == Code::kNotFound;
     if (!other_was_faster || attempt == kAttempts) return std::move(written).error();
   }
 }
 
 std::chrono::hours Authority::until_end(WallTime now) const {
-  return std::max(std::chrono::hours(1), std::chrono::duration_cast<std::chrono::hours>(not_after_ - now));
+  return std::max(std::chrono::hours(1),
+                  std::chrono::duration_cast<std::chrono::hours>(not_after_ - now));
 }
 
 Result<net::TlsServer> Authority::server(const std::vector<std::string>& hosts) const {
@@ -150,12 +171,15 @@ Result<net::TlsServer> Authority::server(const std::vector<std::string>& hosts) 
   request.common_name = kGatewayName;
   request.hosts = {std::string(kGatewayName), "localhost", "127.0.0.1", "::1"};
   for (const std::string& host : hosts) {
-    if (!host.empty() && std::find(request.hosts.begin(), request.hosts.end(), host) == request.hosts.end()) {
+    if (!host.empty() &&
+        std::find(request.hosts.begin(), request.hosts.end(), host) == request.hosts.end()) {
       request.hosts.push_back(host);
     }
   }
   request.server = true;
-  TRY(const net::KeyPair pair, net::make_certificate(ca_, request, {.not_before = net::kClocksBegin, .not_after = not_after_}));
+  TRY(const net::KeyPair pair,
+      net::make_certificate(ca_, request,
+                            {.not_before = net::kClocksBegin, .not_after = not_after_}));
   net::TlsServer out;
   out.certificate_pem = pair.certificate_pem + ca_.certificate_pem;
   out.key_pem = pair.key_pem;
@@ -164,7 +188,8 @@ Result<net::TlsServer> Authority::server(const std::vector<std::string>& hosts) 
   return out;
 }
 
-Result<std::string> Authority::issue(const std::string& node, Layer layer, std::string_view csr_pem, WallTime now) const {
+Result<std::string> Authority::issue(const std::string& node, Layer layer, std::string_view csr_pem,
+                                     WallTime now) const {
   net::CertificateRequest request;
   request.common_name = node;
   request.organizations = {std::string(kNodesOrganization)};
@@ -180,8 +205,9 @@ Result<std::string> published_ca(const Context& ctx, const kube::Client& client)
   TRY(const std::optional<Json> map, client.find(ctx, config_maps(), kPublished));
   const std::string pem = map ? (*map)["data"]["ca.crt"].as_string() : std::string();
   if (pem.empty()) {
-    return Error(Code::kNotFound, "no gateway has started here yet (ConfigMap " + kPublished.str() +
-                                      " is missing); start `varda gateway`, or `varda up` with --gateway");
+    return Error(Code::kNotFound,
+                 "no gateway has started here yet (ConfigMap " + kPublished.str() +
+                     " is missing); start `varda gateway`, or `varda up` with --gateway");
   }
   return pem;
 }

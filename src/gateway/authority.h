@@ -40,7 +40,8 @@ class Authority {
   /// Publishes the CA's certificate for published_ca(), and writes only a difference. Join tokens
   /// name the published CA. So after a replacement new tokens fail at gateways with the former CA.
   /// kConflict: another CA that has not ended is published, and stays.
-  Status publish(const Context& ctx, const kube::Client& client, WallTime now, Other other = Other::kStays) const;
+  Status publish(const Context& ctx, const kube::Client& client, WallTime now,
+                 Other other = Other::kStays) const;
 
   const std::string& ca_pem() const { return ca_.certificate_pem; }
   const std::string& ca_sha256() const { return sha256_; }
@@ -51,7 +52,8 @@ class Authority {
   Result<net::TlsServer> server(const std::vector<std::string>& hosts) const;
   /// Signs the key of the request for `node`. The subject names the layer as the organizational
   /// unit. The rest of the request is ignored. kInvalid: a bad request, see net::sign_csr().
-  Result<std::string> issue(const std::string& node, Layer layer, std::string_view csr_pem, WallTime now) const;
+  Result<std::string> issue(const std::string& node, Layer layer, std::string_view csr_pem,
+                            WallTime now) const;
 
  private:
   Authority(net::KeyPair ca, net::CertificateFacts facts);

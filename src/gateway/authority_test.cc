@@ -40,7 +40,8 @@ TEST_F(AuthorityTest, GatewaysThatBeginAtOnceAgree) {
     for (std::string& pem : seen) {
       threads.emplace_back([this, &pem] {
         auto authority = Authority::open(ctx_, client_, now());
-        if (authority.ok() && authority->publish(ctx_, client_, now()).ok()) pem = authority->ca_pem();
+        if (authority.ok() && authority->publish(ctx_, client_, now()).ok())
+          pem = authority->ca_pem();
       });
     }
   }
@@ -51,9 +52,10 @@ TEST_F(AuthorityTest, GatewaysThatBeginAtOnceAgree) {
 
 TEST_F(AuthorityTest, BrokenSecretIsNamedAndLeftAlone) {
   ASSERT_TRUE(make_system_namespace(ctx_, client_).ok());
-  Json secret = Json::object({{"apiVersion", "v1"},
-                              {"kind", "Secret"},
-                              {"metadata", Json::object({{"name", "varda-gateway-ca"}, {"namespace", "varda-system"}})}});
+  Json secret = Json::object(
+      {{"apiVersion", "v1"},
+       {"kind", "Secret"},
+       {"metadata", Json::object({{"name", "varda-gateway-ca"}, {"namespace", "varda-system"}})}});
   const net::KeyPair a = *net::make_ca("a", 24h), b = *net::make_ca("b", 24h);
   secret.make("data/tls.crt") = codec::base64(a.certificate_pem);
   secret.make("data/tls.key") = codec::base64(b.key_pem);
@@ -61,7 +63,8 @@ TEST_F(AuthorityTest, BrokenSecretIsNamedAndLeftAlone) {
   const auto opened = Authority::open(ctx_, client_, now());
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().code(), Code::kInvalid);
-  EXPECT_NE(opened.error().message().find("varda-system/varda-gateway-ca"), std::string::npos) << opened.error();
+  EXPECT_NE(opened.error().message().find("varda-system/varda-gateway-ca"), std::string::npos)
+      << opened.error();
   EXPECT_FALSE(Authority::of({}).ok());
 }
 
@@ -70,7 +73,9 @@ TEST_F(AuthorityTest, PublishWritesOnlyWhatDiffers) {
   const auto first = Authority::of(*net::make_ca("a", 24h));
   ASSERT_TRUE(first->publish(ctx_, client_, now()).ok());
   const auto version = [&] {
-    return client_.get(ctx_, config_maps(), {"varda-system", "varda-gateway"}).value().at("metadata/resourceVersion");
+    return client_.get(ctx_, config_maps(), {"varda-system", "varda-gateway"})
+        .value()
+        .at("metadata/resourceVersion");
   };
   const Json before = version();
   ASSERT_TRUE(first->publish(ctx_, client_, now()).ok());
@@ -84,7 +89,8 @@ TEST_F(AuthorityTest, OneThatNodesRelyOnIsReplacedOnlyOnPurpose) {
   const Status refused = other->publish(ctx_, client_, now());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code(), Code::kConflict);
-  for (const char* said : {"ConfigMap varda-system/varda-gateway", "--ca-cert", "delete the ConfigMap"}) {
+  for (const char* said :
+       {"ConfigMap varda-system/varda-gateway", "--ca-cert", "delete the ConfigMap"}) {
     EXPECT_NE(refused.error().message().find(said), std::string::npos) << refused.error();
   }
   EXPECT_EQ(*published_ca(ctx_, client_), ups->ca_pem());
@@ -108,7 +114,8 @@ TEST_F(AuthorityTest, AClustersThatIsLostIsPutBackOrBegunAnewByDeletingWhatWasPu
   ASSERT_TRUE(client_.remove(ctx_, secrets(), key).ok());
   const auto lost = Authority::open(ctx_, client_, now());
   ASSERT_FALSE(lost.ok());
-  EXPECT_NE(lost.error().message().find("Secret varda-system/varda-gateway-ca"), std::string::npos) << lost.error();
+  EXPECT_NE(lost.error().message().find("Secret varda-system/varda-gateway-ca"), std::string::npos)
+      << lost.error();
   Json again = kept;
   again.set("metadata", Json::object({{"name", key.name}, {"namespace", key.ns}}));
   ASSERT_TRUE(client_.create(ctx_, secrets(), again).ok());
@@ -140,12 +147,16 @@ TEST_F(AuthorityTest, AFirstStartUnderAWrongClockHarmsNothing) {
 TEST_F(AuthorityTest, OneWhoseDatesAreNotGoodGetsOthersAndKeepsItsKey) {
   ASSERT_TRUE(make_system_namespace(ctx_, client_).ok());
   const meta::ObjectKey key{"varda-system", "varda-gateway-ca"};
-  for (const net::Validity& dates : {net::Validity{now() - 48h, now() - 24h}, net::Validity{now() + 24h, now() + 24h * 3650},
-                                     net::Validity{now() - 24h * 3000, now() + 24h * 650}}) {
+  for (const net::Validity& dates :
+       {net::Validity{now() - 48h, now() - 24h}, net::Validity{now() + 24h, now() + 24h * 3650},
+        net::Validity{now() - 24h * 3000, now() + 24h * 650}}) {
     const net::KeyPair made = *net::make_ca("varda-gateway-ca", dates);
-    ASSERT_TRUE(Authority::of(made)->publish(ctx_, client_, now(), Authority::Other::kIsReplaced).ok());
-    Json secret = Json::object(
-        {{"apiVersion", "v1"}, {"kind", "Secret"}, {"metadata", Json::object({{"name", key.name}, {"namespace", key.ns}})}});
+    ASSERT_TRUE(
+        Authority::of(made)->publish(ctx_, client_, now(), Authority::Other::kIsReplaced).ok());
+    Json secret =
+        Json::object({{"apiVersion", "v1"},
+                      {"kind", "Secret"},
+                      {"metadata", Json::object({{"name", key.name}, {"namespace", key.ns}})}});
     secret.make("data/tls.crt") = codec::base64(made.certificate_pem);
     secret.make("data/tls.key") = codec::base64(made.key_pem);
     ASSERT_TRUE(client_.create(ctx_, secrets(), secret).ok());
@@ -168,7 +179,8 @@ TEST_F(AuthorityTest, NonsenseThatWasPublishedIsReplaced) {
                   .create(ctx_, config_maps(),
                           Json::object({{"apiVersion", "v1"},
                                         {"kind", "ConfigMap"},
-                                        {"metadata", Json::object({{"name", "varda-gateway"}, {"namespace", "varda-system"}})},
+                                        {"metadata", Json::object({{"name", "varda-gateway"},
+                                                                   {"namespace", "varda-system"}})},
                                         {"data", Json::object({{"ca.crt", "nonsense"}})}}))
                   .ok());
   const auto authority = Authority::open(ctx_, client_, now());
@@ -185,11 +197,14 @@ TEST_F(AuthorityTest, CertificatesEndWithTheCaAtTheLatest) {
   EXPECT_EQ(node->common_name, "line7");
   EXPECT_EQ(node->organizations, std::vector<std::string>{"system:nodes"});
   EXPECT_LE(node->not_after, now + 48h);
-  const auto server = net::certificate_facts(authority->server({"cloud.example", "10.0.0.1", ""})->certificate_pem);
+  const auto server =
+      net::certificate_facts(authority->server({"cloud.example", "10.0.0.1", ""})->certificate_pem);
   EXPECT_LE(server->not_after, now + 48h);
   const auto longer = Authority::of(*net::make_ca("long", 24h * 3650));
   const auto usual = net::certificate_facts(*longer->issue("line7", Layer::kEdge, csr, now));
-  EXPECT_NEAR(static_cast<double>(std::chrono::duration_cast<std::chrono::hours>(usual->not_after - now).count()), 24.0 * 90, 1.0);
+  EXPECT_NEAR(static_cast<double>(
+                  std::chrono::duration_cast<std::chrono::hours>(usual->not_after - now).count()),
+              24.0 * 90, 1.0);
 }
 
 }  // namespace

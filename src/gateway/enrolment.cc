@@ -42,7 +42,9 @@ net::Response failure(int code, std::string reason, std::string message) {
   return answer(code, status.to_json());
 }
 
-net::Response bad_request(const std::string& message) { return failure(400, "BadRequest", message); }
+net::Response bad_request(const std::string& message) {
+  return failure(400, "BadRequest", message);
+}
 
 /// Result of a request: the outcome for the counter, the reason for the log, and the answer.
 struct Outcome {
@@ -65,17 +67,20 @@ Outcome refuse_node(std::string name, const std::string& node, const std::string
 
 Outcome refuse_certificate(std::string name, std::string node, std::string why) {
   return {std::move(name), std::move(why), std::move(node),
-          failure(403, "Forbidden", "the certificate is not accepted for renewal; the gateway's log says why")};
+          failure(403, "Forbidden",
+                  "the certificate is not accepted for renewal; the gateway's log says why")};
 }
 
 Outcome upstream_failed(const Error& error, std::string node = "") {
-  net::Response response = failure(503, "ServiceUnavailable", "the gateway cannot reach its API server; try again");
+  net::Response response =
+      failure(503, "ServiceUnavailable", "the gateway cannot reach its API server; try again");
   response.headers.add("Retry-After", "5");
   return {"unavailable", error.message(), std::move(node), std::move(response)};
 }
 
 bool is_name_of_node(const std::string& name) {
-  return name.size() <= kNodeNameBytesMax && name != kGatewayName && meta::check_dns_subdomain(name).empty();
+  return name.size() <= kNodeNameBytesMax && name != kGatewayName &&
+         meta::check_dns_subdomain(name).empty();
 }
 
 /// The token's ID and the node of an enrolment, since nodes may share a token. "": no readable
@@ -93,7 +98,8 @@ std::string tried(const net::Request& request) {
 /// A member that must be a non-empty string.
 Result<std::string> text_of(const Json& body, const char* name) {
   const Json& value = body[name];
-  if (!value.is_string() || value.as_string().empty()) return Error(Code::kInvalid, std::string(name) + ": must be a string");
+  if (!value.is_string() || value.as_string().empty())
+    return Error(Code::kInvalid, std::string(name) + ": must be a string");
   return value.as_string();
 }
 
@@ -114,14 +120,17 @@ struct Enrolment::Impl {
         options(opts),
         clock(opts.clock != nullptr ? *opts.clock : system_clock()),
         failures({opts.failures_in_a_row, opts.failure_period, opts.remembered_max}),
-        addresses({opts.address_failures_in_a_row, opts.address_failure_period, opts.remembered_max}) {}
+        addresses(
+            {opts.address_failures_in_a_row, opts.address_failure_period, opts.remembered_max}) {}
 
   /// Whether the node has an EdgeNode. kForbidden: the node was shut out. Other errors come from
   /// the read.
   Result<bool> check_admitted(const Context& ctx, const std::string& node) const {
-    TRY(const std::optional<Json> edge_node, upstream.find(ctx, api::EdgeNode::resource(), {"", node}));
+    TRY(const std::optional<Json> edge_node,
+        upstream.find(ctx, api::EdgeNode::resource(), {"", node}));
     if (edge_node && is_revoked(*edge_node)) {
-      return Error(Code::kForbidden, "its EdgeNode has the annotation " + std::string(kRevokedAnnotation) + ": \"true\"");
+      return Error(Code::kForbidden, "its EdgeNode has the annotation " +
+                                         std::string(kRevokedAnnotation) + ": \"true\"");
     }
     return edge_node.has_value();
   }
@@ -129,23 +138,29 @@ struct Enrolment::Impl {
   Outcome give(const std::string& node, Layer layer, const std::string& csr) const {
     auto certificate = authority.issue(node, layer, csr, clock.wall());
     if (!certificate.ok()) {
-      log::error("cannot make a node's certificate", {{"node", node}, {"error", certificate.error()}});
-      return {"failed", certificate.error().message(), node, failure(500, "InternalError", "the certificate could not be created")};
+      log::error("cannot make a node's certificate",
+                 {{"node", node}, {"error", certificate.error()}});
+      return {"failed", certificate.error().message(), node,
+              failure(500, "InternalError", "the certificate could not be created")};
     }
     Outcome outcome{"ok", "", node, {}};
-    outcome.response =
-        answer(200, Json::object({{"certificate", std::move(*certificate)}, {"ca", authority.ca_pem()}, {"node", node}}));
+    outcome.response = answer(200, Json::object({{"certificate", std::move(*certificate)},
+                                                 {"ca", authority.ca_pem()},
+                                                 {"node", node}}));
     return outcome;
   }
 
   Outcome enroll(const Context& ctx, const net::Peer& peer, const Json& body) {
     auto text = text_of(body, "token");
     auto csr = text_of(body, "csr");
-    if (!text.ok()) return {"invalid", text.error().message(), "", bad_request(text.error().message())};
-    if (!csr.ok()) return {"invalid", csr.error().message(), "", bad_request(csr.error().message())};
+    if (!text.ok())
+      return {"invalid", text.error().message(), "", bad_request(text.error().message())};
+    if (!csr.ok())
+      return {"invalid", csr.error().message(), "", bad_request(csr.error().message())};
     // The CSR first: its errors reveal nothing about the token.
     const auto key = net::csr_key_sha256(*csr);
-    if (!key.ok()) return {"invalid", key.error().message(), "", bad_request("csr: " + key.error().message())};
+    if (!key.ok())
+      return {"invalid", key.error().message(), "", bad_request("csr: " + key.error().message())};
     const auto token = JoinToken::parse(*text);
     if (!token.ok()) return refuse_token("malformed");
     if (options.join_secret) {
@@ -155,9 +170,9 @@ struct Enrolment::Impl {
         const auto shared = find_shared_join_token(ctx, upstream, *options.join_secret);
         // run_join_secret() reports a Secret without a readable token.
         if (!shared.ok() && shared.error().code() != Code::kCorrupt) {
-          return upstream_failed(
-              shared.error().context("Secret " + options.join_secret->str() +
-                                     " with the token that agents share (--join-secret needs the right to get it)"));
+          return upstream_failed(shared.error().context(
+              "Secret " + options.join_secret->str() +
+              " with the token that agents share (--join-secret needs the right to get it)"));
         }
         if (shared.ok() && *shared && (*shared)->token.id == token->id) {
           return enroll_agent(ctx, **shared, *token, body, *csr, *key);
@@ -168,8 +183,8 @@ struct Enrolment::Impl {
   }
 
   /// Enrols by a token for one node.
-  Outcome enroll_with_own_token(const Context& ctx, const JoinToken& token, const std::string& csr, const std::string& key,
-                                const std::string& address) const {
+  Outcome enroll_with_own_token(const Context& ctx, const JoinToken& token, const std::string& csr,
+                                const std::string& key, const std::string& address) const {
     for (int attempt = 1;; ++attempt) {
       auto stored = find_join_token(ctx, upstream, token.id);
       if (!stored.ok() && stored.error().code() == Code::kCorrupt) {
@@ -184,16 +199,19 @@ struct Enrolment::Impl {
         return refuse_token(std::string(to_string(verdict)), node,
                             "ID " + token.id + " is for nodes from " + text_of(record.networks));
       }
-      if (verdict != Verdict::kGood) return refuse_token(std::string(to_string(verdict)), node, "ID " + token.id);
+      if (verdict != Verdict::kGood)
+        return refuse_token(std::string(to_string(verdict)), node, "ID " + token.id);
       if (const auto admitted = check_admitted(ctx, node); !admitted.ok()) {
-        if (admitted.error().code() != Code::kForbidden) return upstream_failed(admitted.error(), node);
+        if (admitted.error().code() != Code::kForbidden)
+          return upstream_failed(admitted.error(), node);
         return refuse_token("node revoked", node, admitted.error().message());
       }
       // The token is marked used before the certificate is made: a later failure admits no second
       // key. The same key may ask again.
       if (record.used_by.empty()) {
         const Status used = use_join_token(ctx, upstream, std::move(**stored), key);
-        const bool changed = !used.ok() && (used.error().code() == Code::kConflict || used.error().code() == Code::kNotFound);
+        const bool changed = !used.ok() && (used.error().code() == Code::kConflict ||
+                                            used.error().code() == Code::kNotFound);
         if (changed && attempt < kEnrolmentAttempts) continue;
         if (!used.ok()) return upstream_failed(used.error(), node);
       }
@@ -207,19 +225,23 @@ struct Enrolment::Impl {
 
   /// Enrols by the token that all agents share. The cluster must prove the identity that this token
   /// does not.
-  Outcome enroll_agent(const Context& ctx, const SharedJoinToken& shared, const JoinToken& token, const Json& body,
-                       const std::string& csr, const std::string& key) const {
-    if (!codec::same_secret(shared.token.secret, token.secret)) return refuse_token("wrong secret", "", "ID " + token.id);
+  Outcome enroll_agent(const Context& ctx, const SharedJoinToken& shared, const JoinToken& token,
+                       const Json& body, const std::string& csr, const std::string& key) const {
+    if (!codec::same_secret(shared.token.secret, token.secret))
+      return refuse_token("wrong secret", "", "ID " + token.id);
     if (shared.revoked) return refuse_token("revoked", "", "ID " + token.id);
     const auto said = text_of(body, "node");
-    if (!said.ok()) return {"invalid", said.error().message(), "", bad_request(said.error().message())};
+    if (!said.ok())
+      return {"invalid", said.error().message(), "", bad_request(said.error().message())};
     const std::string& node = *said;
-    if (!is_name_of_node(node)) return {"invalid", "node", "", bad_request("node: this is not a name of a node")};
+    if (!is_name_of_node(node))
+      return {"invalid", "node", "", bad_request("node: this is not a name of a node")};
     const auto has_edge_node = check_admitted(ctx, node);
     if (!has_edge_node.ok()) {
       const Error& admitted = has_edge_node.error();
       if (admitted.code() != Code::kForbidden) return upstream_failed(admitted, node);
-      return refuse_node("node revoked", node, "node \"" + node + "\" is revoked: " + admitted.message());
+      return refuse_node("node revoked", node,
+                         "node \"" + node + "\" is revoked: " + admitted.message());
     }
     const auto why = why_no_agent(ctx, upstream, options.join_secret->ns, node);
     if (!why.ok()) return upstream_failed(why.error(), node);
@@ -227,7 +249,8 @@ struct Enrolment::Impl {
     // The key is remembered before the certificate is made: a later failure admits no second key.
     // The same key may ask again. A node with an EdgeNode enrolled before. If no key of that node
     // is remembered, its name is not free for the first caller.
-    const auto claim = claim_node_key(ctx, upstream, node, key, {.be_first = !*has_edge_node, .follow = true});
+    const auto claim =
+        claim_node_key(ctx, upstream, node, key, {.be_first = !*has_edge_node, .follow = true});
     if (!claim.ok()) return upstream_failed(claim.error(), node);
     const std::string name = "node \"" + node + "\"";
     switch (*claim) {
@@ -236,21 +259,29 @@ struct Enrolment::Impl {
         return layer.ok() ? give(node, *layer, csr) : upstream_failed(layer.error(), node);
       }
       case KeyClaim::kIsAnother:
-        return refuse_node("another key", node,
-                           name + " has enrolled with another key before. If its data directory was lost, or the machine " +
-                               "replaced, `varda join-token --forget " + node +
-                               "` admits the new one; otherwise another machine impersonates the node");
+        return refuse_node(
+            "another key", node,
+            name +
+                " has enrolled with another key before. If its data directory was lost, or the "
+                "machine " +
+                "replaced, `varda join-token --forget " + node +
+                "` admits the new one; otherwise another machine impersonates the node");
       case KeyClaim::kIsForgotten:
-        return refuse_node("forgotten key", node,
-                           "this key of " + name + " was forgotten, so the shared token of agents no longer admits it. " +
-                               "If this is the true node, create a token for it: `varda join-token --node " + node + "`");
+        return refuse_node(
+            "forgotten key", node,
+            "this key of " + name +
+                " was forgotten, so the shared token of agents no longer admits it. " +
+                "If this is the true node, create a token for it: `varda join-token --node " +
+                node + "`");
       case KeyClaim::kIsUnknown:
         break;
     }
-    return refuse_node(
-        "no key remembered", node,
-        name + " has an EdgeNode but no recorded key: the node joined before keys were recorded, or without enrolment. " +
-            "If its data directory was lost, `varda join-token --forget " + node + "` admits the new key");
+    return refuse_node("no key remembered", node,
+                       name +
+                           " has an EdgeNode but no recorded key: the node joined before keys were "
+                           "recorded, or without enrolment. " +
+                           "If its data directory was lost, `varda join-token --forget " + node +
+                           "` admits the new key");
   }
 
   Outcome renew(const Context& ctx, const net::Peer& peer, const Json& body) const {
@@ -262,21 +293,25 @@ struct Enrolment::Impl {
     if (!caller.ok()) return refuse_certificate("not a node's", peer.certificate_common_name, "");
     const std::string& node = caller->node;
     if (peer.certificate_not_after + kRenewalGrace <= now) {
-      return refuse_certificate(
-          "too late", node,
-          "it ended at " + meta::format_time(peer.certificate_not_after) + "; a new join token admits the node again");
+      return refuse_certificate("too late", node,
+                                "it ended at " + meta::format_time(peer.certificate_not_after) +
+                                    "; a new join token admits the node again");
     }
     auto csr = text_of(body, "csr");
-    if (!csr.ok()) return {"invalid", csr.error().message(), node, bad_request(csr.error().message())};
+    if (!csr.ok())
+      return {"invalid", csr.error().message(), node, bad_request(csr.error().message())};
     const auto key = net::csr_key_sha256(*csr);
-    if (!key.ok()) return {"invalid", key.error().message(), node, bad_request("csr: " + key.error().message())};
+    if (!key.ok())
+      return {"invalid", key.error().message(), node, bad_request("csr: " + key.error().message())};
     if (const auto admitted = check_admitted(ctx, node); !admitted.ok()) {
-      if (admitted.error().code() != Code::kForbidden) return upstream_failed(admitted.error(), node);
+      if (admitted.error().code() != Code::kForbidden)
+        return upstream_failed(admitted.error(), node);
       return refuse_certificate("node revoked", node, admitted.error().message());
     }
     // A node that enrolled before keys were remembered has its key remembered at the first renewal.
     // After a forgotten key no renewal sets one: the forgotten node itself could ask.
-    const auto claim = claim_node_key(ctx, upstream, node, *key, {.be_first = true, .follow = false});
+    const auto claim =
+        claim_node_key(ctx, upstream, node, *key, {.be_first = true, .follow = false});
     if (!claim.ok()) return upstream_failed(claim.error(), node);
     if (*claim == KeyClaim::kIsTheNodes) {
       const auto layer = layer_of_node(ctx, upstream, node);
@@ -295,7 +330,8 @@ struct Enrolment::Impl {
     return refuse_node(
         another ? "another key" : "forgotten key", node,
         "the certificate is not renewed: " +
-            (another ? "node \"" + node + "\" has another key now" : "this key of node \"" + node + "\" was forgotten") +
+            (another ? "node \"" + node + "\" has another key now"
+                     : "this key of node \"" + node + "\" was forgotten") +
             ". If this is the true node, a join token for this node admits it again");
   }
 
@@ -307,12 +343,15 @@ struct Enrolment::Impl {
     }
     if (request.body.size() > kBodyBytesMax) {
       return {"invalid", "body of " + std::to_string(request.body.size()) + " bytes", "",
-              failure(413, "RequestEntityTooLarge", "the body has more than " + std::to_string(kBodyBytesMax) + " bytes")};
+              failure(413, "RequestEntityTooLarge",
+                      "the body has more than " + std::to_string(kBodyBytesMax) + " bytes")};
     }
     auto body = codec::parse_json(request.body, {.depth_max = 8});
-    if (!body.ok() || !body->is_object()) return {"invalid", "body", "", bad_request("the body is not a JSON object")};
+    if (!body.ok() || !body->is_object())
+      return {"invalid", "body", "", bad_request("the body is not a JSON object")};
     const Context limited = ctx.with_timeout(options.upstream_timeout);
-    return request.path() == kEnroll ? enroll(limited, request.peer, *body) : renew(limited, request.peer, *body);
+    return request.path() == kEnroll ? enroll(limited, request.peer, *body)
+                                     : renew(limited, request.peer, *body);
   }
 
   /// Removes old tokens, at most once an hour. A token without users causes no requests, so
@@ -323,7 +362,8 @@ struct Enrolment::Impl {
       if (clock.now() < clean_after) return;
       clean_after = clock.now() + kCleaningPeriod;
     }
-    auto removed = remove_old_join_tokens(ctx.with_timeout(options.upstream_timeout), upstream, clock.wall());
+    auto removed =
+        remove_old_join_tokens(ctx.with_timeout(options.upstream_timeout), upstream, clock.wall());
     if (!removed.ok()) {
       log::warn("cannot remove old join tokens", {{"error", removed.error()}});
     } else if (*removed > 0) {
@@ -336,7 +376,9 @@ Enrolment::Enrolment(const kube::Client& upstream, const Authority& authority, O
     : impl_(std::make_unique<Impl>(upstream, authority, options)) {}
 Enrolment::~Enrolment() = default;
 
-bool Enrolment::is_for(const net::Request& request) { return request.path() == kEnroll || request.path() == kRenew; }
+bool Enrolment::is_for(const net::Request& request) {
+  return request.path() == kEnroll || request.path() == kRenew;
+}
 
 std::optional<net::Response> Enrolment::handle(const Context& ctx, const net::Request& request) {
   if (!is_for(request)) return std::nullopt;
@@ -361,8 +403,10 @@ std::optional<net::Response> Enrolment::handle(const Context& ctx, const net::Re
   }
   Outcome outcome;
   if (wait.count() > 0) {
-    outcome = {"too many failures", "", "", failure(429, "TooManyRequests", "too many failures; wait")};
-    outcome.response.headers.add("Retry-After", std::to_string(std::chrono::ceil<std::chrono::seconds>(wait).count()));
+    outcome = {"too many failures", "", "",
+               failure(429, "TooManyRequests", "too many failures; wait")};
+    outcome.response.headers.add(
+        "Retry-After", std::to_string(std::chrono::ceil<std::chrono::seconds>(wait).count()));
   } else {
     outcome = impl_->serve(ctx, request);
     const bool refused = outcome.response.status >= 400 && outcome.response.status < 500;
@@ -373,18 +417,25 @@ std::optional<net::Response> Enrolment::handle(const Context& ctx, const net::Re
     }
     // Requests that get 429 are not logged. Each examined failure has one line.
     if (refused) {
-      log::warn("enrolment refused",
-                {{"request", what}, {"reason", outcome.name}, {"node", outcome.node}, {"peer", address}, {"detail", outcome.why}});
+      log::warn("enrolment refused", {{"request", what},
+                                      {"reason", outcome.name},
+                                      {"node", outcome.node},
+                                      {"peer", address},
+                                      {"detail", outcome.why}});
     } else if (outcome.response.status >= 500) {
-      log::error("enrolment failed", {{"request", what}, {"node", outcome.node}, {"peer", address}, {"detail", outcome.why}});
+      log::error(
+          "enrolment failed",
+          {{"request", what}, {"node", outcome.node}, {"peer", address}, {"detail", outcome.why}});
     } else {
-      log::info(what == "enroll" ? "enrolled a node" : "renewed a node's certificate", {{"node", outcome.node}, {"peer", address}});
+      log::info(what == "enroll" ? "enrolled a node" : "renewed a node's certificate",
+                {{"node", outcome.node}, {"peer", address}});
       if (what == "enroll") impl_->clean(ctx);
     }
   }
   if (impl_->options.metrics) {
     impl_->options.metrics
-        ->counter("varda_gateway_enrolments_total", "Requests for certificates by what came of them.",
+        ->counter("varda_gateway_enrolments_total",
+                  "Requests for certificates by what came of them.",
                   {{"request", what}, {"outcome", outcome.name}})
         .add();
   }

@@ -1,7 +1,8 @@
 // Enrolment: gives a node its certificate, and the next one. Two requests on the gateway's port:
 //
-//   POST /gateway/v1/enroll {"token": "varda-join.…", "csr": "-----BEGIN CERTIFICATE REQUEST-----…", "node": "line7"}
-//   POST /gateway/v1/renew  {"csr": …}     over a connection with the certificate to be renewed
+//   POST /gateway/v1/enroll {"token": "varda-join.…", "csr": "-----BEGIN CERTIFICATE
+//   REQUEST-----…", "node": "line7"} POST /gateway/v1/renew  {"csr": …}     over a connection with
+//   the certificate to be renewed
 //
 // Both answer {"certificate", "ca", "node"}, or a Kubernetes Status. The reason for a refused token
 // or certificate is in the log and in the counter, not in the answer. `node` counts only with the
@@ -36,7 +37,8 @@ class Enrolment {
     std::size_t remembered_max = 4096;           // addresses; the same for tokens or nodes
     std::optional<meta::ObjectKey> join_secret;  // Secret with the agents' shared token, if any
     const Clock* clock = nullptr;                // null: the machine's
-    metrics::Registry* metrics = nullptr;        // varda_gateway_enrolments_total{request, outcome}; outlives the object
+    metrics::Registry* metrics =
+        nullptr;  // varda_gateway_enrolments_total{request, outcome}; outlives the object
   };
   /// `upstream` needs rights to read and write Secrets of varda-system and to read EdgeNodes. A
   /// join_secret adds the rights to read that Secret, Nodes, and Pods of its namespace. `upstream`

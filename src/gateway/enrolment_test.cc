@@ -26,11 +26,14 @@ using codec::Json;
 class HandClock final : public Clock {
  public:
   SteadyTime now() const override { return SteadyTime(passed_.load()); }
-  WallTime wall() const override { return begin_ + std::chrono::duration_cast<WallTime::duration>(passed_.load()); }
+  WallTime wall() const override {
+    return begin_ + std::chrono::duration_cast<WallTime::duration>(passed_.load());
+  }
   void pass(Duration time) { passed_ = passed_.load() + time; }
 
  private:
-  const WallTime begin_ = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+  const WallTime begin_ =
+      std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
   std::atomic<Duration> passed_{Duration(24h)};
 };
 
@@ -48,7 +51,9 @@ class EnrolmentTest : public ::testing::Test {
   }
 
   std::string token(const std::string& node, std::chrono::seconds ttl = 24h) {
-    return create_join_token(ctx_, client_, {.node = node, .ttl = ttl, .ca_sha256 = authority_.ca_sha256()}, clock_.wall(), *rng_)
+    return create_join_token(ctx_, client_,
+                             {.node = node, .ttl = ttl, .ca_sha256 = authority_.ca_sha256()},
+                             clock_.wall(), *rng_)
         ->text();
   }
   Result<Enrolment*> started(Enrolment::Options options = {}) {
@@ -77,12 +82,15 @@ class EnrolmentTest : public ::testing::Test {
     const auto retry = response->headers.find("Retry-After");
     return {response->status, *parsed, response->body, std::string(retry.value_or(""))};
   }
-  Reply enroll(const std::string& token, const std::string& csr, const std::string& address = "10.0.0.7:4000") {
-    return post("/gateway/v1/enroll", codec::write_json(Json::object({{"token", token}, {"csr", csr}})),
+  Reply enroll(const std::string& token, const std::string& csr,
+               const std::string& address = "10.0.0.7:4000") {
+    return post("/gateway/v1/enroll",
+                codec::write_json(Json::object({{"token", token}, {"csr", csr}})),
                 {.address = address, .certificate_common_name = ""});
   }
   Reply renew(const std::string& csr, net::Peer peer) {
-    return post("/gateway/v1/renew", codec::write_json(Json::object({{"csr", csr}})), std::move(peer));
+    return post("/gateway/v1/renew", codec::write_json(Json::object({{"csr", csr}})),
+                std::move(peer));
   }
   net::Peer node(const std::string& name, WallTime not_after) {
     return {.address = "10.0.0.7:4000",
@@ -92,18 +100,21 @@ class EnrolmentTest : public ::testing::Test {
             .certificate_expired = not_after <= clock_.wall()};
   }
   std::uint64_t count(const std::string& request, const std::string& outcome) {
-    return static_cast<std::uint64_t>(registry_
-                                          .counter("varda_gateway_enrolments_total",
-                                                   "Requests for certificates by what came of them.",
-                                                   {{"request", request}, {"outcome", outcome}})
-                                          .value());
+    return static_cast<std::uint64_t>(
+        registry_
+            .counter("varda_gateway_enrolments_total",
+                     "Requests for certificates by what came of them.",
+                     {{"request", request}, {"outcome", outcome}})
+            .value());
   }
   void revoke_node(const std::string& name) {
-    const Json edge_node =
-        Json::object({{"apiVersion", "edgeai.io/v1alpha1"},
-                      {"kind", "EdgeNode"},
-                      {"metadata", Json::object({{"name", name}, {"annotations", Json::object({{"edgeai.io/revoked", "true"}})}})},
-                      {"spec", Json::object()}});
+    const Json edge_node = Json::object(
+        {{"apiVersion", "edgeai.io/v1alpha1"},
+         {"kind", "EdgeNode"},
+         {"metadata",
+          Json::object(
+              {{"name", name}, {"annotations", Json::object({{"edgeai.io/revoked", "true"}})}})},
+         {"spec", Json::object()}});
     ASSERT_TRUE(client_.create(ctx_, api::EdgeNode::resource(), edge_node).ok());
   }
 
@@ -135,8 +146,9 @@ TEST_F(EnrolmentTest, TokenAndKeyBecomeTheNodesCertificate) {
 
 TEST_F(EnrolmentTest, TheLayerOfTheTokenIsTheNodes) {
   const auto let_in = [&](const std::string& node, Layer layer) {
-    const auto made =
-        create_join_token(ctx_, client_, {.node = node, .layer = layer, .ca_sha256 = authority_.ca_sha256()}, clock_.wall(), *rng_);
+    const auto made = create_join_token(
+        ctx_, client_, {.node = node, .layer = layer, .ca_sha256 = authority_.ca_sha256()},
+        clock_.wall(), *rng_);
     EXPECT_EQ(enroll(made->text(), csr_).status, 200);
     return layer_of_node(ctx_, client_, node).value();
   };
@@ -145,7 +157,8 @@ TEST_F(EnrolmentTest, TheLayerOfTheTokenIsTheNodes) {
   EXPECT_EQ(let_in("line7", Layer::kDevice), Layer::kDevice) << "the same key, another token";
   EXPECT_EQ(let_in("line8", Layer::kCloud), Layer::kCloud);
   EXPECT_TRUE(forget_node_key(ctx_, client_, "line8").ok());
-  EXPECT_EQ(layer_of_node(ctx_, client_, "line8").value(), Layer::kEdge) << "another machine may come under the name";
+  EXPECT_EQ(layer_of_node(ctx_, client_, "line8").value(), Layer::kEdge)
+      << "another machine may come under the name";
 }
 
 TEST_F(EnrolmentTest, TheCertificateNamesTheLayerOfTheTokenWhateverTheRequestAsks) {
@@ -154,26 +167,31 @@ TEST_F(EnrolmentTest, TheCertificateNamesTheLayerOfTheTokenWhateverTheRequestAsk
     return net::certificate_facts(reply.body["certificate"].as_string())->organizational_units;
   };
   const auto let_in = [&](Layer layer) {
-    return create_join_token(ctx_, client_, {.node = "line7", .layer = layer, .ca_sha256 = authority_.ca_sha256()}, clock_.wall(),
-                             *rng_)
+    return create_join_token(ctx_, client_,
+                             {.node = "line7", .layer = layer, .ca_sha256 = authority_.ca_sha256()},
+                             clock_.wall(), *rng_)
         ->text();
   };
   std::ifstream file(std::string(VARDA_TESTDATA) + "/asks-for-layer-cloud.csr.pem");
   const std::string asks_for_cloud{std::istreambuf_iterator<char>(file), {}};
   EXPECT_EQ(units(enroll(token("line7"), csr_)), std::vector<std::string>{"edge"});
-  EXPECT_EQ(units(enroll(let_in(Layer::kDevice), asks_for_cloud)), std::vector<std::string>{"device"});
+  EXPECT_EQ(units(enroll(let_in(Layer::kDevice), asks_for_cloud)),
+            std::vector<std::string>{"device"});
   EXPECT_EQ(units(enroll(let_in(Layer::kCloud), csr_)), std::vector<std::string>{"cloud"});
 }
 
 TEST_F(EnrolmentTest, ATokenForANetworkLetsInFromThereOnly) {
-  const auto made = create_join_token(
-      ctx_, client_, {.node = "line7", .networks = {*net::parse_ip_block("10.0.0.0/24")}, .ca_sha256 = authority_.ca_sha256()},
-      clock_.wall(), *rng_);
+  const auto made = create_join_token(ctx_, client_,
+                                      {.node = "line7",
+                                       .networks = {*net::parse_ip_block("10.0.0.0/24")},
+                                       .ca_sha256 = authority_.ca_sha256()},
+                                      clock_.wall(), *rng_);
   const Reply refused = enroll(made->text(), csr_, "10.0.1.7:4000");
   EXPECT_EQ(refused.status, 403) << refused.text;
   EXPECT_EQ(refused.text.find("10.0.0.0"), std::string::npos) << "the answer names no network";
   EXPECT_EQ(count("enroll", "from another network"), 1u);
-  EXPECT_TRUE(find_join_token(ctx_, client_, made->id).value()->record.used_by.empty()) << "the token can still be used";
+  EXPECT_TRUE(find_join_token(ctx_, client_, made->id).value()->record.used_by.empty())
+      << "the token can still be used";
   EXPECT_EQ(enroll(made->text(), csr_, "10.0.0.7:4000").status, 200);
 }
 
@@ -184,7 +202,8 @@ TEST_F(EnrolmentTest, OnlyACertificateOfTheLayerOnRecordIsRenewed) {
   const struct {
     std::vector<std::string> units;
     int status;
-  } cases[] = {{{}, 200}, {{"device"}, 200}, {{"edge"}, 403}, {{"cloud"}, 403}, {{"moon"}, 403}, {{"device", "cloud"}, 403}};
+  } cases[] = {{{}, 200},        {{"device"}, 200}, {{"edge"}, 403},
+               {{"cloud"}, 403}, {{"moon"}, 403},   {{"device", "cloud"}, 403}};
   for (const auto& c : cases) {
     peer.certificate_organizational_units = c.units;
     const Reply reply = renew(csr_, peer);
@@ -195,7 +214,9 @@ TEST_F(EnrolmentTest, OnlyACertificateOfTheLayerOnRecordIsRenewed) {
   }
   peer.certificate_organizational_units = {"cloud"};
   const Reply reply = renew(csr_, peer);
-  EXPECT_NE(reply.text.find("is for the layer cloud, and the node is of the layer device"), std::string::npos) << reply.text;
+  EXPECT_NE(reply.text.find("is for the layer cloud, and the node is of the layer device"),
+            std::string::npos)
+      << reply.text;
   EXPECT_NE(reply.text.find("varda join-token --node line7"), std::string::npos) << reply.text;
   EXPECT_EQ(count("renew", "another layer"), 3u);
   EXPECT_EQ(enroll(token("line7"), csr_).status, 200) << "a new token admits the node again";
@@ -233,7 +254,8 @@ TEST_F(EnrolmentTest, TokenIsForOneKeyWhichMayAskAgain) {
 }
 
 TEST_F(EnrolmentTest, WhoIsRefusedIsNotToldWhy) {
-  const std::string good = token("line7"), used = token("line7"), expired = token("line7", 1h), revoked = token("line7");
+  const std::string good = token("line7"), used = token("line7"), expired = token("line7", 1h),
+                    revoked = token("line7");
   ASSERT_EQ(enroll(used, other_csr_).status, 200);
   ASSERT_TRUE(revoke_join_token(ctx_, client_, JoinToken::parse(revoked)->id).ok());
   JoinToken wrong = *JoinToken::parse(good), unknown = *JoinToken::parse(good);
@@ -243,8 +265,9 @@ TEST_F(EnrolmentTest, WhoIsRefusedIsNotToldWhy) {
   const std::string stolen = token("stolen");
   clock_.pass(2h);
   const std::pair<std::string, std::string> cases[] = {
-      {used, "used by another key"}, {expired, "expired"}, {revoked, "revoked"},     {wrong.text(), "wrong secret"},
-      {unknown.text(), "unknown"},   {"x", "malformed"},   {stolen, "node revoked"},
+      {used, "used by another key"},  {expired, "expired"},        {revoked, "revoked"},
+      {wrong.text(), "wrong secret"}, {unknown.text(), "unknown"}, {"x", "malformed"},
+      {stolen, "node revoked"},
   };
   std::string said;
   for (const auto& [text, outcome] : cases) {
@@ -282,7 +305,10 @@ TEST_F(EnrolmentTest, RequestsThatAreNoneAreBadWhateverTheToken) {
   };
   (void)started({.failures_in_a_row = 100});
   for (const auto& [text, status] : cases) {
-    EXPECT_EQ(post("/gateway/v1/enroll", text, {.address = "10.0.0.7:1", .certificate_common_name = ""}).status, status)
+    EXPECT_EQ(
+        post("/gateway/v1/enroll", text, {.address = "10.0.0.7:1", .certificate_common_name = ""})
+            .status,
+        status)
         << text.substr(0, 200);
   }
   net::Request get;
@@ -313,7 +339,8 @@ TEST_F(EnrolmentTest, OfManyKeysAtTwoGatewaysOneGetsIn) {
   for (int round = 0; round < 4; ++round) {
     const std::string text = token("line7");
     (void)started({.failures_in_a_row = 100});
-    Enrolment other(client_, authority_, {.upstream_timeout = 300s, .failures_in_a_row = 100, .clock = &clock_});
+    Enrolment other(client_, authority_,
+                    {.upstream_timeout = 300s, .failures_in_a_row = 100, .clock = &clock_});
     std::vector<std::string> csrs;
     for (int i = 0; i < 8; ++i) csrs.push_back(*net::make_csr(*net::make_key(), "line7"));
     std::vector<int> status(csrs.size());
@@ -333,7 +360,8 @@ TEST_F(EnrolmentTest, OfManyKeysAtTwoGatewaysOneGetsIn) {
     EXPECT_EQ(std::count(status.begin(), status.end(), 200), 1);
     EXPECT_EQ(std::count(status.begin(), status.end(), 403), 7);
     // The key that was admitted may ask again.
-    const auto winner = static_cast<std::size_t>(std::find(status.begin(), status.end(), 200) - status.begin());
+    const auto winner =
+        static_cast<std::size_t>(std::find(status.begin(), status.end(), 200) - status.begin());
     EXPECT_EQ(enroll(text, csrs[winner]).status, 200);
   }
 }
@@ -344,7 +372,9 @@ TEST_F(EnrolmentTest, RenewalNeedsACertificateThatHasNotEndedTooLongAgo) {
     int status;
   } cases[] = {{-24h, 200}, {0h, 200}, {24h * 29, 200}, {24h * 30, 403}, {24h * 400, 403}};
   for (const auto& c : cases) {
-    const Reply reply = renew(csr_, node("line7", clock_.wall() - std::chrono::duration_cast<WallTime::duration>(c.ended_ago)));
+    const Reply reply = renew(
+        csr_,
+        node("line7", clock_.wall() - std::chrono::duration_cast<WallTime::duration>(c.ended_ago)));
     EXPECT_EQ(reply.status, c.status) << reply.text;
     if (c.status == 200) {
       const auto facts = net::certificate_facts(reply.body["certificate"].as_string());
@@ -359,15 +389,20 @@ TEST_F(EnrolmentTest, RenewalNeedsACertificateThatHasNotEndedTooLongAgo) {
 
 TEST_F(EnrolmentTest, CertificatesMadeForAnythingElseRenewNothing) {
   const WallTime later = clock_.wall() + 1h;
-  for (const std::vector<std::string>& organizations : std::vector<std::vector<std::string>>{
-           {}, {"system:masters"}, {"system:masters", "system:nodes"}, {"system:nodes", "system:masters"}, {"system:nodes "}}) {
+  for (const std::vector<std::string>& organizations :
+       std::vector<std::vector<std::string>>{{},
+                                             {"system:masters"},
+                                             {"system:masters", "system:nodes"},
+                                             {"system:nodes", "system:masters"},
+                                             {"system:nodes "}}) {
     net::Peer peer = node("line7", later);
     peer.certificate_organizations = organizations;
     EXPECT_EQ(renew(csr_, peer).status, 403);
     EXPECT_FALSE(node_of(peer, clock_.wall()).ok());
   }
-  for (const std::string& name : {std::string(), std::string("system:node:line7"), std::string("Line7"), std::string("a/b"),
-                                  std::string("line7\0x", 7), std::string(65, 'n')}) {
+  for (const std::string& name :
+       {std::string(), std::string("system:node:line7"), std::string("Line7"), std::string("a/b"),
+        std::string("line7\0x", 7), std::string(65, 'n')}) {
     EXPECT_NE(renew(csr_, node(name, later)).status, 200) << name;
     EXPECT_FALSE(node_of(node(name, later), clock_.wall()).ok()) << name;
   }
@@ -379,8 +414,12 @@ TEST_F(EnrolmentTest, RevokedNodeIsShutOutUntilItsMarkGoes) {
   EXPECT_EQ(renew(csr_, node("line7", clock_.wall() + 1h)).status, 403);
   EXPECT_EQ(count("renew", "node revoked"), 1u);
   EXPECT_EQ(renew(csr_, node("line8", clock_.wall() + 1h)).status, 200);
-  const Json patch = Json::object({{"metadata", Json::object({{"annotations", Json::object({{"edgeai.io/revoked", nullptr}})}})}});
-  ASSERT_TRUE(client_.patch(ctx_, api::EdgeNode::resource(), {"", "line7"}, kube::PatchType::kMerge, patch).ok());
+  const Json patch = Json::object(
+      {{"metadata",
+        Json::object({{"annotations", Json::object({{"edgeai.io/revoked", nullptr}})}})}});
+  ASSERT_TRUE(
+      client_.patch(ctx_, api::EdgeNode::resource(), {"", "line7"}, kube::PatchType::kMerge, patch)
+          .ok());
   EXPECT_EQ(renew(csr_, node("line7", clock_.wall() + 1h)).status, 200);
 }
 
@@ -396,8 +435,8 @@ TEST_F(EnrolmentTest, UpstreamThatIsAwayIsNoRefusal) {
     net::Request request;
     request.method = "POST";
     request.target = "/gateway/v1/enroll";
-    request.body =
-        codec::write_json(Json::object({{"token", JoinToken::make(authority_.ca_sha256(), *rng_).text()}, {"csr", csr_}}));
+    request.body = codec::write_json(Json::object(
+        {{"token", JoinToken::make(authority_.ca_sha256(), *rng_).text()}, {"csr", csr_}}));
     request.peer.address = "10.0.0.7:1";
     const auto response = enrolment.handle(ctx_, request);
     EXPECT_EQ(response->status, 503);
@@ -411,7 +450,8 @@ TEST_F(EnrolmentTest, UpstreamThatIsAwayIsNoRefusal) {
 TEST_F(EnrolmentTest, FailuresOfATokenHaveALimitAndOthersDoNotPayForIt) {
   const std::string good = token("line7"), used = token("line7");
   ASSERT_EQ(enroll(used, other_csr_).status, 200);
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(enroll(used, csr_, "10.0.0.9:" + std::to_string(1000 + i)).status, 403);
+  for (int i = 0; i < 10; ++i)
+    EXPECT_EQ(enroll(used, csr_, "10.0.0.9:" + std::to_string(1000 + i)).status, 403);
   const Reply limited = enroll(used, csr_, "10.0.0.9:5");
   EXPECT_EQ(limited.status, 429);
   EXPECT_EQ(limited.retry_after, "6");
@@ -443,15 +483,21 @@ TEST_F(EnrolmentTest, OneBadTokenTwiceASecondKeepsNoGoodOneFromTheSameAddressOut
 TEST_F(EnrolmentTest, MadeUpTokensHaveTheLimitOfTheirAddress) {
   const std::string good = token("line7");
   for (int i = 0; i < 100; ++i) {
-    ASSERT_EQ(enroll(JoinToken::make(authority_.ca_sha256(), *rng_).text(), csr_, "10.0.0.9:5").status, 403) << i;
+    ASSERT_EQ(
+        enroll(JoinToken::make(authority_.ca_sha256(), *rng_).text(), csr_, "10.0.0.9:5").status,
+        403)
+        << i;
   }
-  EXPECT_EQ(enroll(JoinToken::make(authority_.ca_sha256(), *rng_).text(), csr_, "10.0.0.9:5").status, 429);
+  EXPECT_EQ(
+      enroll(JoinToken::make(authority_.ca_sha256(), *rng_).text(), csr_, "10.0.0.9:5").status,
+      429);
   EXPECT_EQ(enroll(good, csr_, "10.0.0.9:5").retry_after, "1");
   EXPECT_EQ(enroll(good, csr_, "10.0.0.8:5").status, 200);
   clock_.pass(600ms);
   EXPECT_EQ(enroll(good, csr_, "10.0.0.9:5").status, 200);
   // All texts that are no token share one limit.
-  for (int i = 0; i < 10; ++i) EXPECT_EQ(enroll("x" + std::to_string(i), csr_, "10.0.0.6:5").status, 403);
+  for (int i = 0; i < 10; ++i)
+    EXPECT_EQ(enroll("x" + std::to_string(i), csr_, "10.0.0.6:5").status, 403);
   EXPECT_EQ(enroll("y", csr_, "10.0.0.6:5").status, 429);
 }
 
@@ -478,7 +524,8 @@ TEST(Allowance, MemoryIsBoundedAndTheWorstAreRemembered) {
   internal::Allowance limit({.burst = 2, .period = 1000ms, .who_max = 100});
   const SteadyTime now{};
   for (int i = 0; i < 5; ++i) limit.spend("worst", now);
-  for (int i = 0; i < 10'000; ++i) limit.spend("10.0." + std::to_string(i / 250) + "." + std::to_string(i % 250), now);
+  for (int i = 0; i < 10'000; ++i)
+    limit.spend("10.0." + std::to_string(i / 250) + "." + std::to_string(i % 250), now);
   EXPECT_LE(limit.size(), 100u);
   EXPECT_EQ(limit.wait("worst", now), 4000ms);
   EXPECT_EQ(limit.wait("worst", now + 4s), 0ms);

@@ -23,7 +23,8 @@ FairPool::~FairPool() {
 bool FairPool::submit(const std::string& key, std::size_t bytes, Work work) {
   {
     MutexLock lock(mutex_);
-    if (stopping_ || waiting_ >= options_.waiting_max || bytes_ + bytes > options_.bytes_max) return false;
+    if (stopping_ || waiting_ >= options_.waiting_max || bytes_ + bytes > options_.bytes_max)
+      return false;
     Queue& queue = queues_[key];
     if (queue.items.size() >= options_.waiting_per_key_max) return false;
     queue.items.push_back({bytes, std::move(work)});
@@ -41,7 +42,8 @@ std::size_t FairPool::waiting() const {
 }
 
 void FairPool::line_up(const std::string& key, Queue& queue) {
-  if (queue.in_turn || queue.items.empty() || queue.in_flight >= options_.in_flight_per_key_max) return;
+  if (queue.in_turn || queue.items.empty() || queue.in_flight >= options_.in_flight_per_key_max)
+    return;
   queue.in_turn = true;
   turn_.push_back(key);
 }

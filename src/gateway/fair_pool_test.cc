@@ -87,7 +87,11 @@ TEST(FairPool, ThoseWhoWaitHaveTheirTurnOneAfterTheOther) {
 
 TEST(FairPool, FullIsSaidAtOnce) {
   Bench bench;
-  FairPool pool({.threads = 1, .in_flight_per_key_max = 1, .waiting_per_key_max = 2, .waiting_max = 3, .bytes_max = 100});
+  FairPool pool({.threads = 1,
+                 .in_flight_per_key_max = 1,
+                 .waiting_per_key_max = 2,
+                 .waiting_max = 3,
+                 .bytes_max = 100});
   EXPECT_TRUE(pool.submit("gate", 0, bench.work("gate")));
   bench.wait_began(1);
   EXPECT_FALSE(pool.submit("a", 101, bench.work("a")));
@@ -113,11 +117,13 @@ TEST(FairPool, WorkThatThrowsTakesNobodyAlong) {
 TEST(FairPool, WhatWaitsAtTheEndIsDropped) {
   const auto held = std::make_shared<int>(1);
   std::atomic<bool> ended{false};
-  auto pool = std::make_unique<FairPool>(FairPool::Options{.threads = 1, .in_flight_per_key_max = 1});
+  auto pool =
+      std::make_unique<FairPool>(FairPool::Options{.threads = 1, .in_flight_per_key_max = 1});
   // The queue is still full when the destructor begins, since only the end lets the work return.
   for (int i = 0; i < 5; ++i) {
-    EXPECT_TRUE(pool->submit(
-        "a", 0, [held, &ended] { EXPECT_TRUE(eventually("the end of the pool began", [&ended] { return ended.load(); })); }));
+    EXPECT_TRUE(pool->submit("a", 0, [held, &ended] {
+      EXPECT_TRUE(eventually("the end of the pool began", [&ended] { return ended.load(); }));
+    }));
   }
   std::jthread ending([&] { pool.reset(); });
   ended = true;

@@ -26,7 +26,8 @@ const meta::Resource kEdgeNode{"edgeai.io", "v1alpha1", "EdgeNode", "edgenodes",
 class Reporters {
  public:
   Reporters() {
-    for (int i = 0; i < 8; ++i) threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
+    for (int i = 0; i < 8; ++i)
+      threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
   }
   /// Drops waiting reports. Their nodes may be destroyed after it returns.
   void end() {
@@ -111,8 +112,10 @@ class Node {
     if (models.empty()) return;
     const std::string target = models.as_array()[0]["target"].as_string();
     reporters_.add([this, target](const Context& ctx) {
-      const Json patch = Json::object({{"status", Json::object({{"agentVersion", name_ + " " + target}})}});
-      return client_.patch(ctx, kEdgeNode, {"", name_}, kube::PatchType::kMerge, patch, "status").ok();
+      const Json patch =
+          Json::object({{"status", Json::object({{"agentVersion", name_ + " " + target}})}});
+      return client_.patch(ctx, kEdgeNode, {"", name_}, kube::PatchType::kMerge, patch, "status")
+          .ok();
     });
   }
 
@@ -128,7 +131,9 @@ class Fleet : public ::testing::Test {
  protected:
   Fleet() {
     ca_ = net::make_ca("edge", std::chrono::hours(24)).value();
-    const auto server = net::make_certificate(ca_, {.common_name = "gateway", .hosts = {"127.0.0.1"}, .server = true}).value();
+    const auto server = net::make_certificate(
+                            ca_, {.common_name = "gateway", .hosts = {"127.0.0.1"}, .server = true})
+                            .value();
     listen_ = server_options();
     listen_.listen = "127.0.0.1:0";
     listen_.tls = net::TlsServer{server.certificate_pem, server.key_pem, ca_.certificate_pem};
@@ -150,20 +155,26 @@ class Fleet : public ::testing::Test {
     cloud_.stop_gateway();
   }
   void add_node(const std::string& name) {
-    const auto certificate = net::make_certificate(ca_, {.common_name = name, .organizations = {"system:nodes"}}).value();
+    const auto certificate =
+        net::make_certificate(ca_, {.common_name = name, .organizations = {"system:nodes"}})
+            .value();
     net::ClientOptions transport;
     transport.tls.ca_pem = ca_.certificate_pem;
     transport.tls.certificate_pem = certificate.certificate_pem;
     transport.tls.key_pem = certificate.key_pem;
-    nodes_.push_back(std::make_unique<Node>(name, transport, "https://" + listen_.listen, reporters_));
+    nodes_.push_back(
+        std::make_unique<Node>(name, transport, "https://" + listen_.listen, reporters_));
     nodes_.back()->start();
   }
   static std::string name(int i) { return "node-" + std::to_string(i); }
   void want(int i, const std::string& target) {
-    const Json model =
-        Json::object({{"key", "default/digits"}, {"modelName", "digits"}, {"framework", "onnx"}, {"target", target}});
-    const auto answer = cloud_.api().merge_patch("/apis/edgeai.io/v1alpha1/edgenodes/" + name(i),
-                                                 Json::object({{"spec", Json::object({{"models", Json::array({model})}})}}));
+    const Json model = Json::object({{"key", "default/digits"},
+                                     {"modelName", "digits"},
+                                     {"framework", "onnx"},
+                                     {"target", target}});
+    const auto answer = cloud_.api().merge_patch(
+        "/apis/edgeai.io/v1alpha1/edgenodes/" + name(i),
+        Json::object({{"spec", Json::object({{"models", Json::array({model})}})}}));
     ASSERT_EQ(answer.status, 200) << answer.text;
   }
   /// Names of nodes without the wanted target in their status.
@@ -173,7 +184,8 @@ class Fleet : public ::testing::Test {
     std::set<std::string> good;
     for (const Json& node : list["items"].as_array()) {
       const std::string& own = node.at("metadata/name").as_string();
-      if (node.at("status/agentVersion").as_string() == (target.empty() ? "" : own + " " + target)) good.insert(own);
+      if (node.at("status/agentVersion").as_string() == (target.empty() ? "" : own + " " + target))
+        good.insert(own);
     }
     for (int i = 0; i < kNodes; ++i) {
       if (!good.contains(name(i))) out.push_back(name(i));
@@ -181,7 +193,8 @@ class Fleet : public ::testing::Test {
     return out;
   }
   void wait(const std::string& target) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(120);  // reached only by a hang
+    const auto until =
+        std::chrono::steady_clock::now() + std::chrono::seconds(120);  // reached only by a hang
     while (!behind(target).empty() && std::chrono::steady_clock::now() < until) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }

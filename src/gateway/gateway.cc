@@ -41,18 +41,22 @@ using net::Response;
 const Resource kSecrets{"", "v1", "Secret", "secrets", true};
 const Resource kConfigMaps{"", "v1", "ConfigMap", "configmaps", true};
 const Resource kEvents{"", "v1", "Event", "events", true};
-constexpr std::chrono::minutes kLayerKnown{5};      // lifetime of a layer read; each report of a Node reads it
-constexpr std::chrono::seconds kLayerKept{10};      // the same after a failed read
-constexpr std::size_t kEventBytesAdded = 1u << 10;  // most that an API server adds: uid, version, times
+constexpr std::chrono::minutes kLayerKnown{
+    5};  // lifetime of a layer read; each report of a Node reads it
+constexpr std::chrono::seconds kLayerKept{10};  // the same after a failed read
+constexpr std::size_t kEventBytesAdded =
+    1u << 10;  // most that an API server adds: uid, version, times
 const Resource kNamespaces{"", "v1", "Namespace", "namespaces", false};
 
 Response json_response(int status, std::string body) {
-  return {.status = status, .headers = {{"Content-Type", "application/json"}}, .body = std::move(body)};
+  return {
+      .status = status, .headers = {{"Content-Type", "application/json"}}, .body = std::move(body)};
 }
 
 Response status_response(const ApiStatus& status) {
   Response response = json_response(status.code, codec::write_json(status.to_json()) + "\n");
-  if (status.retry_after_seconds) response.headers.add("Retry-After", std::to_string(*status.retry_after_seconds));
+  if (status.retry_after_seconds)
+    response.headers.add("Retry-After", std::to_string(*status.retry_after_seconds));
   return response;
 }
 
@@ -73,7 +77,8 @@ Response upstream_error(const Error& error) {
   if (error.code() == Code::kUnauthenticated || error.code() == Code::kForbidden) {
     // The gateway lacks rights. The node did nothing wrong and should retry.
     log::warn("the API server refuses the gateway", {{"error", error}});
-    return error_response(Error(Code::kUnavailable, "the API server refuses the gateway: " + error.message()));
+    return error_response(
+        Error(Code::kUnavailable, "the API server refuses the gateway: " + error.message()));
   }
   ApiStatus status = ApiStatus::from_error(error);
   if (error.code() == Code::kExhausted) {
@@ -85,11 +90,13 @@ Response upstream_error(const Error& error) {
 }
 
 Response object_response(const Result<Json>& object, int status = 200) {
-  return object.ok() ? json_response(status, codec::write_json(*object) + "\n") : upstream_error(object.error());
+  return object.ok() ? json_response(status, codec::write_json(*object) + "\n")
+                     : upstream_error(object.error());
 }
 
 void drop_managed_fields(Json& object) {
-  if (Json* metadata = object.find("metadata"); metadata && metadata->is_object()) metadata->erase("managedFields");
+  if (Json* metadata = object.find("metadata"); metadata && metadata->is_object())
+    metadata->erase("managedFields");
 }
 
 bool same_media_type(std::string_view header, std::string_view type) {
@@ -164,29 +171,36 @@ class TheGateway final : public Gateway, Admission {
               {.node_of = node_of_pod,
                .tombstones_max = options_.limits.tombstones_max,
                .on_listed = [this] { before_pods_.look(); }}),
-        written_({options_.limits.written_kib_burst, options_.limits.written_kib_period, options_.limits.writers_max}),
+        written_({options_.limits.written_kib_burst, options_.limits.written_kib_period,
+                  options_.limits.writers_max}),
         strangers_(options_.limits.strangers),
         pool_(options_.limits.upstream),
-        before_edge_nodes_(
-            {.ready = [this] { return edge_nodes_.view().complete(); }, .patience = options_.limits.first_read_patience}),
-        before_pods_({.ready = [this] { return pods_.view().complete(); }, .patience = options_.limits.first_read_patience}) {
+        before_edge_nodes_({.ready = [this] { return edge_nodes_.view().complete(); },
+                            .patience = options_.limits.first_read_patience}),
+        before_pods_({.ready = [this] { return pods_.view().complete(); },
+                      .patience = options_.limits.first_read_patience}) {
     if (options_.edge_node_changed) edge_nodes_.on_change(options_.edge_node_changed);
     edge_nodes_.start();
     if (!options_.metrics) return;
     const auto gauge = [this](const char* name, const char* help, std::function<double()> read) {
       options_.metrics->gauge_from(name, help, {}, gauges_.guarded(std::move(read)));
     };
-    gauge("varda_gateway_nodes_connected", "Nodes with a watch open.", [this] { return static_cast<double>(watches_.nodes()); });
-    gauge("varda_gateway_watches", "Open watches of nodes.", [this] { return static_cast<double>(watches_.watches()); });
+    gauge("varda_gateway_nodes_connected", "Nodes with a watch open.",
+          [this] { return static_cast<double>(watches_.nodes()); });
+    gauge("varda_gateway_watches", "Open watches of nodes.",
+          [this] { return static_cast<double>(watches_.watches()); });
     gauge("varda_gateway_requests_waiting", "Requests of nodes that wait to be sent upstream.",
           [this] { return static_cast<double>(pool_.waiting()); });
-    gauge("varda_gateway_strangers_waiting", "Requests of clients without a certificate that wait to be sent upstream.",
+    gauge("varda_gateway_strangers_waiting",
+          "Requests of clients without a certificate that wait to be sent upstream.",
           [this] { return static_cast<double>(strangers_.waiting()); });
   }
   ~TheGateway() override { stop(); }
 
   net::Handler handler() override {
-    return [this](Request request, Responder respond) { serve(std::move(request), std::move(respond), Patience::kMayWait); };
+    return [this](Request request, Responder respond) {
+      serve(std::move(request), std::move(respond), Patience::kMayWait);
+    };
   }
 
   bool ready() const override { return edge_nodes_.ready() && pods_.ready() && !stopping_.load(); }
@@ -240,14 +254,17 @@ class TheGateway final : public Gateway, Admission {
     return status_response(status);
   }
   static Response not_ready() {
-    ApiStatus status = ApiStatus::from_error(Error(Code::kUnavailable, "the gateway has not read the API server's objects yet"));
+    ApiStatus status = ApiStatus::from_error(
+        Error(Code::kUnavailable, "the gateway has not read the API server's objects yet"));
     status.retry_after_seconds = 1;
     return status_response(status);
   }
 
   void count(int code) {
     if (!options_.metrics) return;
-    options_.metrics->counter("varda_gateway_requests_total", "Requests of nodes, by the answer.", {{"code", std::to_string(code)}})
+    options_.metrics
+        ->counter("varda_gateway_requests_total", "Requests of nodes, by the answer.",
+                  {{"code", std::to_string(code)}})
         .add();
   }
   void answer(Responder& respond, Response response) {
@@ -263,10 +280,13 @@ class TheGateway final : public Gateway, Admission {
       constexpr std::string_view kImpersonate = "impersonate-";
       const bool same = name.size() >= kImpersonate.size() &&
                         std::equal(kImpersonate.begin(), kImpersonate.end(), name.begin(),
-                                   [](char lower, char c) { return lower == (c >= 'A' && c <= 'Z' ? c + 32 : c); });
+                                   [](char lower, char c) {
+                                     return lower == (c >= 'A' && c <= 'Z' ? c + 32 : c);
+                                   });
       if (same) return Error(Code::kForbidden, "a node may not act in the name of another node");
     }
-    if (shut_out(caller.node)) return Error(Code::kForbidden, "node \"" + caller.node + "\" is revoked");
+    if (shut_out(caller.node))
+      return Error(Code::kForbidden, "node \"" + caller.node + "\" is revoked");
     return caller;
   }
 
@@ -286,11 +306,13 @@ class TheGateway final : public Gateway, Admission {
   void wait(Anteroom& room, Request request, Responder respond) {
     const std::size_t bytes = request.body.size() + request.target.size() + 1024;
     // std::function must be copyable, and these are not. It runs once.
-    const auto held = std::make_shared<std::pair<Request, Responder>>(std::move(request), std::move(respond));
+    const auto held =
+        std::make_shared<std::pair<Request, Responder>>(std::move(request), std::move(respond));
     const bool waits = room.enter(bytes, [this, held, pods = &room == &before_pods_] {
       // A request that waited for the EdgeNodes may still wait for the pods.
       const bool further = !pods && edge_nodes_.view().complete();
-      serve(std::move(held->first), std::move(held->second), further ? Patience::kMayWait : Patience::kHasWaited);
+      serve(std::move(held->first), std::move(held->second),
+            further ? Patience::kMayWait : Patience::kHasWaited);
     });
     if (!waits) answer(held->second, not_ready());
   }
@@ -298,10 +320,11 @@ class TheGateway final : public Gateway, Admission {
   void serve(Request request, Responder respond, Patience patience) {
     const std::string_view path = request.path();
     if (path == "/healthz" || path == "/livez") return respond({.status = 200, .body = "ok"});
-    if (path == "/readyz") return respond({.status = ready() ? 200 : 503, .body = ready() ? "ok" : "not ready"});
+    if (path == "/readyz")
+      return respond({.status = ready() ? 200 : 503, .body = ready() ? "ok" : "not ready"});
     if (request.body.size() > options_.limits.body_bytes_max) {
-      return answer(respond,
-                    too_large("the request's body is larger than " + std::to_string(options_.limits.body_bytes_max) + " bytes"));
+      return answer(respond, too_large("the request's body is larger than " +
+                                       std::to_string(options_.limits.body_bytes_max) + " bytes"));
     }
     if (path.starts_with("/gateway/v1/")) return enrol(std::move(request), std::move(respond));
     const auto caller = identify(request);
@@ -316,16 +339,19 @@ class TheGateway final : public Gateway, Admission {
     if (!asked.ok()) return answer(respond, error_response(asked.error()));
     const auto way = route(*node, *asked);
     if (!way.ok()) return answer(respond, error_response(way.error(), &*asked));
-    if (!is_of_known_layer(*caller)) return read_layer_first(*caller, std::move(request), std::move(respond), patience);
+    if (!is_of_known_layer(*caller))
+      return read_layer_first(*caller, std::move(request), std::move(respond), patience);
     if (*way == Route::kListOwn) {
       if (asked->resource == "pods" && patience == Patience::kMayWait && !stopping_.load()) {
         pods_.start();
-        if (!pods_.view().complete()) return wait(before_pods_, std::move(request), std::move(respond));
+        if (!pods_.view().complete())
+          return wait(before_pods_, std::move(request), std::move(respond));
       }
       return list_or_watch(*node, *asked, std::move(respond));
     }
 
-    Call call{*node, *caller, std::move(*asked), std::move(request.body), {}, reporter_of(request.peer)};
+    Call call{
+        *node, *caller, std::move(*asked), std::move(request.body), {}, reporter_of(request.peer)};
     if (const auto type = request.headers.find("Content-Type")) call.content_type = *type;
     go_upstream(*node, call.body.size(), std::move(respond),
                 [this, way = *way, call = std::move(call)] { return serve_upstream(way, call); });
@@ -337,7 +363,8 @@ class TheGateway final : public Gateway, Admission {
   bool is_of_known_layer(const Caller& caller) const EXCLUDES(layers_mutex_) {
     MutexLock lock(layers_mutex_);
     const auto known = layers_.find(caller.node);
-    return known != layers_.end() && clock_.now() < known->second.until && check_layer(caller, known->second.layer).ok();
+    return known != layers_.end() && clock_.now() < known->second.until &&
+           check_layer(caller, known->second.layer).ok();
   }
 
   /// Reads the layer on record. kUnauthenticated: the certificate is for another layer.
@@ -355,10 +382,12 @@ class TheGateway final : public Gateway, Admission {
   /// only certificates of the edge pass: pods and Secrets of the cloud do not go there.
   Status check_layer_now(const Caller& caller) EXCLUDES(layers_mutex_) {
     const auto layer = checked_layer(caller);
-    if (layer.ok() || layer.error().code() == Code::kUnauthenticated) return layer.ok() ? Status() : layer.error();
+    if (layer.ok() || layer.error().code() == Code::kUnauthenticated)
+      return layer.ok() ? Status() : layer.error();
     MutexLock lock(layers_mutex_);
     const auto known = layers_.find(caller.node);
-    if (known == layers_.end() && caller.layer.value_or(Layer::kEdge) != Layer::kEdge) return layer.error();
+    if (known == layers_.end() && caller.layer.value_or(Layer::kEdge) != Layer::kEdge)
+      return layer.error();
     const Layer last = known == layers_.end() ? KnownLayer().layer : known->second.layer;
     note_layer(caller.node, last, kLayerKept);
     return check_layer(caller, last);
@@ -367,8 +396,9 @@ class TheGateway final : public Gateway, Admission {
   /// At the limit, the entry that expires first makes room for another node.
   void note_layer(const std::string& node, Layer layer, Duration valid) REQUIRES(layers_mutex_) {
     if (!layers_.contains(node) && layers_.size() >= options_.limits.writers_max) {
-      layers_.erase(std::min_element(layers_.begin(), layers_.end(),
-                                     [](const auto& a, const auto& b) { return a.second.until < b.second.until; }));
+      layers_.erase(std::min_element(
+          layers_.begin(), layers_.end(),
+          [](const auto& a, const auto& b) { return a.second.until < b.second.until; }));
     }
     layers_[node] = {layer, clock_.now() + valid};
   }
@@ -377,9 +407,11 @@ class TheGateway final : public Gateway, Admission {
     return error.code() == Code::kUnauthenticated ? error_response(error) : upstream_error(error);
   }
 
-  void read_layer_first(const Caller& caller, Request request, Responder respond, Patience patience) {
+  void read_layer_first(const Caller& caller, Request request, Responder respond,
+                        Patience patience) {
     const std::size_t bytes = request.body.size() + request.target.size();
-    const auto held = std::make_shared<std::pair<Request, Responder>>(std::move(request), std::move(respond));
+    const auto held =
+        std::make_shared<std::pair<Request, Responder>>(std::move(request), std::move(respond));
     const bool taken = pool_.submit(caller.node, bytes, [this, held, caller, patience] {
       // A node's first requests come together; the first read serves the later ones.
       const Status same = is_of_known_layer(caller) ? Status() : check_layer_now(caller);
@@ -389,25 +421,31 @@ class TheGateway final : public Gateway, Admission {
     if (!taken) answer(held->second, too_many("too many requests wait here"));
   }
 
-  void go_upstream(const std::string& key, std::size_t bytes, Responder respond, std::function<Response()> work) {
+  void go_upstream(const std::string& key, std::size_t bytes, Responder respond,
+                   std::function<Response()> work) {
     submit(pool_, key, bytes, std::move(respond), std::move(work));
   }
-  void submit(FairPool& pool, const std::string& key, std::size_t bytes, Responder respond, std::function<Response()> work) {
+  void submit(FairPool& pool, const std::string& key, std::size_t bytes, Responder respond,
+              std::function<Response()> work) {
     const auto responder = std::make_shared<Responder>(std::move(respond));
-    const bool taken = pool.submit(key, bytes, [this, responder, work = std::move(work)] { answer(*responder, work()); });
+    const bool taken = pool.submit(
+        key, bytes, [this, responder, work = std::move(work)] { answer(*responder, work()); });
     if (!taken) answer(*responder, too_many("too many requests wait here"));
   }
 
   void enrol(Request request, Responder respond) {
     // Clients without a certificate share a separate pool, with a queue for each address.
     const bool stranger = request.peer.certificate_common_name.empty();
-    const std::string key = stranger ? internal::address_of(request.peer.address) : request.peer.certificate_common_name;
+    const std::string key = stranger ? internal::address_of(request.peer.address)
+                                     : request.peer.certificate_common_name;
     const std::size_t bytes = request.body.size();
-    submit(stranger ? strangers_ : pool_, key, bytes, std::move(respond), [this, request = std::move(request)] {
-      std::optional<Response> response;
-      if (options_.enrolment) response = options_.enrolment(upstream(), request);
-      return response ? std::move(*response) : error_response(Error(Code::kNotFound, "there is no such path"));
-    });
+    submit(stranger ? strangers_ : pool_, key, bytes, std::move(respond),
+           [this, request = std::move(request)] {
+             std::optional<Response> response;
+             if (options_.enrolment) response = options_.enrolment(upstream(), request);
+             return response ? std::move(*response)
+                             : error_response(Error(Code::kNotFound, "there is no such path"));
+           });
   }
 
   void list_or_watch(const std::string& node, const Asked& asked, Responder respond) {
@@ -418,8 +456,9 @@ class TheGateway final : public Gateway, Admission {
     if (asked.verb == "list") {
       const auto listing = mirror.view().list(node);
       if (!listing) return answer(respond, not_ready());
-      std::string body = "{\"kind\":\"" + resource.kind + "List\",\"apiVersion\":\"" + resource.api_version() +
-                         "\",\"metadata\":{\"resourceVersion\":\"" + listing->resource_version + "\"},\"items\":[";
+      std::string body = "{\"kind\":\"" + resource.kind + "List\",\"apiVersion\":\"" +
+                         resource.api_version() + "\",\"metadata\":{\"resourceVersion\":\"" +
+                         listing->resource_version + "\"},\"items\":[";
       for (std::size_t i = 0; i < listing->items.size(); ++i) {
         if (i > 0) body += ',';
         body += listing->items[i]->text;
@@ -429,31 +468,35 @@ class TheGateway final : public Gateway, Admission {
     }
     auto cursor = mirror.view().begin(node, asked.resource_version);
     if (!cursor.ok()) {
-      return answer(respond, cursor.error().code() == Code::kUnavailable ? not_ready() : error_response(cursor.error(), &asked));
+      return answer(respond, cursor.error().code() == Code::kUnavailable
+                                 ? not_ready()
+                                 : error_response(cursor.error(), &asked));
     }
     auto session = watches_.open(node);
     if (!session) return answer(respond, too_many("too many watches are open"));
     std::chrono::seconds timeout = options_.limits.watch_timeout_max;
-    if (asked.timeout_seconds.value_or(0) > 0) timeout = std::min(timeout, std::chrono::seconds(*asked.timeout_seconds));
+    if (asked.timeout_seconds.value_or(0) > 0)
+      timeout = std::min(timeout, std::chrono::seconds(*asked.timeout_seconds));
     Response response;
     response.headers.add("Content-Type", "application/json");
-    response.stream = std::make_unique<WatchStream>(WatchStream::Options{.resource = &resource,
-                                                                         .view = &mirror.view(),
-                                                                         .timers = &timers_,
-                                                                         .admission = this,
-                                                                         .stopping = &stopping_,
-                                                                         .cursor = std::move(cursor).value(),
-                                                                         .end = std::chrono::steady_clock::now() + timeout,
-                                                                         .bookmarks = asked.bookmarks,
-                                                                         .session = std::move(session)});
+    response.stream = std::make_unique<WatchStream>(
+        WatchStream::Options{.resource = &resource,
+                             .view = &mirror.view(),
+                             .timers = &timers_,
+                             .admission = this,
+                             .stopping = &stopping_,
+                             .cursor = std::move(cursor).value(),
+                             .end = std::chrono::steady_clock::now() + timeout,
+                             .bookmarks = asked.bookmarks,
+                             .session = std::move(session)});
     answer(respond, std::move(response));
   }
 
   // ---- On the upstream threads.
 
   static bool writes(Route way) {
-    return way == Route::kCreateSelf || way == Route::kPatchSelf || way == Route::kPatchPod || way == Route::kCreateEvent ||
-           way == Route::kPatchEvent;
+    return way == Route::kCreateSelf || way == Route::kPatchSelf || way == Route::kPatchPod ||
+           way == Route::kCreateEvent || way == Route::kPatchEvent;
   }
 
   /// A write is charged with the whole object that the API server must store, however small the
@@ -466,7 +509,8 @@ class TheGateway final : public Gateway, Admission {
       wait = written_.wait(call.node, clock_.now());
     }
     if (wait.count() > 0) {
-      return too_many("node \"" + call.node + "\" has exceeded its write rate", std::chrono::ceil<std::chrono::seconds>(wait));
+      return too_many("node \"" + call.node + "\" has exceeded its write rate",
+                      std::chrono::ceil<std::chrono::seconds>(wait));
     }
     Response response = go(way, call);
     if (response.status >= 200 && response.status < 300) {
@@ -497,23 +541,29 @@ class TheGateway final : public Gateway, Admission {
       case Route::kPatchEvent:
         return write_event(way, call);
     }
-    return error_response(Error(Code::kInternal, "the request must not have a path of another server"), &call.asked);
+    return error_response(
+        Error(Code::kInternal, "the request must not have a path of another server"), &call.asked);
   }
 
   static const Resource& resource_of(const Asked& asked) {
     return asked.resource == "nodes" ? api::Node::resource() : api::EdgeNode::resource();
   }
 
-  static bool is_node(const Resource& resource) { return resource.kind == api::Node::resource().kind; }
+  static bool is_node(const Resource& resource) {
+    return resource.kind == api::Node::resource().kind;
+  }
 
   static Result<Json> body_of(const Call& call, std::string_view type) {
     if (!same_media_type(call.content_type, type)) {
-      return Error(Code::kInvalid, "Content-Type: the gateway takes " + std::string(type) + " here");
+      return Error(Code::kInvalid,
+                   "Content-Type: the gateway takes " + std::string(type) + " here");
     }
     return codec::parse_json(call.body);
   }
   static Result<Json> object_of(const Call& call) { return body_of(call, "application/json"); }
-  static Result<Json> patch_of(const Call& call) { return body_of(call, "application/merge-patch+json"); }
+  static Result<Json> patch_of(const Call& call) {
+    return body_of(call, "application/merge-patch+json");
+  }
 
   Response create_self(const Call& call) {
     const Resource& resource = resource_of(call.asked);
@@ -552,7 +602,8 @@ class TheGateway final : public Gateway, Admission {
     if (!patch) return {};
     log::warn("labels or taint of a Node do not match its layer; correcting them",
               {{"node", caller.node}, {"layer", to_string(layer)}});
-    TRY_VOID(client_.patch(upstream(), api::Node::resource(), key, kube::PatchType::kMerge, *patch));
+    TRY_VOID(
+        client_.patch(upstream(), api::Node::resource(), key, kube::PatchType::kMerge, *patch));
     return {};
   }
 
@@ -564,7 +615,8 @@ class TheGateway final : public Gateway, Admission {
       TRY_VOID(check_addresses(resource.kind, std::as_const(patch)["status"], call.reporter));
       if (uid.empty()) return patch;
       const Json* const said = std::as_const(patch)["metadata"].find("uid");
-      if (said && said->as_string() != uid) return Error(Code::kConflict, "metadata.uid: the object has another one");
+      if (said && said->as_string() != uid)
+        return Error(Code::kConflict, "metadata.uid: the object has another one");
       patch.make("metadata/uid") = uid;
       return patch;
     };
@@ -575,26 +627,31 @@ class TheGateway final : public Gateway, Admission {
       patch->make("status").erase("conditions");
       patch->make("status").erase("lastSeen");
     }
-    return object_response(client_.patch(upstream(), resource, call.key(), kube::PatchType::kMerge, *patch, "status"));
+    return object_response(
+        client_.patch(upstream(), resource, call.key(), kube::PatchType::kMerge, *patch, "status"));
   }
 
   Response serve_pod(Route way, const Call& call) {
     const auto pod = client_.get(upstream(), api::Pod::resource(), call.key());
     if (!pod.ok()) return upstream_error(pod.error());  // a missing pod answers 404 to any node
     const Error refusal(Code::kForbidden, call.asked.forbidden(call.node));
-    if (pod->at("spec/nodeName").as_string() != call.node) return error_response(refusal, &call.asked);
+    if (pod->at("spec/nodeName").as_string() != call.node)
+      return error_response(refusal, &call.asked);
     if (way == Route::kReadPod) return object_response(pod);
     const std::string& uid = pod->at("metadata/uid").as_string();
     if (way == Route::kPatchPod) return patch_status(call, api::Pod::resource(), uid);
 
-    if (!pod->at("metadata/deletionTimestamp").is_string()) return error_response(refusal, &call.asked);
+    if (!pod->at("metadata/deletionTimestamp").is_string())
+      return error_response(refusal, &call.asked);
     kube::DeleteOptions options{.uid = uid, .grace_seconds = 0};
     if (!call.body.empty()) {
       const auto body = object_of(call);
       if (!body.ok()) return error_response(body.error(), &call.asked);
       const Json& wanted = body->at("preconditions/uid");
       if (!wanted.is_null() && wanted.as_string() != uid) {
-        return error_response(Error(Code::kConflict, "preconditions.uid: the pod is another one by now"), &call.asked);
+        return error_response(
+            Error(Code::kConflict, "preconditions.uid: the pod is another one by now"),
+            &call.asked);
       }
     }
     return object_response(client_.remove(upstream(), api::Pod::resource(), call.key(), options));
@@ -607,22 +664,26 @@ class TheGateway final : public Gateway, Admission {
     const auto listing = pods_.view().list(call.node);
     bool named = false;
     for (const auto& pod : listing ? listing->items : std::vector<runtime::StoredPtr>()) {
-      named = named || (pod->metadata.ns == call.asked.ns && meta::pod_uses(pod->json(), call.asked.resource, call.asked.name));
+      named = named || (pod->metadata.ns == call.asked.ns &&
+                        meta::pod_uses(pod->json(), call.asked.resource, call.asked.name));
     }
     if (!named && secret) {
       const auto edge_node = edge_nodes_.view().get(call.node, {"", call.node});
       named = edge_node && meta::edge_node_uses(edge_node->json(), call.key());
     }
     if (!named && !listing) return not_ready();
-    if (!named) return error_response(Error(Code::kForbidden, call.asked.forbidden(call.node)), &call.asked);
+    if (!named)
+      return error_response(Error(Code::kForbidden, call.asked.forbidden(call.node)), &call.asked);
     if (secret) {
       // The namespace decides, not the reference: a pod lured to the node brings no Secret along.
       const auto lets_out = lets_secrets_out(call.asked.ns);
       if (!lets_out.ok()) return upstream_error(lets_out.error());
       if (!*lets_out) {
-        return error_response(Error(Code::kForbidden, call.asked.forbidden(call.node) + ": the namespace has no label " +
-                                                          meta::kEdgeSecretsLabel + "=" + meta::kEdgeSecretsAllow),
-                              &call.asked);
+        return error_response(
+            Error(Code::kForbidden, call.asked.forbidden(call.node) +
+                                        ": the namespace has no label " + meta::kEdgeSecretsLabel +
+                                        "=" + meta::kEdgeSecretsAllow),
+            &call.asked);
       }
     }
     return object_response(client_.get(upstream(), secret ? kSecrets : kConfigMaps, call.key()));
@@ -630,7 +691,8 @@ class TheGateway final : public Gateway, Admission {
 
   Result<bool> lets_secrets_out(const std::string& name) {
     TRY(const auto ns, client_.find(upstream(), kNamespaces, {"", name}));
-    return ns && ns->at("metadata")["labels"][meta::kEdgeSecretsLabel].as_string() == meta::kEdgeSecretsAllow;
+    return ns && ns->at("metadata")["labels"][meta::kEdgeSecretsLabel].as_string() ==
+                     meta::kEdgeSecretsAllow;
   }
 
   /// True: `about` is the node itself, or a pod bound to it.
@@ -645,7 +707,8 @@ class TheGateway final : public Gateway, Admission {
   Response write_event(Route way, const Call& call) {
     const bool creates = way == Route::kCreateEvent;
     const std::size_t bytes_max = options_.limits.event_bytes_max;
-    if (call.body.size() > bytes_max) return too_large("an Event has at most " + std::to_string(bytes_max) + " bytes here");
+    if (call.body.size() > bytes_max)
+      return too_large("an Event has at most " + std::to_string(bytes_max) + " bytes here");
     const auto make = [&]() -> Result<Json> {
       TRY(const Json body, creates ? object_of(call) : patch_of(call));
       return creates ? own_event(call.asked.ns, body) : event_patch(body);
@@ -667,13 +730,17 @@ class TheGateway final : public Gateway, Admission {
     }
     const auto may = own(call.node, about);
     if (!may.ok()) return upstream_error(may.error());
-    if (!*may) return error_response(Error(Code::kForbidden, call.asked.forbidden(call.node)), &call.asked);
-    if (!creates) return object_response(client_.patch(upstream(), kEvents, call.key(), kube::PatchType::kMerge, *body));
+    if (!*may)
+      return error_response(Error(Code::kForbidden, call.asked.forbidden(call.node)), &call.asked);
+    if (!creates)
+      return object_response(
+          client_.patch(upstream(), kEvents, call.key(), kube::PatchType::kMerge, *body));
     Json event = *body;
     event.make("metadata/namespace") = call.asked.ns;
     const auto created = client_.create(upstream(), kEvents, event);
     // A terminating namespace refuses new Events as forbidden; the node gets that answer.
-    if (!created.ok() && created.error().code() == Code::kForbidden) return error_response(created.error(), &call.asked);
+    if (!created.ok() && created.error().code() == Code::kForbidden)
+      return error_response(created.error(), &call.asked);
     return object_response(created, 201);
   }
 
@@ -694,8 +761,9 @@ class TheGateway final : public Gateway, Admission {
     SteadyTime until;
   };
   mutable Mutex layers_mutex_;
-  std::unordered_map<std::string, KnownLayer> layers_ GUARDED_BY(layers_mutex_);  // as last read, by node
-  FairPool strangers_, pool_;                                                     // destroyed first: their work uses the rest
+  std::unordered_map<std::string, KnownLayer> layers_
+      GUARDED_BY(layers_mutex_);  // as last read, by node
+  FairPool strangers_, pool_;     // destroyed first: their work uses the rest
   Anteroom before_edge_nodes_, before_pods_;
   metrics::SourceGuard gauges_;
 };

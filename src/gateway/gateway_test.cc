@@ -35,11 +35,14 @@ std::string read_file(const std::string& name) {
   return text.str();
 }
 
-net::HttpClient::Answer ask(net::HttpClient& http, std::string method, std::string target, std::string body = "",
-                            net::Headers headers = {}) {
+net::HttpClient::Answer ask(net::HttpClient& http, std::string method, std::string target,
+                            std::string body = "", net::Headers headers = {}) {
   return http
       .call(Context::background().with_timeout(std::chrono::seconds(60)),
-            {.method = std::move(method), .url = std::move(target), .headers = std::move(headers), .body = std::move(body)})
+            {.method = std::move(method),
+             .url = std::move(target),
+             .headers = std::move(headers),
+             .body = std::move(body)})
       .value();
 }
 
@@ -83,7 +86,8 @@ TEST(Gateway, ServesEachNodeWhatTheTableSaysAndNothingElse) {
     SCOPED_TRACE(one["name"].as_string());
     auto http = cloud.transport(one["node"].string_or("edge0"));
     net::Headers headers;
-    for (const auto& [name, value] : one["headers"].as_object()) headers.add(name, value.as_string());
+    for (const auto& [name, value] : one["headers"].as_object())
+      headers.add(name, value.as_string());
     std::string body = one["raw"].as_string();
     if (one.contains("body")) body = codec::write_json(one["body"]);
     const std::string& method = one["method"].as_string();
@@ -119,8 +123,10 @@ TEST(Gateway, ANodeCannotPromoteItselfToTheCloud) {
   auto evil = cloud.transport("evil");
   const net::Headers json{{"Content-Type", "application/json"}};
   const auto create = [&](const std::string& labels) {
-    return ask(*evil, "POST", "/api/v1/nodes",
-               R"({"apiVersion":"v1","kind":"Node","metadata":{"name":"evil","labels":)" + labels + "}}", json);
+    return ask(
+        *evil, "POST", "/api/v1/nodes",
+        R"({"apiVersion":"v1","kind":"Node","metadata":{"name":"evil","labels":)" + labels + "}}",
+        json);
   };
   EXPECT_EQ(create(R"({"edgeai.io/layer":"cloud"})").status, 403);
   // The gateway adds the label and the taint that keep cloud pods away, though the node left them
@@ -159,14 +165,18 @@ metadata: {name: evil, labels: {edgeai.io/layer: cloud}}
   cloud.start_gateway();
   auto evil = cloud.transport("evil");
   const net::Headers merge{{"Content-Type", "application/merge-patch+json"}};
-  ASSERT_EQ(ask(*evil, "PATCH", "/api/v1/nodes/evil/status", R"({"status":{"capacity":{"cpu":"1"}}})", merge).status, 200);
+  ASSERT_EQ(ask(*evil, "PATCH", "/api/v1/nodes/evil/status",
+                R"({"status":{"capacity":{"cpu":"1"}}})", merge)
+                .status,
+            200);
   const Json node = cloud.api().get("/api/v1/nodes/evil").body;
   EXPECT_EQ(node.at("metadata/labels")["edgeai.io/layer"].as_string(), "edge");
   EXPECT_TRUE(node.at("metadata/labels").contains("node-role.kubernetes.io/edge"));
   EXPECT_EQ(node.at("status/capacity/cpu").as_string(), "1");
   const auto& taints = node.at("spec/taints").as_array();
-  EXPECT_TRUE(std::any_of(taints.begin(), taints.end(),
-                          [](const Json& taint) { return taint["key"].as_string() == "node-role.kubernetes.io/edge"; }));
+  EXPECT_TRUE(std::any_of(taints.begin(), taints.end(), [](const Json& taint) {
+    return taint["key"].as_string() == "node-role.kubernetes.io/edge";
+  }));
 }
 
 TEST(Gateway, ANodeIsOfTheLayerThatItWasLetInTo) {
@@ -178,9 +188,10 @@ TEST(Gateway, ANodeIsOfTheLayerThatItWasLetInTo) {
   net::Peer peer = peer_of("big");
   peer.certificate_organizational_units = {"cloud"};
   auto big = cloud.transport(peer);
-  const auto made = ask(*big, "POST", "/api/v1/nodes",
-                        R"({"apiVersion":"v1","kind":"Node","metadata":{"name":"big","labels":{"edgeai.io/layer":"cloud"}}})",
-                        {{"Content-Type", "application/json"}});
+  const auto made = ask(
+      *big, "POST", "/api/v1/nodes",
+      R"({"apiVersion":"v1","kind":"Node","metadata":{"name":"big","labels":{"edgeai.io/layer":"cloud"}}})",
+      {{"Content-Type", "application/json"}});
   ASSERT_EQ(made.status, 201) << made.body;
   const Json node = cloud.api().get("/api/v1/nodes/big").body;
   EXPECT_FALSE(node.at("metadata/labels").contains("node-role.kubernetes.io/edge"));
@@ -208,7 +219,8 @@ TEST(Gateway, LoopbackAddressesAreForAgentsOfTheSameMachine) {
     net::Peer peer = peer_of("edge0");
     peer.address = one.peer;
     auto http = cloud.transport(peer);
-    const auto answer = ask(*http, "PATCH", std::string(kEdgeNodes) + "/edge0/status", R"({"status":{"address":"127.9.1.2"}})",
+    const auto answer = ask(*http, "PATCH", std::string(kEdgeNodes) + "/edge0/status",
+                            R"({"status":{"address":"127.9.1.2"}})",
                             {{"Content-Type", "application/merge-patch+json"}});
     EXPECT_EQ(answer.status, one.status) << one.peer << " " << answer.body;
   }
@@ -226,7 +238,8 @@ TEST(Gateway, ACertificateOfAnotherLayerThanTheOneOnRecordIsRefused) {
     net::Peer peer = peer_of("line7");
     peer.certificate_organizational_units = std::move(units);
     auto http = cloud.transport(peer);
-    if (verb == "GET") return ask(*http, "GET", std::string(kEdgeNodes) + "?fieldSelector=metadata.name%3Dline7");
+    if (verb == "GET")
+      return ask(*http, "GET", std::string(kEdgeNodes) + "?fieldSelector=metadata.name%3Dline7");
     return ask(*http, "PATCH", "/api/v1/nodes/line7/status", R"({"status":{}})",
                {{"Content-Type", "application/merge-patch+json"}});
   };
@@ -235,7 +248,9 @@ TEST(Gateway, ACertificateOfAnotherLayerThanTheOneOnRecordIsRefused) {
   EXPECT_EQ(status({"moon"}).status, 403);
   const auto early = status({"cloud"});
   EXPECT_EQ(early.status, 401) << early.body;  // the agent then renews, or enrols with a new token
-  EXPECT_NE(early.body.find("is for the layer cloud, and the node is of the layer edge"), std::string::npos) << early.body;
+  EXPECT_NE(early.body.find("is for the layer cloud, and the node is of the layer edge"),
+            std::string::npos)
+      << early.body;
   EXPECT_NE(early.body.find("varda join-token --node line7"), std::string::npos) << early.body;
 
   // Admitted to the cloud: no certificate waits until the gateway's memory of the former layer
@@ -262,14 +277,17 @@ TEST(Gateway, WithoutANodesCertificateOnlyHealthIsTold) {
     net::Peer peer;
     int status;
   };
-  net::Peer expired = peer_of("edge0"), ended = peer_of("edge0"), other = peer_of("edge0"), two = peer_of("edge0");
+  net::Peer expired = peer_of("edge0"), ended = peer_of("edge0"), other = peer_of("edge0"),
+            two = peer_of("edge0");
   expired.certificate_expired = true;
   ended.certificate_not_after = std::chrono::system_clock::now() - std::chrono::seconds(1);
   other.certificate_organizations = {"system:masters"};
   two.certificate_organizations.push_back("system:masters");
-  for (const Case& one : {Case{"none", {.address = "198.51.100.7:1", .certificate_common_name = ""}, 401},
-                          Case{"expired before", expired, 401}, Case{"ended since", ended, 401}, Case{"of another", other, 403},
-                          Case{"of two", two, 403}, Case{"a name that is none", peer_of("../edge0"), 403}}) {
+  for (const Case& one :
+       {Case{"none", {.address = "198.51.100.7:1", .certificate_common_name = ""}, 401},
+        Case{"expired before", expired, 401}, Case{"ended since", ended, 401},
+        Case{"of another", other, 403}, Case{"of two", two, 403},
+        Case{"a name that is none", peer_of("../edge0"), 403}}) {
     SCOPED_TRACE(one.name);
     auto http = cloud.transport(one.peer);
     EXPECT_EQ(ask(*http, "GET", own).status, one.status);
@@ -290,7 +308,8 @@ class Gate final : public net::HttpClient {
       MutexLock lock(mutex_);
       while (!open_.contains(path)) {
         if (ctx.stopped()) return Error(Code::kCancelled, "the gate is shut");
-        (void)changed_.wait_until(mutex_, std::chrono::steady_clock::now() + std::chrono::milliseconds(5));
+        (void)changed_.wait_until(mutex_,
+                                  std::chrono::steady_clock::now() + std::chrono::milliseconds(5));
       }
     }
     return through_.send(ctx, std::move(request));
@@ -321,7 +340,8 @@ TEST(Gateway, WhoComesBeforeTheFirstReadWaitsForIt) {
     auto http = net::loopback(gateway->handler(), peer_of("edge0"));
     return ask(*http, "GET", target).status;
   };
-  const std::string pods = "/api/v1/pods?fieldSelector=spec.nodeName%3Dedge0", own = std::string(kEdgeNodes) + "/edge0";
+  const std::string pods = "/api/v1/pods?fieldSelector=spec.nodeName%3Dedge0",
+                    own = std::string(kEdgeNodes) + "/edge0";
   std::vector<int> of_pods(4), of_own(4);
   {
     std::vector<std::jthread> threads;
@@ -340,14 +360,16 @@ TEST(Gateway, NobodyWaitsForEverForTheFirstReadNorForTheEnd) {
   Cloud cloud;
   Gate gate(cloud.api().transport());
   const kube::Client client(gate, {});
-  for (const auto patience : {std::chrono::milliseconds(20), std::chrono::milliseconds(std::chrono::minutes(5))}) {
+  for (const auto patience :
+       {std::chrono::milliseconds(20), std::chrono::milliseconds(std::chrono::minutes(5))}) {
     Gateway::Options options;
     options.client = &client;
     options.limits.first_read_patience = patience;
     const auto gateway = Gateway::create(std::move(options)).value();
     auto http = net::loopback(gateway->handler(), peer_of("edge0"));
     int status = 0;
-    std::jthread asks([&] { status = ask(*http, "GET", std::string(kEdgeNodes) + "?watch=1").status; });
+    std::jthread asks(
+        [&] { status = ask(*http, "GET", std::string(kEdgeNodes) + "?watch=1").status; });
     if (patience > std::chrono::seconds(1)) gateway->stop();
     asks.join();
     EXPECT_EQ(status, 503);
@@ -358,8 +380,9 @@ TEST(Gateway, AHugeStatusIsRefusedBeforeAnybodyReadsIt) {
   Cloud cloud;
   cloud.start_gateway();
   auto http = cloud.transport("edge0");
-  const auto answer = ask(*http, "PATCH", std::string(kEdgeNodes) + "/edge0/status", std::string((1u << 20) + 1, ' '),
-                          {{"Content-Type", "application/merge-patch+json"}});
+  const auto answer =
+      ask(*http, "PATCH", std::string(kEdgeNodes) + "/edge0/status",
+          std::string((1u << 20) + 1, ' '), {{"Content-Type", "application/merge-patch+json"}});
   EXPECT_EQ(answer.status, 413);
   EXPECT_EQ(codec::parse_json(answer.body).value()["reason"].as_string(), "RequestEntityTooLarge");
 }
@@ -375,15 +398,17 @@ class HandClock final : public Clock {
   std::atomic<Duration> passed_{Duration(std::chrono::hours(24))};
 };
 
-net::HttpClient::Answer write_event(net::HttpClient& http, const std::string& node, const std::string& name,
-                                    const std::string& message) {
-  const Json event = Json::object({{"apiVersion", "v1"},
-                                   {"kind", "Event"},
-                                   {"metadata", Json::object({{"name", name}})},
-                                   {"involvedObject", Json::object({{"kind", "Node"}, {"apiVersion", "v1"}, {"name", node}})},
-                                   {"reason", "Test"},
-                                   {"message", message}});
-  return ask(http, "POST", "/api/v1/namespaces/default/events", codec::write_json(event), {{"Content-Type", "application/json"}});
+net::HttpClient::Answer write_event(net::HttpClient& http, const std::string& node,
+                                    const std::string& name, const std::string& message) {
+  const Json event = Json::object(
+      {{"apiVersion", "v1"},
+       {"kind", "Event"},
+       {"metadata", Json::object({{"name", name}})},
+       {"involvedObject", Json::object({{"kind", "Node"}, {"apiVersion", "v1"}, {"name", node}})},
+       {"reason", "Test"},
+       {"message", message}});
+  return ask(http, "POST", "/api/v1/namespaces/default/events", codec::write_json(event),
+             {{"Content-Type", "application/json"}});
 }
 
 TEST(Gateway, AnEventIsSmallAndStaysSo) {
@@ -403,7 +428,8 @@ TEST(Gateway, AnEventIsSmallAndStaysSo) {
   };
   EXPECT_EQ(patch(R"({"count": 2})"), 200);
   EXPECT_EQ(patch(R"({"message": ")" + std::string(9000, 'm') + "\"}"), 413);
-  EXPECT_EQ(patch(R"({"series": {"state": ")" + std::string(6000, 's') + "\"}}"), 413);  // the Event has 6 KiB already
+  EXPECT_EQ(patch(R"({"series": {"state": ")" + std::string(6000, 's') + "\"}}"),
+            413);  // the Event has 6 KiB already
   EXPECT_EQ(patch(R"({"message": "short"})"), 200);
 }
 
@@ -428,12 +454,14 @@ TEST(Gateway, ANodeThatWritesWithoutEndWaitsAndOthersDoNot) {
   const auto after = answer.headers.find("Retry-After");
   ASSERT_TRUE(after);
   const auto patch = [&](const std::string& text) {
-    return ask(*http, "PATCH", "/api/v1/nodes/edge0/status", R"({"status": {"images": [{"names": [")" + text + "\"]}]}}",
+    return ask(*http, "PATCH", "/api/v1/nodes/edge0/status",
+               R"({"status": {"images": [{"names": [")" + text + "\"]}]}}",
                {{"Content-Type", "application/merge-patch+json"}})
         .status;
   };
-  EXPECT_EQ(patch("1"), 429);                                                    // every write
-  EXPECT_EQ(ask(*http, "GET", std::string(kEdgeNodes) + "/edge0").status, 200);  // but reads are free
+  EXPECT_EQ(patch("1"), 429);  // every write
+  EXPECT_EQ(ask(*http, "GET", std::string(kEdgeNodes) + "/edge0").status,
+            200);  // but reads are free
   EXPECT_EQ(write_event(*other, "edge1", "f", std::string(4000, 'm')).status, 201);
   clock.pass(std::chrono::seconds(std::stoi(std::string(*after))));
   // A write larger than the rest of the allowance passes, and is charged afterwards ...
@@ -468,9 +496,15 @@ TEST(Gateway, ANodeThatWasShutOutGetsNothing) {
   auto http = cloud.transport("edge0");
   const std::string own = std::string(kEdgeNodes) + "/edge0";
   EXPECT_EQ(ask(*http, "GET", own).status, 200);
-  cloud.api().merge_patch(own, codec::parse_json(R"({"metadata":{"annotations":{"edgeai.io/revoked":"true"}}})").value());
-  ASSERT_TRUE(eventually("the node is shut out", [&] { return ask(*http, "GET", own).status == 403; }));
-  EXPECT_EQ(ask(*http, "GET", std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0").status, 403);
+  cloud.api().merge_patch(
+      own,
+      codec::parse_json(R"({"metadata":{"annotations":{"edgeai.io/revoked":"true"}}})").value());
+  ASSERT_TRUE(
+      eventually("the node is shut out", [&] { return ask(*http, "GET", own).status == 403; }));
+  EXPECT_EQ(
+      ask(*http, "GET", std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0")
+          .status,
+      403);
   auto other = cloud.transport("edge1");
   EXPECT_EQ(ask(*other, "GET", std::string(kEdgeNodes) + "/edge1").status, 200);
 }
@@ -509,11 +543,15 @@ TEST(Gateway, AnInformerThroughItSeesItsOwnObjectComeChangeAndGo) {
   const std::string own = std::string(kEdgeNodes) + "/edge0";
   cloud.api().merge_patch(own, codec::parse_json(R"({"spec":{"models":[]}})").value());
   wait(2);
-  cloud.api().merge_patch(std::string(kEdgeNodes) + "/edge1", codec::parse_json(R"({"metadata":{"labels":{"a":"b"}}})").value());
+  cloud.api().merge_patch(std::string(kEdgeNodes) + "/edge1",
+                          codec::parse_json(R"({"metadata":{"labels":{"a":"b"}}})").value());
   cloud.api().remove(own);
   wait(3);
   cloud.api().post(
-      kEdgeNodes, codec::parse_yaml("{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: edge0}, spec: {}}").value());
+      kEdgeNodes,
+      codec::parse_yaml(
+          "{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: edge0}, spec: {}}")
+          .value());
   EXPECT_EQ(wait(4), (std::vector<std::string>{"+edge0", "~edge0", "-edge0", "+edge0"}));
   thread.request_stop();
 }
@@ -523,9 +561,10 @@ TEST(Gateway, AWatchEndsInItsTimeAndItsLastWordIsABookmark) {
   cloud.apply(read_file("world.yaml"));
   cloud.start_gateway();
   auto http = cloud.transport("edge0");
-  const auto answer =
-      ask(*http, "GET",
-          std::string(kEdgeNodes) + "?watch=1&allowWatchBookmarks=true&timeoutSeconds=1&fieldSelector=metadata.name%3Dedge0");
+  const auto answer = ask(
+      *http, "GET",
+      std::string(kEdgeNodes) +
+          "?watch=1&allowWatchBookmarks=true&timeoutSeconds=1&fieldSelector=metadata.name%3Dedge0");
   const std::size_t line = answer.body.find('\n');
   EXPECT_TRUE(answer.body.starts_with(R"({"type":"ADDED")")) << answer.body;
   const Json last = codec::parse_json(answer.body.substr(line + 1)).value();
@@ -541,7 +580,8 @@ TEST(Gateway, AWatchThatAsksForAnHourEndsWhenTheGatewaySaysSo) {
   cloud.start_gateway(std::move(options));
   auto http = cloud.transport("edge0");
   for (const char* timeout : {"", "&timeoutSeconds=3600", "&timeoutSeconds=0"}) {
-    const std::string target = std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0" + timeout;
+    const std::string target =
+        std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0" + timeout;
     EXPECT_EQ(ask(*http, "GET", target).body, "");
   }
 }
@@ -551,7 +591,8 @@ TEST(Gateway, WatchesOfAStoppedGatewayEnd) {
   cloud.start_gateway();
   auto http = cloud.transport("edge0");
   std::jthread watching([&] {
-    const auto answer = ask(*http, "GET", std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0");
+    const auto answer =
+        ask(*http, "GET", std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0");
     EXPECT_EQ(answer.status, 200);
   });
   cloud.gateway().stop();
@@ -567,19 +608,24 @@ TEST(Gateway, ANodeThatIsShutOutLosesItsWatchesAtOnce) {
   cloud.start_gateway(std::move(options));
   std::vector<net::ClientResponse> watches;
   std::vector<std::unique_ptr<net::HttpClient>> clients;
-  for (const std::string& target : {std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0",
-                                    std::string("/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Dedge0")}) {
+  for (const std::string& target :
+       {std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0",
+        std::string("/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Dedge0")}) {
     clients.push_back(cloud.transport("edge0"));
     net::ClientResponse watch;
     ASSERT_TRUE(eventually("the pods are read", [&] {
-      watch = clients.back()->send(Context::background().with_timeout(std::chrono::minutes(1)), {.url = target}).value();
+      watch =
+          clients.back()
+              ->send(Context::background().with_timeout(std::chrono::minutes(1)), {.url = target})
+              .value();
       return watch.status != 503;
     }));
     ASSERT_EQ(watch.status, 200);
     watches.push_back(std::move(watch));
   }
-  cloud.api().merge_patch(std::string(kEdgeNodes) + "/edge0",
-                          codec::parse_yaml("{metadata: {annotations: {edgeai.io/revoked: 'true'}}}").value());
+  cloud.api().merge_patch(
+      std::string(kEdgeNodes) + "/edge0",
+      codec::parse_yaml("{metadata: {annotations: {edgeai.io/revoked: 'true'}}}").value());
   for (net::ClientResponse& watch : watches) {
     auto piece = watch.body->read();
     while (piece.ok() && *piece) piece = watch.body->read();
@@ -602,7 +648,8 @@ TEST(Gateway, NodesDoNotWaitForStrangersWhoEnrol) {
   };
   cloud.start_gateway(std::move(options));
   std::jthread stranger([&] {
-    auto http = cloud.transport(net::Peer{.address = "10.0.0.7:4711", .certificate_common_name = ""});
+    auto http =
+        cloud.transport(net::Peer{.address = "10.0.0.7:4711", .certificate_common_name = ""});
     EXPECT_EQ(ask(*http, "POST", "/gateway/v1/enroll").status, 418);
   });
   EXPECT_TRUE(working.try_acquire_for(kTestPatience)) << "the stranger's request begins";
@@ -623,7 +670,8 @@ TEST(Gateway, WhetherANodeIsThereIsNotItsToSay) {
   EXPECT_EQ(answer.status, 200) << answer.body;
   const Json status = cloud.edge_node("edge0")["status"];
   EXPECT_EQ(status["agentVersion"].as_string(), "7");
-  EXPECT_TRUE(status["conditions"].is_null() && status["lastSeen"].is_null()) << codec::write_json(status);
+  EXPECT_TRUE(status["conditions"].is_null() && status["lastSeen"].is_null())
+      << codec::write_json(status);
 }
 
 /// A transport to an API server that can answer in its place.
@@ -639,7 +687,9 @@ class Way final : public net::HttpClient {
     }
     if (!instead) return to_.send(ctx, std::move(request));
     auto somebody = net::loopback(net::inline_handler([&](const net::Request&) {
-      return net::Response{.status = instead->status, .headers = {{"Content-Type", "text/html"}}, .body = instead->body};
+      return net::Response{.status = instead->status,
+                           .headers = {{"Content-Type", "text/html"}},
+                           .body = instead->body};
     }));
     TRY(Answer answer, somebody->call(ctx, std::move(request)));
     net::ClientResponse out;
@@ -701,12 +751,16 @@ TEST(Gateway, WhateverHappensUpstreamIsNotTheNodesFault) {
     way.answers(one.status, one.body);
     for (const char* method : {"GET", "PATCH"}) {
       const bool patch = method == std::string("PATCH");
-      const auto answer = ask(*node, method, mine + (patch ? "/status" : ""), patch ? R"({"status": {"agentVersion": "9"}})" : "",
+      const auto answer = ask(*node, method, mine + (patch ? "/status" : ""),
+                              patch ? R"({"status": {"agentVersion": "9"}})" : "",
                               {{"Content-Type", "application/merge-patch+json"}});
-      EXPECT_TRUE(answer.status == 429 || answer.status / 100 == 5) << method << " " << answer.status << " " << answer.body;
+      EXPECT_TRUE(answer.status == 429 || answer.status / 100 == 5)
+          << method << " " << answer.status << " " << answer.body;
     }
     // Lists from memory still work.
-    EXPECT_EQ(ask(*node, "GET", std::string(kEdgeNodes) + "?fieldSelector=metadata.name%3Dedge0").status, 200);
+    EXPECT_EQ(
+        ask(*node, "GET", std::string(kEdgeNodes) + "?fieldSelector=metadata.name%3Dedge0").status,
+        200);
   }
   way.answers(0, "");
   EXPECT_EQ(ask(*node, "GET", mine).status, 200);
@@ -722,7 +776,8 @@ TEST(Gateway, OnePodWatchUpstreamHoweverManyNodesAsk) {
   cloud.start_gateway(std::move(options));
   for (int i = 0; i < 20; ++i) {
     auto http = cloud.transport("edge" + std::to_string(i % 2));
-    const std::string target = "/api/v1/pods?fieldSelector=spec.nodeName%3Dedge" + std::to_string(i % 2);
+    const std::string target =
+        "/api/v1/pods?fieldSelector=spec.nodeName%3Dedge" + std::to_string(i % 2);
     net::HttpClient::Answer answer;
     ASSERT_TRUE(eventually("the pods are read", [&] {
       answer = ask(*http, "GET", target);
@@ -730,10 +785,12 @@ TEST(Gateway, OnePodWatchUpstreamHoweverManyNodesAsk) {
     }));
     const Json list = codec::parse_json(answer.body).value();
     ASSERT_EQ(list["items"].size(), i % 2 == 0 ? 2u : 1u);
-    EXPECT_EQ(list["items"].as_array()[0].at("metadata/name").as_string(), i % 2 == 0 ? "mine" : "theirs");
+    EXPECT_EQ(list["items"].as_array()[0].at("metadata/name").as_string(),
+              i % 2 == 0 ? "mine" : "theirs");
   }
   const std::string text = registry.text();
-  EXPECT_NE(text.find("varda_informer_lists_total{resource=\"pods\"} 1\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("varda_informer_lists_total{resource=\"pods\"} 1\n"), std::string::npos)
+      << text;
   cloud.stop_gateway();
   // A scrape may come between the end of the gateway and the end of its process.
   EXPECT_NE(registry.text().find("varda_gateway_nodes_connected 0\n"), std::string::npos);
@@ -749,8 +806,9 @@ TEST(Gateway, ANodeThatLetsGoOfItsWatchForAMomentStaysConnected) {
   auto http = cloud.transport("edge0");
   for (int i = 0; i < 3; ++i) {
     std::stop_source stop;
-    auto watch =
-        http->send(Context(stop.get_token()), {.url = std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0"});
+    auto watch = http->send(
+        Context(stop.get_token()),
+        {.url = std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3Dedge0"});
     ASSERT_TRUE(watch.ok());
     EXPECT_EQ(watch->status, 200);
   }
@@ -766,8 +824,9 @@ TEST(Gateway, ANodeWithoutAWatchIsToldClosed) {
   cloud.start_gateway(std::move(options));
   for (const std::string node : {"edge0", "edge1"}) {
     auto http = cloud.transport(node);
-    auto watch =
-        http->send(Context::background(), {.url = std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3D" + node});
+    auto watch = http->send(
+        Context::background(),
+        {.url = std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3D" + node});
     ASSERT_TRUE(watch.ok());
     EXPECT_EQ(watch->status, 200);
     watch->body.reset();
@@ -784,7 +843,9 @@ TEST(Gateway, OneNodeHoldsSoManyWatchesAndNoMore) {
   auto http = cloud.transport("edge0");
   auto other = cloud.transport("edge1");
   const auto watch = [](net::HttpClient& client, const std::string& node) {
-    return client.send(Context::background(), {.url = std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3D" + node})
+    return client
+        .send(Context::background(),
+              {.url = std::string(kEdgeNodes) + "?watch=1&fieldSelector=metadata.name%3D" + node})
         .value();
   };
   const auto first = watch(*http, "edge0"), second = watch(*http, "edge0");

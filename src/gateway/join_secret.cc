@@ -24,50 +24,60 @@ std::string decoded_text(const Json& secret, const char* key) {
 
 /// Nothing: no token.
 Result<std::optional<SharedJoinToken>> read(const Json& secret, const meta::ObjectKey& key) {
-  if (!secret["data"].contains(kToken) || secret["data"][kToken].as_string().empty()) return std::optional<SharedJoinToken>();
+  if (!secret["data"].contains(kToken) || secret["data"][kToken].as_string().empty())
+    return std::optional<SharedJoinToken>();
   auto token = JoinToken::parse(decoded_text(secret, kToken));
   if (!token.ok()) {
     return Error(Code::kCorrupt, "Secret " + key.str() +
-                                     ": the key token contains no join token. If the Secret is the right one, delete it, or run "
+                                     ": the key token contains no join token. If the Secret is the "
+                                     "right one, delete it, or run "
                                      "`varda join-token --rotate-shared`");
   }
   return std::optional(SharedJoinToken{std::move(*token), says_revoked(secret)});
 }
 
 Json with_token(std::optional<Json> present, const meta::ObjectKey& key, const JoinToken& token) {
-  Json secret = present ? std::move(*present)
-                        : Json::object({{"apiVersion", "v1"},
-                                        {"kind", "Secret"},
-                                        {"metadata", Json::object({{"name", key.name}, {"namespace", key.ns}})},
-                                        {"type", "Opaque"}});
+  Json secret =
+      present
+          ? std::move(*present)
+          : Json::object({{"apiVersion", "v1"},
+                          {"kind", "Secret"},
+                          {"metadata", Json::object({{"name", key.name}, {"namespace", key.ns}})},
+                          {"type", "Opaque"}});
   secret.make("data").set(kToken, codec::base64(token.text()));
   secret.make("data").erase(kRevoked);
   return secret;
 }
 
-bool changed_meanwhile(const Error& error) { return error.code() == Code::kAlreadyExists || error.code() == Code::kConflict; }
+bool changed_meanwhile(const Error& error) {
+  return error.code() == Code::kAlreadyExists || error.code() == Code::kConflict;
+}
 
 }  // namespace
 
 Result<meta::ObjectKey> parse_join_secret(std::string_view text) {
   const auto slash = text.find('/');
   meta::ObjectKey key;
-  if (slash != std::string_view::npos) key = {std::string(text.substr(0, slash)), std::string(text.substr(slash + 1))};
+  if (slash != std::string_view::npos)
+    key = {std::string(text.substr(0, slash)), std::string(text.substr(slash + 1))};
   if (!meta::check_dns_label(key.ns).empty() || !meta::check_dns_subdomain(key.name).empty()) {
-    return Error(Code::kInvalid, "\"" + std::string(text) + "\": must be NAMESPACE/NAME of a Secret");
+    return Error(Code::kInvalid,
+                 "\"" + std::string(text) + "\": must be NAMESPACE/NAME of a Secret");
   }
   return key;
 }
 
-Result<std::optional<SharedJoinToken>> find_shared_join_token(const Context& ctx, const kube::Client& client,
+Result<std::optional<SharedJoinToken>> find_shared_join_token(const Context& ctx,
+                                                              const kube::Client& client,
                                                               const meta::ObjectKey& secret) {
   TRY(const std::optional<Json> found, client.find(ctx, secrets(), secret));
   if (!found) return std::optional<SharedJoinToken>();
   return read(*found, secret);
 }
 
-Result<Kept> keep_shared_join_token(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret,
-                                    const std::string& ca_sha256, Rng& rng) {
+Result<Kept> keep_shared_join_token(const Context& ctx, const kube::Client& client,
+                                    const meta::ObjectKey& secret, const std::string& ca_sha256,
+                                    Rng& rng) {
   for (int attempt = 1;; ++attempt) {
     TRY(std::optional<Json> present, client.find(ctx, secrets(), secret));
     if (present) {
@@ -78,42 +88,51 @@ Result<Kept> keep_shared_join_token(const Context& ctx, const kube::Client& clie
     }
     const bool there = present.has_value();
     const Json wanted = with_token(std::move(present), secret, JoinToken::make(ca_sha256, rng));
-    const auto written = there ? client.update(ctx, secrets(), wanted) : client.create(ctx, secrets(), wanted);
+    const auto written =
+        there ? client.update(ctx, secrets(), wanted) : client.create(ctx, secrets(), wanted);
     if (written.ok()) return Kept::kMade;
     const bool gone = there && written.error().code() == Code::kNotFound;
-    if ((!changed_meanwhile(written.error()) && !gone) || attempt == kSecretAttempts) return written.error();
+    if ((!changed_meanwhile(written.error()) && !gone) || attempt == kSecretAttempts)
+      return written.error();
   }
 }
 
-void run_join_secret(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret, const std::string& ca_sha256,
-                     Rng& rng) {
+void run_join_secret(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret,
+                     const std::string& ca_sha256, Rng& rng) {
   std::string said;
   while (!ctx.done()) {
-    const auto kept = keep_shared_join_token(ctx.with_timeout(std::chrono::seconds(30)), client, secret, ca_sha256, rng);
+    const auto kept = keep_shared_join_token(ctx.with_timeout(std::chrono::seconds(30)), client,
+                                             secret, ca_sha256, rng);
     if (ctx.done()) return;
     if (kept.ok()) {
-      if (*kept == Kept::kMade) log::info("made the join token that agents share", {{"secret_name", secret.str()}});
+      if (*kept == Kept::kMade)
+        log::info("made the join token that agents share", {{"secret_name", secret.str()}});
       said.clear();
     } else if (kept.error().message() != said) {
       said = kept.error().message();
-      log::warn("cannot keep the join token that agents share; retrying", {{"secret_name", secret.str()}, {"error", kept.error()}});
+      log::warn("cannot keep the join token that agents share; retrying",
+                {{"secret_name", secret.str()}, {"error", kept.error()}});
     }
     if (!ctx.sleep_for(kLookPeriod).ok()) return;
   }
 }
 
-Status rotate_shared_join_token(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret,
-                                const std::string& ca_sha256, Rng& rng) {
+Status rotate_shared_join_token(const Context& ctx, const kube::Client& client,
+                                const meta::ObjectKey& secret, const std::string& ca_sha256,
+                                Rng& rng) {
   for (int attempt = 1;; ++attempt) {
     TRY(Json present,
-        client.get(ctx, secrets(), secret).context("the join token that agents share (`varda gateway --join-secret`)"));
-    const auto written = client.update(ctx, secrets(), with_token(std::move(present), secret, JoinToken::make(ca_sha256, rng)));
+        client.get(ctx, secrets(), secret)
+            .context("the join token that agents share (`varda gateway --join-secret`)"));
+    const auto written = client.update(
+        ctx, secrets(), with_token(std::move(present), secret, JoinToken::make(ca_sha256, rng)));
     if (written.ok()) return {};
     if (!changed_meanwhile(written.error()) || attempt == kSecretAttempts) return written.error();
   }
 }
 
-Status revoke_shared_join_token(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret) {
+Status revoke_shared_join_token(const Context& ctx, const kube::Client& client,
+                                const meta::ObjectKey& secret) {
   const Json patch = Json::object({{"data", Json::object({{kRevoked, codec::base64("true")}})}});
   TRY_VOID(client.patch(ctx, secrets(), secret, kube::PatchType::kMerge, patch)
                .context("the join token that agents share (`varda gateway --join-secret`)"));
@@ -123,7 +142,8 @@ Status revoke_shared_join_token(const Context& ctx, const kube::Client& client, 
 bool is_agent_of(const Json& pod, std::string_view node) {
   const Json& metadata = pod["metadata"];
   const Json& labels = metadata["labels"];
-  if (labels["app.kubernetes.io/name"].as_string() != "varda" || labels["app.kubernetes.io/component"].as_string() != "agent")
+  if (labels["app.kubernetes.io/name"].as_string() != "varda" ||
+      labels["app.kubernetes.io/component"].as_string() != "agent")
     return false;
   // A Pod being deleted will leave its node. On a lost node that state lasts, since no kubelet
   // reports the end.
@@ -138,7 +158,8 @@ bool is_agent_of(const Json& pod, std::string_view node) {
   });
 }
 
-Result<std::string> why_no_agent(const Context& ctx, const kube::Client& client, const std::string& ns, const std::string& node) {
+Result<std::string> why_no_agent(const Context& ctx, const kube::Client& client,
+                                 const std::string& ns, const std::string& node) {
   TRY(const std::optional<Json> known, client.find(ctx, kNodes, {"", node}));
   if (!known) return "the cluster has no node \"" + node + "\"";
   kube::ListOptions options;
@@ -149,10 +170,11 @@ Result<std::string> why_no_agent(const Context& ctx, const kube::Client& client,
   // all agents' Pods for each agent.
   options.resource_version = "0";
   TRY(const kube::List pods, client.list(ctx, kPods, options));
-  const bool there = std::any_of(pods.items.begin(), pods.items.end(), [&](const Json& pod) { return is_agent_of(pod, node); });
+  const bool there = std::any_of(pods.items.begin(), pods.items.end(),
+                                 [&](const Json& pod) { return is_agent_of(pod, node); });
   return there ? std::string()
-               : "no Pod of the agents' DaemonSet in namespace " + ns + " (labels " + std::string(kAgentLabels) +
-                     ") is on node \"" + node + "\"";
+               : "no Pod of the agents' DaemonSet in namespace " + ns + " (labels " +
+                     std::string(kAgentLabels) + ") is on node \"" + node + "\"";
 }
 
 }  // namespace varda::gateway

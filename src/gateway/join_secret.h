@@ -20,7 +20,8 @@ namespace varda::gateway {
 
 inline constexpr std::string_view kJoinSecretDefault = "varda-edge/varda-agent-join";
 /// Labels of the agents' Pods, as in the selector of deploy/kustomize/agent.
-inline constexpr std::string_view kAgentLabels = "app.kubernetes.io/name=varda,app.kubernetes.io/component=agent";
+inline constexpr std::string_view kAgentLabels =
+    "app.kubernetes.io/name=varda,app.kubernetes.io/component=agent";
 
 /// "NAMESPACE/NAME". kInvalid.
 Result<meta::ObjectKey> parse_join_secret(std::string_view text);
@@ -30,27 +31,31 @@ struct SharedJoinToken {
   bool revoked = false;  // see says_revoked(): admits no node; no gateway replaces it
 };
 /// Nothing: no Secret, or no token in it. kCorrupt: the content is no join token.
-Result<std::optional<SharedJoinToken>> find_shared_join_token(const Context& ctx, const kube::Client& client,
+Result<std::optional<SharedJoinToken>> find_shared_join_token(const Context& ctx,
+                                                              const kube::Client& client,
                                                               const meta::ObjectKey& secret);
 enum class Kept { kAsItWas, kMade };
 /// Makes the Secret if it is missing, and the token if it is missing or names another authority. If
 /// two gateways race, the second takes the token of the first. A revoked token stays. kCorrupt: the
 /// key holds no join token and stays as it is. kNotFound: the namespace is missing.
-Result<Kept> keep_shared_join_token(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret,
-                                    const std::string& ca_sha256, Rng& rng);
+Result<Kept> keep_shared_join_token(const Context& ctx, const kube::Client& client,
+                                    const meta::ObjectKey& secret, const std::string& ca_sha256,
+                                    Rng& rng);
 /// Calls keep_shared_join_token() every few seconds until the context is done: an administrator may
 /// delete the Secret to get another token. An error is logged once until it changes.
-void run_join_secret(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret, const std::string& ca_sha256,
-                     Rng& rng);
+void run_join_secret(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret,
+                     const std::string& ca_sha256, Rng& rng);
 
 // For administrators of the cluster.
 
 /// Makes another token in any case. The former token admits no node any more. kNotFound: no gateway
 /// has made one yet.
-Status rotate_shared_join_token(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret,
-                                const std::string& ca_sha256, Rng& rng);
+Status rotate_shared_join_token(const Context& ctx, const kube::Client& client,
+                                const meta::ObjectKey& secret, const std::string& ca_sha256,
+                                Rng& rng);
 /// The token admits no node until it is rotated, or the Secret deleted. kNotFound.
-Status revoke_shared_join_token(const Context& ctx, const kube::Client& client, const meta::ObjectKey& secret);
+Status revoke_shared_join_token(const Context& ctx, const kube::Client& client,
+                                const meta::ObjectKey& secret);
 
 // Checks of a node that uses it.
 
@@ -59,6 +64,7 @@ Status revoke_shared_join_token(const Context& ctx, const kube::Client& client, 
 bool is_agent_of(const codec::Json& pod, std::string_view node);
 /// The reason why the cluster lacks the node, or an agent in `ns` on it; "": it has both. The text
 /// suits an answer.
-Result<std::string> why_no_agent(const Context& ctx, const kube::Client& client, const std::string& ns, const std::string& node);
+Result<std::string> why_no_agent(const Context& ctx, const kube::Client& client,
+                                 const std::string& ns, const std::string& node);
 
 }  // namespace varda::gateway

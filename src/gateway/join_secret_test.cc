@@ -45,7 +45,8 @@ class Cluster {
   }
   Cluster() {
     EXPECT_TRUE(make_system_namespace(ctx_, client_).ok());
-    create({"", "v1", "Namespace", "namespaces", false}, Json::object({{"metadata", Json::object({{"name", kSecret.ns}})}}));
+    create({"", "v1", "Namespace", "namespaces", false},
+           Json::object({{"metadata", Json::object({{"name", kSecret.ns}})}}));
   }
   void create(const meta::Resource& resource, Json object) {
     object.set("apiVersion", resource.api_version());
@@ -54,10 +55,12 @@ class Cluster {
     ASSERT_TRUE(made.ok()) << made.error();
   }
   void add_node(const std::string& name) {
-    create({"", "v1", "Node", "nodes", false}, Json::object({{"metadata", Json::object({{"name", name}})}}));
+    create({"", "v1", "Node", "nodes", false},
+           Json::object({{"metadata", Json::object({{"name", name}})}}));
   }
   void add_edge_node(const std::string& name) {
-    create(api::EdgeNode::resource(), Json::object({{"metadata", Json::object({{"name", name}})}, {"spec", Json::object()}}));
+    create(api::EdgeNode::resource(),
+           Json::object({{"metadata", Json::object({{"name", name}})}, {"spec", Json::object()}}));
   }
   /// The uid of a DaemonSet that exists: the garbage collector deletes Pods of missing owners.
   std::string uid_of_daemon_set(const std::string& ns) {
@@ -66,13 +69,17 @@ class Cluster {
     if (!client_.find(ctx_, daemon_sets, key).value()) {
       const Json labels = Json::object({{"app", "agent"}});
       const Json container = Json::object({{"name", "agent"}, {"image", "varda"}});
-      create(daemon_sets,
-             Json::object(
-                 {{"metadata", Json::object({{"name", key.name}, {"namespace", ns}})},
-                  {"spec", Json::object({{"selector", Json::object({{"matchLabels", labels}})},
-                                         {"template",
-                                          Json::object({{"metadata", Json::object({{"labels", labels}})},
-                                                        {"spec", Json::object({{"containers", Json::array({container})}})}})}})}}));
+      create(
+          daemon_sets,
+          Json::object(
+              {{"metadata", Json::object({{"name", key.name}, {"namespace", ns}})},
+               {"spec",
+                Json::object(
+                    {{"selector", Json::object({{"matchLabels", labels}})},
+                     {"template",
+                      Json::object({{"metadata", Json::object({{"labels", labels}})},
+                                    {"spec", Json::object({{"containers",
+                                                            Json::array({container})}})}})}})}}));
     }
     return client_.get(ctx_, daemon_sets, key)->at("metadata")["uid"].as_string();
   }
@@ -80,11 +87,13 @@ class Cluster {
   /// deleting}
   void add_pod(const Json& said) {
     const meta::Resource pods{"", "v1", "Pod", "pods", true};
-    const std::string ns = said["namespace"].string_or(kSecret.ns), owner = said["owner"].string_or("DaemonSet");
+    const std::string ns = said["namespace"].string_or(kSecret.ns),
+                      owner = said["owner"].string_or("DaemonSet");
     Json metadata = Json::object({{"name", "agent-" + said["node"].as_string()},
                                   {"namespace", ns},
                                   {"labels", Json::object({{"app.kubernetes.io/name", "varda"},
-                                                           {"app.kubernetes.io/component", said["label"].string_or("agent")}})}});
+                                                           {"app.kubernetes.io/component",
+                                                            said["label"].string_or("agent")}})}});
     if (!owner.empty()) {
       Json reference = Json::object({{"apiVersion", "apps/v1"},
                                      {"kind", owner},
@@ -93,30 +102,39 @@ class Cluster {
                                      {"controller", true}});
       metadata.set("ownerReferences", Json::array({std::move(reference)}));
     }
-    if (said["deleting"].as_bool()) metadata.set("finalizers", Json::array({"example.com/keeps-it"}));
+    if (said["deleting"].as_bool())
+      metadata.set("finalizers", Json::array({"example.com/keeps-it"}));
     const Json container = Json::object({{"name", "agent"}, {"image", "varda"}});
     const meta::ObjectKey key{ns, metadata["name"].as_string()};
-    create(pods, Json::object(
-                     {{"metadata", std::move(metadata)},
-                      {"spec", Json::object({{"nodeName", said["node"].as_string()}, {"containers", Json::array({container})}})}}));
-    const Json status = Json::object({{"status", Json::object({{"phase", said["phase"].string_or("Running")}})}});
+    create(pods,
+           Json::object({{"metadata", std::move(metadata)},
+                         {"spec", Json::object({{"nodeName", said["node"].as_string()},
+                                                {"containers", Json::array({container})}})}}));
+    const Json status =
+        Json::object({{"status", Json::object({{"phase", said["phase"].string_or("Running")}})}});
     const auto told = client_.patch(ctx_, pods, key, kube::PatchType::kMerge, status, "status");
     ASSERT_TRUE(told.ok()) << told.error();
     if (!said["deleting"].as_bool()) return;
     ASSERT_TRUE(client_.remove(ctx_, pods, key).ok());
     ASSERT_TRUE(client_.get(ctx_, pods, key)->at("metadata").contains("deletionTimestamp"));
   }
-  Result<Kept> keep() { return keep_shared_join_token(ctx_, client_, kSecret, authority_.ca_sha256(), *rng_); }
+  Result<Kept> keep() {
+    return keep_shared_join_token(ctx_, client_, kSecret, authority_.ca_sha256(), *rng_);
+  }
   /// The token as an agent reads it in its volume.
   std::string token() {
     const auto secret = client_.get(ctx_, secrets(), kSecret);
-    return secret.ok() ? codec::unbase64(secret->at("data/token").as_string()).value() : std::string();
+    return secret.ok() ? codec::unbase64(secret->at("data/token").as_string()).value()
+                       : std::string();
   }
   std::string own_token(const std::string& node) {
-    return create_join_token(ctx_, client_, {.node = node, .ca_sha256 = authority_.ca_sha256()}, system_clock().wall(), *rng_)
+    return create_join_token(ctx_, client_, {.node = node, .ca_sha256 = authority_.ca_sha256()},
+                             system_clock().wall(), *rng_)
         ->text();
   }
-  Enrolment::Options options() { return {.upstream_timeout = 300s, .join_secret = kSecret, .metrics = &registry_}; }
+  Enrolment::Options options() {
+    return {.upstream_timeout = 300s, .join_secret = kSecret, .metrics = &registry_};
+  }
 
   const Context ctx_ = Context().with_timeout(300s);
   apiserver::InMemoryApiServer api_{with_edge_nodes()};
@@ -153,14 +171,16 @@ TEST(SharedJoinToken, LetsInWhomTheClusterVouchesFor) {
     for (const Json& step : one["steps"].as_array()) {
       SCOPED_TRACE(codec::write_json(step));
       if (step.contains("forget")) {
-        ASSERT_TRUE(forget_node_key(cluster.ctx_, cluster.client_, step["forget"].as_string()).ok());
+        ASSERT_TRUE(
+            forget_node_key(cluster.ctx_, cluster.client_, step["forget"].as_string()).ok());
       } else if (step.contains("appears")) {
         cluster.add_edge_node(step["appears"].as_string());
       } else if (step.contains("earlier_build")) {
         cluster.add_edge_node(step["earlier_build"].as_string());
       } else if (step.contains("rotate")) {
-        ASSERT_TRUE(
-            rotate_shared_join_token(cluster.ctx_, cluster.client_, kSecret, cluster.authority_.ca_sha256(), *cluster.rng_).ok());
+        ASSERT_TRUE(rotate_shared_join_token(cluster.ctx_, cluster.client_, kSecret,
+                                             cluster.authority_.ca_sha256(), *cluster.rng_)
+                        .ok());
       } else if (step.contains("revoke")) {
         ASSERT_TRUE(revoke_shared_join_token(cluster.ctx_, cluster.client_, kSecret).ok());
       } else if (step.contains("delete")) {
@@ -170,23 +190,29 @@ TEST(SharedJoinToken, LetsInWhomTheClusterVouchesFor) {
       } else if (step.contains("reread")) {
         token = cluster.token();
       } else if (step.contains("overwrite")) {
-        const Json patch = Json::object({{"data", Json::object({{"token", codec::base64(step["overwrite"].as_string())}})}});
-        ASSERT_TRUE(cluster.client_.patch(cluster.ctx_, secrets(), kSecret, kube::PatchType::kMerge, patch).ok());
+        const Json patch = Json::object(
+            {{"data", Json::object({{"token", codec::base64(step["overwrite"].as_string())}})}});
+        ASSERT_TRUE(
+            cluster.client_.patch(cluster.ctx_, secrets(), kSecret, kube::PatchType::kMerge, patch)
+                .ok());
       } else if (step.contains("shut_out")) {
         Json metadata =
-            Json::object({{"name", step["shut_out"].as_string()}, {"annotations", Json::object({{"edgeai.io/revoked", "true"}})}});
-        cluster.create(api::EdgeNode::resource(), Json::object({{"metadata", std::move(metadata)}, {"spec", Json::object()}}));
+            Json::object({{"name", step["shut_out"].as_string()},
+                          {"annotations", Json::object({{"edgeai.io/revoked", "true"}})}});
+        cluster.create(api::EdgeNode::resource(),
+                       Json::object({{"metadata", std::move(metadata)}, {"spec", Json::object()}}));
       } else {
         const bool renews = step.contains("renew");
         const std::string request = renews ? "renew" : "enroll";
         const Json& node = renews ? step["renew"] : step["enrol"];
-        metrics::Counter& counter =
-            cluster.registry_.counter("varda_gateway_enrolments_total", "Requests for certificates by what came of them.",
-                                      {{"request", request}, {"outcome", step["outcome"].as_string()}});
+        metrics::Counter& counter = cluster.registry_.counter(
+            "varda_gateway_enrolments_total", "Requests for certificates by what came of them.",
+            {{"request", request}, {"outcome", step["outcome"].as_string()}});
         const auto before = counter.value();
         net::Response response;
         if (renews) {
-          response = ask(enrolment, "/gateway/v1/renew", Json::object({{"csr", csr(step["key"].as_string())}}),
+          response = ask(enrolment, "/gateway/v1/renew",
+                         Json::object({{"csr", csr(step["key"].as_string())}}),
                          {.address = "10.0.0.7:4000",
                           .certificate_common_name = node.as_string(),
                           .certificate_organizations = {"system:nodes"},
@@ -224,7 +250,8 @@ TEST(SharedJoinToken, OfManyKeysAtTwoGatewaysOneIsTheNodes) {
   const std::string token = cluster.token();
   Enrolment::Options options = cluster.options();
   options.failures_in_a_row = 100;
-  Enrolment one(cluster.client_, cluster.authority_, options), other(cluster.client_, cluster.authority_, options);
+  Enrolment one(cluster.client_, cluster.authority_, options),
+      other(cluster.client_, cluster.authority_, options);
   for (int round = 0; round < 4; ++round) {
     std::vector<std::string> csrs;
     for (int i = 0; i < 8; ++i) csrs.push_back(*net::make_csr(*net::make_key(), "line7"));
@@ -234,7 +261,9 @@ TEST(SharedJoinToken, OfManyKeysAtTwoGatewaysOneIsTheNodes) {
       for (std::size_t i = 0; i < csrs.size(); ++i) {
         threads.emplace_back([&, i] {
           const Json body = Json::object({{"token", token}, {"csr", csrs[i]}, {"node", "line7"}});
-          status[i] = ask(i % 2 == 0 ? one : other, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"}).status;
+          status[i] =
+              ask(i % 2 == 0 ? one : other, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"})
+                  .status;
         });
       }
     }
@@ -253,7 +282,8 @@ TEST(SharedJoinToken, ANodeThatIsRefusedKeepsNoOtherFromItsSiteOut) {
   ASSERT_TRUE(cluster.keep().ok());
   Enrolment enrolment(cluster.client_, cluster.authority_, cluster.options());
   const auto enrol = [&](const std::string& node, const std::string& key) {
-    const Json body = Json::object({{"token", cluster.token()}, {"csr", *net::make_csr(key, node)}, {"node", node}});
+    const Json body = Json::object(
+        {{"token", cluster.token()}, {"csr", *net::make_csr(key, node)}, {"node", node}});
     return ask(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.9:1"}).status;
   };
   const std::string key = *net::make_key(), other = *net::make_key();
@@ -272,7 +302,8 @@ TEST(SharedJoinToken, GatewaysThatBeginAtOnceKeepOne) {
     std::vector<std::jthread> threads;
     for (auto& rng : rngs) {
       threads.emplace_back([&] {
-        const auto kept = keep_shared_join_token(cluster.ctx_, cluster.client_, kSecret, cluster.authority_.ca_sha256(), *rng);
+        const auto kept = keep_shared_join_token(cluster.ctx_, cluster.client_, kSecret,
+                                                 cluster.authority_.ca_sha256(), *rng);
         ASSERT_TRUE(kept.ok()) << kept.error();
         made += *kept == Kept::kMade ? 1 : 0;
       });
@@ -286,28 +317,36 @@ TEST(SharedJoinToken, GatewaysThatBeginAtOnceKeepOne) {
 
 TEST(SharedJoinToken, IsMadeAnewForAnotherAuthorityAndFillsASecretThatIsThere) {
   Cluster cluster;
-  cluster.create(secrets(), Json::object({{"metadata", Json::object({{"name", kSecret.name}, {"namespace", kSecret.ns}})},
-                                          {"data", Json::object({{"note", codec::base64("mine")}})}}));
+  cluster.create(
+      secrets(),
+      Json::object({{"metadata", Json::object({{"name", kSecret.name}, {"namespace", kSecret.ns}})},
+                    {"data", Json::object({{"note", codec::base64("mine")}})}}));
   ASSERT_EQ(cluster.keep().value(), Kept::kMade);
   const std::string before = cluster.token();
   const std::string ca(64, 'a');
-  ASSERT_EQ(keep_shared_join_token(cluster.ctx_, cluster.client_, kSecret, ca, *cluster.rng_).value(), Kept::kMade);
+  ASSERT_EQ(
+      keep_shared_join_token(cluster.ctx_, cluster.client_, kSecret, ca, *cluster.rng_).value(),
+      Kept::kMade);
   const JoinToken now = *JoinToken::parse(cluster.token());
   EXPECT_EQ(now.ca_sha256, ca);
   EXPECT_NE(now.secret, JoinToken::parse(before)->secret);
-  EXPECT_EQ(cluster.client_.get(cluster.ctx_, secrets(), kSecret)->at("data/note").as_string(), codec::base64("mine"));
+  EXPECT_EQ(cluster.client_.get(cluster.ctx_, secrets(), kSecret)->at("data/note").as_string(),
+            codec::base64("mine"));
 }
 
 TEST(SharedJoinToken, WhatSomebodyElsePutThereIsNotReplaced) {
   Cluster cluster;
   const std::string theirs = codec::base64("a token of something else");
-  cluster.create(secrets(), Json::object({{"metadata", Json::object({{"name", kSecret.name}, {"namespace", kSecret.ns}})},
-                                          {"data", Json::object({{"token", theirs}})}}));
+  cluster.create(
+      secrets(),
+      Json::object({{"metadata", Json::object({{"name", kSecret.name}, {"namespace", kSecret.ns}})},
+                    {"data", Json::object({{"token", theirs}})}}));
   const auto kept = cluster.keep();
   ASSERT_FALSE(kept.ok());
   EXPECT_EQ(kept.error().code(), Code::kCorrupt);
   EXPECT_EQ(kept.error().message().find("a token of"), std::string::npos);
-  EXPECT_EQ(cluster.client_.get(cluster.ctx_, secrets(), kSecret)->at("data/token").as_string(), theirs);
+  EXPECT_EQ(cluster.client_.get(cluster.ctx_, secrets(), kSecret)->at("data/token").as_string(),
+            theirs);
 }
 
 TEST(SharedJoinToken, SecretsOfAnotherTypeAreNoRememberedKeys) {
@@ -316,10 +355,12 @@ TEST(SharedJoinToken, SecretsOfAnotherTypeAreNoRememberedKeys) {
   cluster.add_pod(Json::object({{"node", "line7"}}));
   ASSERT_TRUE(cluster.keep().ok());
   cluster.create(secrets(),
-                 Json::object({{"metadata", Json::object({{"name", "node-key-line7"}, {"namespace", "varda-system"}})}}));
+                 Json::object({{"metadata", Json::object({{"name", "node-key-line7"},
+                                                          {"namespace", "varda-system"}})}}));
   Enrolment enrolment(cluster.client_, cluster.authority_, cluster.options());
-  const Json body =
-      Json::object({{"token", cluster.token()}, {"csr", *net::make_csr(*net::make_key(), "line7")}, {"node", "line7"}});
+  const Json body = Json::object({{"token", cluster.token()},
+                                  {"csr", *net::make_csr(*net::make_key(), "line7")},
+                                  {"node", "line7"}});
   EXPECT_EQ(ask(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"}).status, 503);
 }
 
@@ -334,17 +375,23 @@ TEST(SharedJoinToken, IsRevokedByWhateverIsNotFalseAlsoWithoutAToken) {
   Enrolment enrolment(cluster.client_, cluster.authority_, options);
   const auto set = [&](const char* key, const Json& value) {
     const Json patch = Json::object({{"data", Json::object({{key, value}})}});
-    ASSERT_TRUE(cluster.client_.patch(cluster.ctx_, secrets(), kSecret, kube::PatchType::kMerge, patch).ok());
+    ASSERT_TRUE(
+        cluster.client_.patch(cluster.ctx_, secrets(), kSecret, kube::PatchType::kMerge, patch)
+            .ok());
   };
-  const Json body = Json::object({{"token", token}, {"csr", *net::make_csr(*net::make_key(), "line7")}, {"node", "line7"}});
-  const std::pair<std::string, bool> cases[] = {{"true\n", true}, {" true", true},    {"True", true},  {"yes", true},
-                                                {"1", true},      {"0", true},        {"False", true}, {"", false},
-                                                {"false", false}, {"false\n", false}, {" \n", false},  {"falsehood", true}};
+  const Json body = Json::object(
+      {{"token", token}, {"csr", *net::make_csr(*net::make_key(), "line7")}, {"node", "line7"}});
+  const std::pair<std::string, bool> cases[] = {
+      {"true\n", true}, {" true", true},    {"True", true},  {"yes", true},
+      {"1", true},      {"0", true},        {"False", true}, {"", false},
+      {"false", false}, {"false\n", false}, {" \n", false},  {"falsehood", true}};
   for (const auto& [text, revoked] : cases) {
     SCOPED_TRACE(text);
     set("revoked", codec::base64(text));
-    EXPECT_EQ(find_shared_join_token(cluster.ctx_, cluster.client_, kSecret).value()->revoked, revoked);
-    EXPECT_EQ(ask(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"}).status, revoked ? 403 : 200);
+    EXPECT_EQ(find_shared_join_token(cluster.ctx_, cluster.client_, kSecret).value()->revoked,
+              revoked);
+    EXPECT_EQ(ask(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"}).status,
+              revoked ? 403 : 200);
   }
   // A revoked Secret stays revoked without its token, or with another text in its place. Without
   // the mark there is another token.
@@ -373,7 +420,8 @@ TEST(SharedJoinToken, ThatCannotBeReadKeepsNobodyOutWhoHasATokenOfItsOwn) {
       response.status = 403;
       return response;
     }
-    net::ClientRequest onward{.method = request.method, .url = "http://in-memory" + request.target, .body = request.body};
+    net::ClientRequest onward{
+        .method = request.method, .url = "http://in-memory" + request.target, .body = request.body};
     onward.headers = request.headers;
     const auto answer = cluster.api_.transport().call(cluster.ctx_, std::move(onward));
     net::Response response;
@@ -384,7 +432,8 @@ TEST(SharedJoinToken, ThatCannotBeReadKeepsNobodyOutWhoHasATokenOfItsOwn) {
   const kube::Client client(*transport, {});
   Enrolment enrolment(client, cluster.authority_, cluster.options());
   const auto enrol = [&](const std::string& token) {
-    const Json body = Json::object({{"token", token}, {"csr", *net::make_csr(*net::make_key(), "line7")}, {"node", "line7"}});
+    const Json body = Json::object(
+        {{"token", token}, {"csr", *net::make_csr(*net::make_key(), "line7")}, {"node", "line7"}});
     return ask(enrolment, "/gateway/v1/enroll", body, {.address = "10.0.0.7:1"});
   };
   EXPECT_EQ(enrol(cluster.token()).status, 503);
@@ -397,7 +446,8 @@ TEST(SharedJoinToken, KeeperMakesItAndEndsWhenItIsTold) {
   std::stop_source stop;
   std::atomic<bool> ended{false};
   const std::jthread keeper([&] {
-    run_join_secret(Context(stop.get_token()), cluster.client_, kSecret, cluster.authority_.ca_sha256(), *cluster.rng_);
+    run_join_secret(Context(stop.get_token()), cluster.client_, kSecret,
+                    cluster.authority_.ca_sha256(), *cluster.rng_);
     ended = true;
   });
   EXPECT_TRUE(eventually("the keeper makes the token", [&] { return !cluster.token().empty(); }));
@@ -416,7 +466,8 @@ TEST(JoinSecretName, IsNamespaceAndName) {
 
 TEST(NodeKey, IsForgottenByNameOnly) {
   Cluster cluster;
-  EXPECT_EQ(forget_node_key(cluster.ctx_, cluster.client_, "line7").error().code(), Code::kNotFound);
+  EXPECT_EQ(forget_node_key(cluster.ctx_, cluster.client_, "line7").error().code(),
+            Code::kNotFound);
   EXPECT_EQ(forget_node_key(cluster.ctx_, cluster.client_, "../x").error().code(), Code::kInvalid);
 }
 
@@ -424,12 +475,15 @@ TEST(NodeKey, RemembersTheNewestThatAreRefusedAndNoMore) {
   Cluster cluster;
   const auto key = [](std::size_t i) { return codec::Sha256::of(std::to_string(i)).hex(); };
   const auto claim = [&](std::size_t i) {
-    return claim_node_key(cluster.ctx_, cluster.client_, "line7", key(i), {.be_first = true, .follow = true}).value();
+    return claim_node_key(cluster.ctx_, cluster.client_, "line7", key(i),
+                          {.be_first = true, .follow = true})
+        .value();
   };
   for (std::size_t i = 0; i < kRefusedKeysMax + 3; ++i) {
     ASSERT_EQ(claim(i), KeyClaim::kIsTheNodes) << i;
     ASSERT_TRUE(forget_node_key(cluster.ctx_, cluster.client_, "line7").ok());
-    for (std::size_t j = i + 1 - std::min(i + 1, kRefusedKeysMax); j <= i; ++j) EXPECT_EQ(claim(j), KeyClaim::kIsForgotten) << j;
+    for (std::size_t j = i + 1 - std::min(i + 1, kRefusedKeysMax); j <= i; ++j)
+      EXPECT_EQ(claim(j), KeyClaim::kIsForgotten) << j;
   }
   EXPECT_EQ(claim(0), KeyClaim::kIsTheNodes);
 }
@@ -440,11 +494,16 @@ TEST(NodeKey, AListThatIsDamagedLetsNobodyIn) {
   const std::string key = codec::Sha256::of("a").hex();
   ASSERT_TRUE(claim_node_key(cluster.ctx_, cluster.client_, "line7", key, rights).ok());
   for (const std::string member : {"key-sha256", "refused-sha256"}) {
-    const Json patch = Json::object({{"data", Json::object({{member, codec::base64("no digest")}})}});
-    ASSERT_TRUE(
-        cluster.client_.patch(cluster.ctx_, secrets(), {"varda-system", "node-key-line7"}, kube::PatchType::kMerge, patch).ok());
-    EXPECT_EQ(claim_node_key(cluster.ctx_, cluster.client_, "line7", key, rights).error().code(), Code::kCorrupt);
-    EXPECT_EQ(forget_node_key(cluster.ctx_, cluster.client_, "line7").error().code(), Code::kCorrupt);
+    const Json patch =
+        Json::object({{"data", Json::object({{member, codec::base64("no digest")}})}});
+    ASSERT_TRUE(cluster.client_
+                    .patch(cluster.ctx_, secrets(), {"varda-system", "node-key-line7"},
+                           kube::PatchType::kMerge, patch)
+                    .ok());
+    EXPECT_EQ(claim_node_key(cluster.ctx_, cluster.client_, "line7", key, rights).error().code(),
+              Code::kCorrupt);
+    EXPECT_EQ(forget_node_key(cluster.ctx_, cluster.client_, "line7").error().code(),
+              Code::kCorrupt);
   }
 }
 

@@ -20,8 +20,9 @@ constexpr std::string_view kLabel = "edgeai.io/join-token";
 constexpr std::size_t kIdDigits = 12, kDigestDigits = 64;
 
 bool is_hex(std::string_view text, std::size_t digits) {
-  return text.size() == digits &&
-         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  return text.size() == digits && std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
 }
 
 std::string random_hex(Rng& rng, std::size_t digits) {
@@ -34,7 +35,9 @@ std::string random_hex(Rng& rng, std::size_t digits) {
   return out;
 }
 
-meta::ObjectKey key_of(const std::string& id) { return {std::string(kSystemNamespace), std::string(kNamePrefix) + id}; }
+meta::ObjectKey key_of(const std::string& id) {
+  return {std::string(kSystemNamespace), std::string(kNamePrefix) + id};
+}
 
 }  // namespace
 
@@ -49,7 +52,9 @@ const meta::Resource& config_maps() {
 }
 
 Result<JoinToken> JoinToken::parse(std::string_view text) {
-  const Error wrong(Code::kInvalid, "this is not a join token (varda-join.ID.SECRET.CAHASH, as `varda join-token` prints it)");
+  const Error wrong(
+      Code::kInvalid,
+      "this is not a join token (varda-join.ID.SECRET.CAHASH, as `varda join-token` prints it)");
   constexpr std::string_view kBlank = " \t\r\n";
   const auto begin = text.find_first_not_of(kBlank);
   if (begin == std::string_view::npos) return wrong;
@@ -61,7 +66,9 @@ Result<JoinToken> JoinToken::parse(std::string_view text) {
   const std::string_view secret = text.substr(kIdDigits + 1, kDigestDigits);
   const std::string_view hash = text.substr(kIdDigits + 1 + kDigestDigits + 1);
   const bool dots = text[kIdDigits] == '.' && text[kIdDigits + 1 + kDigestDigits] == '.';
-  if (!dots || !is_hex(id, kIdDigits) || !is_hex(secret, kDigestDigits) || !is_hex(hash, kDigestDigits)) return wrong;
+  if (!dots || !is_hex(id, kIdDigits) || !is_hex(secret, kDigestDigits) ||
+      !is_hex(hash, kDigestDigits))
+    return wrong;
   return JoinToken{std::string(id), std::string(secret), std::string(hash)};
 }
 
@@ -73,7 +80,9 @@ JoinToken JoinToken::make(std::string ca_sha256, Rng& rng) {
   return token;
 }
 
-std::string JoinToken::text() const { return std::string(kPrefix) + id + "." + secret + "." + ca_sha256; }
+std::string JoinToken::text() const {
+  return std::string(kPrefix) + id + "." + secret + "." + ca_sha256;
+}
 
 Json JoinTokenRecord::to_secret() const {
   Json data = Json::object({{"node", codec::base64(node)},
@@ -87,19 +96,23 @@ Json JoinTokenRecord::to_secret() const {
   return Json::object(
       {{"apiVersion", "v1"},
        {"kind", "Secret"},
-       {"metadata",
-        Json::object({{"name", key.name}, {"namespace", key.ns}, {"labels", Json::object({{std::string(kLabel), "true"}})}})},
+       {"metadata", Json::object({{"name", key.name},
+                                  {"namespace", key.ns},
+                                  {"labels", Json::object({{std::string(kLabel), "true"}})}})},
        {"type", std::string(kType)},
        {"data", std::move(data)}});
 }
 
 Result<JoinTokenRecord> JoinTokenRecord::from_secret(const Json& secret) {
   const std::string& name = secret.at("metadata/name").as_string();
-  const auto corrupt = [&](const std::string& what) { return Error(Code::kCorrupt, "Secret " + name + ": " + what); };
+  const auto corrupt = [&](const std::string& what) {
+    return Error(Code::kCorrupt, "Secret " + name + ": " + what);
+  };
   // No gateway made a Secret of another type: a right to write only that Secret must not make
   // tokens.
   if (secret["type"].as_string() != kType) return corrupt("its type is not " + std::string(kType));
-  if (!name.starts_with(kNamePrefix)) return corrupt("its name does not begin with " + std::string(kNamePrefix));
+  if (!name.starts_with(kNamePrefix))
+    return corrupt("its name does not begin with " + std::string(kNamePrefix));
   const auto text = [&](const char* member) -> std::string {
     auto bytes = codec::unbase64(secret["data"][member].as_string());
     return bytes.ok() ? std::move(*bytes) : std::string();
@@ -126,7 +139,8 @@ Result<JoinTokenRecord> JoinTokenRecord::from_secret(const Json& secret) {
     if (record.networks.empty()) return corrupt("data.from is not a list of networks");
   }
   record.secret_sha256 = text("secret-sha256");
-  if (!is_hex(record.secret_sha256, kDigestDigits)) return corrupt("data.secret-sha256 is not a digest");
+  if (!is_hex(record.secret_sha256, kDigestDigits))
+    return corrupt("data.secret-sha256 is not a digest");
   auto expires = meta::parse_time(text("expires"));
   if (!expires.ok()) return corrupt("data.expires is not a time");
   record.expires = *expires;
@@ -140,7 +154,8 @@ bool says_revoked(const Json& secret) {
   if (!bytes.ok()) return true;
   constexpr std::string_view kBlank = " \t\r\n";
   const auto begin = bytes->find_first_not_of(kBlank);
-  return begin != std::string::npos && bytes->substr(begin, bytes->find_last_not_of(kBlank) + 1 - begin) != "false";
+  return begin != std::string::npos &&
+         bytes->substr(begin, bytes->find_last_not_of(kBlank) + 1 - begin) != "false";
 }
 
 std::string_view to_string(Verdict verdict) {
@@ -172,15 +187,18 @@ std::string text_of(const std::vector<net::IpBlock>& networks) {
 bool is_from(std::string_view peer, const std::vector<net::IpBlock>& networks) {
   std::string_view host = peer.substr(0, peer.rfind(':'));
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  const net::Ip address = net::parse_ip(host.substr(0, host.find('%')));  // a link-local address names its interface
+  const net::Ip address =
+      net::parse_ip(host.substr(0, host.find('%')));  // a link-local address names its interface
   const net::Ip plain = net::without_ipv6_wrapping(address);
-  return std::any_of(networks.begin(), networks.end(),
-                     [&](const net::IpBlock& block) { return block.contains(address) || block.contains(plain); });
+  return std::any_of(networks.begin(), networks.end(), [&](const net::IpBlock& block) {
+    return block.contains(address) || block.contains(plain);
+  });
 }
 
-Verdict judge(const JoinTokenRecord& record, const JoinToken& token, std::string_view key_sha256, std::string_view peer,
-              WallTime now) {
-  if (!codec::same_secret(record.secret_sha256, codec::Sha256::of(token.secret).hex())) return Verdict::kWrongSecret;
+Verdict judge(const JoinTokenRecord& record, const JoinToken& token, std::string_view key_sha256,
+              std::string_view peer, WallTime now) {
+  if (!codec::same_secret(record.secret_sha256, codec::Sha256::of(token.secret).hex()))
+    return Verdict::kWrongSecret;
   if (record.revoked) return Verdict::kRevoked;
   if (now >= record.expires) return Verdict::kExpired;
   if (!record.used_by.empty() && record.used_by != key_sha256) return Verdict::kUsedByAnotherKey;
@@ -190,30 +208,36 @@ Verdict judge(const JoinTokenRecord& record, const JoinToken& token, std::string
 
 Status make_system_namespace(const Context& ctx, const kube::Client& client) {
   static const meta::Resource namespaces{"", "v1", "Namespace", "namespaces", false};
-  const Json object = Json::object(
-      {{"apiVersion", "v1"}, {"kind", "Namespace"}, {"metadata", Json::object({{"name", std::string(kSystemNamespace)}})}});
+  const Json object =
+      Json::object({{"apiVersion", "v1"},
+                    {"kind", "Namespace"},
+                    {"metadata", Json::object({{"name", std::string(kSystemNamespace)}})}});
   // An installation brings the namespace, so its users need no right to make namespaces.
-  TRY(const std::optional<Json> found, client.find(ctx, namespaces, {"", std::string(kSystemNamespace)}));
+  TRY(const std::optional<Json> found,
+      client.find(ctx, namespaces, {"", std::string(kSystemNamespace)}));
   if (found) return {};
   auto created = client.create(ctx, namespaces, object);
-  if (!created.ok() && created.error().code() != Code::kAlreadyExists) return std::move(created).error();
+  if (!created.ok() && created.error().code() != Code::kAlreadyExists)
+    return std::move(created).error();
   return {};
 }
 
-Result<JoinToken> create_join_token(const Context& ctx, const kube::Client& client, const NewJoinToken& wanted, WallTime now,
-                                    Rng& rng) {
+Result<JoinToken> create_join_token(const Context& ctx, const kube::Client& client,
+                                    const NewJoinToken& wanted, WallTime now, Rng& rng) {
   if (const std::string why = meta::check_dns_subdomain(wanted.node); !why.empty()) {
     return Error(Code::kInvalid, "node \"" + wanted.node + "\": " + why);
   }
   if (wanted.node.size() > kNodeNameBytesMax) {
-    return Error(Code::kInvalid, "node \"" + wanted.node + "\": a certificate has no room for a name of more than " +
+    return Error(Code::kInvalid, "node \"" + wanted.node +
+                                     "\": a certificate has no room for a name of more than " +
                                      std::to_string(kNodeNameBytesMax) + " characters");
   }
   if (wanted.node == kGatewayName) {
     return Error(Code::kInvalid, "node \"" + wanted.node + "\": so the gateways are called");
   }
   if (wanted.networks.size() > kJoinNetworksMax) {
-    return Error(Code::kInvalid, "a join token takes at most " + std::to_string(kJoinNetworksMax) + " networks");
+    return Error(Code::kInvalid,
+                 "a join token takes at most " + std::to_string(kJoinNetworksMax) + " networks");
   }
   TRY_VOID(make_system_namespace(ctx, client));
   const JoinToken token = JoinToken::make(wanted.ca_sha256, rng);
@@ -228,7 +252,8 @@ Result<JoinToken> create_join_token(const Context& ctx, const kube::Client& clie
   return token;
 }
 
-Result<std::vector<JoinTokenRecord>> list_join_tokens(const Context& ctx, const kube::Client& client) {
+Result<std::vector<JoinTokenRecord>> list_join_tokens(const Context& ctx,
+                                                      const kube::Client& client) {
   kube::ListOptions options;
   options.ns = kSystemNamespace;
   options.label_selector = std::string(kLabel) + "=true";
@@ -236,14 +261,16 @@ Result<std::vector<JoinTokenRecord>> list_join_tokens(const Context& ctx, const 
   TRY(const kube::List list, client.list_all(ctx, secrets(), options));
   std::vector<JoinTokenRecord> out;
   for (const Json& item : list.items) {
-    if (auto record = JoinTokenRecord::from_secret(item); record.ok()) out.push_back(std::move(*record));
+    if (auto record = JoinTokenRecord::from_secret(item); record.ok())
+      out.push_back(std::move(*record));
   }
   std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
   return out;
 }
 
 Status revoke_join_token(const Context& ctx, const kube::Client& client, const std::string& id) {
-  if (!is_hex(id, kIdDigits)) return Error(Code::kInvalid, "\"" + id + "\" is not an ID of a join token (12 digits of hex)");
+  if (!is_hex(id, kIdDigits))
+    return Error(Code::kInvalid, "\"" + id + "\" is not an ID of a join token (12 digits of hex)");
   const Json patch = Json::object({{"data", Json::object({{"revoked", codec::base64("true")}})}});
   TRY_VOID(client.patch(ctx, secrets(), key_of(id), kube::PatchType::kMerge, patch));
   return {};
@@ -261,14 +288,17 @@ Result<int> remove_old_join_tokens(const Context& ctx, const kube::Client& clien
   return removed;
 }
 
-Result<std::optional<StoredJoinToken>> find_join_token(const Context& ctx, const kube::Client& client, const std::string& id) {
+Result<std::optional<StoredJoinToken>> find_join_token(const Context& ctx,
+                                                       const kube::Client& client,
+                                                       const std::string& id) {
   TRY(std::optional<Json> secret, client.find(ctx, secrets(), key_of(id)));
   if (!secret) return std::optional<StoredJoinToken>();
   TRY(JoinTokenRecord record, JoinTokenRecord::from_secret(*secret));
   return std::optional(StoredJoinToken{std::move(*secret), std::move(record)});
 }
 
-Status use_join_token(const Context& ctx, const kube::Client& client, StoredJoinToken stored, const std::string& key_sha256) {
+Status use_join_token(const Context& ctx, const kube::Client& client, StoredJoinToken stored,
+                      const std::string& key_sha256) {
   // The PUT has the resourceVersion that was read. If two gateways race with two keys, the second
   // gets a conflict, reads again, and finds the first key.
   stored.secret["data"].set("used-by", codec::base64(key_sha256));

@@ -57,8 +57,8 @@ enum class Verdict { kGood, kWrongSecret, kRevoked, kExpired, kUsedByAnotherKey,
 std::string_view to_string(Verdict verdict);
 /// Compares the secret first, in constant time: a caller without the secret learns nothing else.
 /// `peer` is the address of the connection (net::Peer::address).
-Verdict judge(const JoinTokenRecord& record, const JoinToken& token, std::string_view key_sha256, std::string_view peer,
-              WallTime now);
+Verdict judge(const JoinTokenRecord& record, const JoinToken& token, std::string_view key_sha256,
+              std::string_view peer, WallTime now);
 
 /// True: the peer is in one of the networks. An IPv4 address inside IPv6 is the IPv4 address.
 bool is_from(std::string_view peer, const std::vector<net::IpBlock>& networks);
@@ -75,11 +75,13 @@ struct NewJoinToken {
   std::chrono::seconds ttl{std::chrono::hours(24)};
   std::string ca_sha256;
 };
-/// Makes the namespace if it is missing, and the Secret. kInvalid: the node's name, or too many networks.
-Result<JoinToken> create_join_token(const Context& ctx, const kube::Client& client, const NewJoinToken& wanted, WallTime now,
-                                    Rng& rng);
+/// Makes the namespace if it is missing, and the Secret. kInvalid: the node's name, or too many
+/// networks.
+Result<JoinToken> create_join_token(const Context& ctx, const kube::Client& client,
+                                    const NewJoinToken& wanted, WallTime now, Rng& rng);
 /// Sorted by ID. Unreadable Secrets are left out.
-Result<std::vector<JoinTokenRecord>> list_join_tokens(const Context& ctx, const kube::Client& client);
+Result<std::vector<JoinTokenRecord>> list_join_tokens(const Context& ctx,
+                                                      const kube::Client& client);
 /// The token admits no node any more. A node that it admitted stays. kInvalid: no ID. kNotFound.
 Status revoke_join_token(const Context& ctx, const kube::Client& client, const std::string& id);
 /// Removes tokens that expired more than a day ago, and returns their number. Until then the list
@@ -95,10 +97,13 @@ struct StoredJoinToken {
 /// these values do not revoke: absent, blank, and "false". White space around the value is ignored.
 bool says_revoked(const codec::Json& secret);
 /// Nothing: no such token. kCorrupt: its Secret is unreadable.
-Result<std::optional<StoredJoinToken>> find_join_token(const Context& ctx, const kube::Client& client, const std::string& id);
+Result<std::optional<StoredJoinToken>> find_join_token(const Context& ctx,
+                                                       const kube::Client& client,
+                                                       const std::string& id);
 /// Stores the key as the token's user. kConflict: the Secret changed since it was read, so read it
 /// again. kNotFound.
-Status use_join_token(const Context& ctx, const kube::Client& client, StoredJoinToken stored, const std::string& key_sha256);
+Status use_join_token(const Context& ctx, const kube::Client& client, StoredJoinToken stored,
+                      const std::string& key_sha256);
 
 /// Makes the gateway's namespace if it is missing.
 Status make_system_namespace(const Context& ctx, const kube::Client& client);

@@ -91,25 +91,30 @@ TEST(JoinToken, VerdictsTellReasonsApartOnlyToWhoKnowsTheSecret) {
       {used, token, kNow + 1h, Verdict::kExpired},  {all, wrong, kNow + 2h, Verdict::kWrongSecret},
       {all, token, kNow + 2h, Verdict::kRevoked},   {revoked, token, kNow, Verdict::kRevoked},
   };
-  for (const auto& c : cases) EXPECT_EQ(to_string(judge(c.record, c.token, "key-a", kPeer, c.now)), to_string(c.verdict));
+  for (const auto& c : cases)
+    EXPECT_EQ(to_string(judge(c.record, c.token, "key-a", kPeer, c.now)), to_string(c.verdict));
   EXPECT_EQ(judge(used, token, "key-c", kPeer, kNow), Verdict::kUsedByAnotherKey);
 }
 
 TEST(JoinToken, LetsInFromItsNetworksOnly) {
   const JoinToken token = token_of();
   JoinTokenRecord record = record_of(token);
-  for (const char* text : {"10.1.0.0/16", "192.0.2.7", "fd00:1::/32"}) record.networks.push_back(*net::parse_ip_block(text));
+  for (const char* text : {"10.1.0.0/16", "192.0.2.7", "fd00:1::/32"})
+    record.networks.push_back(*net::parse_ip_block(text));
   EXPECT_EQ(text_of(record.networks), "10.1.0.0/16,192.0.2.7/32,fd00:1::/32");
-  for (const char* peer : {"10.1.255.1:4000", "192.0.2.7:1", "[fd00:1:2::9]:4000", "[::ffff:10.1.0.1]:4000"}) {
+  for (const char* peer :
+       {"10.1.255.1:4000", "192.0.2.7:1", "[fd00:1:2::9]:4000", "[::ffff:10.1.0.1]:4000"}) {
     EXPECT_EQ(judge(record, token, "key-a", peer, kNow), Verdict::kGood) << peer;
   }
-  for (const char* peer : {"10.2.0.1:4000", "192.0.2.8:1", "[fd00:2::9]:4000", "[::ffff:10.2.0.1]:4000", "127.0.0.1:4000",
-                           "[::1]:4000", "[fe80::1%eth0]:4000", "loopback", ""}) {
+  for (const char* peer :
+       {"10.2.0.1:4000", "192.0.2.8:1", "[fd00:2::9]:4000", "[::ffff:10.2.0.1]:4000",
+        "127.0.0.1:4000", "[::1]:4000", "[fe80::1%eth0]:4000", "loopback", ""}) {
     EXPECT_EQ(judge(record, token, "key-a", peer, kNow), Verdict::kOtherNetwork) << peer;
   }
   JoinToken wrong = token;
   wrong.secret = std::string(64, '0');
-  EXPECT_EQ(judge(record, wrong, "key-a", "10.2.0.1:4000", kNow), Verdict::kWrongSecret) << "the secret first";
+  EXPECT_EQ(judge(record, wrong, "key-a", "10.2.0.1:4000", kNow), Verdict::kWrongSecret)
+      << "the secret first";
   record.networks = {*net::parse_ip_block("fe80::/10")};
   EXPECT_EQ(judge(record, token, "key-a", "[fe80::1%eth0]:4000", kNow), Verdict::kGood);
 }
@@ -123,7 +128,8 @@ TEST(JoinToken, SecretHoldsNoTokenAndReadsBack) {
   record.networks = {*net::parse_ip_block("10.1.0.0/16"), *net::parse_ip_block("fd00:1::/32")};
   const Json secret = record.to_secret();
   std::string all = codec::write_json(secret);
-  for (const auto& [name, value] : secret["data"].as_object()) all += *codec::unbase64(value.as_string());
+  for (const auto& [name, value] : secret["data"].as_object())
+    all += *codec::unbase64(value.as_string());
   EXPECT_EQ(all.find(token.secret), std::string::npos);
   const auto read = JoinTokenRecord::from_secret(secret);
   ASSERT_TRUE(read.ok()) << read.error();
@@ -144,20 +150,21 @@ TEST(JoinToken, SecretsThatAreNoneAreCorrupt) {
     return JoinTokenRecord::from_secret(secret);
   };
   EXPECT_TRUE(changed("data/x", "").ok());
-  for (const auto& [path, value] : std::vector<std::pair<const char*, Json>>{{"type", "Opaque"},
-                                                                             {"type", nullptr},
-                                                                             {"metadata/name", "other"},
-                                                                             {"data", nullptr},
-                                                                             {"data/node", codec::base64("Not A Node")},
-                                                                             {"data/node", codec::base64("")},
-                                                                             {"data/node", codec::base64(std::string(65, 'n'))},
-                                                                             {"data/layer", codec::base64("moon")},
-                                                                             {"data/from", ""},
-                                                                             {"data/from", codec::base64("10.0.0.0/8,moon")},
-                                                                             {"data/secret-sha256", codec::base64("abc")},
-                                                                             {"data/secret-sha256", "%%%"},
-                                                                             {"data/expires", codec::base64("tomorrow")},
-                                                                             {"data/expires", 7}}) {
+  for (const auto& [path, value] :
+       std::vector<std::pair<const char*, Json>>{{"type", "Opaque"},
+                                                 {"type", nullptr},
+                                                 {"metadata/name", "other"},
+                                                 {"data", nullptr},
+                                                 {"data/node", codec::base64("Not A Node")},
+                                                 {"data/node", codec::base64("")},
+                                                 {"data/node", codec::base64(std::string(65, 'n'))},
+                                                 {"data/layer", codec::base64("moon")},
+                                                 {"data/from", ""},
+                                                 {"data/from", codec::base64("10.0.0.0/8,moon")},
+                                                 {"data/secret-sha256", codec::base64("abc")},
+                                                 {"data/secret-sha256", "%%%"},
+                                                 {"data/expires", codec::base64("tomorrow")},
+                                                 {"data/expires", 7}}) {
     const auto read = changed(path, value);
     ASSERT_FALSE(read.ok()) << path;
     EXPECT_EQ(read.error().code(), Code::kCorrupt) << path;
@@ -167,7 +174,8 @@ TEST(JoinToken, SecretsThatAreNoneAreCorrupt) {
 class JoinTokens : public ::testing::Test {
  protected:
   Result<JoinToken> make(const std::string& node, std::chrono::seconds ttl, WallTime now = kNow) {
-    return create_join_token(ctx_, client_, {.node = node, .ttl = ttl, .ca_sha256 = kHash}, now, *rng_);
+    return create_join_token(ctx_, client_, {.node = node, .ttl = ttl, .ca_sha256 = kHash}, now,
+                             *rng_);
   }
   std::set<std::string> ids() {
     std::set<std::string> out;
@@ -182,7 +190,8 @@ class JoinTokens : public ::testing::Test {
 };
 
 TEST_F(JoinTokens, AreMadeListedAndRevoked) {
-  const auto first = make("line7", 24h), second = make("line8", 1h);  // the first call makes the namespace
+  const auto first = make("line7", 24h),
+             second = make("line8", 1h);  // the first call makes the namespace
   ASSERT_TRUE(first.ok()) << first.error();
   ASSERT_TRUE(second.ok()) << second.error();
   EXPECT_EQ(ids(), (std::set<std::string>{first->id, second->id}));
@@ -198,7 +207,8 @@ TEST_F(JoinTokens, AreMadeListedAndRevoked) {
 
 TEST_F(JoinTokens, NodesNeedNamesThatCertificatesAndObjectsCanHave) {
   for (const std::string& node :
-       {std::string(), std::string("Line 7"), std::string("system:node:x"), std::string("varda-gateway"), std::string(65, 'n')}) {
+       {std::string(), std::string("Line 7"), std::string("system:node:x"),
+        std::string("varda-gateway"), std::string(65, 'n')}) {
     EXPECT_EQ(make(node, 1h).error().code(), Code::kInvalid) << node;
   }
   EXPECT_TRUE(make(std::string(64, 'n'), 1h).ok());
@@ -218,7 +228,8 @@ TEST_F(JoinTokens, OfTwoUsesOfOneReadingTheSecondComesTooLate) {
   const auto stored = find_join_token(ctx_, client_, token->id);
   ASSERT_TRUE(stored.ok() && *stored);
   EXPECT_TRUE(use_join_token(ctx_, client_, **stored, std::string(64, 'a')).ok());
-  EXPECT_EQ(use_join_token(ctx_, client_, **stored, std::string(64, 'b')).error().code(), Code::kConflict);
+  EXPECT_EQ(use_join_token(ctx_, client_, **stored, std::string(64, 'b')).error().code(),
+            Code::kConflict);
   EXPECT_EQ((*find_join_token(ctx_, client_, token->id))->record.used_by, std::string(64, 'a'));
 }
 

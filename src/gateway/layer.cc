@@ -16,8 +16,10 @@ bool is_edge_taint(const Json& taint) {
 Json edge_taint() { return Json::object({{"key", kEdgeRole}, {"effect", kNoSchedule}}); }
 
 Error contradiction(std::string_view label, Layer layer) {
-  return Error(Code::kForbidden, "metadata.labels." + std::string(label) + ": the node was admitted to the layer " +
-                                     std::string(to_string(layer)) + " (`varda join-token --node NAME --layer LAYER`)");
+  return Error(Code::kForbidden, "metadata.labels." + std::string(label) +
+                                     ": the node was admitted to the layer " +
+                                     std::string(to_string(layer)) +
+                                     " (`varda join-token --node NAME --layer LAYER`)");
 }
 
 }  // namespace
@@ -43,7 +45,8 @@ std::optional<Layer> parse_layer(std::string_view text) {
 
 Result<Json> placed(Json node, Layer layer) {
   const Json& given = std::as_const(node).at("metadata/labels");
-  if (const Json* const said = given.find(kLayerLabel); said != nullptr && said->as_string() != to_string(layer)) {
+  if (const Json* const said = given.find(kLayerLabel);
+      said != nullptr && said->as_string() != to_string(layer)) {
     return contradiction(kLayerLabel, layer);
   }
   if (layer == Layer::kCloud && given.contains(kEdgeRole)) return contradiction(kEdgeRole, layer);
@@ -74,13 +77,15 @@ std::optional<Json> placement_patch(const Json& node, Layer layer) {
     if (!role) wanted_labels.set(kEdgeRole, "");
     if (!said || *said == Layer::kCloud) wanted_labels.set(kLayerLabel, to_string(layer));
     for (const Json& taint : taints) wanted_taints.push_back(taint);
-    if (std::none_of(taints.begin(), taints.end(), is_edge_taint)) wanted_taints.push_back(edge_taint());
+    if (std::none_of(taints.begin(), taints.end(), is_edge_taint))
+      wanted_taints.push_back(edge_taint());
   }
   const bool other_taints = wanted_taints.size() != taints.size();
   if (wanted_labels.empty() && !other_taints) return std::nullopt;
   // The patch replaces the whole list of taints; resourceVersion protects changes of other writers.
   Json patch = Json::object(
-      {{"metadata", Json::object({{"uid", node.at("metadata/uid")}, {"resourceVersion", node.at("metadata/resourceVersion")}})}});
+      {{"metadata", Json::object({{"uid", node.at("metadata/uid")},
+                                  {"resourceVersion", node.at("metadata/resourceVersion")}})}});
   if (!wanted_labels.empty()) patch["metadata"].set("labels", std::move(wanted_labels));
   if (other_taints) patch.set("spec", Json::object({{"taints", std::move(wanted_taints)}}));
   return patch;

@@ -10,8 +10,10 @@ namespace layer_test {
 Json yaml(const std::string& text) { return codec::parse_yaml(text).value(); }
 
 TEST(Layer, NamesReadBack) {
-  for (const Layer layer : {Layer::kEdge, Layer::kDevice, Layer::kCloud}) EXPECT_EQ(parse_layer(to_string(layer)), layer);
-  for (const char* text : {"", "Edge", "edge ", "core"}) EXPECT_EQ(parse_layer(text), std::nullopt) << text;
+  for (const Layer layer : {Layer::kEdge, Layer::kDevice, Layer::kCloud})
+    EXPECT_EQ(parse_layer(to_string(layer)), layer);
+  for (const char* text : {"", "Edge", "edge ", "core"})
+    EXPECT_EQ(parse_layer(text), std::nullopt) << text;
 }
 
 TEST(Layer, ANewNodeGetsTheLabelsAndTheTaintOfItsLayer) {
@@ -22,13 +24,17 @@ TEST(Layer, ANewNodeGetsTheLabelsAndTheTaintOfItsLayer) {
       {Layer::kEdge, "{metadata: {name: a}, spec: {}}",
        "{metadata: {name: a, labels: {edgeai.io/layer: edge, node-role.kubernetes.io/edge: ''}},"
        " spec: {taints: [{key: node-role.kubernetes.io/edge, effect: NoSchedule}]}}"},
-      {Layer::kEdge, "{metadata: {labels: {node-role.kubernetes.io/edge: 'x', edgeai.io/layer: edge, kubernetes.io/os: linux}}}",
-       "{metadata: {labels: {node-role.kubernetes.io/edge: '', edgeai.io/layer: edge, kubernetes.io/os: linux}},"
+      {Layer::kEdge,
+       "{metadata: {labels: {node-role.kubernetes.io/edge: 'x', edgeai.io/layer: edge, "
+       "kubernetes.io/os: linux}}}",
+       "{metadata: {labels: {node-role.kubernetes.io/edge: '', edgeai.io/layer: edge, "
+       "kubernetes.io/os: linux}},"
        " spec: {taints: [{key: node-role.kubernetes.io/edge, effect: NoSchedule}]}}"},
       {Layer::kDevice, "{metadata: {}, spec: {}}",
        "{metadata: {labels: {edgeai.io/layer: device, node-role.kubernetes.io/edge: ''}},"
        " spec: {taints: [{key: node-role.kubernetes.io/edge, effect: NoSchedule}]}}"},
-      {Layer::kCloud, "{metadata: {}, spec: {}}", "{metadata: {labels: {edgeai.io/layer: cloud}}, spec: {}}"},
+      {Layer::kCloud, "{metadata: {}, spec: {}}",
+       "{metadata: {labels: {edgeai.io/layer: cloud}}, spec: {}}"},
   };
   for (const auto& one : cases) {
     const auto node = placed(yaml(one.given), one.layer);
@@ -51,7 +57,8 @@ TEST(Layer, ANodeThatSaysAnotherLayerIsRefused) {
       {Layer::kCloud, "{node-role.kubernetes.io/edge: ''}"},
   };
   for (const auto& one : cases) {
-    const auto node = placed(yaml("{metadata: {labels: " + std::string(one.labels) + "}}"), one.layer);
+    const auto node =
+        placed(yaml("{metadata: {labels: " + std::string(one.labels) + "}}"), one.layer);
     ASSERT_FALSE(node.ok()) << one.labels;
     EXPECT_EQ(node.error().code(), Code::kForbidden);
   }
@@ -64,27 +71,33 @@ TEST(Layer, APresentNodeIsPutBackToItsLayer) {
     Layer layer;
     std::string labels, taints, wanted;  // wanted: "": no patch
   } cases[] = {
-      {"as it should be", Layer::kEdge, "{edgeai.io/layer: edge, node-role.kubernetes.io/edge: ''}", "[" + taint + "]", ""},
-      {"an administrator made it a device", Layer::kEdge, "{edgeai.io/layer: device, node-role.kubernetes.io/edge: ''}",
+      {"as it should be", Layer::kEdge, "{edgeai.io/layer: edge, node-role.kubernetes.io/edge: ''}",
        "[" + taint + "]", ""},
-      {"of an earlier gateway", Layer::kEdge, "{edgeai.io/layer: cloud}", "[{key: a, effect: NoExecute}]",
-       "{metadata: {uid: u, resourceVersion: '7', labels: {node-role.kubernetes.io/edge: '', edgeai.io/layer: edge}},"
+      {"an administrator made it a device", Layer::kEdge,
+       "{edgeai.io/layer: device, node-role.kubernetes.io/edge: ''}", "[" + taint + "]", ""},
+      {"of an earlier gateway", Layer::kEdge, "{edgeai.io/layer: cloud}",
+       "[{key: a, effect: NoExecute}]",
+       "{metadata: {uid: u, resourceVersion: '7', labels: {node-role.kubernetes.io/edge: '', "
+       "edgeai.io/layer: edge}},"
        " spec: {taints: [{key: a, effect: NoExecute}, " +
            taint + "]}}"},
-      {"without the taint", Layer::kDevice, "{edgeai.io/layer: device, node-role.kubernetes.io/edge: ''}",
+      {"without the taint", Layer::kDevice,
+       "{edgeai.io/layer: device, node-role.kubernetes.io/edge: ''}",
        "[{key: node-role.kubernetes.io/edge, effect: PreferNoSchedule}]",
        "{metadata: {uid: u, resourceVersion: '7'},"
        " spec: {taints: [{key: node-role.kubernetes.io/edge, effect: PreferNoSchedule}, " +
            taint + "]}}"},
       {"a cloud node", Layer::kCloud, "{edgeai.io/layer: cloud}", "[" + taint + "]", ""},
-      {"let in again, to the cloud", Layer::kCloud, "{edgeai.io/layer: edge, node-role.kubernetes.io/edge: ''}", "[" + taint + "]",
-       "{metadata: {uid: u, resourceVersion: '7', labels: {node-role.kubernetes.io/edge: null, edgeai.io/layer: cloud}},"
+      {"let in again, to the cloud", Layer::kCloud,
+       "{edgeai.io/layer: edge, node-role.kubernetes.io/edge: ''}", "[" + taint + "]",
+       "{metadata: {uid: u, resourceVersion: '7', labels: {node-role.kubernetes.io/edge: null, "
+       "edgeai.io/layer: cloud}},"
        " spec: {taints: []}}"},
   };
   for (const auto& one : cases) {
     SCOPED_TRACE(one.name);
-    const Json node =
-        yaml("{metadata: {uid: u, resourceVersion: '7', labels: " + one.labels + "}, spec: {taints: " + one.taints + "}}");
+    const Json node = yaml("{metadata: {uid: u, resourceVersion: '7', labels: " + one.labels +
+                           "}, spec: {taints: " + one.taints + "}}");
     const auto patch = placement_patch(node, one.layer);
     ASSERT_EQ(patch.has_value(), !one.wanted.empty());
     EXPECT_EQ(patch.value_or(Json()), one.wanted.empty() ? Json() : yaml(one.wanted));

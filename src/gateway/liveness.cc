@@ -33,7 +33,8 @@ runtime::StoredPtr stored(const Json& object) {
 
 }  // namespace
 
-std::optional<Json> connected_patch(const Json& edge_node, bool connected, WallTime seen, WallTime now) {
+std::optional<Json> connected_patch(const Json& edge_node, bool connected, WallTime seen,
+                                    WallTime now) {
   const std::string wanted = connected ? "True" : "Unknown";
   const std::string reason = connected ? "AgentConnected" : "AgentDisconnected";
   Json conditions = edge_node.at("status/conditions");
@@ -45,7 +46,8 @@ std::optional<Json> connected_patch(const Json& edge_node, bool connected, WallT
   std::string before;
   if (mine) {
     before = std::as_const(*mine)["status"].as_string();
-    if (before == wanted && std::as_const(*mine)["reason"].as_string() == reason) return std::nullopt;
+    if (before == wanted && std::as_const(*mine)["reason"].as_string() == reason)
+      return std::nullopt;
   } else {
     conditions.push_back(Json::object({{"type", "Connected"}}));
     mine = &conditions.array_items().back();
@@ -53,8 +55,11 @@ std::optional<Json> connected_patch(const Json& edge_node, bool connected, WallT
   if (before != wanted) mine->set("lastTransitionTime", meta::format_time(now));
   mine->set("status", wanted);
   mine->set("reason", reason);
-  mine->set("message", connected ? "the node's agent is connected"
-                                 : "the node's agent has no connection to the gateway; pods on the node keep running");
+  mine->set(
+      "message",
+      connected
+          ? "the node's agent is connected"
+          : "the node's agent has no connection to the gateway; pods on the node keep running");
   Json status = Json::object({{"conditions", std::move(conditions)}});
   if (connected) {
     if (!edge_node.at("status/lastSeen").is_null()) status.set("lastSeen", nullptr);
@@ -64,8 +69,10 @@ std::optional<Json> connected_patch(const Json& edge_node, bool connected, WallT
   // The patch replaces the whole list of conditions; resourceVersion protects changes of other
   // writers.
   const Json& metadata = edge_node["metadata"];
-  return Json::object({{"metadata", Json::object({{"uid", metadata["uid"]}, {"resourceVersion", metadata["resourceVersion"]}})},
-                       {"status", std::move(status)}});
+  return Json::object(
+      {{"metadata",
+        Json::object({{"uid", metadata["uid"]}, {"resourceVersion", metadata["resourceVersion"]}})},
+       {"status", std::move(status)}});
 }
 
 Liveness::Liveness(const kube::Client& client, Options options)
@@ -73,7 +80,8 @@ Liveness::Liveness(const kube::Client& client, Options options)
       options_(options),
       clock_(options_.clock ? *options_.clock : system_clock()),
       started_(std::chrono::steady_clock::now()) {
-  for (std::size_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
+  for (std::size_t i = 0; i < options_.threads; ++i)
+    threads_.emplace_back([this](const std::stop_token& stop) { run(stop); });
 }
 
 Liveness::~Liveness() {
@@ -115,7 +123,8 @@ void Liveness::changed(const runtime::Change& change) {
 
 bool Liveness::idle() const {
   MutexLock lock(mutex_);
-  return due_.empty() && std::none_of(nodes_.begin(), nodes_.end(), [](const auto& entry) { return entry.second.working; });
+  return due_.empty() && std::none_of(nodes_.begin(), nodes_.end(),
+                                      [](const auto& entry) { return entry.second.working; });
 }
 
 void Liveness::schedule(const std::string& name, Node& node, SteadyTime when) {
@@ -145,7 +154,8 @@ void Liveness::run(const std::stop_token& stop) {
       while (!stop.stop_requested()) {
         if (due_.empty()) {
           changed_.wait(mutex_);
-        } else if (const SteadyTime next = due_.begin()->first; std::chrono::steady_clock::now() < next) {
+        } else if (const SteadyTime next = due_.begin()->first;
+                   std::chrono::steady_clock::now() < next) {
           (void)changed_.wait_until(mutex_, next);
         } else {
           break;
@@ -164,7 +174,8 @@ void Liveness::run(const std::stop_token& stop) {
     MutexLock lock(mutex_);
     Node& node = nodes_[name];
     node.working = false;
-    if (said && node.object == before.object && node.connected == before.connected && node.since == before.since) {
+    if (said && node.object == before.object && node.connected == before.connected &&
+        node.since == before.since) {
       node.call_it_cut = false;
       node.said_connected = node.connected;
     }
@@ -188,7 +199,8 @@ void Liveness::warn_of_another(const std::string& node) {
     warned_ = now;
   }
   log::warn(
-      "another gateway reported a node as cut off that is connected here; with more than one gateway a node that changes "
+      "another gateway reported a node as cut off that is connected here; with more than one "
+      "gateway a node that changes "
       "gateways reads as cut off for a moment",
       {{"node", node}});
 }
@@ -196,24 +208,28 @@ void Liveness::warn_of_another(const std::string& node) {
 Liveness::Outcome Liveness::step(const Context& ctx, const std::string& name, const Node& node) {
   if (!node.object) return {};
   const SteadyTime now = std::chrono::steady_clock::now();
-  if (!node.seen && now < started_ + options_.start_grace) return {.again = started_ + options_.start_grace};
+  if (!node.seen && now < started_ + options_.start_grace)
+    return {.again = started_ + options_.start_grace};
   const Json object = node.object->json();
   const std::string status = connected_status(object);
   // Another gateway has the node, and will report when the node leaves it.
   if (!node.connected && !node.call_it_cut && status == "True") return {};
-  if (node.connected && node.said_connected && !status.empty() && status != "True") warn_of_another(name);
+  if (node.connected && node.said_connected && !status.empty() && status != "True")
+    warn_of_another(name);
   const SteadyTime since = node.seen ? node.since : started_;
   const WallTime wall = clock_.wall();
   const WallTime seen = wall - std::chrono::duration_cast<WallTime::duration>(now - since);
   const auto patch = connected_patch(object, node.connected, seen, wall);
   if (!patch) return {.said = true};
-  const auto written = client_.patch(ctx, api::EdgeNode::resource(), {"", name}, kube::PatchType::kMerge, *patch, "status");
+  const auto written = client_.patch(ctx, api::EdgeNode::resource(), {"", name},
+                                     kube::PatchType::kMerge, *patch, "status");
   if (written.ok()) return {.said = true, .written = stored(*written)};
   if (ctx.done()) return {};
   // After a conflict the watch delivers the newer object, which schedules the next step at once.
   const Code code = written.error().code();
   if (code != Code::kConflict && code != Code::kNotFound) {
-    log::warn("cannot write the condition Connected of a node; retrying", {{"node", name}, {"error", written.error()}});
+    log::warn("cannot write the condition Connected of a node; retrying",
+              {{"node", name}, {"error", written.error()}});
   }
   return {.again = now + options_.retry};
 }

@@ -22,7 +22,8 @@ namespace varda::gateway {
 
 /// The merge patch that sets the condition Connected and lastSeen. Nothing: the EdgeNode has them
 /// already. `seen`: end of the last connection, for lastSeen. Pure.
-std::optional<codec::Json> connected_patch(const codec::Json& edge_node, bool connected, WallTime seen, WallTime now);
+std::optional<codec::Json> connected_patch(const codec::Json& edge_node, bool connected,
+                                           WallTime seen, WallTime now);
 
 /// Writes transitions only. Thread-safe.
 ///

@@ -33,26 +33,29 @@ TEST(ConnectedPatch, SaysTransitionsAndNothingElse) {
       {"never seen", "{}", false,
        R"({conditions: [{type: Connected, lastTransitionTime: "2024-05-01T10:00:00Z", status: Unknown, reason: AgentDisconnected,
            message: the node's agent has no connection to the gateway; pods on the node keep running}]})"},
-      {"connected still", R"({conditions: [{type: Connected, status: "True", reason: AgentConnected, message: other words}]})",
+      {"connected still",
+       R"({conditions: [{type: Connected, status: "True", reason: AgentConnected, message: other words}]})",
        true, ""},
       {"cut off still",
-       R"({lastSeen: "2024-05-01T08:00:00Z", conditions: [{type: Connected, status: Unknown, reason: AgentDisconnected}]})", false,
-       ""},
+       R"({lastSeen: "2024-05-01T08:00:00Z", conditions: [{type: Connected, status: Unknown, reason: AgentDisconnected}]})",
+       false, ""},
       {"cut off now",
        R"({conditions: [{type: Other, status: "True"}, {type: Connected, status: "True", reason: AgentConnected, lastTransitionTime: x}]})",
        false,
        R"({lastSeen: "2024-05-01T09:59:00Z", conditions: [{type: Other, status: "True"}, {type: Connected, status: Unknown,
            lastTransitionTime: "2024-05-01T10:00:00Z", reason: AgentDisconnected,
            message: the node's agent has no connection to the gateway; pods on the node keep running}]})"},
-      {"back", R"({lastSeen: "2024-05-01T08:00:00Z", conditions: [{type: Connected, status: Unknown, reason: AgentDisconnected}]})",
+      {"back",
+       R"({lastSeen: "2024-05-01T08:00:00Z", conditions: [{type: Connected, status: Unknown, reason: AgentDisconnected}]})",
        true,
        R"({lastSeen: null, conditions: [{type: Connected, status: "True", lastTransitionTime: "2024-05-01T10:00:00Z", reason: AgentConnected,
            message: the node's agent is connected}]})"},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.name);
-    const Json object = Json::object({{"metadata", Json::object({{"uid", "u"}, {"resourceVersion", "7"}, {"name", "n"}})},
-                                      {"status", codec::parse_yaml(one.status).value()}});
+    const Json object = Json::object(
+        {{"metadata", Json::object({{"uid", "u"}, {"resourceVersion", "7"}, {"name", "n"}})},
+         {"status", codec::parse_yaml(one.status).value()}});
     const auto patch = connected_patch(object, one.connected, kSeen, kNow);
     if (std::string(one.patch).empty()) {
       EXPECT_FALSE(patch) << codec::write_json(*patch);
@@ -60,7 +63,8 @@ TEST(ConnectedPatch, SaysTransitionsAndNothingElse) {
     }
     ASSERT_TRUE(patch);
     EXPECT_EQ((*patch)["metadata"], Json::object({{"uid", "u"}, {"resourceVersion", "7"}}));
-    EXPECT_EQ((*patch)["status"], codec::parse_yaml(one.patch).value()) << codec::write_json(*patch);
+    EXPECT_EQ((*patch)["status"], codec::parse_yaml(one.patch).value())
+        << codec::write_json(*patch);
   }
 }
 
@@ -68,17 +72,21 @@ TEST(ConnectedPatch, SaysTransitionsAndNothingElse) {
 class LivenessTest : public ::testing::Test {
  protected:
   void start(std::chrono::milliseconds start_grace) {
-    liveness_ = std::make_unique<Liveness>(cloud_.client(),
-                                           Liveness::Options{.start_grace = start_grace, .retry = std::chrono::milliseconds(1)});
+    liveness_ = std::make_unique<Liveness>(
+        cloud_.client(),
+        Liveness::Options{.start_grace = start_grace, .retry = std::chrono::milliseconds(1)});
     Gateway::Options options;
     options.sessions = liveness_.get();
-    options.edge_node_changed = [this](const runtime::Change& change) { liveness_->changed(change); };
+    options.edge_node_changed = [this](const runtime::Change& change) {
+      liveness_->changed(change);
+    };
     options.limits.session_linger = std::chrono::milliseconds(1);
     cloud_.start_gateway(std::move(options));
   }
   ~LivenessTest() override { cloud_.stop_gateway(); }
   void make(const std::string& name) {
-    cloud_.apply("{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: " + name + "}, spec: {}}");
+    cloud_.apply("{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: " + name +
+                 "}, spec: {}}");
   }
   std::string connected(const std::string& name) {
     const Json node = cloud_.edge_node(name);
@@ -88,11 +96,14 @@ class LivenessTest : public ::testing::Test {
     return "";
   }
   void wait(const std::string& name, const std::string& status) {
-    EXPECT_TRUE(eventually("condition Connected of " + name + " is " + status, [&] { return connected(name) == status; }));
+    EXPECT_TRUE(eventually("condition Connected of " + name + " is " + status,
+                           [&] { return connected(name) == status; }));
   }
   net::ClientResponse watch(net::HttpClient& http, const std::string& name) {
     return http
-        .send(Context::background(), {.url = "/apis/edgeai.io/v1alpha1/edgenodes?watch=1&fieldSelector=metadata.name%3D" + name})
+        .send(Context::background(),
+              {.url = "/apis/edgeai.io/v1alpha1/edgenodes?watch=1&fieldSelector=metadata.name%3D" +
+                      name})
         .value();
   }
 
@@ -119,7 +130,9 @@ TEST_F(LivenessTest, AnEdgeNodeSaysWhetherItsAgentHasAWatchOpen) {
 TEST_F(LivenessTest, WhoDoesNotComeBackAfterTheStartIsCutOff) {
   make("edge0");
   const Json told =
-      codec::parse_yaml(R"({status: {conditions: [{type: Connected, status: "True", reason: AgentConnected}]}})").value();
+      codec::parse_yaml(
+          R"({status: {conditions: [{type: Connected, status: "True", reason: AgentConnected}]}})")
+          .value();
   cloud_.api().merge_patch("/apis/edgeai.io/v1alpha1/edgenodes/edge0/status", told);
   start(std::chrono::milliseconds(1));
   wait("edge0", "Unknown");
@@ -151,10 +164,12 @@ TEST_F(LivenessTest, AReportThatTakesTheConditionAwayHasItBackAtOnce) {
 class TwoGateways {
  public:
   TwoGateways() {
-    cloud_.apply("{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: edge0}, spec: {}}");
+    cloud_.apply(
+        "{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: edge0}, spec: {}}");
     for (auto& gateway : gateways_) {
       gateway = std::make_unique<Liveness>(
-          cloud_.client(), Liveness::Options{.start_grace = std::chrono::milliseconds(0), .retry = std::chrono::milliseconds(1)});
+          cloud_.client(), Liveness::Options{.start_grace = std::chrono::milliseconds(0),
+                                             .retry = std::chrono::milliseconds(1)});
     }
   }
   void opened(std::size_t gateway) { gateways_[gateway]->opened("edge0"); }
@@ -187,8 +202,10 @@ class TwoGateways {
   }
   /// Another writer changes another field.
   void touch() {
-    cloud_.api().merge_patch("/apis/edgeai.io/v1alpha1/edgenodes/edge0",
-                             Json::object({{"metadata", Json::object({{"annotations", Json::object({{"touched", shown_}})}})}}));
+    cloud_.api().merge_patch(
+        "/apis/edgeai.io/v1alpha1/edgenodes/edge0",
+        Json::object(
+            {{"metadata", Json::object({{"annotations", Json::object({{"touched", shown_}})}})}}));
   }
 
  private:
@@ -199,8 +216,8 @@ class TwoGateways {
 };
 
 TEST(LivenessOfTwo, ComesToRestAndSaysWhetherAnyOfThemHasTheNode) {
-  for (const char* course :
-       {"+0 -0", "+0 +1 -0 -1", "+0 +1 -1 -0", "+0 +1 -0 +0 -1 -0", "+0 -0 +1 -1 +0", "+1 -1 +1 +0 -1 +1 -0"}) {
+  for (const char* course : {"+0 -0", "+0 +1 -0 -1", "+0 +1 -1 -0", "+0 +1 -0 +0 -1 -0",
+                             "+0 -0 +1 -1 +0", "+1 -1 +1 +0 -1 +1 -0"}) {
     SCOPED_TRACE(course);
     TwoGateways two;
     EXPECT_LT(two.settle(), 10);

@@ -23,11 +23,14 @@ constexpr const char* kLayer = "layer";
 constexpr std::size_t kNodeKeyDigits = 64;
 constexpr int kNodeKeyAttempts = 8;  // if other writers change the Secret
 
-meta::ObjectKey node_key_of(const std::string& node) { return {std::string(kSystemNamespace), "node-key-" + node}; }
+meta::ObjectKey node_key_of(const std::string& node) {
+  return {std::string(kSystemNamespace), "node-key-" + node};
+}
 
 bool is_digest(std::string_view text) {
-  return text.size() == kNodeKeyDigits &&
-         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  return text.size() == kNodeKeyDigits && std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
 }
 
 struct Remembered {
@@ -37,7 +40,8 @@ struct Remembered {
   Layer layer = Layer::kEdge;
 
   bool refuses(std::string_view key) const {
-    return std::any_of(refused.begin(), refused.end(), [&](const auto& one) { return codec::same_secret(one, key); });
+    return std::any_of(refused.begin(), refused.end(),
+                       [&](const auto& one) { return codec::same_secret(one, key); });
   }
   /// The Secret with `key` as the node's key ("": none). The key before it is refused.
   Json with(const std::string& key) && {
@@ -64,24 +68,30 @@ struct Remembered {
 
 Remembered nothing_of(const std::string& node) {
   const meta::ObjectKey key = node_key_of(node);
-  return {Json::object({{"apiVersion", "v1"},
-                        {"kind", "Secret"},
-                        {"metadata", Json::object({{"name", key.name},
-                                                   {"namespace", key.ns},
-                                                   {"labels", Json::object({{std::string(kNodeKeyLabel), "true"}})}})},
-                        {"type", std::string(kNodeKeyType)},
-                        {"data", Json::object({{"node", codec::base64(node)}})}}),
+  return {Json::object(
+              {{"apiVersion", "v1"},
+               {"kind", "Secret"},
+               {"metadata",
+                Json::object({{"name", key.name},
+                              {"namespace", key.ns},
+                              {"labels", Json::object({{std::string(kNodeKeyLabel), "true"}})}})},
+               {"type", std::string(kNodeKeyType)},
+               {"data", Json::object({{"node", codec::base64(node)}})}}),
           "",
           {},
           Layer::kEdge};
 }
 
-Result<std::optional<Remembered>> find(const Context& ctx, const kube::Client& client, const std::string& node) {
+Result<std::optional<Remembered>> find(const Context& ctx, const kube::Client& client,
+                                       const std::string& node) {
   TRY(std::optional<Json> secret, client.find(ctx, secrets(), node_key_of(node)));
   if (!secret) return std::optional<Remembered>();
-  const auto corrupt = [&](const char* what) { return Error(Code::kCorrupt, "Secret " + node_key_of(node).str() + ": " + what); };
+  const auto corrupt = [&](const char* what) {
+    return Error(Code::kCorrupt, "Secret " + node_key_of(node).str() + ": " + what);
+  };
   // A Secret's type never changes: another type means another writer, and stays untouched.
-  if (std::as_const(*secret)["type"].as_string() != kNodeKeyType) return corrupt("its type is not edgeai.io/node-key");
+  if (std::as_const(*secret)["type"].as_string() != kNodeKeyType)
+    return corrupt("its type is not edgeai.io/node-key");
   const Json& data = std::as_const(*secret)["data"];
   Remembered known;
   if (data.contains(kKey)) {
@@ -108,12 +118,13 @@ Result<std::optional<Remembered>> find(const Context& ctx, const kube::Client& c
 }
 
 bool key_changed_meanwhile(const Error& error) {
-  return error.code() == Code::kAlreadyExists || error.code() == Code::kConflict || error.code() == Code::kNotFound;
+  return error.code() == Code::kAlreadyExists || error.code() == Code::kConflict ||
+         error.code() == Code::kNotFound;
 }
 
 /// kAlreadyExists, kConflict, kNotFound: another writer changed the Secret.
-Status write(const Context& ctx, const kube::Client& client, const std::string& node, std::optional<Remembered> known,
-             const std::string& key_sha256, Layer layer) {
+Status write(const Context& ctx, const kube::Client& client, const std::string& node,
+             std::optional<Remembered> known, const std::string& key_sha256, Layer layer) {
   const bool there = known.has_value();
   Remembered next = there ? std::move(*known) : nothing_of(node);
   next.layer = layer;
@@ -124,8 +135,9 @@ Status write(const Context& ctx, const kube::Client& client, const std::string& 
 
 }  // namespace
 
-Result<KeyClaim> claim_node_key(const Context& ctx, const kube::Client& client, const std::string& node,
-                                const std::string& key_sha256, KeyRights rights) {
+Result<KeyClaim> claim_node_key(const Context& ctx, const kube::Client& client,
+                                const std::string& node, const std::string& key_sha256,
+                                KeyRights rights) {
   for (int attempt = 1;; ++attempt) {
     TRY(std::optional<Remembered> known, find(ctx, client, node));
     if (known && codec::same_secret(known->key_sha256, key_sha256)) return KeyClaim::kIsTheNodes;
@@ -136,17 +148,19 @@ Result<KeyClaim> claim_node_key(const Context& ctx, const kube::Client& client, 
     const Layer layer = known ? known->layer : Layer::kEdge;
     const Status written = write(ctx, client, node, std::move(known), key_sha256, layer);
     if (written.ok()) return KeyClaim::kIsTheNodes;
-    if (!key_changed_meanwhile(written.error()) || attempt == kNodeKeyAttempts) return written.error();
+    if (!key_changed_meanwhile(written.error()) || attempt == kNodeKeyAttempts)
+      return written.error();
   }
 }
 
-Status set_node_key(const Context& ctx, const kube::Client& client, const std::string& node, const std::string& key_sha256,
-                    Layer layer) {
+Status set_node_key(const Context& ctx, const kube::Client& client, const std::string& node,
+                    const std::string& key_sha256, Layer layer) {
   for (int attempt = 1;; ++attempt) {
     TRY(std::optional<Remembered> known, find(ctx, client, node));
     if (known && known->key_sha256 == key_sha256 && known->layer == layer) return {};
     const Status written = write(ctx, client, node, std::move(known), key_sha256, layer);
-    if (written.ok() || !key_changed_meanwhile(written.error()) || attempt == kNodeKeyAttempts) return written;
+    if (written.ok() || !key_changed_meanwhile(written.error()) || attempt == kNodeKeyAttempts)
+      return written;
   }
 }
 
@@ -155,7 +169,8 @@ Result<bool> has_node_key(const Context& ctx, const kube::Client& client, const 
   return known && !known->key_sha256.empty();
 }
 
-Result<Layer> layer_of_node(const Context& ctx, const kube::Client& client, const std::string& node) {
+Result<Layer> layer_of_node(const Context& ctx, const kube::Client& client,
+                            const std::string& node) {
   TRY(const std::optional<Remembered> known, find(ctx, client, node));
   return known ? known->layer : Layer::kEdge;
 }
@@ -168,13 +183,15 @@ Status forget_node_key(const Context& ctx, const kube::Client& client, const std
     TRY(std::optional<Remembered> known, find(ctx, client, node));
     if (!known) {
       // A node that enrolled before keys were remembered has an EdgeNode.
-      TRY(const std::optional<Json> edge_node, client.find(ctx, api::EdgeNode::resource(), {"", node}));
+      TRY(const std::optional<Json> edge_node,
+          client.find(ctx, api::EdgeNode::resource(), {"", node}));
       if (!edge_node) return Error(Code::kNotFound, "no key of node \"" + node + "\" is recorded");
     } else if (known->key_sha256.empty()) {
       return {};
     }
     const Status written = write(ctx, client, node, std::move(known), "", Layer::kEdge);
-    if (written.ok() || !key_changed_meanwhile(written.error()) || attempt == kNodeKeyAttempts) return written;
+    if (written.ok() || !key_changed_meanwhile(written.error()) || attempt == kNodeKeyAttempts)
+      return written;
   }
 }
 

@@ -30,16 +30,18 @@ struct KeyRights {
 /// Checks a key, and remembers it if `rights` allow. If two keys race at two gateways, the second
 /// is refused. `key_sha256`: of the public key, hex. kCorrupt: the Secret is unreadable, or another
 /// writer made it.
-Result<KeyClaim> claim_node_key(const Context& ctx, const kube::Client& client, const std::string& node,
-                                const std::string& key_sha256, KeyRights rights);
+Result<KeyClaim> claim_node_key(const Context& ctx, const kube::Client& client,
+                                const std::string& node, const std::string& key_sha256,
+                                KeyRights rights);
 /// Remembers the key, even if it was forgotten: a token for this node alone has proved it. The
 /// former key is refused from now on. The node gets `layer`. kCorrupt.
-Status set_node_key(const Context& ctx, const kube::Client& client, const std::string& node, const std::string& key_sha256,
-                    Layer layer);
+Status set_node_key(const Context& ctx, const kube::Client& client, const std::string& node,
+                    const std::string& key_sha256, Layer layer);
 /// True: a key of the node is remembered. kCorrupt.
 Result<bool> has_node_key(const Context& ctx, const kube::Client& client, const std::string& node);
 /// The layer to which the node was admitted; edge if none is recorded. kCorrupt.
-Result<Layer> layer_of_node(const Context& ctx, const kube::Client& client, const std::string& node);
+Result<Layer> layer_of_node(const Context& ctx, const kube::Client& client,
+                            const std::string& node);
 /// Forgets the key: the next key becomes the node's, and the node is of the edge again. The former
 /// key neither enrols nor renews, except by a token for this node alone. Its certificate stays good
 /// until it ends. The newest former keys are refused, at most this many. kNotFound: no key is

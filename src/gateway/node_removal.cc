@@ -18,15 +18,16 @@ constexpr std::size_t kPodsNamedMax = 3;
 const meta::Resource kLeases{"coordination.k8s.io", "v1", "Lease", "leases", true};
 
 /// True: the object was there.
-Result<bool> remove_if_present(const Context& ctx, const kube::Client& client, const meta::Resource& resource,
-                               const meta::ObjectKey& key) {
+Result<bool> remove_if_present(const Context& ctx, const kube::Client& client,
+                               const meta::Resource& resource, const meta::ObjectKey& key) {
   const auto removed = client.remove(ctx, resource, key);
   if (removed.ok()) return true;
   if (removed.error().code() == Code::kNotFound) return false;
   return Error(removed.error()).context(resource.kind + " " + key.str());
 }
 
-Result<std::vector<std::string>> pods_of(const Context& ctx, const kube::Client& client, const std::string& node) {
+Result<std::vector<std::string>> pods_of(const Context& ctx, const kube::Client& client,
+                                         const std::string& node) {
   kube::ListOptions options;
   options.field_selector = "spec.nodeName=" + node;
   TRY(const kube::List pods, client.list_all(ctx, api::Pod::resource(), options));
@@ -34,29 +35,34 @@ Result<std::vector<std::string>> pods_of(const Context& ctx, const kube::Client&
   for (const Json& pod : pods.items) {
     const std::string& phase = pod.at("status/phase").as_string();
     if (phase == "Succeeded" || phase == "Failed") continue;
-    out.push_back(pod.at("metadata/namespace").as_string() + "/" + pod.at("metadata/name").as_string());
+    out.push_back(pod.at("metadata/namespace").as_string() + "/" +
+                  pod.at("metadata/name").as_string());
   }
   return out;
 }
 
 bool is_connected(const Json& edge_node) {
   for (const Json& condition : edge_node.at("status/conditions").as_array()) {
-    if (condition["type"].as_string() == "Connected") return condition["status"].as_string() == "True";
+    if (condition["type"].as_string() == "Connected")
+      return condition["status"].as_string() == "True";
   }
   return false;
 }
 
 Error has_pods(const std::string& node, const std::vector<std::string>& pods) {
   std::string names;
-  for (std::size_t i = 0; i < pods.size() && i < kPodsNamedMax; ++i) names += (i > 0 ? ", " : "") + pods[i];
+  for (std::size_t i = 0; i < pods.size() && i < kPodsNamedMax; ++i)
+    names += (i > 0 ? ", " : "") + pods[i];
   if (pods.size() > kPodsNamedMax) names += ", ...";
-  return {Code::kConflict, std::to_string(pods.size()) + (pods.size() == 1 ? " pod is" : " pods are") + " bound to node \"" + node +
-                               "\" (" + names + ")"};
+  return {Code::kConflict, std::to_string(pods.size()) +
+                               (pods.size() == 1 ? " pod is" : " pods are") + " bound to node \"" +
+                               node + "\" (" + names + ")"};
 }
 
 }  // namespace
 
-Result<RemovedNode> remove_node(const Context& ctx, const kube::Client& client, const std::string& node, RemovalRisk risk) {
+Result<RemovedNode> remove_node(const Context& ctx, const kube::Client& client,
+                                const std::string& node, RemovalRisk risk) {
   if (const std::string why = meta::check_dns_subdomain(node); !why.empty()) {
     return Error(Code::kInvalid, "node \"" + node + "\": " + why);
   }
@@ -65,14 +71,17 @@ Result<RemovedNode> remove_node(const Context& ctx, const kube::Client& client, 
   TRY(const std::optional<Json> present, client.find(ctx, api::Node::resource(), {"", node}));
   TRY(out.key, has_node_key(ctx, client, node));
   if (!edge_node && !present && !out.key) {
-    return Error(Code::kNotFound, "there is no node \"" + node + "\": no Node, no EdgeNode and no key of it; " +
+    return Error(Code::kNotFound, "there is no node \"" + node +
+                                      "\": no Node, no EdgeNode and no key of it; " +
                                       "`varda get nodes,edgenodes` shows the nodes");
   }
   TRY(out.pods, pods_of(ctx, client, node));
   if (risk == RemovalRisk::kNone && !out.pods.empty()) return has_pods(node, out.pods);
   if (risk == RemovalRisk::kNone && edge_node && is_revoked(*edge_node)) {
-    return Error(Code::kConflict, "node \"" + node + "\" is revoked (" + std::string(kRevokedAnnotation) +
-                                      "); without the EdgeNode, the node's certificate is valid again until it expires");
+    return Error(
+        Code::kConflict,
+        "node \"" + node + "\" is revoked (" + std::string(kRevokedAnnotation) +
+            "); without the EdgeNode, the node's certificate is valid again until it expires");
   }
   out.connected = edge_node && is_connected(*edge_node);
   // The key first: after that no renewal admits the node again.

@@ -17,13 +17,14 @@ enum class RemovalRisk {
 };
 struct RemovedNode {
   bool key = false, node = false, edge_node = false, lease = false;  // removed objects
-  bool connected = false;                                            // the agent was connected: it registers the node again
-  std::vector<std::string> pods;                                     // NAMESPACE/NAME: bound to the node and not finished
+  bool connected = false;         // the agent was connected: it registers the node again
+  std::vector<std::string> pods;  // NAMESPACE/NAME: bound to the node and not finished
 };
 /// Forgets the node's key, then deletes the EdgeNode, the Lease and the Node. A call that fails in
 /// between can be repeated. Pods stay. kInvalid: no node name. kNotFound: the cluster knows nothing
 /// of the node. kConflict, with kNone only: pods are bound to the node, or its EdgeNode has the
 /// annotation edgeai.io/revoked. The removal would lose that annotation.
-Result<RemovedNode> remove_node(const Context& ctx, const kube::Client& client, const std::string& node, RemovalRisk risk);
+Result<RemovedNode> remove_node(const Context& ctx, const kube::Client& client,
+                                const std::string& node, RemovalRisk risk);
 
 }  // namespace varda::gateway

@@ -32,10 +32,12 @@ kind: Lease
 metadata: {name: line7, namespace: kube-node-lease}
 spec: {holderIdentity: line7}
 )");
-    ASSERT_TRUE(set_node_key(ctx_, cloud_.client(), "line7", std::string(64, 'a'), Layer::kEdge).ok());
+    ASSERT_TRUE(
+        set_node_key(ctx_, cloud_.client(), "line7", std::string(64, 'a'), Layer::kEdge).ok());
   }
   void add_pod(const std::string& name, const std::string& phase) {
-    cloud_.apply("{apiVersion: v1, kind: Pod, metadata: {name: " + name + ", namespace: default}, spec: {nodeName: line7, " +
+    cloud_.apply("{apiVersion: v1, kind: Pod, metadata: {name: " + name +
+                 ", namespace: default}, spec: {nodeName: line7, " +
                  "containers: [{name: c, image: i}]}, status: {phase: " + phase + "}}");
   }
   Result<RemovedNode> remove(const std::string& node, RemovalRisk risk = RemovalRisk::kNone) {
@@ -49,17 +51,20 @@ spec: {holderIdentity: line7}
 
 constexpr const char* kNode = "/api/v1/nodes/line7";
 constexpr const char* kEdgeNode = "/apis/edgeai.io/v1alpha1/edgenodes/line7";
-constexpr const char* kLease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/line7";
+constexpr const char* kLease =
+    "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/line7";
 
 TEST_F(NodeRemoval, ForgetsTheKeyAndDeletesTheObjects) {
   add_node();
   add_pod("finished", "Succeeded");
   const auto removed = remove("line7");
   ASSERT_TRUE(removed.ok()) << removed.error();
-  EXPECT_TRUE(removed->key && removed->node && removed->edge_node && removed->lease && removed->connected);
+  EXPECT_TRUE(removed->key && removed->node && removed->edge_node && removed->lease &&
+              removed->connected);
   EXPECT_TRUE(removed->pods.empty());
   for (const char* path : {kNode, kEdgeNode, kLease}) EXPECT_EQ(status_of(path), 404) << path;
-  const auto claim = claim_node_key(ctx_, cloud_.client(), "line7", std::string(64, 'a'), {.be_first = true, .follow = true});
+  const auto claim = claim_node_key(ctx_, cloud_.client(), "line7", std::string(64, 'a'),
+                                    {.be_first = true, .follow = true});
   EXPECT_EQ(claim.value(), KeyClaim::kIsForgotten) << "the former key renews nothing";
   // Nothing is left to remove.
   const Error again = remove("line7").error();
@@ -90,7 +95,8 @@ TEST_F(NodeRemoval, BoundPodsNeedConsent) {
 
 TEST_F(NodeRemoval, ANodeThatWasShutOutNeedsConsent) {
   cloud_.apply(
-      "{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: line7, annotations: {edgeai.io/revoked: 'true'}}}");
+      "{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: line7, annotations: "
+      "{edgeai.io/revoked: 'true'}}}");
   const Error refused = remove("line7").error();
   EXPECT_EQ(refused.code(), Code::kConflict);
   EXPECT_THAT(refused.message(), HasSubstr("edgeai.io/revoked"));

@@ -14,7 +14,8 @@ namespace varda::gateway {
 namespace {
 
 constexpr std::size_t kTargetBytesMax = 4096;
-constexpr std::size_t kSegmentsMax = 9;  // apis/GROUP/VERSION/namespaces/NS/RESOURCE/NAME/SUBRESOURCE, plus one to detect excess
+constexpr std::size_t kSegmentsMax =
+    9;  // apis/GROUP/VERSION/namespaces/NS/RESOURCE/NAME/SUBRESOURCE, plus one to detect excess
 constexpr int kTimeoutSecondsMax = 3600;
 
 // Parameters that Asked has, and parameters that do not change what is asked.
@@ -35,10 +36,11 @@ Result<std::vector<std::string>> segments_of(std::string_view path) {
     if (!segment.ok()) return invalid("the path has a bad escape");
     // Kubernetes' names need no escapes. So refusing special characters costs nothing.
     const bool plain = std::all_of(segment->begin(), segment->end(), [](unsigned char c) {
-      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' ||
-             c == ':';
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             c == '-' || c == '.' || c == '_' || c == ':';
     });
-    if (segment->empty() || !plain || *segment == "." || *segment == "..") return invalid("the path has an unusual segment");
+    if (segment->empty() || !plain || *segment == "." || *segment == "..")
+      return invalid("the path has an unusual segment");
     out.push_back(std::move(*segment));
     if (out.size() > kSegmentsMax) return invalid("the path has too many segments");
     if (slash == std::string_view::npos) return out;
@@ -68,7 +70,8 @@ Status read_parameters(std::string_view text, Asked& asked, bool& watch) {
   TRY(asked.bookmarks, flag("allowWatchBookmarks", query.get("allowWatchBookmarks")));
   if (const auto seconds = query.find("timeoutSeconds"); seconds && !seconds->empty()) {
     int number = -1;
-    const auto [end, error] = std::from_chars(seconds->data(), seconds->data() + seconds->size(), number);
+    const auto [end, error] =
+        std::from_chars(seconds->data(), seconds->data() + seconds->size(), number);
     if (error != std::errc() || end != seconds->data() + seconds->size() || number < 0) {
       return invalid("parameter timeoutSeconds: expected a number of seconds");
     }
@@ -78,7 +81,8 @@ Status read_parameters(std::string_view text, Asked& asked, bool& watch) {
 }
 
 Result<std::string> verb_of(const std::string& method, bool has_name, bool watch) {
-  if (method == "GET" || method == "HEAD") return std::string(has_name ? "get" : watch ? "watch" : "list");
+  if (method == "GET" || method == "HEAD")
+    return std::string(has_name ? "get" : watch ? "watch" : "list");
   if (method == "POST") return std::string("create");
   if (method == "PUT") return std::string("update");
   if (method == "PATCH") return std::string("patch");
@@ -90,7 +94,8 @@ Result<std::string> verb_of(const std::string& method, bool has_name, bool watch
 
 Result<Asked> parse_request(const net::Request& request) {
   if (request.target.size() > kTargetBytesMax) return invalid("the request's target is too long");
-  if (request.target.find('#') != std::string::npos) return invalid("the request's target has a fragment");
+  if (request.target.find('#') != std::string::npos)
+    return invalid("the request's target has a fragment");
   TRY(const std::vector<std::string> path, segments_of(request.path()));
   Asked asked;
   std::size_t at = 0;
@@ -102,11 +107,13 @@ Result<Asked> parse_request(const net::Request& request) {
     asked.version = path[2];
     at = 3;
   } else {
-    return Error(Code::kForbidden, "path \"" + std::string(request.path().substr(0, 200)) + "\" is not served here");
+    return Error(Code::kForbidden,
+                 "path \"" + std::string(request.path().substr(0, 200)) + "\" is not served here");
   }
   if (path[at] == "namespaces" && path.size() > at + 2) {
     asked.ns = path[at + 1];
-    if (const std::string wrong = meta::check_dns_label(asked.ns); !wrong.empty()) return invalid("the namespace: " + wrong);
+    if (const std::string wrong = meta::check_dns_label(asked.ns); !wrong.empty())
+      return invalid("the namespace: " + wrong);
     at += 2;
   }
   asked.resource = path[at++];
@@ -114,7 +121,8 @@ Result<Asked> parse_request(const net::Request& request) {
   if (at < path.size()) asked.subresource = path[at++];
   if (at < path.size()) return invalid("the path has too many segments");
   if (!asked.name.empty()) {
-    if (const std::string wrong = meta::check_dns_subdomain(asked.name); !wrong.empty()) return invalid("the name: " + wrong);
+    if (const std::string wrong = meta::check_dns_subdomain(asked.name); !wrong.empty())
+      return invalid("the name: " + wrong);
   }
   bool watch = false;
   TRY_VOID(read_parameters(request.query(), asked, watch));
@@ -124,9 +132,10 @@ Result<Asked> parse_request(const net::Request& request) {
 
 std::string Asked::forbidden(const std::string& node) const {
   const std::string what = group.empty() ? resource : resource + "." + group;
-  std::string out = what + (name.empty() ? "" : " \"" + name + "\"") + " is forbidden: User \"system:node:" + node + "\" cannot " +
-                    verb + " resource \"" + resource + (subresource.empty() ? "" : "/" + subresource) + "\" in API group \"" +
-                    group + "\"";
+  std::string out = what + (name.empty() ? "" : " \"" + name + "\"") +
+                    " is forbidden: User \"system:node:" + node + "\" cannot " + verb +
+                    " resource \"" + resource + (subresource.empty() ? "" : "/" + subresource) +
+                    "\" in API group \"" + group + "\"";
   if (!ns.empty()) {
     out += " in the namespace \"" + ns + "\"";
   } else {

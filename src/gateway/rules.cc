@@ -46,22 +46,26 @@ bool selects_own(const Asked& asked, std::string_view field, const std::string& 
   return term.field == field && term.value == node && !term.negated;
 }
 
-bool cluster_scoped(std::string_view resource) { return resource == "edgenodes" || resource == "nodes"; }
+bool cluster_scoped(std::string_view resource) {
+  return resource == "edgenodes" || resource == "nodes";
+}
 
 }  // namespace
 
 Result<Route> route(const std::string& node, const Asked& asked) {
   const Error refusal(Code::kForbidden, asked.forbidden(node));
   const auto found = std::find_if(kRules.begin(), kRules.end(), [&](const Rule& rule) {
-    return rule.group == asked.group && rule.version == asked.version && rule.resource == asked.resource &&
-           rule.subresource == asked.subresource && rule.verb == asked.verb;
+    return rule.group == asked.group && rule.version == asked.version &&
+           rule.resource == asked.resource && rule.subresource == asked.subresource &&
+           rule.verb == asked.verb;
   });
   if (found == kRules.end()) return refusal;
   if (found->own_name && asked.name != node) return refusal;
   if (found->route == Route::kListOwn) {
     const bool pods = asked.resource == "pods";
     // No namespace: all objects of the node are one list.
-    if (!asked.ns.empty() || !selects_own(asked, pods ? "spec.nodeName" : "metadata.name", node)) return refusal;
+    if (!asked.ns.empty() || !selects_own(asked, pods ? "spec.nodeName" : "metadata.name", node))
+      return refusal;
     return found->route;
   }
   // A selector does nothing for a single object here, but might do something at another server.
@@ -75,7 +79,8 @@ Status check_addresses(std::string_view kind, const Json& status, meta::Reporter
   const auto problems = meta::address_problems(kind, status, reporter);
   if (problems.empty()) return {};
   const meta::AddressProblem& first = problems.front();
-  return Error(Code::kForbidden, first.field + ": " + first.value.substr(0, 64) + " " + first.message);
+  return Error(Code::kForbidden,
+               first.field + ": " + first.value.substr(0, 64) + " " + first.message);
 }
 
 }  // namespace varda::gateway

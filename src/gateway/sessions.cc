@@ -65,7 +65,8 @@ void OpenWatches::run() {
     const End end = std::move(ended_.front());
     ended_.pop_front();
     const auto found = nodes_.find(end.node);
-    if (found == nodes_.end() || found->second.open > 0 || found->second.ended != end.number) continue;
+    if (found == nodes_.end() || found->second.open > 0 || found->second.ended != end.number)
+      continue;
     nodes_.erase(found);
     if (options_.sessions) options_.sessions->closed(end.node);
   }

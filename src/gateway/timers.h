@@ -41,8 +41,9 @@ class Timers {
   Mutex mutex_;
   CondVar changed_;
   bool stopping_ GUARDED_BY(mutex_) = false;
-  Order order_ GUARDED_BY(mutex_);                                         // not called yet
-  std::unordered_map<Timed*, Order::iterator> places_ GUARDED_BY(mutex_);  // all; order_.end(): called
+  Order order_ GUARDED_BY(mutex_);  // not called yet
+  std::unordered_map<Timed*, Order::iterator> places_
+      GUARDED_BY(mutex_);  // all; order_.end(): called
   std::thread thread_;
 };
 

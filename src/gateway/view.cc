@@ -18,7 +18,8 @@ using runtime::StoredPtr;
 std::optional<std::uint64_t> number(std::string_view version) {
   std::uint64_t out = 0;
   const auto [end, error] = std::from_chars(version.data(), version.data() + version.size(), out);
-  if (version.empty() || error != std::errc() || end != version.data() + version.size()) return std::nullopt;
+  if (version.empty() || error != std::errc() || end != version.data() + version.size())
+    return std::nullopt;
   return out;
 }
 
@@ -46,14 +47,16 @@ std::string deletion(const Stored& object, const std::string& node, std::uint64_
 
 std::string bookmark_line(const meta::Resource& resource, std::uint64_t version) {
   return line("BOOKMARK",
-              codec::write_json(Json::object({{"kind", resource.kind},
-                                              {"apiVersion", resource.api_version()},
-                                              {"metadata", Json::object({{"resourceVersion", std::to_string(version)}})}})));
+              codec::write_json(Json::object(
+                  {{"kind", resource.kind},
+                   {"apiVersion", resource.api_version()},
+                   {"metadata", Json::object({{"resourceVersion", std::to_string(version)}})}})));
 }
 
 void View::follow(Informer& informer) {
   informer.on_change([this](const runtime::Change& change) { changed(change); });
-  informer.on_progress([this](const std::string& version, Informer::Progress how) { progressed(version, how); });
+  informer.on_progress(
+      [this](const std::string& version, Informer::Progress how) { progressed(version, how); });
 }
 
 void View::changed(const runtime::Change& change) {
@@ -75,8 +78,11 @@ std::set<std::string> View::advance(const std::string& resource_version, Informe
   for (Staged& one : staged) {
     if (!one.change.now) one.version = version.value_or(0);
   }
-  std::stable_sort(staged.begin(), staged.end(), [](const Staged& a, const Staged& b) { return a.version < b.version; });
-  if (!version) log::error("the API server's versions are not numbers; watches cannot be served", {{"version", resource_version}});
+  std::stable_sort(staged.begin(), staged.end(),
+                   [](const Staged& a, const Staged& b) { return a.version < b.version; });
+  if (!version)
+    log::error("the API server's versions are not numbers; watches cannot be served",
+               {{"version", resource_version}});
   MutexLock lock(mutex_);
   const bool listed = how == Informer::Progress::kListed;
   if (listed) {
@@ -109,8 +115,9 @@ void View::put(const std::string& node, const StoredPtr& object, std::uint64_t v
   ++sequence_;
   Node& of_node = nodes_[node];
   const meta::ObjectKey key = object->metadata.key();
-  const auto at = std::lower_bound(of_node.items.begin(), of_node.items.end(), key,
-                                   [](const Item& item, const meta::ObjectKey& k) { return item.object->metadata.key() < k; });
+  const auto at = std::lower_bound(
+      of_node.items.begin(), of_node.items.end(), key,
+      [](const Item& item, const meta::ObjectKey& k) { return item.object->metadata.key() < k; });
   if (at != of_node.items.end() && at->object->metadata.key() == key) {
     at->object = object;
     at->version = version;
@@ -125,7 +132,9 @@ void View::bury(const std::string& node, const Stored& object, std::uint64_t ver
   const auto found = nodes_.find(node);
   if (found == nodes_.end()) return;
   const meta::ObjectKey key = object.metadata.key();
-  if (std::erase_if(found->second.items, [&](const Item& item) { return item.object->metadata.key() == key; }) == 0) return;
+  if (std::erase_if(found->second.items,
+                    [&](const Item& item) { return item.object->metadata.key() == key; }) == 0)
+    return;
   ++sequence_;
   found->second.tombstones.push_back({deletion(object, node, version), version, sequence_});
   graves_.push_back(node);
@@ -180,12 +189,17 @@ std::size_t View::nodes() const {
 Result<View::Cursor> View::begin(const std::string& node, std::string_view resource_version) const {
   Cursor cursor{.node = node};
   MutexLock lock(mutex_);
-  if (!complete_) return Error(Code::kUnavailable, "the gateway has not read the API server's objects yet");
+  if (!complete_)
+    return Error(Code::kUnavailable, "the gateway has not read the API server's objects yet");
   if (resource_version.empty() || resource_version == "0") return cursor;
   const auto version = number(resource_version);
-  if (!version) return Error(Code::kInvalid, "resourceVersion \"" + std::string(resource_version.substr(0, 40)) + "\": no version");
+  if (!version)
+    return Error(
+        Code::kInvalid,
+        "resourceVersion \"" + std::string(resource_version.substr(0, 40)) + "\": no version");
   const auto gone = [&, newest = version_](const char* why) {
-    return Error(Code::kGone, "resourceVersion " + std::string(resource_version) + " " + why + " (" + std::to_string(newest) + ")");
+    return Error(Code::kGone, "resourceVersion " + std::string(resource_version) + " " + why +
+                                  " (" + std::to_string(newest) + ")");
   };
   if (*version > version_) return gone("is later than anything known here");
   if (*version < floor_version_) {
@@ -212,7 +226,8 @@ Result<std::string> View::read(Cursor& cursor) const {
 Result<std::string> View::news(const Node& node, const Cursor& cursor) const {
   // The first read compares versions. Later reads compare the view's own count, which has no gaps
   // and no ties.
-  if (!cursor.first && cursor.sequence < floor_sequence_) return Error(Code::kGone, "the watch has waited for too long");
+  if (!cursor.first && cursor.sequence < floor_sequence_)
+    return Error(Code::kGone, "the watch has waited for too long");
   struct Piece {
     std::uint64_t sequence;
     std::string text;
@@ -220,15 +235,21 @@ Result<std::string> View::news(const Node& node, const Cursor& cursor) const {
   std::vector<Piece> pieces;
   for (const Item& item : node.items) {
     if (cursor.first ? item.version <= cursor.version : item.sequence <= cursor.sequence) continue;
-    const bool entered = cursor.first ? item.entered_version > cursor.version : item.entered_sequence > cursor.sequence;
-    pieces.push_back({cursor.first ? item.version : item.sequence, line(entered ? "ADDED" : "MODIFIED", item.object->text)});
+    const bool entered = cursor.first ? item.entered_version > cursor.version
+                                      : item.entered_sequence > cursor.sequence;
+    pieces.push_back({cursor.first ? item.version : item.sequence,
+                      line(entered ? "ADDED" : "MODIFIED", item.object->text)});
   }
   for (const Tombstone& tombstone : node.tombstones) {
-    const bool all = cursor.first && cursor.version == 0;  // a watch of present objects needs no deletions
-    if (all || (cursor.first ? tombstone.version <= cursor.version : tombstone.sequence <= cursor.sequence)) continue;
+    const bool all =
+        cursor.first && cursor.version == 0;  // a watch of present objects needs no deletions
+    if (all || (cursor.first ? tombstone.version <= cursor.version
+                             : tombstone.sequence <= cursor.sequence))
+      continue;
     pieces.push_back({cursor.first ? tombstone.version : tombstone.sequence, tombstone.line});
   }
-  std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.sequence < b.sequence; });
+  std::stable_sort(pieces.begin(), pieces.end(),
+                   [](const Piece& a, const Piece& b) { return a.sequence < b.sequence; });
   std::string out;
   for (Piece& piece : pieces) out += piece.text;
   return out;

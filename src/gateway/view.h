@@ -52,7 +52,8 @@ class View {
   };
   /// Nothing: not complete yet.
   std::optional<Listing> list(const std::string& node) const EXCLUDES(mutex_);
-  runtime::StoredPtr get(const std::string& node, const meta::ObjectKey& key) const EXCLUDES(mutex_);
+  runtime::StoredPtr get(const std::string& node, const meta::ObjectKey& key) const
+      EXCLUDES(mutex_);
   bool complete() const EXCLUDES(mutex_);
   std::uint64_t version() const EXCLUDES(mutex_);
   std::size_t nodes() const EXCLUDES(mutex_);
@@ -67,7 +68,8 @@ class View {
   /// "" and "0" begin with all present objects. kGone: tombstones do not go back so far, or the
   /// version is from another life of the server. kInvalid: no version. kUnavailable: not complete
   /// yet.
-  Result<Cursor> begin(const std::string& node, std::string_view resource_version) const EXCLUDES(mutex_);
+  Result<Cursor> begin(const std::string& node, std::string_view resource_version) const
+      EXCLUDES(mutex_);
   /// New changes as lines of a watch; "": none. kGone: the last read is so old that deletions since
   /// are forgotten.
   Result<std::string> read(Cursor& cursor) const EXCLUDES(mutex_);
@@ -108,12 +110,16 @@ class View {
   };
 
   void changed(const runtime::Change& change);
-  void progressed(const std::string& resource_version, runtime::Informer::Progress how) EXCLUDES(mutex_);
+  void progressed(const std::string& resource_version, runtime::Informer::Progress how)
+      EXCLUDES(mutex_);
   /// Applies the staged changes, and returns the nodes that they touched.
-  std::set<std::string> advance(const std::string& resource_version, runtime::Informer::Progress how) EXCLUDES(mutex_);
+  std::set<std::string> advance(const std::string& resource_version,
+                                runtime::Informer::Progress how) EXCLUDES(mutex_);
   void apply(const Staged& staged) REQUIRES(mutex_);
-  void put(const std::string& node, const runtime::StoredPtr& object, std::uint64_t version) REQUIRES(mutex_);
-  void bury(const std::string& node, const runtime::Stored& object, std::uint64_t version) REQUIRES(mutex_);
+  void put(const std::string& node, const runtime::StoredPtr& object, std::uint64_t version)
+      REQUIRES(mutex_);
+  void bury(const std::string& node, const runtime::Stored& object, std::uint64_t version)
+      REQUIRES(mutex_);
   Result<std::string> news(const Node& node, const Cursor& cursor) const REQUIRES(mutex_);
 
   const Options options_;

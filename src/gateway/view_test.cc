@@ -27,7 +27,9 @@ Json pod(const char* name, int version, const char* node) {
 class ViewTest : public ::testing::Test {
  protected:
   void start(Json list, View::Options options = {}) {
-    options.node_of = [](const runtime::Stored& stored) { return stored.json().at("spec/nodeName").as_string(); };
+    options.node_of = [](const runtime::Stored& stored) {
+      return stored.json().at("spec/nodeName").as_string();
+    };
     view_ = std::make_unique<View>(std::move(options));
     runtime::Informer::Options of;
     of.resource = kPods;
@@ -49,7 +51,8 @@ class ViewTest : public ::testing::Test {
     wait(std::stoull(version));
   }
   void wait(std::uint64_t version) {
-    ASSERT_TRUE(eventually("the view has version " + std::to_string(version), [&] { return view_->version() == version; }));
+    ASSERT_TRUE(eventually("the view has version " + std::to_string(version),
+                           [&] { return view_->version() == version; }));
   }
   /// Lines of a watch as "+a3 ~a4 -a5".
   static std::string brief(const std::string& lines) {
@@ -191,7 +194,9 @@ TEST_F(ViewTest, AListAfterAGapTellsOpenWatchesInTheOrderOfVersions) {
 TEST_F(ViewTest, ABookmarkMovesWatchesOn) {
   start(pod_list(10, {pod("a", 3, "n")}));
   auto cursor = view_->begin("n", "10").value();
-  api_.send(watch_event("BOOKMARK", Json::object({{"kind", "Pod"}, {"metadata", Json::object({{"resourceVersion", "40"}})}})));
+  api_.send(watch_event(
+      "BOOKMARK",
+      Json::object({{"kind", "Pod"}, {"metadata", Json::object({{"resourceVersion", "40"}})}})));
   wait(40);
   EXPECT_EQ(read(cursor), "");
   EXPECT_EQ(cursor.version, 40u);

@@ -18,10 +18,10 @@
 namespace varda::infer {
 
 struct LoadOptions {
-  std::filesystem::path directory;             // of the model's version
-  std::filesystem::path file;                  // the main file
-  unsigned intra_op_threads = 1;               // per run; 0: the engine's choice. Parallel runs scale better
-  bool memory_arena = true;                    // keep freed memory: faster, but the peak stays
+  std::filesystem::path directory;  // of the model's version
+  std::filesystem::path file;       // the main file
+  unsigned intra_op_threads = 1;    // per run; 0: the engine's choice. Parallel runs scale better
+  bool memory_arena = true;         // keep freed memory: faster, but the peak stays
   std::map<std::string, std::string> options;  // engine-specific
 };
 
@@ -39,7 +39,8 @@ class Model {
   /// order; empty: all. The returned tensors share the engine's memory, keep it alive, and may
   /// outlive the model. kInvalid: names, types or shapes do not match the model, or the engine
   /// rejects the values.
-  virtual Result<std::vector<tensor::Named>> run(std::span<const tensor::Named> inputs, std::span<const std::string> outputs) = 0;
+  virtual Result<std::vector<tensor::Named>> run(std::span<const tensor::Named> inputs,
+                                                 std::span<const std::string> outputs) = 0;
 };
 
 /// One plug-in. Thread-safe; lives as long as the process.
@@ -62,7 +63,8 @@ Result<std::unique_ptr<Engine>> open_engine(const std::filesystem::path& plugin)
 class Engines {
  public:
   /// Searches plug-ins in these directories, in order.
-  explicit Engines(std::vector<std::filesystem::path> directories) : directories_(std::move(directories)) {}
+  explicit Engines(std::vector<std::filesystem::path> directories)
+      : directories_(std::move(directories)) {}
 
   /// The engine of varda-engine-NAME.so; it lives as long as this object. kNotFound: no directory
   /// has it; the message lists the directories.

@@ -19,18 +19,24 @@ using ::testing::HasSubstr;
 // A model file of the echo engine in a temporary directory.
 class EchoModel : public ::testing::Test {
  protected:
-  EchoModel() : directory_(std::filesystem::temp_directory_path() / ("infer_test." + std::to_string(::getpid()))) {
+  EchoModel()
+      : directory_(std::filesystem::temp_directory_path() /
+                   ("infer_test." + std::to_string(::getpid()))) {
     std::filesystem::create_directories(directory_);
   }
   ~EchoModel() override { std::filesystem::remove_all(directory_); }
 
-  Result<std::unique_ptr<Model>> load(const std::string& text, std::map<std::string, std::string> options = {}) {
+  Result<std::unique_ptr<Model>> load(const std::string& text,
+                                      std::map<std::string, std::string> options = {}) {
     std::ofstream(directory_ / "model.echo") << text;
     Engine* engine = engines_.get("echo").value();
-    return engine->load({.directory = directory_, .file = directory_ / "model.echo", .options = std::move(options)});
+    return engine->load({.directory = directory_,
+                         .file = directory_ / "model.echo",
+                         .options = std::move(options)});
   }
 
-  static Named floats(const std::string& name, tensor::Shape shape, const std::vector<float>& values) {
+  static Named floats(const std::string& name, tensor::Shape shape,
+                      const std::vector<float>& values) {
     return {name, Tensor::of<float>(DType::kFp32, std::move(shape), values).value()};
   }
 
@@ -43,8 +49,9 @@ TEST_F(EchoModel, DescribesItsTensorsAndRuns) {
   ASSERT_EQ(model->inputs().size(), 2u);
   EXPECT_EQ(model->inputs()[0], (tensor::Spec{"x", DType::kFp32, {-1, 2}}));
   EXPECT_EQ(model->outputs()[1], (tensor::Spec{"y1", DType::kBytes, {-1}}));
-  const std::vector<Named> inputs = {floats("x", {2, 2}, {1, 2, 3, 4}),
-                                     {"x1", Tensor::of_strings({1}, std::vector<std::string>{"word"}).value()}};
+  const std::vector<Named> inputs = {
+      floats("x", {2, 2}, {1, 2, 3, 4}),
+      {"x1", Tensor::of_strings({1}, std::vector<std::string>{"word"}).value()}};
   const auto outputs = model->run(inputs, {}).value();
   ASSERT_EQ(outputs.size(), 2u);
   EXPECT_EQ(outputs[0].tensor.shape(), (tensor::Shape{2, 2}));
@@ -65,7 +72,8 @@ TEST_F(EchoModel, GivesOnlyTheOutputsAskedForInTheirOrder) {
 TEST_F(EchoModel, OutputsOutliveTheModel) {
   auto model = load("tensor INT64 1\nscale 3\n").value();
   const std::array<std::int64_t, 1> two = {2};
-  const std::vector<Named> inputs = {{"x", Tensor::of<std::int64_t>(DType::kInt64, {1}, two).value()}};
+  const std::vector<Named> inputs = {
+      {"x", Tensor::of<std::int64_t>(DType::kInt64, {1}, two).value()}};
   const auto outputs = model->run(inputs, {}).value();
   model.reset();
   EXPECT_EQ(outputs[0].tensor.values<std::int64_t>()[0], 6);
@@ -73,40 +81,51 @@ TEST_F(EchoModel, OutputsOutliveTheModel) {
 
 TEST_F(EchoModel, WrongInputsAreRefusedByName) {
   const auto model = load("tensor FP32 -1 2\n").value();
-  const auto error = [&](std::vector<Named> inputs) { return model->run(inputs, {}).error().message(); };
+  const auto error = [&](std::vector<Named> inputs) {
+    return model->run(inputs, {}).error().message();
+  };
   EXPECT_EQ(error({}), "input \"x\" is missing; the model takes \"x\"");
   EXPECT_EQ(error({floats("z", {1, 2}, {1, 2})}), "input \"x\" is missing; the model takes \"x\"");
-  EXPECT_EQ(error({floats("x", {1, 2}, {1, 2}), floats("z", {1, 2}, {1, 2})}), "the model has no input \"z\"; it takes \"x\"");
-  EXPECT_EQ(error({floats("x", {1, 2}, {1, 2}), floats("x", {1, 2}, {1, 2})}), "an input is given twice");
+  EXPECT_EQ(error({floats("x", {1, 2}, {1, 2}), floats("z", {1, 2}, {1, 2})}),
+            "the model has no input \"z\"; it takes \"x\"");
+  EXPECT_EQ(error({floats("x", {1, 2}, {1, 2}), floats("x", {1, 2}, {1, 2})}),
+            "an input is given twice");
   EXPECT_EQ(error({floats("x", {2, 1}, {1, 2})}), "input \"x\" takes shape [-1,2], not [2,1]");
-  EXPECT_EQ(error({{"x", Tensor::allocate(DType::kInt32, {1, 2}).value()}}), "input \"x\" is FP32, not INT32");
+  EXPECT_EQ(error({{"x", Tensor::allocate(DType::kInt32, {1, 2}).value()}}),
+            "input \"x\" is FP32, not INT32");
   const std::array<std::string, 1> names = {"z"};
-  EXPECT_EQ(model->run(std::vector<Named>{floats("x", {1, 2}, {1, 2})}, names).error().message(), "the model has no output \"z\"");
+  EXPECT_EQ(model->run(std::vector<Named>{floats("x", {1, 2}, {1, 2})}, names).error().message(),
+            "the model has no output \"z\"");
 }
 
 TEST_F(EchoModel, FailuresCarryTheEnginesWords) {
   EXPECT_EQ(load("fail_load weights are torn").error(), Error(Code::kInvalid, "weights are torn"));
   const auto model = load("tensor FP32 1\nfail_run no luck").value();
-  EXPECT_EQ(model->run(std::vector<Named>{floats("x", {1}, {1})}, {}).error(), Error(Code::kInternal, "no luck"));
-  EXPECT_THAT(load("tensor FP32 1\n", {{"speed", "high"}}).error().message(), HasSubstr("no option \"speed\""));
+  EXPECT_EQ(model->run(std::vector<Named>{floats("x", {1}, {1})}, {}).error(),
+            Error(Code::kInternal, "no luck"));
+  EXPECT_THAT(load("tensor FP32 1\n", {{"speed", "high"}}).error().message(),
+              HasSubstr("no option \"speed\""));
 }
 
 TEST(Engines, MissingEngineListsWhereItWasLookedFor) {
   Engines engines({"/nowhere", "/elsewhere"});
   const Error error = engines.get("tflite").error();
   EXPECT_EQ(error.code(), Code::kNotFound);
-  EXPECT_EQ(error.message(), "no engine \"tflite\": varda-engine-tflite.so is not in /nowhere, /elsewhere");
+  EXPECT_EQ(error.message(),
+            "no engine \"tflite\": varda-engine-tflite.so is not in /nowhere, /elsewhere");
   EXPECT_EQ(engines.get("../../etc/passwd").error().code(), Code::kInvalid);
 }
 
 TEST(Engines, LibraryThatIsNoPluginSaysWhatItLacks) {
   EXPECT_EQ(open_engine("/nowhere/x.so").error().code(), Code::kNotFound);
   EXPECT_THAT(open_engine("/proc/self/exe").error().message(), HasSubstr("does not load"));
-  EXPECT_THAT(open_engine(VARDA_ENGINES "/varda-engine-bad-symbol.so").error().message(), HasSubstr("no symbol varda_engine"));
+  EXPECT_THAT(open_engine(VARDA_ENGINES "/varda-engine-bad-symbol.so").error().message(),
+              HasSubstr("no symbol varda_engine"));
 }
 
 TEST(Engines, PluginOfAnotherAbiVersionIsRefused) {
-  EXPECT_THAT(open_engine(VARDA_ENGINES "/varda-engine-bad-version.so").error().message(), HasSubstr("another ABI version (7)"));
+  EXPECT_THAT(open_engine(VARDA_ENGINES "/varda-engine-bad-version.so").error().message(),
+              HasSubstr("another ABI version (7)"));
 }
 
 TEST(Engines, SecondGetFindsTheSameEngine) {

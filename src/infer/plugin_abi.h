@@ -29,8 +29,9 @@ enum {
   VARDA_ENGINE_OK = 0,
   VARDA_ENGINE_INVALID = 1,     /* the model, the options or the input are wrong */
   VARDA_ENGINE_UNSUPPORTED = 2, /* valid, but not for this engine */
-  VARDA_ENGINE_UNAVAILABLE = 3, /* a dependency is missing, such as the library behind the plug-in */
-  VARDA_ENGINE_EXHAUSTED = 4,   /* memory or another resource */
+  VARDA_ENGINE_UNAVAILABLE =
+      3,                      /* a dependency is missing, such as the library behind the plug-in */
+  VARDA_ENGINE_EXHAUSTED = 4, /* memory or another resource */
   VARDA_ENGINE_INTERNAL = 5
 };
 
@@ -86,11 +87,11 @@ typedef struct varda_engine_option {
 } varda_engine_option;
 
 typedef struct varda_engine_load_options {
-  uint64_t size_bytes;                /* of this struct */
-  const char* directory;              /* of the model's version */
-  const char* file;                   /* the model's main file, absolute or relative to the working directory */
-  uint32_t intra_op_threads;          /* threads per run, including the caller's; 0: the engine's choice */
-  uint32_t memory_arena;              /* 1: keep freed memory for the next run; 0: return it */
+  uint64_t size_bytes;   /* of this struct */
+  const char* directory; /* of the model's version */
+  const char* file;      /* the model's main file, absolute or relative to the working directory */
+  uint32_t intra_op_threads; /* threads per run, including the caller's; 0: the engine's choice */
+  uint32_t memory_arena;     /* 1: keep freed memory for the next run; 0: return it */
   const varda_engine_option* options; /* engine-specific; an unknown name is VARDA_ENGINE_INVALID */
   uint32_t options_count;
 } varda_engine_load_options;
@@ -121,22 +122,25 @@ typedef struct varda_engine_api {
   const char* (*library_version)(void);
 
   /* Loads a model. On success the host passes *model to unload(), after all runs have ended. */
-  int32_t (*load)(const varda_engine_load_options* options, varda_engine_model** model, varda_engine_error* error);
+  int32_t (*load)(const varda_engine_load_options* options, varda_engine_model** model,
+                  varda_engine_error* error);
   void (*unload)(varda_engine_model* model);
   const varda_engine_model_info* (*info)(const varda_engine_model* model);
 
   /* Runs the model once. Inputs and names are borrowed for the call. `outputs` names the wanted
    * outputs in order; if outputs_count is 0, all in the model's order. On success the host passes
    * *result to free_result(). */
-  int32_t (*run)(varda_engine_model* model, const varda_engine_tensor* inputs, uint32_t inputs_count, const char* const* outputs,
-                 uint32_t outputs_count, varda_engine_result** result, varda_engine_error* error);
+  int32_t (*run)(varda_engine_model* model, const varda_engine_tensor* inputs,
+                 uint32_t inputs_count, const char* const* outputs, uint32_t outputs_count,
+                 varda_engine_result** result, varda_engine_error* error);
   /* The outputs, valid until free_result(). */
   const varda_engine_tensor* (*tensors)(const varda_engine_result* result, uint32_t* count);
   /* Called on any thread. */
   void (*free_result)(varda_engine_result* result);
 } varda_engine_api;
 
-typedef const varda_engine_api* (*varda_engine_entry)(uint32_t abi_version, const varda_engine_host* host);
+typedef const varda_engine_api* (*varda_engine_entry)(uint32_t abi_version,
+                                                      const varda_engine_host* host);
 
 #ifdef __cplusplus
 }

@@ -22,8 +22,8 @@ struct Scripted {
 std::string list_of(int items, std::size_t bytes = 1) {
   std::string out = R"({"kind": "ConfigMapList", "metadata": {"resourceVersion": "9"}, "items": [)";
   for (int i = 0; i < items; ++i)
-    out += std::string(i ? "," : "") + R"({"metadata": {"name": "m)" + std::to_string(i) + R"("}, "data": {"k": ")" +
-           std::string(bytes, 'x') + "\"}}";
+    out += std::string(i ? "," : "") + R"({"metadata": {"name": "m)" + std::to_string(i) +
+           R"("}, "data": {"k": ")" + std::string(bytes, 'x') + "\"}}";
   return out + "]}";
 }
 
@@ -51,7 +51,8 @@ class AnswersTest : public ::testing::Test {
   std::deque<Scripted> answers_;
   std::vector<net::Headers> seen_;
   std::vector<std::string> targets_;
-  std::unique_ptr<net::HttpClient> http_ = net::loopback(net::inline_handler([this](const auto& r) { return next(r); }));
+  std::unique_ptr<net::HttpClient> http_ =
+      net::loopback(net::inline_handler([this](const auto& r) { return next(r); }));
   metrics::Registry registry_;
   Context ctx_ = Context().with_timeout(seconds(60));
 };
@@ -73,13 +74,18 @@ TEST_F(AnswersTest, PackedAnswersAreUnpackedAndBoundedByWhatTheyUnpackTo) {
   EXPECT_EQ(list(client()).error().code(), Code::kCorrupt);
   script({{200, list_of(1), {{"Content-Encoding", "br"}}}});
   EXPECT_EQ(list(client()).error().code(), Code::kCorrupt);
-  script({{404, codec::gzip(R"({"kind": "Status", "code": 404, "reason": "NotFound", "message": "no such thing"})"), gzip}});
+  script(
+      {{404,
+        codec::gzip(
+            R"({"kind": "Status", "code": 404, "reason": "NotFound", "message": "no such thing"})"),
+        gzip}});
   EXPECT_EQ(list(client()).error().message(), "no such thing");
 }
 
 TEST_F(AnswersTest, AWatchIsNotAskedToBePackedAndUnderstoodWhereItIs) {
-  const std::string event = R"({"type": "ADDED", "object": {"metadata": {"name": "a", "resourceVersion": "3"}}})"
-                            "\n";
+  const std::string event =
+      R"({"type": "ADDED", "object": {"metadata": {"name": "a", "resourceVersion": "3"}}})"
+      "\n";
   script({{200, codec::gzip(event), {{"Content-Encoding", "gzip"}}}});
   const auto watch = client().watch(ctx_, kMaps, {.resource_version = "1"});
   ASSERT_TRUE(watch.ok()) << watch.error();
@@ -90,8 +96,8 @@ TEST_F(AnswersTest, AWatchIsNotAskedToBePackedAndUnderstoodWhereItIs) {
 
 TEST_F(AnswersTest, ARefusedTokenIsReadAgainAndTriedOnce) {
   std::string in_file = "old";
-  const auto with =
-      client({.token_source = [] { return std::string("old"); }, .token_again = [&](const std::string&) { return in_file; }});
+  const auto with = client({.token_source = [] { return std::string("old"); },
+                            .token_again = [&](const std::string&) { return in_file; }});
   script({{401, "{}"}, {200, list_of(1)}});
   EXPECT_EQ(list(with).error().code(), Code::kUnauthenticated) << "the file holds the same";
   EXPECT_EQ(seen_.size(), 1u);
@@ -114,7 +120,9 @@ TEST_F(AnswersTest, WhatTheServerAsksToBeSentLaterIs) {
   const auto patient = client({.waits_max = 3});
   const auto later = [](int status, const char* after) {
     return Scripted{
-        status, R"({"kind": "Status", "code": 429, "reason": "TooManyRequests", "message": "later"})", {{"Retry-After", after}}};
+        status,
+        R"({"kind": "Status", "code": 429, "reason": "TooManyRequests", "message": "later"})",
+        {{"Retry-After", after}}};
   };
   struct Case {
     const char* name;
@@ -123,7 +131,10 @@ TEST_F(AnswersTest, WhatTheServerAsksToBeSentLaterIs) {
     std::size_t requests;
   };
   const Case cases[] = {
-      {"too many requests, then not", {later(429, "0"), later(429, "0"), {200, list_of(1)}}, true, 3},
+      {"too many requests, then not",
+       {later(429, "0"), later(429, "0"), {200, list_of(1)}},
+       true,
+       3},
       {"a fault that passes", {later(503, "0"), later(500, "0"), {200, list_of(1)}}, true, 3},
       {"never", {later(429, "0")}, false, 4},
       {"no time named", {{429, "{}"}, {200, list_of(1)}}, false, 1},
@@ -156,8 +167,10 @@ TEST_F(AnswersTest, WhatTheServerAsksToBeSentLaterIs) {
 
 TEST_F(AnswersTest, WhatIsNoListIsNotTakenForAnEmptyOne) {
   const auto plain = client();
-  for (const char* body : {"{}", "[]", "null", "<html>", "", R"({"kind": "Status", "status": "Success"})",
-                           R"({"metadata": {}, "items": 5})", R"({"items": []})", R"({"metadata": {"resourceVersion": "1"}})"}) {
+  for (const char* body :
+       {"{}", "[]", "null", "<html>", "", R"({"kind": "Status", "status": "Success"})",
+        R"({"metadata": {}, "items": 5})", R"({"items": []})",
+        R"({"metadata": {"resourceVersion": "1"}})"}) {
     script({{200, body}});
     const auto all = list(plain);
     ASSERT_FALSE(all.ok()) << body;
@@ -168,8 +181,10 @@ TEST_F(AnswersTest, WhatIsNoListIsNotTakenForAnEmptyOne) {
 }
 
 TEST_F(AnswersTest, PagesThatAgeOnTheWayAreReadAgainInOnePiece) {
-  const char* page = R"({"metadata": {"resourceVersion": "5", "continue": "t"}, "items": [{"metadata": {"name": "old"}}]})";
-  const char* gone = R"({"kind": "Status", "code": 410, "reason": "Expired", "metadata": {"continue": "inconsistent"}})";
+  const char* page =
+      R"({"metadata": {"resourceVersion": "5", "continue": "t"}, "items": [{"metadata": {"name": "old"}}]})";
+  const char* gone =
+      R"({"kind": "Status", "code": 410, "reason": "Expired", "metadata": {"continue": "inconsistent"}})";
   script({{200, page}, {410, gone}, {200, list_of(3)}});
   const List all = list(client()).value();
   EXPECT_EQ(all.items.size(), 3u);
@@ -184,10 +199,11 @@ TEST_F(AnswersTest, MetricsHaveTheNamesAndLabelsOfClientGo) {
   script({{429, "{}", {{"Retry-After", "0"}}}, {200, list_of(1)}});
   EXPECT_TRUE(list(client({.waits_max = 1})).ok());
   const std::string text = registry_.text();
-  for (const char* line : {"rest_client_requests_total{code=\"429\",host=\"api.test:6443\",method=\"GET\"} 1",
-                           "rest_client_requests_total{code=\"200\",host=\"api.test:6443\",method=\"GET\"} 1",
-                           "rest_client_request_retries_total{code=\"429\",host=\"api.test:6443\",verb=\"GET\"} 1",
-                           "rest_client_request_duration_seconds_count{host=\"api.test:6443\",verb=\"GET\"} 2"}) {
+  for (const char* line :
+       {"rest_client_requests_total{code=\"429\",host=\"api.test:6443\",method=\"GET\"} 1",
+        "rest_client_requests_total{code=\"200\",host=\"api.test:6443\",method=\"GET\"} 1",
+        "rest_client_request_retries_total{code=\"429\",host=\"api.test:6443\",verb=\"GET\"} 1",
+        "rest_client_request_duration_seconds_count{host=\"api.test:6443\",verb=\"GET\"} 2"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   }
 }

@@ -30,7 +30,8 @@ class QueryText {
   std::string text_;
 };
 
-std::string path_of(const Resource& resource, const ObjectKey& key, std::string_view subresource = "") {
+std::string path_of(const Resource& resource, const ObjectKey& key,
+                    std::string_view subresource = "") {
   std::string out = resource.path(net::percent_encode(key.ns), net::percent_encode(key.name));
   if (!subresource.empty()) out.append("/").append(subresource);
   return out;
@@ -46,14 +47,17 @@ std::string what(std::string_view method, std::string_view target) {
   return std::string(method) + " " + std::string(target.substr(0, target.find('?')));
 }
 
-Error error_of(int status, std::string_view body, std::string_view method, std::string_view target) {
+Error error_of(int status, std::string_view body, std::string_view method,
+               std::string_view target) {
   const auto json = codec::parse_json(body);
-  if (json.ok() && (*json)["kind"].as_string() == "Status") return meta::ApiStatus::from_json(*json).to_error();
+  if (json.ok() && (*json)["kind"].as_string() == "Status")
+    return meta::ApiStatus::from_json(*json).to_error();
   meta::ApiStatus plain;
   plain.code = status;
   // Proxies and plain handlers answer with text. The first line has the reason.
   std::string text(body.substr(0, std::min<std::size_t>(body.find('\n'), 200)));
-  plain.message = text.empty() ? "HTTP status " + std::to_string(status) : "HTTP status " + std::to_string(status) + ": " + text;
+  plain.message = text.empty() ? "HTTP status " + std::to_string(status)
+                               : "HTTP status " + std::to_string(status) + ": " + text;
   return plain.to_error().context(what(method, target));
 }
 
@@ -77,13 +81,15 @@ std::string_view content_type(PatchType type) {
 
 class HttpWatch final : public Watch {
  public:
-  HttpWatch(const Resource& resource, std::unique_ptr<net::BodyReader> body) : resource_(resource), body_(std::move(body)) {}
+  HttpWatch(const Resource& resource, std::unique_ptr<net::BodyReader> body)
+      : resource_(resource), body_(std::move(body)) {}
 
   Result<std::optional<WatchEvent>> next() override {
     TRY(const std::optional<std::string> line, next_line());
     if (!line) return std::optional<WatchEvent>();
     auto json = codec::parse_json(*line);
-    if (!json.ok()) return Error(Code::kCorrupt, "watch of " + resource_.plural + ": " + json.error().message());
+    if (!json.ok())
+      return Error(Code::kCorrupt, "watch of " + resource_.plural + ": " + json.error().message());
     Json* const found = json->find("object");
     if (!found || !found->is_object())
       return Error(Code::kCorrupt, "watch of " + resource_.plural + ": an event without an object");
@@ -101,7 +107,8 @@ class HttpWatch final : public Watch {
     } else if (type == "ERROR") {
       return meta::ApiStatus::from_json(object).to_error().context("watch of " + resource_.plural);
     } else {
-      return Error(Code::kCorrupt, "watch of " + resource_.plural + ": unknown event \"" + type + "\"");
+      return Error(Code::kCorrupt,
+                   "watch of " + resource_.plural + ": unknown event \"" + type + "\"");
     }
     event.object = std::move(object);
     name_kind(event.object, resource_);
@@ -182,19 +189,23 @@ struct Client::Impl {
   void count(const std::string& method, const std::string& code, Duration took) const {
     if (!options.metrics) return;
     options.metrics
-        ->counter("rest_client_requests_total", "Number of HTTP requests, partitioned by status code, method, and host.",
+        ->counter("rest_client_requests_total",
+                  "Number of HTTP requests, partitioned by status code, method, and host.",
                   {{"code", code}, {"host", host}, {"method", method}})
         .add();
     options.metrics
-        ->histogram("rest_client_request_duration_seconds", "Request latency in seconds. Broken down by verb, and host.",
-                    {0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 45, 60}, {{"host", host}, {"verb", method}})
+        ->histogram("rest_client_request_duration_seconds",
+                    "Request latency in seconds. Broken down by verb, and host.",
+                    {0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 45, 60},
+                    {{"host", host}, {"verb", method}})
         .observe(std::chrono::duration<double>(took).count());
   }
 
   void count_retry(const std::string& method, int status) const {
     if (!options.metrics) return;
     options.metrics
-        ->counter("rest_client_request_retries_total", "Number of request retries, partitioned by status code, verb, and host.",
+        ->counter("rest_client_request_retries_total",
+                  "Number of request retries, partitioned by status code, verb, and host.",
                   {{"code", std::to_string(status)}, {"host", host}, {"verb", method}})
         .add();
   }
@@ -207,9 +218,12 @@ struct Client::Impl {
     std::chrono::milliseconds waited{0};
     for (int waits = 0;;) {
       const SteadyTime begin = system_clock().now();
-      auto response = http.send(call.timeout ? ctx.with_timeout(*call.timeout) : ctx, request(call, token));
-      count(call.method, response.ok() ? std::to_string(response->status) : "<error>", system_clock().now() - begin);
-      if (!response.ok()) return std::move(response).error().context(what(call.method, call.target));
+      auto response =
+          http.send(call.timeout ? ctx.with_timeout(*call.timeout) : ctx, request(call, token));
+      count(call.method, response.ok() ? std::to_string(response->status) : "<error>",
+            system_clock().now() - begin);
+      if (!response.ok())
+        return std::move(response).error().context(what(call.method, call.target));
       const int status = response->status;
       if (status == 401 && options.token_again && !renewed) {
         renewed = true;
@@ -226,11 +240,14 @@ struct Client::Impl {
       waited += *wait;
       response->body.reset();
       // Clients with the same Retry-After must not return at the same moment.
-      const auto pause = *wait + std::chrono::milliseconds(system_rng().below(static_cast<std::uint64_t>(wait->count()) / 4 + 1));
+      const auto pause = *wait + std::chrono::milliseconds(system_rng().below(
+                                     static_cast<std::uint64_t>(wait->count()) / 4 + 1));
       const bool in_time = !ctx.deadline() || system_clock().now() + pause < *ctx.deadline();
       if (!in_time || !ctx.sleep_for(pause).ok())
-        return Error(Code::kUnavailable, what(call.method, call.target) + ": the server has too much to do (HTTP status " +
-                                             std::to_string(status) + "), and there is no time left to wait");
+        return Error(Code::kUnavailable, what(call.method, call.target) +
+                                             ": the server has too much to do (HTTP status " +
+                                             std::to_string(status) +
+                                             "), and there is no time left to wait");
       count_retry(call.method, status);
     }
   }
@@ -242,7 +259,8 @@ struct Client::Impl {
     if (!text) return std::nullopt;
     int seconds = 0;
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), seconds);
-    if (error != std::errc() || end != text->data() + text->size() || seconds < 0) return std::nullopt;
+    if (error != std::errc() || end != text->data() + text->size() || seconds < 0)
+      return std::nullopt;
     return std::min<std::chrono::milliseconds>(std::chrono::seconds(seconds), options.waits_total);
   }
 
@@ -261,8 +279,8 @@ struct Client::Impl {
       if (!more.ok()) return std::move(more).error().context(what(method, target));
       if (!*more) break;
       if (text.size() + (*more)->size() > options.response_bytes_max)
-        return Error(Code::kExhausted,
-                     what(method, target) + ": the answer is larger than " + std::to_string(options.response_bytes_max) + " bytes");
+        return Error(Code::kExhausted, what(method, target) + ": the answer is larger than " +
+                                           std::to_string(options.response_bytes_max) + " bytes");
       if (text.empty()) {
         text = std::move(**more);
       } else {
@@ -277,14 +295,20 @@ struct Client::Impl {
     const std::string method = call.method, target = call.target;
     TRY(const std::string text, this->call(ctx, std::move(call)));
     auto json = codec::parse_json(text);
-    if (!json.ok()) return Error(Code::kCorrupt, what(method, target) + ": the answer is not JSON: " + json.error().message());
+    if (!json.ok())
+      return Error(Code::kCorrupt,
+                   what(method, target) + ": the answer is not JSON: " + json.error().message());
     return std::move(*json);
   }
 
-  Result<Json> write(const Context& ctx, const std::string& method, const Resource& resource, const ObjectKey& key,
-                     std::string_view subresource, std::string body, std::string_view type = "application/json") const {
-    const std::string target = path_of(resource, key, subresource) + QueryText().add("fieldManager", options.field_manager).str();
-    TRY(Json object, call_json(ctx, {.method = method, .target = target, .body = std::move(body), .type = type}));
+  Result<Json> write(const Context& ctx, const std::string& method, const Resource& resource,
+                     const ObjectKey& key, std::string_view subresource, std::string body,
+                     std::string_view type = "application/json") const {
+    const std::string target = path_of(resource, key, subresource) +
+                               QueryText().add("fieldManager", options.field_manager).str();
+    TRY(Json object,
+        call_json(ctx,
+                  {.method = method, .target = target, .body = std::move(body), .type = type}));
     name_kind(object, resource);
     return object;
   }
@@ -303,7 +327,8 @@ struct Client::Impl {
   }
 };
 
-Client::Client(net::HttpClient& http, Options options) : impl_(std::make_unique<Impl>(nullptr, http, std::move(options))) {}
+Client::Client(net::HttpClient& http, Options options)
+    : impl_(std::make_unique<Impl>(nullptr, http, std::move(options))) {}
 Client::Client(std::unique_ptr<net::HttpClient> http, Options options) {
   net::HttpClient& reference = *http;
   impl_ = std::make_unique<Impl>(std::move(http), reference, std::move(options));
@@ -322,14 +347,16 @@ Result<Json> Client::get(const Context& ctx, const Resource& resource, const Obj
   return object;
 }
 
-Result<std::optional<Json>> Client::find(const Context& ctx, const Resource& resource, const ObjectKey& key) const {
+Result<std::optional<Json>> Client::find(const Context& ctx, const Resource& resource,
+                                         const ObjectKey& key) const {
   auto object = get(ctx, resource, key);
   if (object.ok()) return std::optional<Json>(std::move(*object));
   if (object.error().code() == Code::kNotFound) return std::optional<Json>();
   return std::move(object).error();
 }
 
-Result<List> Client::list(const Context& ctx, const Resource& resource, const ListOptions& options) const {
+Result<List> Client::list(const Context& ctx, const Resource& resource,
+                          const ListOptions& options) const {
   QueryText query;
   query.add("labelSelector", options.label_selector).add("fieldSelector", options.field_selector);
   if (options.limit > 0) query.add("limit", std::to_string(options.limit));
@@ -355,12 +382,14 @@ Result<List> Client::list(const Context& ctx, const Resource& resource, const Li
   return out;
 }
 
-Status Client::list_pages(const Context& ctx, const Resource& resource, ListOptions options, const TakePage& take) const {
+Status Client::list_pages(const Context& ctx, const Resource& resource, ListOptions options,
+                          const TakePage& take) const {
   options.continue_token.clear();
   for (std::size_t number = 0;;) {
     auto page = list(ctx, resource, options);
     if (!page.ok()) {
-      if (page.error().code() != Code::kGone || options.continue_token.empty()) return std::move(page).error();
+      if (page.error().code() != Code::kGone || options.continue_token.empty())
+        return std::move(page).error();
       // If pages expire faster than the client reads them, only a list without pages succeeds.
       options.continue_token.clear();
       options.limit = 0;
@@ -373,7 +402,8 @@ Status Client::list_pages(const Context& ctx, const Resource& resource, ListOpti
   }
 }
 
-Result<List> Client::list_all(const Context& ctx, const Resource& resource, ListOptions options) const {
+Result<List> Client::list_all(const Context& ctx, const Resource& resource,
+                              ListOptions options) const {
   List all;
   TRY_VOID(list_pages(ctx, resource, std::move(options), [&all](std::size_t number, List page) {
     if (number == 0) all = {};
@@ -383,21 +413,26 @@ Result<List> Client::list_all(const Context& ctx, const Resource& resource, List
   return all;
 }
 
-Result<Json> Client::create(const Context& ctx, const Resource& resource, const Json& object) const {
-  return impl_->write(ctx, "POST", resource, {key_of(object).ns, ""}, "", codec::write_json(object));
+Result<Json> Client::create(const Context& ctx, const Resource& resource,
+                            const Json& object) const {
+  return impl_->write(ctx, "POST", resource, {key_of(object).ns, ""}, "",
+                      codec::write_json(object));
 }
 
-Result<Json> Client::update(const Context& ctx, const Resource& resource, const Json& object) const {
+Result<Json> Client::update(const Context& ctx, const Resource& resource,
+                            const Json& object) const {
   return impl_->write(ctx, "PUT", resource, key_of(object), "", codec::write_json(object));
 }
 
-Result<Json> Client::update_status(const Context& ctx, const Resource& resource, const Json& object) const {
+Result<Json> Client::update_status(const Context& ctx, const Resource& resource,
+                                   const Json& object) const {
   return impl_->write(ctx, "PUT", resource, key_of(object), "status", codec::write_json(object));
 }
 
-Result<Json> Client::patch(const Context& ctx, const Resource& resource, const ObjectKey& key, PatchType type, const Json& patch,
-                           std::string_view subresource) const {
-  return impl_->write(ctx, "PATCH", resource, key, subresource, codec::write_json(patch), content_type(type));
+Result<Json> Client::patch(const Context& ctx, const Resource& resource, const ObjectKey& key,
+                           PatchType type, const Json& patch, std::string_view subresource) const {
+  return impl_->write(ctx, "PATCH", resource, key, subresource, codec::write_json(patch),
+                      content_type(type));
 }
 
 Result<Json> Client::remove(const Context& ctx, const Resource& resource, const ObjectKey& key,
@@ -417,12 +452,15 @@ Result<Json> Client::remove(const Context& ctx, const Resource& resource, const 
       break;
   }
   if (!options.uid.empty()) body.make("preconditions/uid") = options.uid;
-  if (!options.resource_version.empty()) body.make("preconditions/resourceVersion") = options.resource_version;
+  if (!options.resource_version.empty())
+    body.make("preconditions/resourceVersion") = options.resource_version;
   if (options.grace_seconds) body.set("gracePeriodSeconds", *options.grace_seconds);
-  return impl_->call_json(ctx, {.method = "DELETE", .target = path_of(resource, key), .body = codec::write_json(body)});
+  return impl_->call_json(
+      ctx, {.method = "DELETE", .target = path_of(resource, key), .body = codec::write_json(body)});
 }
 
-Result<std::unique_ptr<Watch>> Client::watch(const Context& ctx, const Resource& resource, const WatchOptions& options) const {
+Result<std::unique_ptr<Watch>> Client::watch(const Context& ctx, const Resource& resource,
+                                             const WatchOptions& options) const {
   QueryText query;
   query.add("watch", "true").add("allowWatchBookmarks", "true");
   query.add("timeoutSeconds", std::to_string(options.timeout.count()));
@@ -432,14 +470,15 @@ Result<std::unique_ptr<Watch>> Client::watch(const Context& ctx, const Resource&
   // Callers with short watches want to notice silence soon. But the connection and its handshake
   // also need this time.
   const auto silence = std::min(kSilence, options.timeout * 3);
-  TRY(net::ClientResponse response, impl_->open(ctx, {.target = target, .timeout = options.timeout + silence}));
+  TRY(net::ClientResponse response,
+      impl_->open(ctx, {.target = target, .timeout = options.timeout + silence}));
   auto body = internal::unpacked(std::move(response));
   if (!body.ok()) return std::move(body).error().context(what("GET", target));
   return std::unique_ptr<Watch>(std::make_unique<HttpWatch>(resource, std::move(*body)));
 }
 
-Result<net::ClientResponse> Client::open(const Context& ctx, std::string method, std::string target, net::Headers headers,
-                                         std::string body) const {
+Result<net::ClientResponse> Client::open(const Context& ctx, std::string method, std::string target,
+                                         net::Headers headers, std::string body) const {
   return impl_->open(ctx, {.method = std::move(method),
                            .target = std::move(target),
                            .body = std::move(body),
@@ -451,8 +490,9 @@ Result<std::string> Client::text(const Context& ctx, std::string target) const {
   return impl_->call(ctx, {.target = std::move(target), .accept = "*/*"});
 }
 
-Result<Json> Client::json(const Context& ctx, std::string method, std::string target, const Json& body,
-                          std::string_view content_type, std::string_view accept) const {
+Result<Json> Client::json(const Context& ctx, std::string method, std::string target,
+                          const Json& body, std::string_view content_type,
+                          std::string_view accept) const {
   return impl_->call_json(ctx, {.method = std::move(method),
                                 .target = std::move(target),
                                 .body = body.is_null() ? "" : codec::write_json(body),

@@ -114,17 +114,21 @@ class Client {
 
   Result<Json> get(const Context& ctx, const Resource& resource, const ObjectKey& key) const;
   /// Like get(), but a missing object is no error.
-  Result<std::optional<Json>> find(const Context& ctx, const Resource& resource, const ObjectKey& key) const;
+  Result<std::optional<Json>> find(const Context& ctx, const Resource& resource,
+                                   const ObjectKey& key) const;
   /// One page, or all items with limit 0. kGone: the continue token expired. kCorrupt: the answer
   /// is no list.
-  Result<List> list(const Context& ctx, const Resource& resource, const ListOptions& options = {}) const;
+  Result<List> list(const Context& ctx, const Resource& resource,
+                    const ListOptions& options = {}) const;
   /// All pages. If the continue token expires, the list starts again, without pages.
-  Result<List> list_all(const Context& ctx, const Resource& resource, ListOptions options = {}) const;
+  Result<List> list_all(const Context& ctx, const Resource& resource,
+                        ListOptions options = {}) const;
   /// Like list_all(), but passes each page to `take`, for callers that do not store the trees.
   /// `number` counts from 0. A second 0 restarts the list: all earlier pages are void, as after an
   /// error.
   using TakePage = std::function<void(std::size_t number, List page)>;
-  Status list_pages(const Context& ctx, const Resource& resource, ListOptions options, const TakePage& take) const;
+  Status list_pages(const Context& ctx, const Resource& resource, ListOptions options,
+                    const TakePage& take) const;
 
   // Writes. The namespace is the object's metadata.namespace. They return the object as the server
   // stored it.
@@ -133,23 +137,27 @@ class Client {
   /// PUT. kConflict: the resourceVersion is not the newest. kNotFound.
   Result<Json> update(const Context& ctx, const Resource& resource, const Json& object) const;
   /// PUT of the subresource: the server takes only `status`.
-  Result<Json> update_status(const Context& ctx, const Resource& resource, const Json& object) const;
-  Result<Json> patch(const Context& ctx, const Resource& resource, const ObjectKey& key, PatchType type, const Json& patch,
-                     std::string_view subresource = "") const;
+  Result<Json> update_status(const Context& ctx, const Resource& resource,
+                             const Json& object) const;
+  Result<Json> patch(const Context& ctx, const Resource& resource, const ObjectKey& key,
+                     PatchType type, const Json& patch, std::string_view subresource = "") const;
   /// Returns the object if it still exists (finalizers, grace period), else a Status. kNotFound.
-  Result<Json> remove(const Context& ctx, const Resource& resource, const ObjectKey& key, const DeleteOptions& options = {}) const;
+  Result<Json> remove(const Context& ctx, const Resource& resource, const ObjectKey& key,
+                      const DeleteOptions& options = {}) const;
 
   /// May return kGone at once.
-  Result<std::unique_ptr<Watch>> watch(const Context& ctx, const Resource& resource, const WatchOptions& options) const;
+  Result<std::unique_ptr<Watch>> watch(const Context& ctx, const Resource& resource,
+                                       const WatchOptions& options) const;
 
   /// Any path of the server ("/version", "/api/v1/namespaces/d/pods/p/log?follow=true"), with the
   /// body as a stream. An answer of 400 or above is an Error. Only the context limits the time.
-  Result<net::ClientResponse> open(const Context& ctx, std::string method, std::string target, net::Headers headers = {},
-                                   std::string body = "") const;
+  Result<net::ClientResponse> open(const Context& ctx, std::string method, std::string target,
+                                   net::Headers headers = {}, std::string body = "") const;
   /// Like open(), but reads the whole body.
   Result<std::string> text(const Context& ctx, std::string target) const;
-  Result<Json> json(const Context& ctx, std::string method, std::string target, const Json& body = nullptr,
-                    std::string_view content_type = "application/json", std::string_view accept = "application/json") const;
+  Result<Json> json(const Context& ctx, std::string method, std::string target,
+                    const Json& body = nullptr, std::string_view content_type = "application/json",
+                    std::string_view accept = "application/json") const;
 
  private:
   struct Impl;

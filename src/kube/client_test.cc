@@ -15,11 +15,12 @@ const Resource kMaps{"", "v1", "ConfigMap", "configmaps", true};
 const Resource kNodes{"", "v1", "Node", "nodes", false};
 
 Json config_map(const std::string& name, const char* value, const char* label = "x") {
-  return Json::object(
-      {{"apiVersion", "v1"},
-       {"kind", "ConfigMap"},
-       {"metadata", Json::object({{"name", name}, {"namespace", "default"}, {"labels", Json::object({{"l", label}})}})},
-       {"data", Json::object({{"k", value}})}});
+  return Json::object({{"apiVersion", "v1"},
+                       {"kind", "ConfigMap"},
+                       {"metadata", Json::object({{"name", name},
+                                                  {"namespace", "default"},
+                                                  {"labels", Json::object({{"l", label}})}})},
+                       {"data", Json::object({{"k", value}})}});
 }
 
 class ClientTest : public ::testing::Test {
@@ -42,20 +43,29 @@ TEST_F(ClientTest, ObjectsAreCreatedReadChangedAndRemoved) {
   EXPECT_NE(updated["metadata"]["resourceVersion"], live["metadata"]["resourceVersion"]);
   EXPECT_EQ(client_.update(ctx_, kMaps, live).error().code(), Code::kConflict);
 
-  const Json patched = client_.patch(ctx_, kMaps, key, PatchType::kMerge, parse_json(R"({"data": {"m": "3"}})").value()).value();
+  const Json patched =
+      client_
+          .patch(ctx_, kMaps, key, PatchType::kMerge, parse_json(R"({"data": {"m": "3"}})").value())
+          .value();
   EXPECT_EQ(patched["data"], parse_json(R"({"k": "2", "m": "3"})").value());
-  EXPECT_EQ(client_.patch(ctx_, kMaps, key, PatchType::kJson, parse_json(R"([{"op": "remove", "path": "/data/m"}])").value())
+  EXPECT_EQ(client_
+                .patch(ctx_, kMaps, key, PatchType::kJson,
+                       parse_json(R"([{"op": "remove", "path": "/data/m"}])").value())
                 .value()["data"],
             parse_json(R"({"k": "2"})").value());
-  EXPECT_EQ(
-      client_.patch(ctx_, kMaps, key, PatchType::kJson, parse_json(R"([{"op": "test", "path": "/data/k", "value": "x"}])").value())
-          .error()
-          .code(),
-      Code::kInvalid);
+  EXPECT_EQ(client_
+                .patch(ctx_, kMaps, key, PatchType::kJson,
+                       parse_json(R"([{"op": "test", "path": "/data/k", "value": "x"}])").value())
+                .error()
+                .code(),
+            Code::kInvalid);
 
   EXPECT_EQ(client_.remove(ctx_, kMaps, key, {.uid = "another"}).error().code(), Code::kConflict);
-  EXPECT_TRUE(
-      client_.remove(ctx_, kMaps, key, {.propagation = Propagation::kBackground, .uid = live["metadata"]["uid"].as_string()}).ok());
+  EXPECT_TRUE(client_
+                  .remove(ctx_, kMaps, key,
+                          {.propagation = Propagation::kBackground,
+                           .uid = live["metadata"]["uid"].as_string()})
+                  .ok());
   const Error missing = client_.get(ctx_, kMaps, key).error();
   EXPECT_EQ(missing.code(), Code::kNotFound);
   EXPECT_EQ(missing.message(), "configmaps \"a\" not found");
@@ -64,38 +74,57 @@ TEST_F(ClientTest, ObjectsAreCreatedReadChangedAndRemoved) {
 }
 
 TEST_F(ClientTest, StatusIsWrittenByItself) {
-  const Json node = parse_json(R"({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})").value();
+  const Json node =
+      parse_json(R"({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})").value();
   Json live = client_.create(ctx_, kNodes, node).value();
-  live.set("status", parse_json(R"({"conditions": [{"type": "Ready", "status": "True"}]})").value());
+  live.set("status",
+           parse_json(R"({"conditions": [{"type": "Ready", "status": "True"}]})").value());
   const Json written = client_.update_status(ctx_, kNodes, live).value();
   EXPECT_EQ(written["status"]["conditions"].as_array().at(0)["status"].as_string(), "True");
 }
 
 TEST_F(ClientTest, ListsInPagesAndBySelectors) {
   for (int i = 0; i < 7; ++i) {
-    ASSERT_TRUE(client_.create(ctx_, kMaps, config_map("m" + std::to_string(i), "1", i % 2 ? "odd" : "even")).ok());
+    ASSERT_TRUE(
+        client_
+            .create(ctx_, kMaps, config_map("m" + std::to_string(i), "1", i % 2 ? "odd" : "even"))
+            .ok());
   }
-  const List page = client_.list(ctx_, kMaps, {.ns = "default", .label_selector = "l", .limit = 3}).value();
+  const List page =
+      client_.list(ctx_, kMaps, {.ns = "default", .label_selector = "l", .limit = 3}).value();
   EXPECT_EQ(page.items.size(), 3u);
   EXPECT_FALSE(page.continue_token.empty());
-  const List all = client_.list_all(ctx_, kMaps, {.ns = "default", .label_selector = "l", .limit = 3}).value();
+  const List all =
+      client_.list_all(ctx_, kMaps, {.ns = "default", .label_selector = "l", .limit = 3}).value();
   EXPECT_EQ(all.items.size(), 7u);
-  for (const Json& item : all.items) EXPECT_EQ(item["apiVersion"].as_string() + item["kind"].as_string(), "v1ConfigMap");
-  EXPECT_EQ(client_.list_all(ctx_, kMaps, {.ns = "default", .label_selector = "l=odd"}).value().items.size(), 3u);
-  EXPECT_EQ(client_.list_all(ctx_, kMaps, {.ns = "default", .field_selector = "metadata.name=m3"}).value().items.size(), 1u);
+  for (const Json& item : all.items)
+    EXPECT_EQ(item["apiVersion"].as_string() + item["kind"].as_string(), "v1ConfigMap");
+  EXPECT_EQ(client_.list_all(ctx_, kMaps, {.ns = "default", .label_selector = "l=odd"})
+                .value()
+                .items.size(),
+            3u);
+  EXPECT_EQ(client_.list_all(ctx_, kMaps, {.ns = "default", .field_selector = "metadata.name=m3"})
+                .value()
+                .items.size(),
+            1u);
   const Error bad = client_.list(ctx_, kMaps, {.label_selector = "a in ("}).error();
   EXPECT_EQ(bad.code(), Code::kInvalid);
-  EXPECT_EQ(bad.message(), "unable to parse requirement: found '', expected: ',', ')' or identifier");
+  EXPECT_EQ(bad.message(),
+            "unable to parse requirement: found '', expected: ',', ')' or identifier");
 }
 
 TEST_F(ClientTest, WatchesFromAVersionAndEndsWhenStopped) {
   const List before = client_.list_all(ctx_, kMaps, {.ns = "default"}).value();
   std::stop_source stop;
-  auto watch = client_.watch(Context(stop.get_token()).with_timeout(seconds(60)), kMaps,
-                             {.ns = "default", .resource_version = before.resource_version, .timeout = seconds(60)});
+  auto watch = client_.watch(
+      Context(stop.get_token()).with_timeout(seconds(60)), kMaps,
+      {.ns = "default", .resource_version = before.resource_version, .timeout = seconds(60)});
   ASSERT_TRUE(watch.ok()) << watch.error();
   const Json created = client_.create(ctx_, kMaps, config_map("a", "1")).value();
-  ASSERT_TRUE(client_.patch(ctx_, kMaps, {"default", "a"}, PatchType::kMerge, parse_json(R"({"data": {"k": "2"}})").value()).ok());
+  ASSERT_TRUE(client_
+                  .patch(ctx_, kMaps, {"default", "a"}, PatchType::kMerge,
+                         parse_json(R"({"data": {"k": "2"}})").value())
+                  .ok());
   ASSERT_TRUE(client_.remove(ctx_, kMaps, {"default", "a"}).ok());
   using Type = WatchEvent::Type;
   for (const Type type : {Type::kAdded, Type::kModified, Type::kDeleted}) {
@@ -104,7 +133,8 @@ TEST_F(ClientTest, WatchesFromAVersionAndEndsWhenStopped) {
     ASSERT_TRUE(*event);
     EXPECT_EQ((*event)->type, type);
     EXPECT_EQ((*event)->object["metadata"]["name"].as_string(), "a");
-    EXPECT_EQ((*event)->resource_version, (*event)->object["metadata"]["resourceVersion"].as_string());
+    EXPECT_EQ((*event)->resource_version,
+              (*event)->object["metadata"]["resourceVersion"].as_string());
   }
   std::jthread stopper([&] { stop.request_stop(); });
   EXPECT_EQ((*watch)->next().error().code(), Code::kCancelled);
@@ -132,26 +162,32 @@ TEST(Client, SendsItsNameAndCredentialsAndReadsOddAnswers) {
   }));
   metrics::Registry registry;
   int asked = 0;
-  Client client(*http, {.token_source = [&] { return "t" + std::to_string(++asked); }, .metrics = &registry});
+  Client client(
+      *http, {.token_source = [&] { return "t" + std::to_string(++asked); }, .metrics = &registry});
   const Context ctx = Context().with_timeout(seconds(60));
 
   answer.status = 503;
   answer.body = "upstream is down\nmore";
   const Error error = client.get(ctx, kMaps, {"n s", "a/b"}).error();
   EXPECT_EQ(error.code(), Code::kUnavailable);
-  EXPECT_EQ(error.message(), "GET /api/v1/namespaces/n%20s/configmaps/a%2Fb: HTTP status 503: upstream is down");
+  EXPECT_EQ(error.message(),
+            "GET /api/v1/namespaces/n%20s/configmaps/a%2Fb: HTTP status 503: upstream is down");
   EXPECT_TRUE(seen.find("User-Agent")->starts_with("varda/"));
   EXPECT_EQ(seen.find("Authorization"), "Bearer t1");
   answer.status = 200;
   answer.body = "no json";
   EXPECT_EQ(client.get(ctx, kMaps, {"n", "a"}).error().code(), Code::kCorrupt);
   EXPECT_EQ(seen.find("Authorization"), "Bearer t2");
-  EXPECT_NE(registry.text().find("rest_client_requests_total{code=\"503\",host=\"\",method=\"GET\"} 1"), std::string::npos)
+  EXPECT_NE(
+      registry.text().find("rest_client_requests_total{code=\"503\",host=\"\",method=\"GET\"} 1"),
+      std::string::npos)
       << registry.text();
 
   // Items in lists of core kinds have no kind.
-  answer.body = R"({"kind": "ConfigMapList", "metadata": {"resourceVersion": "9"}, "items": [{"metadata": {"name": "a"}}]})";
-  const List list = client.list(ctx, kMaps, {.continue_token = "c=", .resource_version = "5"}).value();
+  answer.body =
+      R"({"kind": "ConfigMapList", "metadata": {"resourceVersion": "9"}, "items": [{"metadata": {"name": "a"}}]})";
+  const List list =
+      client.list(ctx, kMaps, {.continue_token = "c=", .resource_version = "5"}).value();
   EXPECT_EQ(list.items.at(0)["kind"].as_string(), "ConfigMap");
   EXPECT_EQ(list.resource_version, "9");
   EXPECT_EQ(target, "/api/v1/configmaps?continue=c%3D");
@@ -183,8 +219,9 @@ TEST(Client, AWatchReportsGoneBrokenLinesAndTheEnd) {
   EXPECT_FALSE(next().value());
   body = "{\"type\": \"ADDED\", \"obj";
   EXPECT_FALSE(next().value()) << "half an event is none";
-  for (const char* odd : {"nonsense", "6", "[]", "\"ADDED\"", "{}", "{\"type\": \"ADDED\"}", "{\"type\": \"ADDED\", \"object\": 5}",
-                          "{\"type\": \"ERROR\", \"object\": [1]}"}) {
+  for (const char* odd :
+       {"nonsense", "6", "[]", "\"ADDED\"", "{}", "{\"type\": \"ADDED\"}",
+        "{\"type\": \"ADDED\", \"object\": 5}", "{\"type\": \"ERROR\", \"object\": [1]}"}) {
     body = std::string(odd) + "\n";
     EXPECT_EQ(next().error().code(), Code::kCorrupt) << odd;
   }

@@ -21,8 +21,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kWaitsMax = 10;
-constexpr std::string_view kUserMembers[] = {
-    "client-certificate", "client-certificate-data", "client-key", "client-key-data", "token", "tokenFile", "extensions"};
+constexpr std::string_view kUserMembers[] = {"client-certificate",
+                                             "client-certificate-data",
+                                             "client-key",
+                                             "client-key-data",
+                                             "token",
+                                             "tokenFile",
+                                             "extensions"};
 constexpr std::chrono::seconds kDeadAfter{10};
 
 Result<std::string> read_file(const fs::path& path) {
@@ -30,8 +35,9 @@ Result<std::string> read_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) {
     const int why = errno;
-    return Error(why == EACCES ? Code::kForbidden : Code::kNotFound,
-                 "cannot read " + path.string() + (why != 0 ? ": " + std::string(std::strerror(why)) : ""));
+    return Error(
+        why == EACCES ? Code::kForbidden : Code::kNotFound,
+        "cannot read " + path.string() + (why != 0 ? ": " + std::string(std::strerror(why)) : ""));
   }
   std::ostringstream text;
   text << in.rdbuf();
@@ -47,7 +53,8 @@ bool may_be_there(const fs::path& path) {
 }
 
 std::string trimmed(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' '))
+    text.pop_back();
   return text;
 }
 
@@ -56,7 +63,8 @@ Error bad(std::string what) { return {Code::kInvalid, std::move(what)}; }
 // The lists of a kubeconfig, and the members that contain file names.
 constexpr std::pair<const char*, const char*> kListsOfKubeconfig[] = {
     {"clusters", "cluster"}, {"users", "user"}, {"contexts", "context"}};
-constexpr const char* kFileMembers[] = {"certificate-authority", "client-certificate", "client-key", "tokenFile"};
+constexpr const char* kFileMembers[] = {"certificate-authority", "client-certificate", "client-key",
+                                        "tokenFile"};
 
 /// Reads one file of $KUBECONFIG. Paths in it become absolute, because the files of a list may be
 /// in different directories.
@@ -64,7 +72,9 @@ Result<Json> read_listed_file(const fs::path& path) {
   TRY(const std::string text, read_file(path));
   if (trimmed(text).empty()) return Json::object();  // kubectl accepts an empty file too
   TRY(Json file, codec::parse_yaml(text).context(path.string()));
-  if (!file.is_object()) return bad(path.string() + ": a kubeconfig must be an object with clusters, users and contexts");
+  if (!file.is_object())
+    return bad(path.string() +
+               ": a kubeconfig must be an object with clusters, users and contexts");
   const fs::path directory = fs::absolute(path).parent_path();
   for (const auto& [list, inner] : kListsOfKubeconfig) {
     Json entries = Json::array();
@@ -83,13 +93,16 @@ Result<Json> read_listed_file(const fs::path& path) {
 /// Merges `file` behind earlier files of the list. As in kubectl, an earlier entry hides later
 /// entries of the same name as a whole, and the first current-context wins.
 void merge_behind(Json& merged, const Json& file) {
-  if (merged["current-context"].as_string().empty()) merged.set("current-context", file["current-context"].as_string());
+  if (merged["current-context"].as_string().empty())
+    merged.set("current-context", file["current-context"].as_string());
   for (const auto& [list, inner] : kListsOfKubeconfig) {
-    Json entries = std::as_const(merged)[list].is_array() ? std::as_const(merged)[list] : Json::array();
+    Json entries =
+        std::as_const(merged)[list].is_array() ? std::as_const(merged)[list] : Json::array();
     for (const Json& item : file[list].as_array()) {
       const auto& present = std::as_const(entries).as_array();
-      const bool hidden =
-          std::any_of(present.begin(), present.end(), [&item](const Json& one) { return one["name"] == item["name"]; });
+      const bool hidden = std::any_of(present.begin(), present.end(), [&item](const Json& one) {
+        return one["name"] == item["name"];
+      });
       if (!hidden) entries.push_back(item);
     }
     merged.set(list, std::move(entries));
@@ -97,10 +110,12 @@ void merge_behind(Json& merged, const Json& file) {
 }
 
 /// The member `inner` of the entry called `name` in the list `list` ({name, cluster: {...}}).
-Result<const Json*> entry(const Json& config, const char* list, const char* inner, const std::string& name) {
+Result<const Json*> entry(const Json& config, const char* list, const char* inner,
+                          const std::string& name) {
   for (const Json& item : config[list].as_array()) {
     if (item["name"].as_string() != name) continue;
-    if (!item[inner].is_object()) return bad(std::string(list) + "[name=" + name + "]." + inner + ": must be an object");
+    if (!item[inner].is_object())
+      return bad(std::string(list) + "[name=" + name + "]." + inner + ": must be an object");
     return &item[inner];
   }
   return Error(Code::kNotFound, std::string("no ") + inner + " \"" + name + "\" in " + list);
@@ -113,7 +128,8 @@ Result<std::string> pem(const Json& from, const std::string& name, const fs::pat
     if (!text.ok()) return bad(name + "-data: must be base64");
     return std::move(*text);
   }
-  if (const Json& file = from[name]; !file.is_null()) return read_file(directory / file.as_string()).context(name);
+  if (const Json& file = from[name]; !file.is_null())
+    return read_file(directory / file.as_string()).context(name);
   return std::string();
 }
 
@@ -154,8 +170,11 @@ class FileToken {
 Status find_proxies(Config& config) {
   if (!config.proxies.https.empty()) return {};
   std::string left_out;
-  TRY(config.proxies, net::proxies_from_environment([](const char* name) { return std::getenv(name); }, &left_out));
-  if (!left_out.empty()) log::warn("user and password of a proxy in the environment are not used", {{"proxy", left_out}});
+  TRY(config.proxies,
+      net::proxies_from_environment([](const char* name) { return std::getenv(name); }, &left_out));
+  if (!left_out.empty())
+    log::warn("user and password of a proxy in the environment are not used",
+              {{"proxy", left_out}});
   return {};
 }
 
@@ -164,11 +183,14 @@ Status find_proxies(Config& config) {
 namespace {
 
 Result<Config> config_of(const Json& file, const fs::path& directory, std::string_view context) {
-  if (!file.is_object()) return bad("a kubeconfig must be an object with clusters, users and contexts");
-  const std::string name = context.empty() ? file["current-context"].as_string() : std::string(context);
+  if (!file.is_object())
+    return bad("a kubeconfig must be an object with clusters, users and contexts");
+  const std::string name =
+      context.empty() ? file["current-context"].as_string() : std::string(context);
   if (name.empty()) return bad("current-context: is not set; name a context");
   TRY(const Json* const chosen, entry(file, "contexts", "context", name));
-  TRY(const Json* const cluster, entry(file, "clusters", "cluster", (*chosen)["cluster"].as_string()));
+  TRY(const Json* const cluster,
+      entry(file, "clusters", "cluster", (*chosen)["cluster"].as_string()));
 
   Config out;
   out.server = (*cluster)["server"].as_string();
@@ -193,17 +215,21 @@ Result<Config> config_of(const Json& file, const fs::path& directory, std::strin
   TRY(const Json* const user, entry(file, "users", "user", user_name));
   for (const char* plugin : {"exec", "auth-provider"}) {
     if (user->contains(plugin)) {
-      return Error(Code::kUnsupported, "user \"" + user_name + "\" needs the credential plug-in \"" + plugin +
-                                           "\", which is not supported: use a token or a client certificate");
+      return Error(Code::kUnsupported,
+                   "user \"" + user_name + "\" needs the credential plug-in \"" + plugin +
+                       "\", which is not supported: use a token or a client certificate");
     }
   }
   // Fail instead of acting as another user, or as an anonymous one.
   for (const auto& [member, value] : user->as_object()) {
-    const bool known = std::find(std::begin(kUserMembers), std::end(kUserMembers), member) != std::end(kUserMembers);
+    const bool known = std::find(std::begin(kUserMembers), std::end(kUserMembers), member) !=
+                       std::end(kUserMembers);
     const bool said = !value.is_null() && !(value.is_string() && value.as_string().empty());
     if (!known && said)
-      return Error(Code::kUnsupported, "user \"" + user_name + "\" has \"" + member +
-                                           "\", which is not supported: use a token or a client certificate of its own");
+      return Error(
+          Code::kUnsupported,
+          "user \"" + user_name + "\" has \"" + member +
+              "\", which is not supported: use a token or a client certificate of its own");
   }
   TRY(out.tls.certificate_pem, pem(*user, "client-certificate", directory));
   TRY(out.tls.key_pem, pem(*user, "client-key", directory));
@@ -233,14 +259,16 @@ Result<Config> load_list(const std::vector<fs::path>& present) {
 
 }  // namespace
 
-Result<Config> parse_kubeconfig(std::string_view yaml, const std::filesystem::path& directory, std::string_view context) {
+Result<Config> parse_kubeconfig(std::string_view yaml, const std::filesystem::path& directory,
+                                std::string_view context) {
   TRY(const Json file, codec::parse_yaml(yaml));
   return config_of(file, directory, context);
 }
 
 Result<Config> load_kubeconfig(const std::filesystem::path& path, std::string_view context) {
   TRY(const std::string text, read_file(path));
-  TRY(Config config, parse_kubeconfig(text, fs::absolute(path).parent_path(), context).context(path.string()));
+  TRY(Config config,
+      parse_kubeconfig(text, fs::absolute(path).parent_path(), context).context(path.string()));
   TRY_VOID(find_proxies(config));
   return config;
 }
@@ -249,11 +277,14 @@ Result<Config> in_cluster(const std::filesystem::path& root) {
   const char* host = std::getenv("KUBERNETES_SERVICE_HOST");
   const char* port = std::getenv("KUBERNETES_SERVICE_PORT");
   std::error_code ignored;
-  if (!host || !port || !fs::exists(root / "token", ignored)) return Error(Code::kNotFound, "not running in a pod of a cluster");
+  if (!host || !port || !fs::exists(root / "token", ignored))
+    return Error(Code::kNotFound, "not running in a pod of a cluster");
   Config out;
   const std::string_view name = host;
-  out.server =
-      "https://" + (name.find(':') == std::string_view::npos ? std::string(name) : "[" + std::string(name) + "]") + ":" + port;
+  out.server = "https://" +
+               (name.find(':') == std::string_view::npos ? std::string(name)
+                                                         : "[" + std::string(name) + "]") +
+               ":" + port;
   TRY(out.tls.ca_pem, read_file(root / "ca.crt"));
   out.token_file = root / "token";
   if (auto ns = read_file(root / "namespace"); ns.ok()) out.ns = trimmed(std::move(*ns));
@@ -261,7 +292,8 @@ Result<Config> in_cluster(const std::filesystem::path& root) {
   return out;
 }
 
-Result<Config> find_config(const std::filesystem::path& flag, const std::filesystem::path& fallback) {
+Result<Config> find_config(const std::filesystem::path& flag,
+                           const std::filesystem::path& fallback) {
   if (!flag.empty()) return load_kubeconfig(flag);
   std::string tried;
   if (const char* list = std::getenv("KUBECONFIG"); list && *list) {
@@ -275,34 +307,42 @@ Result<Config> find_config(const std::filesystem::path& flag, const std::filesys
     if (!present.empty()) return load_list(present);
     // The requests must not reach a server other than the named one.
     if (named)
-      return Error(Code::kNotFound, "$KUBECONFIG names no file that exists: " + std::string(list) +
-                                        "; correct it, or unset it to use the server of `varda up`");
+      return Error(Code::kNotFound,
+                   "$KUBECONFIG names no file that exists: " + std::string(list) +
+                       "; correct it, or unset it to use the server of `varda up`");
   }
   if (!fallback.empty()) {
     if (may_be_there(fallback)) return load_kubeconfig(fallback);
     tried += fallback.string() + ", ";
   }
-  if (auto config = in_cluster(); config.ok() || config.error().code() != Code::kNotFound) return config;
-  return Error(Code::kNotFound, "no kubeconfig found (tried " + tried +
-                                    "the pod's service account): start `varda up`, or name a file with --kubeconfig");
+  if (auto config = in_cluster(); config.ok() || config.error().code() != Code::kNotFound)
+    return config;
+  return Error(
+      Code::kNotFound,
+      "no kubeconfig found (tried " + tried +
+          "the pod's service account): start `varda up`, or name a file with --kubeconfig");
 }
 
 std::string write_kubeconfig(const Config& config) {
   Json cluster = Json::object({{"server", config.server}});
-  if (!config.tls.ca_pem.empty()) cluster.set("certificate-authority-data", codec::base64(config.tls.ca_pem));
+  if (!config.tls.ca_pem.empty())
+    cluster.set("certificate-authority-data", codec::base64(config.tls.ca_pem));
   if (!config.tls.verify) cluster.set("insecure-skip-tls-verify", true);
   if (!config.proxies.https.empty()) cluster.set("proxy-url", config.proxies.https);
   if (!config.tls.server_name.empty()) cluster.set("tls-server-name", config.tls.server_name);
   Json user = Json::object();
   if (!config.token.empty()) user.set("token", config.token);
   if (!config.token_file.empty()) user.set("tokenFile", config.token_file.string());
-  if (!config.tls.certificate_pem.empty()) user.set("client-certificate-data", codec::base64(config.tls.certificate_pem));
+  if (!config.tls.certificate_pem.empty())
+    user.set("client-certificate-data", codec::base64(config.tls.certificate_pem));
   if (!config.tls.key_pem.empty()) user.set("client-key-data", codec::base64(config.tls.key_pem));
-  const Json context = Json::object({{"cluster", "varda"}, {"user", "varda"}, {"namespace", config.ns}});
+  const Json context =
+      Json::object({{"cluster", "varda"}, {"user", "varda"}, {"namespace", config.ns}});
   return codec::write_yaml(Json::object({
       {"apiVersion", "v1"},
       {"kind", "Config"},
-      {"clusters", Json::array({Json::object({{"name", "varda"}, {"cluster", std::move(cluster)}})})},
+      {"clusters",
+       Json::array({Json::object({{"name", "varda"}, {"cluster", std::move(cluster)}})})},
       {"users", Json::array({Json::object({{"name", "varda"}, {"user", std::move(user)}})})},
       {"contexts", Json::array({Json::object({{"name", "varda"}, {"context", context}})})},
       {"current-context", "varda"},

@@ -28,18 +28,21 @@ struct Config {
 /// kUnsupported: exec and auth-provider plug-ins.
 Result<Config> load_kubeconfig(const std::filesystem::path& path, std::string_view context = "");
 /// Parses the text. Relative paths start at `directory`. Ignores the environment.
-Result<Config> parse_kubeconfig(std::string_view yaml, const std::filesystem::path& directory, std::string_view context = "");
+Result<Config> parse_kubeconfig(std::string_view yaml, const std::filesystem::path& directory,
+                                std::string_view context = "");
 
 /// The service account of a pod: $KUBERNETES_SERVICE_HOST and _PORT, and the files below `root`.
 /// kNotFound: not in a pod.
-Result<Config> in_cluster(const std::filesystem::path& root = "/var/run/secrets/kubernetes.io/serviceaccount");
+Result<Config> in_cluster(
+    const std::filesystem::path& root = "/var/run/secrets/kubernetes.io/serviceaccount");
 
 /// Finds the kubeconfig: the file `flag`, else the files of $KUBECONFIG, else `fallback`, else
 /// in-cluster. $KUBECONFIG is a list of paths with ':' between them, merged as kubectl merges them.
 /// Missing files are skipped. For entries with the same name, and for current-context, the first
 /// one wins. kNotFound: the file `flag` is missing, every file of $KUBECONFIG is missing, or there
 /// is no kubeconfig. The message lists the tried places and the remedy.
-Result<Config> find_config(const std::filesystem::path& flag, const std::filesystem::path& fallback);
+Result<Config> find_config(const std::filesystem::path& flag,
+                           const std::filesystem::path& fallback);
 
 /// A kubeconfig with one cluster, user and context named "varda"; PEM and token inline.
 std::string write_kubeconfig(const Config& config);

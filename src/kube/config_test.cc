@@ -22,8 +22,8 @@ class ConfigTest : public ::testing::Test {
     ::unsetenv("KUBECONFIG");
     ::unsetenv("KUBERNETES_SERVICE_HOST");
     ::unsetenv("KUBERNETES_SERVICE_PORT");
-    for (const char* name :
-         {"http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"})
+    for (const char* name : {"http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy",
+                             "ALL_PROXY", "no_proxy", "NO_PROXY"})
       ::unsetenv(name);
   }
   ~ConfigTest() override { fs::remove_all(dir_); }
@@ -86,45 +86,55 @@ TEST_F(ConfigTest, ContextsNameServerAndCredentials) {
 
 TEST_F(ConfigTest, AUserWeCannotActAsIsNotReplacedByAnother) {
   const auto parsed = [&](const std::string& user) {
-    return parse_kubeconfig("{current-context: c, clusters: [{name: k, cluster: {server: 'https://h'}}], users: [{name: u, user: " +
-                                user + "}], contexts: [{name: c, context: {cluster: k, user: u}}]}",
-                            dir_);
+    return parse_kubeconfig(
+        "{current-context: c, clusters: [{name: k, cluster: {server: 'https://h'}}], users: "
+        "[{name: u, user: " +
+            user + "}], contexts: [{name: c, context: {cluster: k, user: u}}]}",
+        dir_);
   };
-  for (const char* member :
-       {"as: root", "as-groups: [g]", "as-uid: '1'", "as-user-extra: {a: [b]}", "username: x", "password: x"}) {
+  for (const char* member : {"as: root", "as-groups: [g]", "as-uid: '1'", "as-user-extra: {a: [b]}",
+                             "username: x", "password: x"}) {
     const auto config = parsed(std::string("{token: t, ") + member + "}");
     ASSERT_FALSE(config.ok()) << member;
     EXPECT_EQ(config.error().code(), Code::kUnsupported) << member;
     const std::string name(member, std::string_view(member).find(':'));
-    EXPECT_NE(config.error().message().find("\"" + name + "\""), std::string::npos) << config.error();
+    EXPECT_NE(config.error().message().find("\"" + name + "\""), std::string::npos)
+        << config.error();
   }
-  for (const char* nothing : {"as: ''", "as-groups: null", "extensions: [{name: e, extension: {}}]"}) {
+  for (const char* nothing :
+       {"as: ''", "as-groups: null", "extensions: [{name: e, extension: {}}]"}) {
     EXPECT_TRUE(parsed(std::string("{token: t, ") + nothing + "}").ok()) << nothing;
   }
 }
 
 TEST_F(ConfigTest, ErrorsSayWhatIsWrong) {
   const fs::path path = write("config", kFile);
-  EXPECT_NE(load_kubeconfig(path).error().message().find("certificate-authority: cannot read"), std::string::npos);
-  EXPECT_EQ(load_kubeconfig(path, "three").error().code(), Code::kNotFound) << "its CA file is missing";
+  EXPECT_NE(load_kubeconfig(path).error().message().find("certificate-authority: cannot read"),
+            std::string::npos);
+  EXPECT_EQ(load_kubeconfig(path, "three").error().code(), Code::kNotFound)
+      << "its CA file is missing";
   write("ca.pem", "CA");
   EXPECT_EQ(load_kubeconfig(path, "three").error().code(), Code::kUnsupported);
-  EXPECT_NE(load_kubeconfig(path, "four").error().message().find("must come together"), std::string::npos);
-  EXPECT_EQ(load_kubeconfig(path, "five").error().message(), path.string() + ": no cluster \"nowhere\" in clusters");
+  EXPECT_NE(load_kubeconfig(path, "four").error().message().find("must come together"),
+            std::string::npos);
+  EXPECT_EQ(load_kubeconfig(path, "five").error().message(),
+            path.string() + ": no cluster \"nowhere\" in clusters");
   EXPECT_EQ(load_kubeconfig(path, "six").error().code(), Code::kNotFound);
   EXPECT_EQ(load_kubeconfig(dir_ / "none").error().code(), Code::kNotFound);
   EXPECT_EQ(parse_kubeconfig("a: [", dir_).error().code(), Code::kInvalid);
-  EXPECT_EQ(parse_kubeconfig("{}", dir_).error().message(), "current-context: is not set; name a context");
+  EXPECT_EQ(parse_kubeconfig("{}", dir_).error().message(),
+            "current-context: is not set; name a context");
 }
 
 TEST_F(ConfigTest, AServerIsAWebAddress) {
   const auto read = [&](const std::string& server) {
-    return parse_kubeconfig("current-context: a\nclusters: [{name: c, cluster: {server: \"" + server +
-                                "\"}}]\ncontexts: [{name: a, context: {cluster: c}}]\n",
+    return parse_kubeconfig("current-context: a\nclusters: [{name: c, cluster: {server: \"" +
+                                server + "\"}}]\ncontexts: [{name: a, context: {cluster: c}}]\n",
                             dir_);
   };
-  for (const auto& [server, kept] : {std::pair("https://h:6443/", "https://h:6443"), std::pair("http://h", "http://h"),
-                                     std::pair("https://h/proxy//", "https://h/proxy"), std::pair("HTTPS://h", "HTTPS://h")}) {
+  for (const auto& [server, kept] :
+       {std::pair("https://h:6443/", "https://h:6443"), std::pair("http://h", "http://h"),
+        std::pair("https://h/proxy//", "https://h/proxy"), std::pair("HTTPS://h", "HTTPS://h")}) {
     const auto config = read(server);
     ASSERT_TRUE(config.ok()) << config.error().message();
     EXPECT_EQ(config->server, kept);
@@ -132,8 +142,10 @@ TEST_F(ConfigTest, AServerIsAWebAddress) {
     ASSERT_TRUE(again.ok()) << again.error().message();
     EXPECT_EQ(again->server, kept);
   }
-  EXPECT_EQ(read("ftp://h").error().message(), "cluster.server: must begin with https:// or http://, not ftp://");
-  for (const char* server : {"h:///", "unix:///run/socket", "https://", "https:///", "//h", "h:6443", ""})
+  EXPECT_EQ(read("ftp://h").error().message(),
+            "cluster.server: must begin with https:// or http://, not ftp://");
+  for (const char* server :
+       {"h:///", "unix:///run/socket", "https://", "https:///", "//h", "h:6443", ""})
     EXPECT_EQ(read(server).error().code(), Code::kInvalid) << server;
 }
 
@@ -197,7 +209,10 @@ clusters:
 - {name: west, cluster: {server: "https://west:6443"}}
 )");
   const std::string missing = (dir_ / "missing").string();
-  ::setenv("KUBECONFIG", (missing + ":" + contexts + "::" + clusters + ":" + last + ":" + place("empty", "")).c_str(), 1);
+  ::setenv(
+      "KUBECONFIG",
+      (missing + ":" + contexts + "::" + clusters + ":" + last + ":" + place("empty", "")).c_str(),
+      1);
   const auto found = find_config("", dir_ / "fallback");
   ASSERT_TRUE(found.ok()) << found.error();
   EXPECT_EQ(found->server, "https://east:6443");
@@ -208,12 +223,14 @@ clusters:
   EXPECT_EQ(found->token_file, dir_ / "a/token");
 
   ::setenv("KUBECONFIG", (last + ":" + contexts + ":" + clusters).c_str(), 1);
-  EXPECT_EQ(find_config("", "").value().server, "https://west:6443") << "the first current-context counts";
+  EXPECT_EQ(find_config("", "").value().server, "https://west:6443")
+      << "the first current-context counts";
   ::setenv("KUBECONFIG", (contexts + ":" + place("broken", "clusters: [")).c_str(), 1);
   const Error broken = find_config("", "").error();
   EXPECT_NE(broken.message().find((dir_ / "broken").string()), std::string::npos) << broken;
   ::setenv("KUBECONFIG", (contexts + ":" + last).c_str(), 1);
-  EXPECT_EQ(find_config(contexts + ":" + last, "").error().code(), Code::kNotFound) << "--kubeconfig is one path";
+  EXPECT_EQ(find_config(contexts + ":" + last, "").error().code(), Code::kNotFound)
+      << "--kubeconfig is one path";
 }
 
 // A typing error must not send requests to another server.
@@ -227,7 +244,8 @@ TEST_F(ConfigTest, ANamedFileThatDoesNotExistIsAnError) {
     const auto found = find_config("", fallback);
     ASSERT_FALSE(found.ok());
     EXPECT_EQ(found.error().code(), Code::kNotFound);
-    EXPECT_NE(found.error().message().find("$KUBECONFIG names no file that exists: " + list), std::string::npos);
+    EXPECT_NE(found.error().message().find("$KUBECONFIG names no file that exists: " + list),
+              std::string::npos);
   }
   ::setenv("KUBECONFIG", ":", 1);  // contains no file name
   EXPECT_EQ(find_config("", fallback).value().server, "https://h:6443");
@@ -250,7 +268,8 @@ TEST_F(ConfigTest, APodUsesItsServiceAccount) {
   ::setenv("NO_PROXY", "10.0.0.0/8,fd00::/8", 1);
   const Config behind = in_cluster(dir_).value();
   EXPECT_EQ(behind.proxies.https, "http://proxy:3128");
-  EXPECT_FALSE(net::proxy_for(behind.proxies, "https", "fd00::1", 443)) << "the cluster's own address is excepted";
+  EXPECT_FALSE(net::proxy_for(behind.proxies, "https", "fd00::1", 443))
+      << "the cluster's own address is excepted";
   EXPECT_TRUE(net::proxy_for(behind.proxies, "https", "fe00::1", 443));
 }
 
@@ -266,18 +285,23 @@ TEST_F(ConfigTest, AProxyComesFromTheFileElseFromTheEnvironment) {
   EXPECT_EQ(load_kubeconfig(plain).value().proxies.https, "http://proxy:3128");
   EXPECT_EQ(load_kubeconfig(plain).value().proxies.none, "h");
   EXPECT_EQ(load_kubeconfig(own).value().proxies.https, "http://own:8080");
-  EXPECT_EQ(load_kubeconfig(own).value().proxies.none, "") << "a proxy of the cluster's own is for all of it";
-  EXPECT_EQ(parse_kubeconfig(write_kubeconfig(load_kubeconfig(own).value()), dir_).value().proxies.https, "http://own:8080");
+  EXPECT_EQ(load_kubeconfig(own).value().proxies.none, "")
+      << "a proxy of the cluster's own is for all of it";
+  EXPECT_EQ(
+      parse_kubeconfig(write_kubeconfig(load_kubeconfig(own).value()), dir_).value().proxies.https,
+      "http://own:8080");
   ::setenv("HTTPS_PROXY", "socks5://proxy", 1);
   EXPECT_EQ(load_kubeconfig(plain).error().code(), Code::kInvalid);
 }
 
 TEST_F(ConfigTest, RequestsGoThroughTheProxy) {
   std::vector<std::string> seen;
-  auto proxy = net::Server::create({}, net::inline_handler([&](const net::Request& request) {
-                                     seen.push_back(std::string(request.headers.find("Host").value_or("")) + " " + request.target);
-                                     return net::Response{.status = 200, .headers = {}, .body = "{}"};
-                                   }));
+  auto proxy =
+      net::Server::create({}, net::inline_handler([&](const net::Request& request) {
+                            seen.push_back(std::string(request.headers.find("Host").value_or("")) +
+                                           " " + request.target);
+                            return net::Response{.status = 200, .headers = {}, .body = "{}"};
+                          }));
   ASSERT_TRUE(proxy.ok());
   Config config;
   config.server = "http://api.test:6443";  // a name that does not resolve
@@ -293,11 +317,12 @@ TEST_F(ConfigTest, ATokenFileThatWasReplacedIsReadAgainWhenTheOldTokenIsRefused)
   const fs::path file = write("token", "one\n");
   std::string valid = "one";
   std::vector<std::string> seen;
-  auto server = net::Server::create({}, net::inline_handler([&](const net::Request& request) {
-                                      seen.emplace_back(request.headers.find("Authorization").value_or(""));
-                                      return net::Response{
-                                          .status = seen.back() == "Bearer " + valid ? 200 : 401, .headers = {}, .body = "{}"};
-                                    }));
+  auto server = net::Server::create(
+      {}, net::inline_handler([&](const net::Request& request) {
+        seen.emplace_back(request.headers.find("Authorization").value_or(""));
+        return net::Response{
+            .status = seen.back() == "Bearer " + valid ? 200 : 401, .headers = {}, .body = "{}"};
+      }));
   ASSERT_TRUE(server.ok());
   Config config;
   config.server = "http://" + (*server)->address();
@@ -313,7 +338,8 @@ TEST_F(ConfigTest, ATokenFileThatWasReplacedIsReadAgainWhenTheOldTokenIsRefused)
   EXPECT_EQ(client->text(ctx, "/version").error().code(), Code::kUnauthenticated);
   EXPECT_EQ(seen.size(), 4u) << "the file holds the refused one: asking again would be no use";
   fs::remove(file);
-  EXPECT_EQ(client->text(ctx, "/version").error().code(), Code::kUnauthenticated) << "no file is no reason to ask without a token";
+  EXPECT_EQ(client->text(ctx, "/version").error().code(), Code::kUnauthenticated)
+      << "no file is no reason to ask without a token";
   EXPECT_EQ(seen.back(), "Bearer two");
 }
 

@@ -25,7 +25,8 @@ bool has(const std::vector<std::string>& list, std::string_view text) {
 }
 
 /// Reads the resources of one APIResourceList. "pods/log" is a subresource of "pods".
-void read_list(const Json& list, std::string_view group, std::string_view version, bool preferred, std::vector<ApiResource>& out) {
+void read_list(const Json& list, std::string_view group, std::string_view version, bool preferred,
+               std::vector<ApiResource>& out) {
   const std::size_t first = out.size();
   std::vector<std::pair<std::string, std::string>> subresources;
   for (const Json& item : list["resources"].as_array()) {
@@ -75,7 +76,9 @@ Result<Discovery> Discovery::load(const Context& ctx, const Client& client) {
     }
   }
   // Core and preferred versions first: the first match of a name wins.
-  std::stable_sort(out.begin(), out.end(), [](const ApiResource& a, const ApiResource& b) { return a.preferred > b.preferred; });
+  std::stable_sort(out.begin(), out.end(), [](const ApiResource& a, const ApiResource& b) {
+    return a.preferred > b.preferred;
+  });
   return Discovery(std::move(out));
 }
 
@@ -86,20 +89,22 @@ Result<ApiResource> Discovery::find(std::string_view name) const {
   const std::string tail = dot == std::string::npos ? "" : text.substr(dot + 1);
   const auto in_group = [&](const Resource& resource) {
     if (tail.empty() || resource.group == tail) return true;
-    return tail == (resource.group.empty() ? resource.version : resource.version + "." + resource.group) ||
+    return tail == (resource.group.empty() ? resource.version
+                                           : resource.version + "." + resource.group) ||
            tail == resource.version + ".";
   };
   // Full names win over short names, in every order of groups.
   for (const bool short_names : {false, true}) {
     for (const ApiResource& candidate : resources_) {
-      const bool named =
-          short_names ? has(candidate.short_names, head)
-                      : candidate.resource.plural == head || candidate.singular == head || lower(candidate.resource.kind) == head;
+      const bool named = short_names
+                             ? has(candidate.short_names, head)
+                             : candidate.resource.plural == head || candidate.singular == head ||
+                                   lower(candidate.resource.kind) == head;
       if (named && in_group(candidate.resource)) return candidate;
     }
   }
-  return Error(Code::kNotFound,
-               "the server doesn't have a resource type \"" + std::string(name) + "\" (list them with: varda api-resources)");
+  return Error(Code::kNotFound, "the server doesn't have a resource type \"" + std::string(name) +
+                                    "\" (list them with: varda api-resources)");
 }
 
 std::vector<ApiResource> Discovery::category(std::string_view name) const {
@@ -112,10 +117,11 @@ std::vector<ApiResource> Discovery::category(std::string_view name) const {
 
 Result<ApiResource> Discovery::of(std::string_view api_version, std::string_view kind) const {
   for (const ApiResource& candidate : resources_) {
-    if (candidate.resource.kind == kind && candidate.resource.api_version() == api_version) return candidate;
+    if (candidate.resource.kind == kind && candidate.resource.api_version() == api_version)
+      return candidate;
   }
-  return Error(Code::kNotFound,
-               "no matches for kind \"" + std::string(kind) + "\" in version \"" + std::string(api_version) + "\"");
+  return Error(Code::kNotFound, "no matches for kind \"" + std::string(kind) + "\" in version \"" +
+                                    std::string(api_version) + "\"");
 }
 
 }  // namespace varda::kube

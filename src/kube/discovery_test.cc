@@ -23,7 +23,8 @@ TEST(Discovery, FindsWhatAPersonTypes) {
   apiserver::InMemoryApiServer api;
   api.install_crds(kCrd);
   Client client(api.transport(), {});
-  const Discovery discovery = Discovery::load(Context().with_timeout(std::chrono::seconds(60)), client).value();
+  const Discovery discovery =
+      Discovery::load(Context().with_timeout(std::chrono::seconds(60)), client).value();
   const std::pair<const char*, const char*> cases[] = {
       {"pods", "Pod"},
       {"po", "Pod"},
@@ -52,7 +53,8 @@ TEST(Discovery, FindsWhatAPersonTypes) {
   const ApiResource pods = discovery.find("pods").value();
   EXPECT_TRUE(pods.resource.namespaced);
   EXPECT_TRUE(pods.can("watch"));
-  EXPECT_NE(std::find(pods.subresources.begin(), pods.subresources.end(), "status"), pods.subresources.end());
+  EXPECT_NE(std::find(pods.subresources.begin(), pods.subresources.end(), "status"),
+            pods.subresources.end());
   EXPECT_FALSE(discovery.find("nodes").value().resource.namespaced);
   ASSERT_EQ(discovery.category("edgeai").size(), 1u);
   EXPECT_EQ(discovery.of("apps/v1", "Deployment").value().resource.plural, "deployments");

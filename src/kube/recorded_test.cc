@@ -25,9 +25,13 @@ std::string read_file(const fs::path& path) {
   return std::move(text).str();
 }
 
-std::string name_of(const Json& object) { return object["kind"].as_string() + " " + object["metadata"]["name"].as_string(); }
+std::string name_of(const Json& object) {
+  return object["kind"].as_string() + " " + object["metadata"]["name"].as_string();
+}
 
-std::string told(const Error& error) { return std::string(to_string(error.code())) + ": " + error.message() + "\n"; }
+std::string told(const Error& error) {
+  return std::string(to_string(error.code())) + ": " + error.message() + "\n";
+}
 
 /// The answer as seen by the call that would get it.
 std::string understood(const std::string& name, const std::string& bytes) {
@@ -36,10 +40,12 @@ std::string understood(const std::string& name, const std::string& bytes) {
   const Client client(*http, {.base_url = "http://127.0.0.1:" + std::to_string(server.port())});
   const Context ctx = Context().with_timeout(std::chrono::seconds(120));
   std::ostringstream out;
-  if (name.starts_with("list") || name.starts_with("bad") || name.starts_with("wrong") || name.starts_with("no-")) {
+  if (name.starts_with("list") || name.starts_with("bad") || name.starts_with("wrong") ||
+      name.starts_with("no-")) {
     const auto list = client.list(ctx, kMaps);
     if (!list.ok()) return told(list.error());
-    out << "list" << (list->resource_version.empty() ? " of no version" : "") << (list->continue_token.empty() ? "" : ", and more");
+    out << "list" << (list->resource_version.empty() ? " of no version" : "")
+        << (list->continue_token.empty() ? "" : ", and more");
     std::size_t bytes_in_all = 0;
     for (const Json& item : list->items) {
       out << ", " << name_of(item);
@@ -61,8 +67,10 @@ std::string understood(const std::string& name, const std::string& bytes) {
     const auto got = client.get(ctx, kMaps, {"default", "missing"});
     out << (got.ok() ? name_of(*got) + "\n" : told(got.error()));
   } else {
-    const Json map = Json::object({{"metadata", Json::object({{"name", "a"}, {"namespace", "default"}})}});
-    const auto made = name.starts_with("update") ? client.update(ctx, kMaps, map) : client.create(ctx, kMaps, map);
+    const Json map =
+        Json::object({{"metadata", Json::object({{"name", "a"}, {"namespace", "default"}})}});
+    const auto made = name.starts_with("update") ? client.update(ctx, kMaps, map)
+                                                 : client.create(ctx, kMaps, map);
     out << (made.ok() ? name_of(*made) + "\n" : told(made.error()));
   }
   return out.str();
@@ -77,7 +85,8 @@ TEST(Recorded, AnswersOfARealServerAreUnderstood) {
   std::sort(files.begin(), files.end());
   ASSERT_GE(files.size(), 16u);
   std::string all;
-  for (const fs::path& file : files) all += file.stem().string() + ": " + understood(file.stem().string(), read_file(file));
+  for (const fs::path& file : files)
+    all += file.stem().string() + ": " + understood(file.stem().string(), read_file(file));
   check_golden(directory / "expected.txt", all);
 }
 

@@ -12,7 +12,8 @@ TEST(MemberEditor, DoesWhatJsonDoesHoweverManyMembersThereAre) {
   const auto rng = seeded_rng(7);
   for (const std::size_t names : {3u, 16u, 17u, 200u}) {
     Json plain = Json::object();
-    for (std::size_t i = 0; i < names; ++i) plain.set("n" + std::to_string(i), static_cast<std::int64_t>(i));
+    for (std::size_t i = 0; i < names; ++i)
+      plain.set("n" + std::to_string(i), static_cast<std::int64_t>(i));
     Json edited = plain;
     {
       MemberEditor editor(edited);
@@ -38,7 +39,8 @@ TEST(MemberEditor, DoesWhatJsonDoesHoweverManyMembersThereAre) {
         }
       }
     }
-    EXPECT_EQ(codec::write_json(edited), codec::write_json(plain)) << names << " names, in the same order";
+    EXPECT_EQ(codec::write_json(edited), codec::write_json(plain))
+        << names << " names, in the same order";
   }
 }
 

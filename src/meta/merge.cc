@@ -59,41 +59,48 @@ std::optional<std::vector<std::string>> identities(const Json& list, const Keys&
 }
 
 /// The identity shared by duplicates.
-std::string_view family(std::string_view identity) { return identity.substr(0, identity.rfind('\0') + 1); }
+std::string_view family(std::string_view identity) {
+  return identity.substr(0, identity.rfind('\0') + 1);
+}
 
 /// True if `live` has everything in `wanted`; `live` may have more members (the server's defaults).
 bool contains(const Json& live, const Json& wanted) {
   if (wanted.is_object()) {
     if (!live.is_object()) return false;
-    return std::all_of(wanted.as_object().begin(), wanted.as_object().end(), [&](const auto& member) {
-      const Json* have = live.find(member.first);
-      return have ? contains(*have, member.second) : member.second.is_null();
-    });
+    return std::all_of(wanted.as_object().begin(), wanted.as_object().end(),
+                       [&](const auto& member) {
+                         const Json* have = live.find(member.first);
+                         return have ? contains(*have, member.second) : member.second.is_null();
+                       });
   }
   if (!wanted.is_array()) return live == wanted;
-  return live.is_array() && std::equal(live.as_array().begin(), live.as_array().end(), wanted.as_array().begin(),
-                                       wanted.as_array().end(), [](const Json& a, const Json& b) { return contains(a, b); });
+  return live.is_array() && std::equal(live.as_array().begin(), live.as_array().end(),
+                                       wanted.as_array().begin(), wanted.as_array().end(),
+                                       [](const Json& a, const Json& b) { return contains(a, b); });
 }
 
 /// Maps with many writers: labels, annotations, data of a ConfigMap. Dropping such a map means
 /// dropping our entries. Any other object (a probe, a volume's source) is a unit and is removed
 /// with the server's additions.
 bool shared_map(std::string_view path) {
-  return path.find('.') == std::string_view::npos || last_of(path) == "metadata" || last_of(parent_of(path)) == "metadata";
+  return path.find('.') == std::string_view::npos || last_of(path) == "metadata" ||
+         last_of(parent_of(path)) == "metadata";
 }
 
 class Merger {
  public:
   explicit Merger(const ListKeys& keys) : keys_(keys) {}
 
-  Json merge(const Json& last, const Json& wanted, const Json& live, const std::string& path) const {
+  Json merge(const Json& last, const Json& wanted, const Json& live,
+             const std::string& path) const {
     if (wanted.is_object()) return merge_object(last, wanted, live, path);
     if (wanted.is_array()) return merge_list(last, wanted, live, path);
     return wanted;
   }
 
  private:
-  Json merge_object(const Json& last, const Json& wanted, const Json& live, const std::string& path) const {
+  Json merge_object(const Json& last, const Json& wanted, const Json& live,
+                    const std::string& path) const {
     Json out = live.is_object() ? live : Json::object();
     for (const auto& [name, value] : last.as_object()) {
       if (value.is_null() || !wanted[name].is_null() || !out.contains(name)) continue;
@@ -101,7 +108,9 @@ class Merger {
     }
     for (const auto& [name, value] : wanted.as_object()) {
       if (value.is_null()) continue;  // null counts as absent
-      Json merged = merge(last[name], value, out.contains(name) ? std::as_const(out)[name] : kNothing, join(path, name));
+      Json merged =
+          merge(last[name], value, out.contains(name) ? std::as_const(out)[name] : kNothing,
+                join(path, name));
       out.set(name, std::move(merged));
     }
     return out;
@@ -123,7 +132,8 @@ class Merger {
     }
   }
 
-  Json merge_list(const Json& last, const Json& wanted, const Json& live, const std::string& path) const {
+  Json merge_list(const Json& last, const Json& wanted, const Json& live,
+                  const std::string& path) const {
     const auto keys = keys_ ? keys_(path) : std::nullopt;
     if (const auto ours = keys ? identities(wanted, *keys) : std::nullopt) {
       const auto there = identities(live, *keys), before = identities(last, *keys);
@@ -139,8 +149,8 @@ class Merger {
 
   using Ids = std::vector<std::string>;
 
-  Json merge_items(const Json& last, const Ids& before, const Json& wanted, const Ids& ours, const Json& live, const Ids& there,
-                   const std::string& path) const {
+  Json merge_items(const Json& last, const Ids& before, const Json& wanted, const Ids& ours,
+                   const Json& live, const Ids& there, const std::string& path) const {
     const auto index = [](const Ids& ids) {
       std::map<std::string_view, std::size_t> out;
       for (std::size_t i = 0; i < ids.size(); ++i) out.emplace(ids[i], i);
@@ -159,7 +169,8 @@ class Merger {
     std::size_t next = 0;
     Json out = Json::array();
     const auto push_ours = [&] {
-      out.push_back(merge(item(last, last_at, ours[next]), wanted.as_array()[next], item(live, live_at, ours[next]), path));
+      out.push_back(merge(item(last, last_at, ours[next]), wanted.as_array()[next],
+                          item(live, live_at, ours[next]), path));
       ++next;
     };
     // Foreign items keep their places. Our places are filled with our items in the wanted order
@@ -182,8 +193,10 @@ class Merger {
 
 std::optional<std::vector<std::string>> core_list_keys(std::string_view path) {
   const std::string_view name = last_of(path), parent = parent_of(path), holder = last_of(parent);
-  const bool in_container = holder == "containers" || holder == "initContainers" || holder == "ephemeralContainers";
-  if (name == "containers" || name == "initContainers" || name == "ephemeralContainers") return Keys{"name"};
+  const bool in_container =
+      holder == "containers" || holder == "initContainers" || holder == "ephemeralContainers";
+  if (name == "containers" || name == "initContainers" || name == "ephemeralContainers")
+    return Keys{"name"};
   if (in_container) {
     if (name == "env") return Keys{"name"};
     if (name == "ports") return Keys{"containerPort", "protocol"};
@@ -196,7 +209,8 @@ std::optional<std::vector<std::string>> core_list_keys(std::string_view path) {
   if (path == "status.addresses") return Keys{"type"};
   if (path == "secrets" || path == "imagePullSecrets") return Keys{"name"};
   if (holder == "spec") {
-    if (name == "volumes" || name == "imagePullSecrets" || name == "schedulingGates" || name == "resourceClaims")
+    if (name == "volumes" || name == "imagePullSecrets" || name == "schedulingGates" ||
+        name == "resourceClaims")
       return Keys{"name"};
     if (name == "hostAliases") return Keys{"ip"};
     if (name == "topologySpreadConstraints") return Keys{"topologyKey", "whenUnsatisfiable"};

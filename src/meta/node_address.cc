@@ -19,19 +19,22 @@ std::optional<std::uint32_t> ipv4_of(std::string_view text) {
   in6_addr v6{};
   if (inet_pton(AF_INET6, copy.c_str(), &v6) != 1) return std::nullopt;
   static constexpr unsigned char kNat64[12] = {0, 0x64, 0xff, 0x9b};  // RFC 6052
-  if (!IN6_IS_ADDR_V4MAPPED(&v6) && !std::equal(std::begin(kNat64), std::end(kNat64), v6.s6_addr)) return std::nullopt;
-  return std::uint32_t{v6.s6_addr[12]} << 24 | std::uint32_t{v6.s6_addr[13]} << 16 | std::uint32_t{v6.s6_addr[14]} << 8 |
-         v6.s6_addr[15];
+  if (!IN6_IS_ADDR_V4MAPPED(&v6) && !std::equal(std::begin(kNat64), std::end(kNat64), v6.s6_addr))
+    return std::nullopt;
+  return std::uint32_t{v6.s6_addr[12]} << 24 | std::uint32_t{v6.s6_addr[13]} << 16 |
+         std::uint32_t{v6.s6_addr[14]} << 8 | v6.s6_addr[15];
 }
 
-// Metadata services of clouds outside the link-local block: Alibaba, Azure, Oracle. As net::Destinations has them.
+// Metadata services of clouds outside the link-local block: Alibaba, Azure, Oracle. As
+// net::Destinations has them.
 constexpr std::uint32_t kMetadata[] = {0x646464c8, 0xa83f8110, 0xc00000c0};
 constexpr std::string_view kMetadata6[] = {"fd00:ec2::254", "fd20:ce::254"};  // AWS, Google
 
 AddressScope scope_of(std::uint32_t v4) {
   const std::uint32_t first = v4 >> 24;
   if (first == 127) return AddressScope::kLoopback;
-  const bool metadata = std::find(std::begin(kMetadata), std::end(kMetadata), v4) != std::end(kMetadata);
+  const bool metadata =
+      std::find(std::begin(kMetadata), std::end(kMetadata), v4) != std::end(kMetadata);
   const bool nowhere = first == 0 || v4 >> 16 == 0xa9fe || first >= 224 || metadata;
   return nowhere ? AddressScope::kNowhere : AddressScope::kOrdinary;
 }
@@ -48,15 +51,18 @@ class AddressCheck {
     if (!scope) {
       add(field, text, "must be an IP address");
     } else if (*scope == AddressScope::kNowhere) {
-      add(field, text, "may not be an unspecified, link-local, multicast, reserved or metadata address");
+      add(field, text,
+          "may not be an unspecified, link-local, multicast, reserved or metadata address");
     } else if (*scope == AddressScope::kLoopback && reporter_ == Reporter::kAnotherMachine &&
                !(of == Of::kPod && is_drawn_loopback(text))) {
-      add(field, text, "may not be a loopback address of another machine; give the agent --address");
+      add(field, text,
+          "may not be a loopback address of another machine; give the agent --address");
     }
   }
   void check_each(const std::string& field, const Json& list, Of of) {
     std::size_t i = 0;
-    for (const Json& item : list.as_array()) check(field + "[" + std::to_string(i++) + "].ip", item["ip"], of);
+    for (const Json& item : list.as_array())
+      check(field + "[" + std::to_string(i++) + "].ip", item["ip"], of);
   }
   std::vector<AddressProblem> take() { return std::move(problems_); }
 
@@ -74,14 +80,17 @@ std::optional<AddressScope> address_scope(std::string_view text) {
   if (const auto v4 = ipv4_of(text)) return scope_of(*v4);
   const std::string copy(text);
   in6_addr v6{};
-  if (copy.find('\0') != std::string::npos || inet_pton(AF_INET6, copy.c_str(), &v6) != 1) return std::nullopt;
+  if (copy.find('\0') != std::string::npos || inet_pton(AF_INET6, copy.c_str(), &v6) != 1)
+    return std::nullopt;
   if (IN6_IS_ADDR_LOOPBACK(&v6)) return AddressScope::kLoopback;
   const auto is = [&](std::string_view known) {
     in6_addr other{};
-    return inet_pton(AF_INET6, std::string(known).c_str(), &other) == 1 && IN6_ARE_ADDR_EQUAL(&v6, &other);
+    return inet_pton(AF_INET6, std::string(known).c_str(), &other) == 1 &&
+           IN6_ARE_ADDR_EQUAL(&v6, &other);
   };
   const bool metadata = std::any_of(std::begin(kMetadata6), std::end(kMetadata6), is);
-  const bool nowhere = IN6_IS_ADDR_UNSPECIFIED(&v6) || IN6_IS_ADDR_LINKLOCAL(&v6) || IN6_IS_ADDR_MULTICAST(&v6) || metadata;
+  const bool nowhere = IN6_IS_ADDR_UNSPECIFIED(&v6) || IN6_IS_ADDR_LINKLOCAL(&v6) ||
+                       IN6_IS_ADDR_MULTICAST(&v6) || metadata;
   return nowhere ? AddressScope::kNowhere : AddressScope::kOrdinary;
 }
 
@@ -90,7 +99,8 @@ bool is_drawn_loopback(std::string_view text) {
   return v4 && *v4 >> 24 == 127 && *v4 >> 16 != 0x7f00;
 }
 
-std::vector<AddressProblem> address_problems(std::string_view kind, const Json& status, Reporter reporter) {
+std::vector<AddressProblem> address_problems(std::string_view kind, const Json& status,
+                                             Reporter reporter) {
   using Of = AddressCheck::Of;
   AddressCheck check(reporter);
   if (kind == "Pod") {
@@ -105,20 +115,23 @@ std::vector<AddressProblem> address_problems(std::string_view kind, const Json& 
     for (const Json& item : status["addresses"].as_array()) {
       const std::string field = "status.addresses[" + std::to_string(i++) + "].address";
       const std::string& type = item["type"].as_string();
-      const bool ip = type == "InternalIP" || type == "ExternalIP" || address_scope(item["address"].as_string()).has_value();
+      const bool ip = type == "InternalIP" || type == "ExternalIP" ||
+                      address_scope(item["address"].as_string()).has_value();
       if (ip) check.check(field, item["address"], Of::kNode);
     }
   }
   return check.take();
 }
 
-std::vector<AddressProblem> added_address_problems(std::string_view kind, const Json& old, const Json& status) {
+std::vector<AddressProblem> added_address_problems(std::string_view kind, const Json& old,
+                                                   const Json& status) {
   auto problems = address_problems(kind, status, Reporter::kThisMachine);
   if (problems.empty()) return problems;
   const auto before = address_problems(kind, old, Reporter::kThisMachine);
   std::erase_if(problems, [&](const AddressProblem& one) {
-    return std::any_of(before.begin(), before.end(),
-                       [&](const AddressProblem& other) { return other.field == one.field && other.value == one.value; });
+    return std::any_of(before.begin(), before.end(), [&](const AddressProblem& other) {
+      return other.field == one.field && other.value == one.value;
+    });
   });
   return problems;
 }

@@ -34,9 +34,11 @@ struct AddressProblem {
 };
 /// Problems with the addresses in the status of a Pod, Node or EdgeNode. Absent, empty and null
 /// addresses are fine. Pure.
-std::vector<AddressProblem> address_problems(std::string_view kind, const codec::Json& status, Reporter reporter);
+std::vector<AddressProblem> address_problems(std::string_view kind, const codec::Json& status,
+                                             Reporter reporter);
 /// Problems in `status` that `old` does not have, for a server on the machine of its nodes. Values
 /// from before an upgrade block no other change.
-std::vector<AddressProblem> added_address_problems(std::string_view kind, const codec::Json& old, const codec::Json& status);
+std::vector<AddressProblem> added_address_problems(std::string_view kind, const codec::Json& old,
+                                                   const codec::Json& status);
 
 }  // namespace varda::meta

@@ -8,7 +8,8 @@ namespace varda::meta {
 namespace node_address_test {
 
 TEST(NodeAddress, ScopesOfAddresses) {
-  const auto ordinary = AddressScope::kOrdinary, loopback = AddressScope::kLoopback, nowhere = AddressScope::kNowhere;
+  const auto ordinary = AddressScope::kOrdinary, loopback = AddressScope::kLoopback,
+             nowhere = AddressScope::kNowhere;
   const struct {
     const char* text;
     std::optional<AddressScope> scope;
@@ -52,22 +53,29 @@ TEST(NodeAddress, ProblemsOfReports) {
     const char *kind, *status;
     std::string here, elsewhere;  // fields with a problem, per reporter
   } cases[] = {
-      {"Pod", "{podIP: 10.0.0.5, podIPs: [{ip: 10.0.0.5}], hostIP: 10.0.0.1, hostIPs: [{ip: '2001:db8::1'}]}", "", ""},
+      {"Pod",
+       "{podIP: 10.0.0.5, podIPs: [{ip: 10.0.0.5}], hostIP: 10.0.0.1, hostIPs: [{ip: "
+       "'2001:db8::1'}]}",
+       "", ""},
       {"Pod", "{podIP: '', hostIP: null, podIPs: []}", "", ""},
-      {"Pod", "{podIP: 169.254.169.254, podIPs: [{ip: 10.0.0.1}, {ip: '::'}]}", "status.podIP status.podIPs[1].ip ",
-       "status.podIP status.podIPs[1].ip "},
+      {"Pod", "{podIP: 169.254.169.254, podIPs: [{ip: 10.0.0.1}, {ip: '::'}]}",
+       "status.podIP status.podIPs[1].ip ", "status.podIP status.podIPs[1].ip "},
       {"Pod", "{podIP: 127.64.0.9, podIPs: [{ip: 127.127.255.254}]}", "", ""},
       {"Pod", "{podIP: 127.0.0.1, podIPs: [{ip: 127.0.255.1}, {ip: '::1'}]}", "",
        "status.podIP status.podIPs[0].ip status.podIPs[1].ip "},
-      {"Pod", "{hostIP: 127.64.0.9, hostIPs: [{ip: '::1'}]}", "", "status.hostIP status.hostIPs[0].ip "},
+      {"Pod", "{hostIP: 127.64.0.9, hostIPs: [{ip: '::1'}]}", "",
+       "status.hostIP status.hostIPs[0].ip "},
       {"Pod", "{podIP: metadata.internal}", "status.podIP ", "status.podIP "},
       {"EdgeNode", "{address: 127.9.1.2}", "", "status.address "},
       {"EdgeNode", "{address: localhost}", "status.address ", "status.address "},
       {"EdgeNode", "{}", "", ""},
-      {"Node", "{addresses: [{type: InternalIP, address: 127.9.1.2}, {type: Hostname, address: line7}]}", "",
-       "status.addresses[0].address "},
-      {"Node", "{addresses: [{type: Hostname, address: 169.254.1.1}, {type: ExternalIP, address: name}]}",
-       "status.addresses[0].address status.addresses[1].address ", "status.addresses[0].address status.addresses[1].address "},
+      {"Node",
+       "{addresses: [{type: InternalIP, address: 127.9.1.2}, {type: Hostname, address: line7}]}",
+       "", "status.addresses[0].address "},
+      {"Node",
+       "{addresses: [{type: Hostname, address: 169.254.1.1}, {type: ExternalIP, address: name}]}",
+       "status.addresses[0].address status.addresses[1].address ",
+       "status.addresses[0].address status.addresses[1].address "},
   };
   const auto fields = [](const std::vector<AddressProblem>& problems) {
     std::string out;

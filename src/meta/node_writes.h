@@ -14,7 +14,8 @@ namespace varda::meta {
 // kForbidden names a field that a node must not write.
 
 /// An EdgeNode or Node with the node's own name; the node must not write the spec.
-Result<codec::Json> own_object(const std::string& node, const Resource& resource, const codec::Json& body);
+Result<codec::Json> own_object(const std::string& node, const Resource& resource,
+                               const codec::Json& body);
 /// A merge patch of a status: only `status` passes, and the uid and version as preconditions. `key`
 /// comes from the path.
 Result<codec::Json> own_status(const ObjectKey& key, const codec::Json& body);

@@ -5,7 +5,9 @@
 namespace varda::meta {
 namespace {
 
-Error bad(std::string_view field, std::string_view what) { return {Code::kInvalid, std::string(field) + ": " + std::string(what)}; }
+Error bad(std::string_view field, std::string_view what) {
+  return {Code::kInvalid, std::string(field) + ": " + std::string(what)};
+}
 
 // A null counts as absent everywhere, as in the Kubernetes API.
 Status read(const Json& value, std::string_view field, std::string& out) {
@@ -29,7 +31,8 @@ Status read(const Json& value, std::string_view field, std::vector<std::string>&
   if (value.is_null()) return {};
   if (!value.is_array()) return bad(field, "must be an array of strings");
   for (const Json& item : value.as_array()) {
-    if (!item.is_string()) return bad(std::string(field) + "[" + std::to_string(out.size()) + "]", "must be a string");
+    if (!item.is_string())
+      return bad(std::string(field) + "[" + std::to_string(out.size()) + "]", "must be a string");
     out.push_back(item.as_string());
   }
   return {};
@@ -61,7 +64,8 @@ Status read(const Json& value, std::string_view field, std::vector<OwnerReferenc
     TRY_VOID(read(item["name"], here + ".name", owner.name));
     TRY_VOID(read(item["uid"], here + ".uid", owner.uid));
     TRY_VOID(read(item["controller"], here + ".controller", owner.controller));
-    TRY_VOID(read(item["blockOwnerDeletion"], here + ".blockOwnerDeletion", owner.block_owner_deletion));
+    TRY_VOID(
+        read(item["blockOwnerDeletion"], here + ".blockOwnerDeletion", owner.block_owner_deletion));
     out.push_back(std::move(owner));
   }
   return {};
@@ -79,7 +83,10 @@ void put(Json& object, const char* name, const std::map<std::string, std::string
 }
 
 Json to_json(const OwnerReference& owner) {
-  Json out = Json::object({{"apiVersion", owner.api_version}, {"kind", owner.kind}, {"name", owner.name}, {"uid", owner.uid}});
+  Json out = Json::object({{"apiVersion", owner.api_version},
+                           {"kind", owner.kind},
+                           {"name", owner.name},
+                           {"uid", owner.uid}});
   if (owner.controller) out.set("controller", true);
   if (owner.block_owner_deletion) out.set("blockOwnerDeletion", true);
   return out;
@@ -192,8 +199,9 @@ Json Condition::to_json() const {
 void set_condition(std::vector<Condition>& conditions, Condition wanted, std::string_view now) {
   for (Condition& old : conditions) {
     if (old.type != wanted.type) continue;
-    wanted.last_transition_time =
-        old.status == wanted.status && !old.last_transition_time.empty() ? old.last_transition_time : std::string(now);
+    wanted.last_transition_time = old.status == wanted.status && !old.last_transition_time.empty()
+                                      ? old.last_transition_time
+                                      : std::string(now);
     old = std::move(wanted);
     return;
   }

@@ -98,7 +98,8 @@ std::string format_age(std::chrono::seconds age);
 std::string check_dns_subdomain(std::string_view name);  // RFC 1123 subdomain, 253
 std::string check_dns_label(std::string_view name);      // RFC 1123 label, 63
 std::string check_dns1035_label(std::string_view name);  // RFC 1035 label, 63: names of Services
-std::string check_label_key(std::string_view key);       // qualified name; several errors are joined by "; "
+std::string check_label_key(
+    std::string_view key);  // qualified name; several errors are joined by "; "
 std::string check_label_value(std::string_view value);
 
 /// kind, apiVersion, namespace and name of an object, for messages: "Pod default/web".

@@ -37,7 +37,10 @@ TEST(ObjectMeta, EveryMemberSurvivesReadingAndWriting) {
 }
 
 TEST(ObjectMeta, NullMembersReadAsAbsentAndAreNotWritten) {
-  const Json json = parse_json(R"({"name": "a", "creationTimestamp": null, "labels": null, "ownerReferences": null})").value();
+  const Json json =
+      parse_json(
+          R"({"name": "a", "creationTimestamp": null, "labels": null, "ownerReferences": null})")
+          .value();
   EXPECT_EQ(ObjectMeta::from_json(json).value().to_json(), parse_json(R"({"name": "a"})").value());
   EXPECT_EQ(ObjectMeta::from_json(nullptr).value().to_json(), Json::object());
 }
@@ -63,7 +66,8 @@ TEST(ObjectMeta, WrongTypesNameTheField) {
 TEST(Condition, TransitionTimeMovesOnlyWithTheStatus) {
   std::vector<Condition> conditions;
   set_condition(conditions, {.type = "Ready", .status = "False", .reason = "A"}, "t1");
-  set_condition(conditions, {.type = "Ready", .status = "False", .reason = "B", .message = "m"}, "t2");
+  set_condition(conditions, {.type = "Ready", .status = "False", .reason = "B", .message = "m"},
+                "t2");
   ASSERT_EQ(conditions.size(), 1u);
   EXPECT_EQ(conditions[0].last_transition_time, "t1");
   EXPECT_EQ(conditions[0].reason, "B");
@@ -76,10 +80,12 @@ TEST(Condition, TransitionTimeMovesOnlyWithTheStatus) {
 }
 
 TEST(Condition, SurvivesReadingAndWriting) {
-  Condition condition{.type = "Ready", .status = "True", .reason = "R", .message = "m", .observed_generation = 4};
+  Condition condition{
+      .type = "Ready", .status = "True", .reason = "R", .message = "m", .observed_generation = 4};
   condition.last_transition_time = "2024-05-01T10:00:00Z";
   EXPECT_EQ(Condition::from_json(condition.to_json()).value(), condition);
-  EXPECT_EQ(Condition::from_json(parse_json(R"({"status": 1})").value()).error().message(), "status: must be a string");
+  EXPECT_EQ(Condition::from_json(parse_json(R"({"status": 1})").value()).error().message(),
+            "status: must be a string");
 }
 
 TEST(Time, FormatsAndParsesRfc3339) {
@@ -89,12 +95,15 @@ TEST(Time, FormatsAndParsesRfc3339) {
   EXPECT_EQ(format_time(parse_time("2024-03-01T01:30:00+01:30").value()), "2024-03-01T00:00:00Z");
   EXPECT_EQ(format_time(parse_time("2023-12-31T22:00:00-02:00").value()), "2024-01-01T00:00:00Z");
   EXPECT_EQ(format_time(WallTime(std::chrono::microseconds(-1))), "1969-12-31T23:59:59Z");
-  EXPECT_EQ(format_micro_time(parse_time("2024-01-01T00:00:00.1234567Z").value()), "2024-01-01T00:00:00.123456Z");
+  EXPECT_EQ(format_micro_time(parse_time("2024-01-01T00:00:00.1234567Z").value()),
+            "2024-01-01T00:00:00.123456Z");
   // Times beyond 64 bits of nanoseconds become the nearest valid time, without wrapping.
   EXPECT_EQ(format_time(parse_time("9999-12-31T23:59:59Z").value()).substr(0, 4), "2262");
   EXPECT_EQ(format_time(parse_time("0001-01-01T00:00:00Z").value()).substr(0, 4), "1677");
-  for (const char* bad : {"", "2024", "2024-02-30T00:00:00Z", "2024-01-01T24:00:00Z", "2024-01-01 00:00:00Z", "2024-01-01T00:00:00",
-                          "2024-01-01T00:00:00.Z", "2024-01-01T00:00:00Zx", "2024-01-01T00:00:00+1:00", "2024-13-01T00:00:00Z"}) {
+  for (const char* bad :
+       {"", "2024", "2024-02-30T00:00:00Z", "2024-01-01T24:00:00Z", "2024-01-01 00:00:00Z",
+        "2024-01-01T00:00:00", "2024-01-01T00:00:00.Z", "2024-01-01T00:00:00Zx",
+        "2024-01-01T00:00:00+1:00", "2024-13-01T00:00:00Z"}) {
     EXPECT_EQ(parse_time(bad).error().code(), Code::kInvalid) << bad;
   }
 }
@@ -129,18 +138,24 @@ TEST(Names, FollowTheRulesAndSayThemAsKubernetesDoes) {
   EXPECT_EQ(check_dns_subdomain(std::string(253, 'a')), "");
   EXPECT_EQ(check_dns_subdomain(std::string(254, 'a')), "must be no more than 253 characters");
   for (const char* bad : {"", "UPPER", "a/b", "..", "a..b", "-a", "a-", "a_b", ".a"}) {
-    EXPECT_TRUE(check_dns_subdomain(bad).starts_with("a lowercase RFC 1123 subdomain must consist of")) << bad;
+    EXPECT_TRUE(
+        check_dns_subdomain(bad).starts_with("a lowercase RFC 1123 subdomain must consist of"))
+        << bad;
   }
   EXPECT_EQ(check_dns_label("a-1"), "");
   EXPECT_EQ(check_dns_label("a.b"), "must not contain dots");
   EXPECT_EQ(check_dns_label(std::string(64, 'a')), "must be no more than 63 characters");
   EXPECT_TRUE(check_dns_label("A").starts_with("a lowercase RFC 1123 label must consist of"));
   EXPECT_EQ(check_dns1035_label("abc"), "");
-  for (const char* bad : {"1abc", "a.b", "", "a-"}) EXPECT_TRUE(check_dns1035_label(bad).starts_with("a DNS-1035 label")) << bad;
+  for (const char* bad : {"1abc", "a.b", "", "a-"})
+    EXPECT_TRUE(check_dns1035_label(bad).starts_with("a DNS-1035 label")) << bad;
 
-  for (const char* good : {"app", "App_1.x", "example.com/Name", "a/b"}) EXPECT_EQ(check_label_key(good), "") << good;
-  EXPECT_TRUE(check_label_key("bad key!").starts_with("name part must consist of alphanumeric characters"));
-  EXPECT_TRUE(check_label_key("").starts_with("name part must be non-empty; name part must consist of"));
+  for (const char* good : {"app", "App_1.x", "example.com/Name", "a/b"})
+    EXPECT_EQ(check_label_key(good), "") << good;
+  EXPECT_TRUE(
+      check_label_key("bad key!").starts_with("name part must consist of alphanumeric characters"));
+  EXPECT_TRUE(
+      check_label_key("").starts_with("name part must be non-empty; name part must consist of"));
   EXPECT_TRUE(check_label_key("/a").starts_with("prefix part must be non-empty"));
   EXPECT_TRUE(check_label_key("A_/a").starts_with("prefix part a lowercase RFC 1123 subdomain"));
   EXPECT_TRUE(check_label_key("a/b/c").starts_with("a qualified name must consist of"));
@@ -149,12 +164,17 @@ TEST(Names, FollowTheRulesAndSayThemAsKubernetesDoes) {
   EXPECT_EQ(check_label_value(""), "");
   EXPECT_EQ(check_label_value("My_value.1"), "");
   EXPECT_EQ(check_label_value(std::string(64, 'x')), "must be no more than 63 characters");
-  EXPECT_TRUE(check_label_value("bad value!").starts_with("a valid label must be an empty string or consist of"));
+  EXPECT_TRUE(check_label_value("bad value!")
+                  .starts_with("a valid label must be an empty string or consist of"));
 }
 
 TEST(Describe, NamesWhatItCan) {
-  EXPECT_EQ(describe(parse_json(R"({"kind": "Pod", "metadata": {"namespace": "d", "name": "w"}})").value()), "Pod d/w");
-  EXPECT_EQ(describe(parse_json(R"({"kind": "Node", "metadata": {"name": "n"}})").value()), "Node n");
+  EXPECT_EQ(
+      describe(
+          parse_json(R"({"kind": "Pod", "metadata": {"namespace": "d", "name": "w"}})").value()),
+      "Pod d/w");
+  EXPECT_EQ(describe(parse_json(R"({"kind": "Node", "metadata": {"name": "n"}})").value()),
+            "Node n");
   EXPECT_EQ(describe(Json()), "object");
 }
 

@@ -9,7 +9,8 @@ namespace varda::meta {
 namespace {
 
 constexpr std::size_t kDepthMax = 400;
-constexpr std::size_t kCopyBytesMax = 16u << 20;  // total growth by the `copy` operations of one patch
+constexpr std::size_t kCopyBytesMax = 16u
+                                      << 20;  // total growth by the `copy` operations of one patch
 
 Error bad_patch(std::string what) { return {Code::kInvalid, std::move(what)}; }
 
@@ -46,7 +47,8 @@ Result<Pointer> parse_pointer(const Json& text, std::string_view member) {
   std::string_view rest = text.as_string();
   Pointer out;
   if (rest.empty()) return out;
-  if (rest.front() != '/') return bad_patch("path \"" + text.as_string() + "\" must start with '/'");
+  if (rest.front() != '/')
+    return bad_patch("path \"" + text.as_string() + "\" must start with '/'");
   while (!rest.empty()) {
     rest.remove_prefix(1);
     const auto end = std::min(rest.find('/'), rest.size());
@@ -70,7 +72,8 @@ Result<Pointer> parse_pointer(const Json& text, std::string_view member) {
 std::optional<std::size_t> array_index(const std::string& token, std::size_t size) {
   std::int64_t index = 0;
   const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), index);
-  if (token.empty() || error != std::errc() || end != token.data() + token.size()) return std::nullopt;
+  if (token.empty() || error != std::errc() || end != token.data() + token.size())
+    return std::nullopt;
   if (token.size() > 1 && (token[0] == '0' || token.starts_with("-0"))) return std::nullopt;
   if (index < 0) index += static_cast<std::int64_t>(size);
   if (index < 0 || index >= static_cast<std::int64_t>(size)) return std::nullopt;
@@ -87,7 +90,8 @@ Json* child(Json& parent, const std::string& token) {
 /// Applies one JSON Patch to one document.
 class Patcher {
  public:
-  Patcher(Json document, std::size_t work_max) : document_(std::move(document)), work_max_(work_max) {}
+  Patcher(Json document, std::size_t work_max)
+      : document_(std::move(document)), work_max_(work_max) {}
   Json take() { return std::move(document_); }
 
   Status apply(const Json& operation) {
@@ -110,7 +114,8 @@ class Patcher {
     TRY_VOID(spend(size.values));
     if (op == "copy") {
       copied_bytes_ += size.bytes;
-      if (copied_bytes_ > kCopyBytesMax) return Error(Code::kExhausted, "the patch copies too much").as_terminal();
+      if (copied_bytes_ > kCopyBytesMax)
+        return Error(Code::kExhausted, "the patch copies too much").as_terminal();
       return add(path, *source, size);
     }
     if (path.size() > from.size() && std::equal(from.begin(), from.end(), path.begin()))
@@ -124,7 +129,9 @@ class Patcher {
  private:
   Status spend(std::size_t work) {
     work_ += work;
-    if (work_ > work_max_) return Error(Code::kExhausted, "the patch is too much work: make fewer operations of it").as_terminal();
+    if (work_ > work_max_)
+      return Error(Code::kExhausted, "the patch is too much work: make fewer operations of it")
+          .as_terminal();
     return {};
   }
 
@@ -140,12 +147,14 @@ class Patcher {
   Result<Json*> parent(const Pointer& path) {
     if (path.empty()) return bad_patch("the whole document cannot be removed");
     Json* at = find(Pointer(path.begin(), path.end() - 1));
-    if (!at || (!at->is_object() && !at->is_array())) return bad_patch("what should hold \"" + path.back() + "\" is not there");
+    if (!at || (!at->is_object() && !at->is_array()))
+      return bad_patch("what should hold \"" + path.back() + "\" is not there");
     return at;
   }
 
   Status add(const Pointer& path, Json value, const Measure& size) {
-    if (path.size() + size.depth > kDepthMax) return bad_patch("the result would be nested too deeply");
+    if (path.size() + size.depth > kDepthMax)
+      return bad_patch("the result would be nested too deeply");
     if (path.empty()) {
       document_ = std::move(value);
       return {};
@@ -157,7 +166,8 @@ class Patcher {
       return {};
     }
     auto& items = holder->array_items();
-    const auto index = path.back() == "-" ? items.size() : array_index(path.back(), items.size() + 1);
+    const auto index =
+        path.back() == "-" ? items.size() : array_index(path.back(), items.size() + 1);
     if (!index) return bad_patch("index \"" + path.back() + "\" is out of range");
     items.insert(items.begin() + static_cast<std::ptrdiff_t>(*index), std::move(value));
     return {};
@@ -167,10 +177,12 @@ class Patcher {
     const Measure size = measure(value);
     if (path.empty()) return add(path, value, size);
     TRY(Json * holder, parent(path));
-    if (holder->is_object()) return add(path, value, size);  // also if the member is missing, as in Kubernetes
+    if (holder->is_object())
+      return add(path, value, size);  // also if the member is missing, as in Kubernetes
     Json* old = child(*holder, path.back());
     if (!old) return bad_patch("index \"" + path.back() + "\" is out of range");
-    if (path.size() + size.depth > kDepthMax) return bad_patch("the result would be nested too deeply");
+    if (path.size() + size.depth > kDepthMax)
+      return bad_patch("the result would be nested too deeply");
     *old = value;
     return {};
   }
@@ -179,7 +191,8 @@ class Patcher {
     TRY(Json * holder, parent(path));
     TRY_VOID(spend(holder->size()));
     if (holder->is_object()) {
-      if (!holder->erase(path.back())) return bad_patch("member \"" + path.back() + "\" is not there");
+      if (!holder->erase(path.back()))
+        return bad_patch("member \"" + path.back() + "\" is not there");
       return {};
     }
     auto& items = holder->array_items();
@@ -204,14 +217,18 @@ class Patcher {
 
 }  // namespace
 
-Result<Json> apply_json_patch(Json document, const Json& patch, std::size_t operations_max, std::size_t work_max) {
+Result<Json> apply_json_patch(Json document, const Json& patch, std::size_t operations_max,
+                              std::size_t work_max) {
   if (!patch.is_array()) return bad_patch("a JSON patch must be an array of operations");
   if (patch.size() > operations_max) {
-    return Error(Code::kExhausted, "a JSON patch may hold " + std::to_string(operations_max) + " operations").as_terminal();
+    return Error(Code::kExhausted,
+                 "a JSON patch may hold " + std::to_string(operations_max) + " operations")
+        .as_terminal();
   }
   Patcher patcher(std::move(document), work_max);
   std::size_t index = 0;
-  for (const Json& operation : patch.as_array()) TRY_VOID(patcher.apply(operation).context("operation " + std::to_string(index++)));
+  for (const Json& operation : patch.as_array())
+    TRY_VOID(patcher.apply(operation).context("operation " + std::to_string(index++)));
   return patcher.take();
 }
 

@@ -26,7 +26,8 @@ TEST(JsonPatch, CasesOfTheFile) {
     if (const Json* error = c.find("error")) {
       ASSERT_FALSE(result.ok()) << name;
       EXPECT_EQ(result.error().code(), Code::kInvalid) << name;
-      EXPECT_TRUE(result.error().message().ends_with(error->as_string())) << name << ": " << result.error().message();
+      EXPECT_TRUE(result.error().message().ends_with(error->as_string()))
+          << name << ": " << result.error().message();
     } else {
       ASSERT_TRUE(result.ok()) << name << ": " << result.error().message();
       EXPECT_EQ(*result, c["result"]) << name << ": " << codec::write_json(*result);
@@ -36,14 +37,16 @@ TEST(JsonPatch, CasesOfTheFile) {
 
 TEST(JsonPatch, WorkIsBounded) {
   Json patch = Json::array();
-  for (int i = 0; i < 4; ++i) patch.push_back(codec::parse_json(R"({"op": "add", "path": "/a", "value": 1})").value());
+  for (int i = 0; i < 4; ++i)
+    patch.push_back(codec::parse_json(R"({"op": "add", "path": "/a", "value": 1})").value());
   EXPECT_TRUE(apply_json_patch(Json::object(), patch, 4).ok());
   EXPECT_EQ(apply_json_patch(Json::object(), patch, 3).error().code(), Code::kExhausted);
 }
 
 TEST(JsonPatch, WorkOnLargeObjectsIsBoundedToo) {
   Json document = Json::object({{"a", Json::object()}, {"b", Json::object()}});
-  for (int i = 0; i < 500; ++i) document["a"].object_members().emplace_back("k" + std::to_string(i), "");
+  for (int i = 0; i < 500; ++i)
+    document["a"].object_members().emplace_back("k" + std::to_string(i), "");
   const auto repeated = [](const char* operation, int times) {
     Json patch = Json::array();
     for (int i = 0; i < times; ++i) patch.push_back(codec::parse_json(operation).value());
@@ -53,13 +56,17 @@ TEST(JsonPatch, WorkOnLargeObjectsIsBoundedToo) {
   constexpr std::size_t kOperations = 1'000;
   constexpr std::size_t kWork = 100'000;
   EXPECT_TRUE(apply_json_patch(document, repeated(add, 100), kOperations, kWork).ok());
-  EXPECT_EQ(apply_json_patch(document, repeated(add, 300), kOperations, kWork).error().code(), Code::kExhausted);
+  EXPECT_EQ(apply_json_patch(document, repeated(add, 300), kOperations, kWork).error().code(),
+            Code::kExhausted);
   Json back_and_forth = Json::array();
   for (int i = 0; i < 150; ++i) {
-    back_and_forth.push_back(codec::parse_json(R"({"op": "move", "from": "/a", "path": "/b/a"})").value());
-    back_and_forth.push_back(codec::parse_json(R"({"op": "move", "from": "/b/a", "path": "/a"})").value());
+    back_and_forth.push_back(
+        codec::parse_json(R"({"op": "move", "from": "/a", "path": "/b/a"})").value());
+    back_and_forth.push_back(
+        codec::parse_json(R"({"op": "move", "from": "/b/a", "path": "/a"})").value());
   }
-  EXPECT_EQ(apply_json_patch(document, back_and_forth, kOperations, kWork).error().code(), Code::kExhausted);
+  EXPECT_EQ(apply_json_patch(document, back_and_forth, kOperations, kWork).error().code(),
+            Code::kExhausted);
 }
 
 TEST(JsonPatch, CopiesThatDoubleTheDocumentAreRefused) {
@@ -119,10 +126,14 @@ TEST(ThreeWayMerge, ListsOfOtherKindsMergeByTheKeysGiven) {
   const auto parse = [](const char* text) { return codec::parse_json(text).value(); };
   EXPECT_EQ(
       three_way_merge(
-          parse(R"({"spec": {"models": [{"key": "a", "versions": [{"version": "1"}]}, {"key": "b"}]}})"),
+          parse(
+              R"({"spec": {"models": [{"key": "a", "versions": [{"version": "1"}]}, {"key": "b"}]}})"),
           parse(R"({"spec": {"models": [{"key": "a", "versions": [{"version": "2"}]}]}})"),
-          parse(R"({"spec": {"models": [{"key": "a", "versions": [{"version": "1"}, {"version": "x"}]}, {"key": "b"}]}})"), keys),
-      parse(R"({"spec": {"models": [{"key": "a", "versions": [{"version": "x"}, {"version": "2"}]}]}})"));
+          parse(
+              R"({"spec": {"models": [{"key": "a", "versions": [{"version": "1"}, {"version": "x"}]}, {"key": "b"}]}})"),
+          keys),
+      parse(
+          R"({"spec": {"models": [{"key": "a", "versions": [{"version": "x"}, {"version": "2"}]}]}})"));
 }
 
 TEST(CoreListKeys, OnlyListMapsHaveKeys) {
@@ -133,7 +144,8 @@ TEST(CoreListKeys, OnlyListMapsHaveKeys) {
   EXPECT_EQ(core_list_keys("spec.ports"), (Keys{"port", "protocol"}));
   EXPECT_EQ(core_list_keys("spec.template.spec.volumes"), Keys{"name"});
   EXPECT_EQ(core_list_keys("status.conditions"), Keys{"type"});
-  for (const char* path : {"spec.tolerations", "spec.containers.args", "spec.containers.env.x", "spec.env", "ports", ""}) {
+  for (const char* path : {"spec.tolerations", "spec.containers.args", "spec.containers.env.x",
+                           "spec.env", "ports", ""}) {
     EXPECT_EQ(core_list_keys(path), std::nullopt) << path;
   }
 }

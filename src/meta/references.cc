@@ -19,10 +19,13 @@ bool pod_uses(const Json& pod, std::string_view resource, std::string_view name)
   for (const char* list : {"containers", "initContainers"}) {
     for (const Json& container : spec[list].as_array()) {
       for (const Json& from : container["envFrom"].as_array()) {
-        if (from.at(secret ? "secretRef/name" : "configMapRef/name").as_string() == name) return true;
+        if (from.at(secret ? "secretRef/name" : "configMapRef/name").as_string() == name)
+          return true;
       }
       for (const Json& env : container["env"].as_array()) {
-        if (env.at(secret ? "valueFrom/secretKeyRef/name" : "valueFrom/configMapKeyRef/name").as_string() == name) return true;
+        if (env.at(secret ? "valueFrom/secretKeyRef/name" : "valueFrom/configMapKeyRef/name")
+                .as_string() == name)
+          return true;
       }
     }
   }

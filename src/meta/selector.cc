@@ -12,7 +12,20 @@ namespace {
 
 using Operator = LabelSelector::Operator;
 
-enum class Token { kEnd, kIdentifier, kIn, kNotIn, kComma, kOpen, kClose, kNot, kEqual, kNotEqual, kGreater, kLess };
+enum class Token {
+  kEnd,
+  kIdentifier,
+  kIn,
+  kNotIn,
+  kComma,
+  kOpen,
+  kClose,
+  kNot,
+  kEqual,
+  kNotEqual,
+  kGreater,
+  kLess
+};
 
 struct Lexed {
   Token token = Token::kEnd;
@@ -27,7 +40,8 @@ Error expected(const Lexed& found, std::string_view what) {
   return bad_selector("found '" + found.text + "', expected: " + std::string(what));
 }
 Error invalid_value(std::string_view field, std::string_view value, std::string_view why) {
-  return bad_selector(std::string(field) + ": Invalid value: \"" + std::string(value) + "\": " + std::string(why));
+  return bad_selector(std::string(field) + ": Invalid value: \"" + std::string(value) +
+                      "\": " + std::string(why));
 }
 
 std::optional<std::int64_t> to_integer(std::string_view text) {
@@ -158,26 +172,34 @@ Status check(const LabelSelector::Requirement& requirement) {
   switch (requirement.op) {
     case Operator::kIn:
     case Operator::kNotIn:
-      if (values.empty()) errors.push_back("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty");
+      if (values.empty())
+        errors.push_back(
+            "values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty");
       break;
     case Operator::kExists:
     case Operator::kDoesNotExist:
-      if (!values.empty()) errors.push_back("values: Invalid value: values set must be empty for exists and does not exist");
+      if (!values.empty())
+        errors.push_back(
+            "values: Invalid value: values set must be empty for exists and does not exist");
       break;
     case Operator::kGreater:
     case Operator::kLess:
-      if (values.size() != 1) errors.push_back("values: Invalid value: for 'Gt', 'Lt' operators, exactly one value is required");
+      if (values.size() != 1)
+        errors.push_back(
+            "values: Invalid value: for 'Gt', 'Lt' operators, exactly one value is required");
       for (std::size_t i = 0; i < values.size(); ++i) {
         if (to_integer(values[i])) continue;
-        errors.push_back(
-            invalid_value("values[" + std::to_string(i) + "]", values[i], "for 'Gt', 'Lt' operators, the value must be an integer")
-                .message());
+        errors.push_back(invalid_value("values[" + std::to_string(i) + "]", values[i],
+                                       "for 'Gt', 'Lt' operators, the value must be an integer")
+                             .message());
       }
       break;
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (const std::string why = check_label_value(values[i]); !why.empty()) {
-      errors.push_back(invalid_value("values[" + std::to_string(i) + "][" + requirement.key + "]", values[i], why).message());
+      errors.push_back(invalid_value("values[" + std::to_string(i) + "][" + requirement.key + "]",
+                                     values[i], why)
+                           .message());
     }
   }
   if (errors.empty()) return {};
@@ -193,7 +215,8 @@ Result<LabelSelector::Requirement> parse_requirement(Lexer& lexer) {
   const bool negated = word.token == Token::kNot;
   if (negated) word = lexer.take_word();
   if (word.token != Token::kIdentifier) return expected(word, "identifier");
-  if (const std::string why = check_label_key(word.text); !why.empty()) return invalid_value("<nil>", word.text, why);
+  if (const std::string why = check_label_key(word.text); !why.empty())
+    return invalid_value("<nil>", word.text, why);
   out.key = word.text;
   const Token next = lexer.peek_word().token;
   if (negated || next == Token::kEnd || next == Token::kComma) {
@@ -225,7 +248,8 @@ Result<LabelSelector::Requirement> parse_requirement(Lexer& lexer) {
   }
   if (op.token == Token::kIn || op.token == Token::kNotIn) {
     TRY(out.values, parse_values(lexer));
-  } else if (const Token after = lexer.peek_word().token; after == Token::kEnd || after == Token::kComma) {
+  } else if (const Token after = lexer.peek_word().token;
+             after == Token::kEnd || after == Token::kComma) {
     out.values = {""};
   } else {
     const Lexed value = lexer.take_word();
@@ -238,7 +262,8 @@ Result<LabelSelector::Requirement> parse_requirement(Lexer& lexer) {
 
 bool matches_one(const LabelSelector::Requirement& requirement, const std::string* value) {
   const auto listed = [&] {
-    return std::find(requirement.values.begin(), requirement.values.end(), *value) != requirement.values.end();
+    return std::find(requirement.values.begin(), requirement.values.end(), *value) !=
+           requirement.values.end();
   };
   switch (requirement.op) {
     case Operator::kIn:
@@ -263,7 +288,8 @@ std::string print(const LabelSelector::Requirement& requirement) {
   const auto& [key, op, values] = requirement;
   const auto list = [&requirement] {  // not `values`: clang 14 cannot capture a structured binding
     std::string out = "(";
-    for (std::size_t i = 0; i < requirement.values.size(); ++i) out += (i > 0 ? "," : "") + requirement.values[i];
+    for (std::size_t i = 0; i < requirement.values.size(); ++i)
+      out += (i > 0 ? "," : "") + requirement.values[i];
     return out + ")";
   };
   switch (op) {
@@ -291,14 +317,16 @@ Result<LabelSelector> LabelSelector::parse(std::string_view text) {
   while (true) {
     const Lexed word = lexer.peek_word();
     if (word.token == Token::kEnd) break;
-    if (word.token != Token::kIdentifier && word.token != Token::kNot) return expected(word, "!, identifier, or 'end of string'");
+    if (word.token != Token::kIdentifier && word.token != Token::kNot)
+      return expected(word, "!, identifier, or 'end of string'");
     TRY(Requirement requirement, parse_requirement(lexer).context("unable to parse requirement"));
     out.requirements_.push_back(std::move(requirement));
     const Lexed after = lexer.take_word();
     if (after.token == Token::kEnd) break;
     if (after.token != Token::kComma) return expected(after, "',' or 'end of string'");
     const Lexed next = lexer.peek_word();
-    if (next.token != Token::kIdentifier && next.token != Token::kNot) return expected(next, "identifier after ','");
+    if (next.token != Token::kIdentifier && next.token != Token::kNot)
+      return expected(next, "identifier after ','");
   }
   return out;
 }
@@ -307,7 +335,8 @@ Result<LabelSelector> LabelSelector::from_json(const Json& selector) {
   if (!selector.is_object()) return bad_selector("selector must be an object");
   LabelSelector out;
   const Json& labels = selector["matchLabels"];
-  if (!labels.is_null() && !labels.is_object()) return bad_selector("matchLabels: must be an object");
+  if (!labels.is_null() && !labels.is_object())
+    return bad_selector("matchLabels: must be an object");
   for (const auto& [key, value] : labels.as_object()) {
     if (!value.is_string()) return bad_selector("matchLabels." + key + ": must be a string");
     Requirement requirement{key, Operator::kIn, {value.as_string()}};
@@ -315,7 +344,8 @@ Result<LabelSelector> LabelSelector::from_json(const Json& selector) {
     out.requirements_.push_back(std::move(requirement));
   }
   const Json& expressions = selector["matchExpressions"];
-  if (!expressions.is_null() && !expressions.is_array()) return bad_selector("matchExpressions: must be an array");
+  if (!expressions.is_null() && !expressions.is_array())
+    return bad_selector("matchExpressions: must be an array");
   int index = 0;
   for (const Json& expression : expressions.as_array()) {
     const std::string here = "matchExpressions[" + std::to_string(index++) + "]";
@@ -324,10 +354,11 @@ Result<LabelSelector> LabelSelector::from_json(const Json& selector) {
         {"Exists", Operator::kExists}, {"DoesNotExist", Operator::kDoesNotExist},
         {"Gt", Operator::kGreater},    {"Lt", Operator::kLess}};
     const std::string& name = expression["operator"].as_string();
-    const auto found =
-        std::find_if(std::begin(kOperators), std::end(kOperators), [&](const auto& row) { return row.first == name; });
+    const auto found = std::find_if(std::begin(kOperators), std::end(kOperators),
+                                    [&](const auto& row) { return row.first == name; });
     if (found == std::end(kOperators))
-      return bad_selector(here + ".operator: \"" + name + "\" is not a valid label selector operator");
+      return bad_selector(here + ".operator: \"" + name +
+                          "\" is not a valid label selector operator");
     Requirement requirement{expression["key"].as_string(), found->second, {}};
     for (const Json& value : expression["values"].as_array()) {
       if (!value.is_string()) return bad_selector(here + ".values: must be strings");
@@ -342,27 +373,31 @@ Result<LabelSelector> LabelSelector::from_json(const Json& selector) {
 
 LabelSelector LabelSelector::equals(const std::map<std::string, std::string>& labels) {
   LabelSelector out;
-  for (const auto& [key, value] : labels) out.requirements_.push_back({key, Operator::kIn, {value}});
+  for (const auto& [key, value] : labels)
+    out.requirements_.push_back({key, Operator::kIn, {value}});
   return out;
 }
 
 bool LabelSelector::matches(const std::map<std::string, std::string>& labels) const {
-  return std::all_of(requirements_.begin(), requirements_.end(), [&](const Requirement& requirement) {
-    const auto found = labels.find(requirement.key);
-    return matches_one(requirement, found == labels.end() ? nullptr : &found->second);
-  });
+  return std::all_of(
+      requirements_.begin(), requirements_.end(), [&](const Requirement& requirement) {
+        const auto found = labels.find(requirement.key);
+        return matches_one(requirement, found == labels.end() ? nullptr : &found->second);
+      });
 }
 
 bool LabelSelector::matches_labels(const Json& labels) const {
-  return std::all_of(requirements_.begin(), requirements_.end(), [&](const Requirement& requirement) {
-    const Json* found = labels.find(requirement.key);
-    return matches_one(requirement, found ? &found->as_string() : nullptr);
-  });
+  return std::all_of(requirements_.begin(), requirements_.end(),
+                     [&](const Requirement& requirement) {
+                       const Json* found = labels.find(requirement.key);
+                       return matches_one(requirement, found ? &found->as_string() : nullptr);
+                     });
 }
 
 std::string LabelSelector::str() const {
   std::string out;
-  for (const Requirement& requirement : requirements_) out += (out.empty() ? "" : ",") + print(requirement);
+  for (const Requirement& requirement : requirements_)
+    out += (out.empty() ? "" : ",") + print(requirement);
   return out;
 }
 
@@ -389,14 +424,17 @@ Result<std::string> unescape(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c == '\\') {
-      if (i + 1 == text.size()) return bad_selector("invalid field selector: invalid escape sequence: \\");
+      if (i + 1 == text.size())
+        return bad_selector("invalid field selector: invalid escape sequence: \\");
       const char escaped = text[++i];
       if (escaped != '\\' && escaped != ',' && escaped != '=') {
-        return bad_selector(std::string("invalid field selector: invalid escape sequence: \\") + escaped);
+        return bad_selector(std::string("invalid field selector: invalid escape sequence: \\") +
+                            escaped);
       }
       out += escaped;
     } else if (c == ',' || c == '=') {
-      return bad_selector("invalid field selector: unescaped character in value: " + std::to_string(static_cast<int>(c)));
+      return bad_selector("invalid field selector: unescaped character in value: " +
+                          std::to_string(static_cast<int>(c)));
     } else {
       out += c;
     }
@@ -424,7 +462,8 @@ Result<FieldSelector> FieldSelector::parse(std::string_view text) {
       }
     }
     if (op == std::string_view::npos) {
-      return bad_selector("invalid selector: '" + std::string(text) + "'; can't understand '" + std::string(part) + "'");
+      return bad_selector("invalid selector: '" + std::string(text) + "'; can't understand '" +
+                          std::string(part) + "'");
     }
     Term term;
     term.field = std::string(part.substr(0, op));
@@ -436,8 +475,9 @@ Result<FieldSelector> FieldSelector::parse(std::string_view text) {
 }
 
 bool FieldSelector::matches(const std::function<std::string(std::string_view field)>& read) const {
-  return std::all_of(terms_.begin(), terms_.end(),
-                     [&](const Term& term) { return (read(term.field) == term.value) != term.negated; });
+  return std::all_of(terms_.begin(), terms_.end(), [&](const Term& term) {
+    return (read(term.field) == term.value) != term.negated;
+  });
 }
 
 std::optional<std::string> FieldSelector::exact(std::string_view field) const {

@@ -45,7 +45,8 @@ TEST(LabelSelector, GrammarSelectsWhatItSays) {
     const auto selector = LabelSelector::parse(text);
     if (std::string_view(text) == "old in ()") {
       EXPECT_EQ(selector.error().message(),
-                "unable to parse requirement: values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty");
+                "unable to parse requirement: values: Invalid value: []: for 'in', 'notin' "
+                "operators, values set can't be empty");
       continue;
     }
     ASSERT_TRUE(selector.ok()) << text << ": " << selector.error().message();
@@ -61,7 +62,8 @@ TEST(LabelSelector, GrammarSelectsWhatItSays) {
     const auto again = LabelSelector::parse(selector->str());
     ASSERT_TRUE(again.ok()) << selector->str();
     EXPECT_EQ(again->str(), selector->str());
-    for (const Labels& labels : kLabels) EXPECT_EQ(again->matches(labels), selector->matches(labels)) << text;
+    for (const Labels& labels : kLabels)
+      EXPECT_EQ(again->matches(labels), selector->matches(labels)) << text;
   }
 }
 
@@ -69,9 +71,11 @@ TEST(LabelSelector, ErrorsReadAsThoseOfKubernetes) {
   const std::pair<const char*, const char*> cases[] = {
       {"a in (", "unable to parse requirement: found '', expected: ',', ')' or identifier"},
       {"!!x", "unable to parse requirement: found '!', expected: identifier"},
-      {"bad key=1", "unable to parse requirement: found 'key', expected: in, notin, =, ==, !=, gt, lt"},
+      {"bad key=1",
+       "unable to parse requirement: found 'key', expected: in, notin, =, ==, !=, gt, lt"},
       {"i>x",
-       "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer"},
+       "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, "
+       "the value must be an integer"},
       {"a in b", "unable to parse requirement: found 'b' expected: '('"},
       {"a in (b c)", "unable to parse requirement: found 'c', expected: ',' or ')'"},
       {"a=b c", "found 'c', expected: ',' or 'end of string'"},
@@ -94,10 +98,11 @@ TEST(LabelSelector, ErrorsReadAsThoseOfKubernetes) {
 }
 
 TEST(LabelSelector, ObjectsAndTermsReadTheSame) {
-  const auto selector = LabelSelector::from_json(parse_json(R"({"matchLabels": {"app": "web"}, "matchExpressions": [
+  const auto selector =
+      LabelSelector::from_json(parse_json(R"({"matchLabels": {"app": "web"}, "matchExpressions": [
       {"key": "tier", "operator": "In", "values": ["a", "b"]}, {"key": "old", "operator": "DoesNotExist"},
       {"key": "weight", "operator": "Gt", "values": ["3"]}]})")
-                                                     .value());
+                                   .value());
   ASSERT_TRUE(selector.ok()) << selector.error().message();
   EXPECT_TRUE(selector->matches(kLabels[0]));
   EXPECT_FALSE(selector->matches(kLabels[1]));
@@ -118,7 +123,8 @@ TEST(LabelSelector, ObjectsAndTermsReadTheSame) {
       {R"({"matchExpressions": [{"key": "a", "operator": "Like"}]})",
        "matchExpressions[0].operator: \"Like\" is not a valid label selector operator"},
       {R"({"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["x"]}]})",
-       "matchExpressions[0]: values: Invalid value: values set must be empty for exists and does not exist"},
+       "matchExpressions[0]: values: Invalid value: values set must be empty for exists and does "
+       "not exist"},
   };
   for (const auto& [text, message] : bad) {
     EXPECT_EQ(LabelSelector::from_json(parse_json(text).value()).error().message(), message);
@@ -141,10 +147,14 @@ TEST(FieldSelector, TermsMatchAndPrint) {
 }
 
 TEST(FieldSelector, ErrorsReadAsThoseOfKubernetes) {
-  EXPECT_EQ(FieldSelector::parse("abc").error().message(), "invalid selector: 'abc'; can't understand 'abc'");
-  EXPECT_EQ(FieldSelector::parse("x=1,abc").error().message(), "invalid selector: 'x=1,abc'; can't understand 'abc'");
-  EXPECT_EQ(FieldSelector::parse("a=b=c,,").error().message(), "invalid field selector: unescaped character in value: 61");
-  EXPECT_EQ(FieldSelector::parse(R"(a=b\c)").error().message(), R"(invalid field selector: invalid escape sequence: \c)");
+  EXPECT_EQ(FieldSelector::parse("abc").error().message(),
+            "invalid selector: 'abc'; can't understand 'abc'");
+  EXPECT_EQ(FieldSelector::parse("x=1,abc").error().message(),
+            "invalid selector: 'x=1,abc'; can't understand 'abc'");
+  EXPECT_EQ(FieldSelector::parse("a=b=c,,").error().message(),
+            "invalid field selector: unescaped character in value: 61");
+  EXPECT_EQ(FieldSelector::parse(R"(a=b\c)").error().message(),
+            R"(invalid field selector: invalid escape sequence: \c)");
 }
 
 }  // namespace

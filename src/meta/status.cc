@@ -57,7 +57,8 @@ void put_text(Json& object, const char* name, const std::string& value) {
 Json ApiStatus::to_json() const {
   Json metadata = Json::object();
   put_text(metadata, "continue", list_token);
-  Json out = Json::object({{"kind", "Status"}, {"apiVersion", "v1"}, {"metadata", std::move(metadata)}});
+  Json out =
+      Json::object({{"kind", "Status"}, {"apiVersion", "v1"}, {"metadata", std::move(metadata)}});
   out.set("status", code < 400 ? "Success" : "Failure");
   put_text(out, "message", message);
   put_text(out, "reason", reason);
@@ -87,7 +88,8 @@ Json ApiStatus::to_json() const {
 
 ApiStatus ApiStatus::from_json(const Json& status) {
   ApiStatus out;
-  out.code = static_cast<int>(status["code"].as_integer(status["status"].as_string() == "Success" ? 200 : 500));
+  out.code = static_cast<int>(
+      status["code"].as_integer(status["status"].as_string() == "Success" ? 200 : 500));
   out.reason = status["reason"].as_string();
   out.message = status["message"].as_string();
   out.list_token = status.at("metadata/continue").as_string();
@@ -98,9 +100,11 @@ ApiStatus ApiStatus::from_json(const Json& status) {
   out.name = more["name"].as_string();
   out.uid = more["uid"].as_string();
   for (const Json& cause : more["causes"].as_array()) {
-    out.causes.push_back({cause["reason"].as_string(), cause["message"].as_string(), cause["field"].as_string()});
+    out.causes.push_back(
+        {cause["reason"].as_string(), cause["message"].as_string(), cause["field"].as_string()});
   }
-  if (more["retryAfterSeconds"].is_integer()) out.retry_after_seconds = static_cast<int>(more["retryAfterSeconds"].as_integer());
+  if (more["retryAfterSeconds"].is_integer())
+    out.retry_after_seconds = static_cast<int>(more["retryAfterSeconds"].as_integer());
   return out;
 }
 

@@ -18,11 +18,14 @@ TEST(ApiStatus, SurvivesWritingAndReading) {
   status.causes = {{"FieldValueRequired", "Required value", "spec"}};
   status.retry_after_seconds = 3;
   const Json json = status.to_json();
-  EXPECT_EQ(json, parse_json(R"({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 422,
+  EXPECT_EQ(
+      json,
+      parse_json(
+          R"({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 422,
       "reason": "Invalid", "message": "Dataset.edgeai.io \"d\" is invalid: spec: Required value",
       "details": {"group": "edgeai.io", "kind": "Dataset", "name": "d", "retryAfterSeconds": 3,
                   "causes": [{"reason": "FieldValueRequired", "message": "Required value", "field": "spec"}]}})")
-                      .value());
+          .value());
   EXPECT_EQ(ApiStatus::from_json(json).to_json(), json);
 }
 
@@ -103,7 +106,8 @@ TEST(ApiStatus, EveryCodeMapsToAnAnswerAndBackToSomethingAClientCanUse) {
     EXPECT_GE(status.code, 400);
     EXPECT_FALSE(status.reason.empty());
     const Code back = status.to_error().code();
-    const bool merged = error.code() == Code::kExhausted || error.code() == Code::kCorrupt || error.code() == Code::kCancelled;
+    const bool merged = error.code() == Code::kExhausted || error.code() == Code::kCorrupt ||
+                        error.code() == Code::kCancelled;
     if (!merged) {
       EXPECT_EQ(back, error.code()) << to_string(error.code());
     }

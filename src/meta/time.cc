@@ -61,22 +61,27 @@ bool literal(std::string_view& text, char c) {
 
 std::string format_time(WallTime time) {
   const Parts p = split(time);
-  return print("%04d-%02d-%02dT%02d:%02d:%02dZ", p.year, p.month, p.day, p.hour, p.minute, p.second);
+  return print("%04d-%02d-%02dT%02d:%02d:%02dZ", p.year, p.month, p.day, p.hour, p.minute,
+               p.second);
 }
 
 std::string format_micro_time(WallTime time) {
   const Parts p = split(time);
-  return print("%04d-%02d-%02dT%02d:%02d:%02d.%06dZ", p.year, p.month, p.day, p.hour, p.minute, p.second, p.micro);
+  return print("%04d-%02d-%02dT%02d:%02d:%02d.%06dZ", p.year, p.month, p.day, p.hour, p.minute,
+               p.second, p.micro);
 }
 
 Result<WallTime> parse_time(std::string_view text) {
-  const Error bad(Code::kInvalid, "\"" + std::string(text) + "\" is not an RFC 3339 time such as 2024-05-01T10:00:00Z");
+  const Error bad(Code::kInvalid, "\"" + std::string(text) +
+                                      "\" is not an RFC 3339 time such as 2024-05-01T10:00:00Z");
   std::string_view rest = text;
   int year, month, day, hour, minute, second;
-  if (!number(rest, 4, year) || !literal(rest, '-') || !number(rest, 2, month) || !literal(rest, '-') || !number(rest, 2, day))
+  if (!number(rest, 4, year) || !literal(rest, '-') || !number(rest, 2, month) ||
+      !literal(rest, '-') || !number(rest, 2, day))
     return bad;
   if (!literal(rest, 'T') && !literal(rest, 't')) return bad;
-  if (!number(rest, 2, hour) || !literal(rest, ':') || !number(rest, 2, minute) || !literal(rest, ':') || !number(rest, 2, second))
+  if (!number(rest, 2, hour) || !literal(rest, ':') || !number(rest, 2, minute) ||
+      !literal(rest, ':') || !number(rest, 2, second))
     return bad;
   std::int64_t micros = 0;
   if (literal(rest, '.')) {
@@ -95,19 +100,24 @@ Result<WallTime> parse_time(std::string_view text) {
     const bool west = !rest.empty() && rest.front() == '-';
     int hours, minutes;
     if (!literal(rest, '+') && !literal(rest, '-')) return bad;
-    if (!number(rest, 2, hours) || !literal(rest, ':') || !number(rest, 2, minutes) || hours > 23 || minutes > 59) return bad;
+    if (!number(rest, 2, hours) || !literal(rest, ':') || !number(rest, 2, minutes) || hours > 23 ||
+        minutes > 59)
+      return bad;
     offset_seconds = (hours * 60 + minutes) * 60 * (west ? -1 : 1);
   }
-  const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(static_cast<unsigned>(month)),
+  const std::chrono::year_month_day date{std::chrono::year(year),
+                                         std::chrono::month(static_cast<unsigned>(month)),
                                          std::chrono::day(static_cast<unsigned>(day))};
   if (!rest.empty() || !date.ok() || hour > 23 || minute > 59 || second > 60) return bad;
   const std::int64_t since_midnight = (hour * 60 + minute) * 60 + second - offset_seconds;
-  const auto since_epoch = std::chrono::duration_cast<seconds>(sys_days(date).time_since_epoch()) + seconds(since_midnight);
+  const auto since_epoch = std::chrono::duration_cast<seconds>(sys_days(date).time_since_epoch()) +
+                           seconds(since_midnight);
   // The clock counts nanoseconds in 64 bits. Times before 1677 or after 2262 become the nearest
   // valid time.
   constexpr auto kFirst = std::chrono::ceil<seconds>(WallTime::duration::min()) + seconds(1);
   constexpr auto kLast = std::chrono::floor<seconds>(WallTime::duration::max()) - seconds(1);
-  if (since_epoch < kFirst || since_epoch > kLast) return WallTime(std::clamp<seconds>(since_epoch, kFirst, kLast));
+  if (since_epoch < kFirst || since_epoch > kLast)
+    return WallTime(std::clamp<seconds>(since_epoch, kFirst, kLast));
   return WallTime(since_epoch + microseconds(micros));
 }
 
@@ -117,13 +127,17 @@ std::string format_age(std::chrono::seconds age) {
   if (s < 0) return "0s";
   if (s < 120) return print("%llds", s);
   const long long minutes = s / 60, hours = s / 3600, days = hours / 24, years = days / 365;
-  if (minutes < 10) return s % 60 == 0 ? print("%lldm", minutes) : print("%lldm%llds", minutes, s % 60);
+  if (minutes < 10)
+    return s % 60 == 0 ? print("%lldm", minutes) : print("%lldm%llds", minutes, s % 60);
   if (minutes < 180) return print("%lldm", minutes);
-  if (hours < 8) return minutes % 60 == 0 ? print("%lldh", hours) : print("%lldh%lldm", hours, minutes % 60);
+  if (hours < 8)
+    return minutes % 60 == 0 ? print("%lldh", hours) : print("%lldh%lldm", hours, minutes % 60);
   if (hours < 48) return print("%lldh", hours);
-  if (days < 8) return hours % 24 == 0 ? print("%lldd", days) : print("%lldd%lldh", days, hours % 24);
+  if (days < 8)
+    return hours % 24 == 0 ? print("%lldd", days) : print("%lldd%lldh", days, hours % 24);
   if (days < 730) return print("%lldd", days);
-  if (years < 8) return days % 365 == 0 ? print("%lldy", years) : print("%lldy%lldd", years, days % 365);
+  if (years < 8)
+    return days % 365 == 0 ? print("%lldy", years) : print("%lldy%lldd", years, days % 365);
   return print("%lldy", years);
 }
 

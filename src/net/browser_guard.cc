@@ -22,7 +22,8 @@ bool listens_on_loopback(const std::string& listen) {
 /// "localhost:8080" -> "localhost"; "[::1]:8080" -> "[::1]"
 std::string_view without_port(std::string_view host) {
   const auto colon = host.rfind(':');
-  const bool port = colon != std::string_view::npos && (host.find(']') == std::string_view::npos || host.find(']') < colon);
+  const bool port = colon != std::string_view::npos &&
+                    (host.find(']') == std::string_view::npos || host.find(']') < colon);
   return port ? host.substr(0, colon) : host;
 }
 
@@ -64,7 +65,8 @@ class Guard {
     return nullptr;
   }
   bool is_listed(std::string_view origin) const {
-    return any_ || std::find(origins_.begin(), origins_.end(), lower_text(origin)) != origins_.end();
+    return any_ ||
+           std::find(origins_.begin(), origins_.end(), lower_text(origin)) != origins_.end();
   }
 
  private:
@@ -98,8 +100,9 @@ Response preflight(const Request& request) {
   Response response;
   response.status = 204;
   response.headers.set("Access-Control-Allow-Methods", "GET, HEAD, POST");
-  response.headers.set("Access-Control-Allow-Headers",
-                       std::string(request.headers.find("Access-Control-Request-Headers").value_or("Content-Type")));
+  response.headers.set(
+      "Access-Control-Allow-Headers",
+      std::string(request.headers.find("Access-Control-Request-Headers").value_or("Content-Type")));
   response.headers.set("Access-Control-Max-Age", "600");
   return response;
 }
@@ -107,11 +110,12 @@ Response preflight(const Request& request) {
 }  // namespace
 
 Handler guard_from_browsers(BrowserGuard options, Handler handler) {
-  return [guard = std::make_shared<const Guard>(std::move(options)), handler = std::move(handler)](Request request,
-                                                                                                   Responder respond) {
+  return [guard = std::make_shared<const Guard>(std::move(options)), handler = std::move(handler)](
+             Request request, Responder respond) {
     if (const char* why = guard->why_not(request)) return respond(refusal(why));
     const auto header = request.headers.find("Origin");
-    if (!header || !guard->is_listed(*header)) return handler(std::move(request), std::move(respond));
+    if (!header || !guard->is_listed(*header))
+      return handler(std::move(request), std::move(respond));
     const std::string origin(*header);
     if (request.method == "OPTIONS" && request.headers.find("Access-Control-Request-Method")) {
       Response response = preflight(request);
@@ -119,12 +123,13 @@ Handler guard_from_browsers(BrowserGuard options, Handler handler) {
       return respond(std::move(response));
     }
     const auto inner = std::make_shared<Responder>(std::move(respond));
-    handler(std::move(request), Responder(
-                                    [inner, origin](Response response) {
-                                      allow(response, origin);
-                                      (*inner)(std::move(response));
-                                    },
-                                    [inner](Responder::Gone gone) { inner->on_gone(std::move(gone)); }));
+    handler(std::move(request),
+            Responder(
+                [inner, origin](Response response) {
+                  allow(response, origin);
+                  (*inner)(std::move(response));
+                },
+                [inner](Responder::Gone gone) { inner->on_gone(std::move(gone)); }));
   };
 }
 

@@ -9,8 +9,9 @@
 namespace varda::net {
 
 struct BrowserGuard {
-  std::string listen;                     // as in Server::Options
-  std::vector<std::string> cors_origins;  // "https://app.example": pages that may use the server; "*": all of them
+  std::string listen;  // as in Server::Options
+  std::vector<std::string>
+      cors_origins;  // "https://app.example": pages that may use the server; "*": all of them
 };
 
 /// Browsers send requests on behalf of any page they show. The handler answers 403 to:

@@ -27,9 +27,10 @@ struct CertificateRequest {
   std::vector<std::string> organizational_units = {};
   std::vector<std::string> hosts;  // DNS names and IP addresses for subjectAltName
   std::chrono::hours valid{24 * 365};
-  bool server = false;                  // else a client certificate
-  bool peer = false;                    // both
-  std::optional<WallTime> issued = {};  // valid from five minutes before; absent: by the machine's clock
+  bool server = false;  // else a client certificate
+  bool peer = false;    // both
+  std::optional<WallTime> issued =
+      {};  // valid from five minutes before; absent: by the machine's clock
 };
 /// Makes a new key and a certificate for it, signed by `ca`.
 Result<KeyPair> make_certificate(const KeyPair& ca, const CertificateRequest& request);
@@ -44,7 +45,8 @@ Result<std::string> make_csr(const std::string& key_pem, const std::string& comm
 Result<std::string> csr_key_sha256(std::string_view csr_pem);
 /// Signs a certificate (PEM) for the key in the CSR. Subject, hosts and validity come from
 /// `request`. Everything else in the CSR is ignored. kInvalid: as csr_key_sha256().
-Result<std::string> sign_csr(const KeyPair& ca, std::string_view csr_pem, const CertificateRequest& request);
+Result<std::string> sign_csr(const KeyPair& ca, std::string_view csr_pem,
+                             const CertificateRequest& request);
 
 struct CertificateFacts {
   std::string common_name;  // the first CN; "" without one

@@ -47,10 +47,14 @@ TEST(Certificates, RequestOfAKeyBecomesACertificateOfThatKey) {
 }
 
 TEST(Certificates, HostsMayBeWrittenAsInUrls) {
-  CertificateRequest request{.common_name = "server", .hosts = {"[2001:db8::1]", "2001:db8::2", "192.0.2.1", "edge"}, .server = true};
+  CertificateRequest request{.common_name = "server",
+                             .hosts = {"[2001:db8::1]", "2001:db8::2", "192.0.2.1", "edge"},
+                             .server = true};
   const std::string pem = make_certificate(ca(), request)->certificate_pem;
-  const std::unique_ptr<BIO, decltype(&BIO_free)> bytes(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), BIO_free);
-  const std::unique_ptr<X509, decltype(&X509_free)> made(PEM_read_bio_X509(bytes.get(), nullptr, nullptr, nullptr), X509_free);
+  const std::unique_ptr<BIO, decltype(&BIO_free)> bytes(
+      BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), BIO_free);
+  const std::unique_ptr<X509, decltype(&X509_free)> made(
+      PEM_read_bio_X509(bytes.get(), nullptr, nullptr, nullptr), X509_free);
   for (const char* address : {"2001:db8::1", "2001:db8::2", "192.0.2.1"})
     EXPECT_EQ(X509_check_ip_asc(made.get(), address, 0), 1) << address;
   EXPECT_EQ(X509_check_host(made.get(), "edge", 0, 0, nullptr), 1);
@@ -58,7 +62,8 @@ TEST(Certificates, HostsMayBeWrittenAsInUrls) {
 
 TEST(Certificates, ValidityIsCountedFromTheTimeGiven) {
   auto request = for_node("line7");
-  const WallTime issued = std::chrono::system_clock::from_time_t(4'000'000'000);  // 2096: beyond the range of UTCTime
+  const WallTime issued =
+      std::chrono::system_clock::from_time_t(4'000'000'000);  // 2096: beyond the range of UTCTime
   request.issued = issued;
   request.valid = 24h * 90;
   const auto facts = certificate_facts(make_certificate(ca(), request)->certificate_pem);
@@ -70,10 +75,12 @@ TEST(Certificates, ValidityIsCountedFromTheTimeGiven) {
 }
 
 TEST(Certificates, DatesMayBeGivenAndReachFromTheFirstMomentOfClocksToTheirLastYears) {
-  const Validity wanted{.not_before = kClocksBegin, .not_after = std::chrono::sys_days(std::chrono::year(2099) / 12 / 31)};
+  const Validity wanted{.not_before = kClocksBegin,
+                        .not_after = std::chrono::sys_days(std::chrono::year(2099) / 12 / 31)};
   const KeyPair own = *make_ca("own", wanted);
   const auto request = for_node("line7");
-  for (const std::string& pem : {own.certificate_pem, make_certificate(own, request, wanted)->certificate_pem}) {
+  for (const std::string& pem :
+       {own.certificate_pem, make_certificate(own, request, wanted)->certificate_pem}) {
     const auto facts = certificate_facts(pem);
     ASSERT_TRUE(facts.ok()) << facts.error();
     EXPECT_EQ(facts->not_before, wanted.not_before);
@@ -82,21 +89,28 @@ TEST(Certificates, DatesMayBeGivenAndReachFromTheFirstMomentOfClocksToTheirLastY
 }
 
 TEST(Certificates, ARenewedAuthorityHasOtherDatesAndTheSameKeyAndName) {
-  const Validity wanted{.not_before = kClocksBegin, .not_after = std::chrono::sys_days(std::chrono::year(2099) / 12 / 31)};
+  const Validity wanted{.not_before = kClocksBegin,
+                        .not_after = std::chrono::sys_days(std::chrono::year(2099) / 12 / 31)};
   const auto renewed = renew_ca(ca(), wanted);
   ASSERT_TRUE(renewed.ok()) << renewed.error();
-  const auto before = certificate_facts(ca().certificate_pem), after = certificate_facts(renewed->certificate_pem);
+  const auto before = certificate_facts(ca().certificate_pem),
+             after = certificate_facts(renewed->certificate_pem);
   EXPECT_EQ(after->common_name, before->common_name);
   EXPECT_EQ(after->key_sha256, before->key_sha256);
   EXPECT_EQ(after->not_after, wanted.not_after);
   EXPECT_NE(after->sha256, before->sha256);
   EXPECT_EQ(renewed->key_pem, ca().key_pem);
   EXPECT_TRUE(make_certificate(*renewed, for_node("line7")).ok());
-  EXPECT_EQ(renew_ca({.certificate_pem = ca().certificate_pem, .key_pem = *make_key()}, wanted).error().code(), Code::kInvalid);
+  EXPECT_EQ(renew_ca({.certificate_pem = ca().certificate_pem, .key_pem = *make_key()}, wanted)
+                .error()
+                .code(),
+            Code::kInvalid);
 }
 
 TEST(Certificates, AnAuthorityOfOursIsValidUnderEveryClockOfItsFirstStart) {
-  const auto at = [](int year) { return WallTime(std::chrono::sys_days(std::chrono::year(year) / 6 / 1)); };
+  const auto at = [](int year) {
+    return WallTime(std::chrono::sys_days(std::chrono::year(year) / 6 / 1));
+  };
   for (const int first : {1970, 2026, 2027, 2079, 2090, 2120, 2261}) {
     const Validity valid = authority_validity(at(first));
     EXPECT_EQ(valid.not_before, kClocksBegin);
@@ -180,7 +194,8 @@ TEST(Certificates, OnlySoundRequestsAreSigned) {
       EXPECT_EQ(certificate_facts(*result)->key_sha256, *key) << c.file;
     } else {
       EXPECT_EQ(result.error().code(), Code::kInvalid) << c.file;
-      EXPECT_NE(result.error().message().find(c.refused_because), std::string::npos) << c.file << ": " << result.error();
+      EXPECT_NE(result.error().message().find(c.refused_because), std::string::npos)
+          << c.file << ": " << result.error();
     }
   }
 }
@@ -190,19 +205,23 @@ TEST(Certificates, OversizedRequestIsRefusedUnread) {
   text.append(20'000, '\n');
   const auto result = csr_key_sha256(text);
   ASSERT_FALSE(result.ok());
-  EXPECT_NE(result.error().message().find("longer than 16384"), std::string::npos) << result.error();
+  EXPECT_NE(result.error().message().find("longer than 16384"), std::string::npos)
+      << result.error();
 }
 
 TEST(Certificates, GarbageIsNamedForWhatItShouldBe) {
-  for (const std::string text : {"", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"}) {
+  for (const std::string text :
+       {"", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"}) {
     EXPECT_EQ(certificate_facts(text).error().code(), Code::kInvalid);
     EXPECT_EQ(key_sha256(text).error().code(), Code::kInvalid);
     EXPECT_EQ(make_csr(text, "x").error().code(), Code::kInvalid);
     EXPECT_EQ(csr_key_sha256(text).error().code(), Code::kInvalid);
   }
   EXPECT_FALSE(make_certificate({.certificate_pem = "x", .key_pem = "y"}, {}).ok());
-  EXPECT_FALSE(make_certificate({.certificate_pem = ca().certificate_pem, .key_pem = *make_key()}, {}).ok());
-  EXPECT_FALSE(sign_csr(ca(), csr_file("ec-prime256v1"), for_node(std::string(65, 'n'))).ok());  // X.520: a CN is at most 64 long
+  EXPECT_FALSE(
+      make_certificate({.certificate_pem = ca().certificate_pem, .key_pem = *make_key()}, {}).ok());
+  EXPECT_FALSE(sign_csr(ca(), csr_file("ec-prime256v1"), for_node(std::string(65, 'n')))
+                   .ok());  // X.520: a CN is at most 64 long
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ struct Connection {
   internal::Fd fd;
   std::unique_ptr<internal::Stream> stream;  // works on fd: destroyed before it
   Waiter waiter;
-  std::unique_ptr<Parser> parser = Parser::create(Parser::Kind::kResponse, {.header_bytes = kHeaderBytesMax});
+  std::unique_ptr<Parser> parser =
+      Parser::create(Parser::Kind::kResponse, {.header_bytes = kHeaderBytesMax});
   std::string unread;  // bytes from the peer that the parser has not used
   bool used = false;   // it has served a request before
   SteadyTime idle_since;
@@ -45,7 +46,8 @@ struct Connection {
 /// Idle connections by route. Outlives the client while a response body is still being read.
 class Pool {
  public:
-  explicit Pool(const ClientOptions& options) : idle_max_(options.idle_connections_max), idle_timeout_(options.idle_timeout) {}
+  explicit Pool(const ClientOptions& options)
+      : idle_max_(options.idle_connections_max), idle_timeout_(options.idle_timeout) {}
 
   std::unique_ptr<Connection> take(const std::string& route) EXCLUDES(mutex_) {
     while (true) {
@@ -57,7 +59,8 @@ class Pool {
         connection = std::move(found->second.back());
         found->second.pop_back();
       }
-      if (system_clock().now() - connection->idle_since < idle_timeout_ && connection->fresh()) return connection;
+      if (system_clock().now() - connection->idle_since < idle_timeout_ && connection->fresh())
+        return connection;
     }
   }
 
@@ -68,7 +71,8 @@ class Pool {
     std::vector<std::unique_ptr<Connection>> expired;  // closed without the lock
     MutexLock lock(mutex_);
     auto& idle = idle_[connection->route];
-    while (!idle.empty() && (idle.size() >= idle_max_ || connection->idle_since - idle.front()->idle_since >= idle_timeout_)) {
+    while (!idle.empty() && (idle.size() >= idle_max_ ||
+                             connection->idle_since - idle.front()->idle_since >= idle_timeout_)) {
       expired.push_back(std::move(idle.front()));
       idle.erase(idle.begin());
     }
@@ -79,25 +83,31 @@ class Pool {
   const std::size_t idle_max_;
   const std::chrono::milliseconds idle_timeout_;
   Mutex mutex_;
-  std::map<std::string, std::vector<std::unique_ptr<Connection>>> idle_ GUARDED_BY(mutex_);  // the oldest first
+  std::map<std::string, std::vector<std::unique_ptr<Connection>>> idle_
+      GUARDED_BY(mutex_);  // the oldest first
 };
 
 Error broken(const Connection& connection, const std::string& what) {
   const std::string detail = connection.stream->error();
-  return Error(Code::kUnavailable, connection.origin + ": " + what + (detail.empty() || detail == "Success" ? "" : ": " + detail));
+  return Error(Code::kUnavailable,
+               connection.origin + ": " + what +
+                   (detail.empty() || detail == "Success" ? "" : ": " + detail));
 }
 
 Error handshake_failed(const Connection& connection) {
   const Error error = broken(connection, "TLS handshake failed");
   // OpenSSL reports an answer in plain HTTP this way.
   const bool plain = error.message().find("wrong version number") != std::string::npos;
-  return plain ? Error(error.code(), error.message() + "; the server seems to speak http, not https") : error;
+  return plain
+             ? Error(error.code(), error.message() + "; the server seems to speak http, not https")
+             : error;
 }
 
 /// Waits for the readiness that `io` asked for.
 Status wait_for(const Context& ctx, Connection& connection, IoResult::Kind kind) {
-  return connection.waiter.wait(ctx, connection.fd.get(),
-                                kind == IoResult::Kind::kWantRead ? Waiter::For::kRead : Waiter::For::kWrite);
+  return connection.waiter.wait(
+      ctx, connection.fd.get(),
+      kind == IoResult::Kind::kWantRead ? Waiter::For::kRead : Waiter::For::kWrite);
 }
 
 /// Appends bytes from the peer to `unread`. False: the peer closed.
@@ -139,7 +149,8 @@ class SocketReader final : public BodyReader {
       if (Status status = ctx_.check(); !status.ok()) return fail(status.error());
       parse();
       if (Parser& parser = *connection_->parser; parser.error_status() != 0) {
-        return fail(Error(Code::kUnavailable, connection_->origin + ": malformed response body: " + parser.error_text()));
+        return fail(Error(Code::kUnavailable, connection_->origin + ": malformed response body: " +
+                                                  parser.error_text()));
       }
       recycle_if_done();
       if (!connection_ || !text_.empty()) break;
@@ -191,12 +202,14 @@ class SocketReader final : public BodyReader {
 };
 
 bool idempotent(std::string_view method) {
-  return method == "GET" || method == "HEAD" || method == "PUT" || method == "DELETE" || method == "OPTIONS";
+  return method == "GET" || method == "HEAD" || method == "PUT" || method == "DELETE" ||
+         method == "OPTIONS";
 }
 
 Status check_field(const std::string& name, std::string_view text) {
   for (const char c : text) {
-    if (c == '\r' || c == '\n' || c == '\0') return Error(Code::kInvalid, "request " + name + ": a line break is not allowed");
+    if (c == '\r' || c == '\n' || c == '\0')
+      return Error(Code::kInvalid, "request " + name + ": a line break is not allowed");
   }
   return {};
 }
@@ -210,9 +223,11 @@ struct Route {
   bool proxy_reads() const { return proxy && !tunnel; }
 };
 
-Result<std::string> render_header(const ClientRequest& request, const Url& url, const Route& route, const Proxies& proxies) {
+Result<std::string> render_header(const ClientRequest& request, const Url& url, const Route& route,
+                                  const Proxies& proxies) {
   TRY_VOID(check_field("method", request.method));
-  std::string out = request.method + " " + (route.proxy_reads() ? url.origin() : std::string()) + url.target + " HTTP/1.1\r\n";
+  std::string out = request.method + " " + (route.proxy_reads() ? url.origin() : std::string()) +
+                    url.target + " HTTP/1.1\r\n";
   if (route.proxy_reads()) out += proxy_authorization(proxies);
   if (!request.headers.find("Host")) {
     std::string host = url.origin();
@@ -228,7 +243,8 @@ Result<std::string> render_header(const ClientRequest& request, const Url& url, 
     out += "\r\n";
   }
   if (!request.headers.find("User-Agent")) out += "User-Agent: varda/" VARDA_VERSION "\r\n";
-  const bool wants_length = request.method == "POST" || request.method == "PUT" || request.method == "PATCH";
+  const bool wants_length =
+      request.method == "POST" || request.method == "PUT" || request.method == "PATCH";
   if ((wants_length || !request.body.empty()) && !request.headers.find("Content-Length")) {
     out += "Content-Length: " + std::to_string(request.body.size()) + "\r\n";
   }
@@ -238,8 +254,10 @@ Result<std::string> render_header(const ClientRequest& request, const Url& url, 
 
 class SocketClient final : public HttpClient {
  public:
-  explicit SocketClient(ClientOptions options) : options_(std::move(options)), pool_(std::make_shared<Pool>(options_)) {
-    if (options_.look_up) lookups_ = std::make_unique<internal::Lookups>(find_with(options_.look_up));
+  explicit SocketClient(ClientOptions options)
+      : options_(std::move(options)), pool_(std::make_shared<Pool>(options_)) {
+    if (options_.look_up)
+      lookups_ = std::make_unique<internal::Lookups>(find_with(options_.look_up));
   }
 
   Result<ClientResponse> send(const Context& ctx, ClientRequest request) override {
@@ -247,22 +265,28 @@ class SocketClient final : public HttpClient {
     for (int redirects = 0;; ++redirects) {
       TRY(Url url, Url::parse(request.url));
       if (url.scheme != "http" && url.scheme != "https") {
-        return Error(Code::kInvalid, "URL \"" + shown(url) + "\": must begin with http:// or https://");
+        return Error(Code::kInvalid,
+                     "URL \"" + shown(url) + "\": must begin with http:// or https://");
       }
       TRY(ClientResponse response, send_once(ctx, request, url));
       response.other_origin = other_origin;
       const int status = response.status;
-      const bool moved = status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
+      const bool moved =
+          status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
       const auto location = response.headers.find("Location");
-      const bool may_follow = options_.redirects_max > 0 && (request.method == "GET" || request.method == "HEAD");
+      const bool may_follow =
+          options_.redirects_max > 0 && (request.method == "GET" || request.method == "HEAD");
       if (!moved || !location || !may_follow) return response;
       if (redirects >= options_.redirects_max) {
-        return Error(Code::kUnavailable, shown(url) + ": more than " + std::to_string(options_.redirects_max) + " redirects")
+        return Error(Code::kUnavailable, shown(url) + ": more than " +
+                                             std::to_string(options_.redirects_max) + " redirects")
             .as_terminal();
       }
       TRY(Url next, follow(url, *location));
       if (url.scheme == "https" && next.scheme != "https") {
-        return Error(Code::kForbidden, shown(url) + " redirects to " + shown(next) + ", which is not https").as_terminal();
+        return Error(Code::kForbidden,
+                     shown(url) + " redirects to " + shown(next) + ", which is not https")
+            .as_terminal();
       }
       // Credentials belong to the origin that they were given for.
       if (next.origin() != url.origin()) {
@@ -281,7 +305,8 @@ class SocketClient final : public HttpClient {
   /// Headers of AWS signatures, including session tokens.
   static bool is_signature(std::string_view name) {
     constexpr std::string_view kPrefix = "x-amz-";
-    return name.size() > kPrefix.size() && std::equal(kPrefix.begin(), kPrefix.end(), name.begin(), [](char a, char b) {
+    return name.size() > kPrefix.size() &&
+           std::equal(kPrefix.begin(), kPrefix.end(), name.begin(), [](char a, char b) {
              return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b - 'A' + 'a') : b);
            });
   }
@@ -298,7 +323,9 @@ class SocketClient final : public HttpClient {
   }
 
   /// For messages: omits the query, which may hold a secret signature.
-  static std::string shown(const Url& url) { return url.origin() + url.target.substr(0, url.target.find('?')); }
+  static std::string shown(const Url& url) {
+    return url.origin() + url.target.substr(0, url.target.find('?'));
+  }
 
   static Result<Url> follow(const Url& from, std::string_view location) {
     std::string text(location.substr(0, location.find('#')));
@@ -315,7 +342,8 @@ class SocketClient final : public HttpClient {
       const HostAddresses known = look_up(host);
       internal::Lookups::Found out{.error = known.error, .addresses = {}};
       for (const std::string& numeric : known.numeric)
-        for (const internal::Address& address : internal::numeric_addresses(numeric, port)) out.addresses.push_back(address);
+        for (const internal::Address& address : internal::numeric_addresses(numeric, port))
+          out.addresses.push_back(address);
       return out;
     };
   }
@@ -324,10 +352,12 @@ class SocketClient final : public HttpClient {
     Ip ip;
     if (address.storage.ss_family == AF_INET) {
       ip.bits = 32;
-      std::memcpy(ip.bytes.data(), &reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_addr, 4);
+      std::memcpy(ip.bytes.data(),
+                  &reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_addr, 4);
     } else if (address.storage.ss_family == AF_INET6) {
       ip.bits = 128;
-      std::memcpy(ip.bytes.data(), &reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr, 16);
+      std::memcpy(ip.bytes.data(),
+                  &reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr, 16);
     }
     return ip;
   }
@@ -346,8 +376,9 @@ class SocketClient final : public HttpClient {
       return !refusal.empty();
     });
     if (!addresses.empty()) return {};
-    return Error(Code::kForbidden,
-                 url.origin() + ": " + refused + ", which is not downloaded from; --allow-source " + source + " allows it")
+    return Error(Code::kForbidden, url.origin() + ": " + refused +
+                                       ", which is not downloaded from; --allow-source " + source +
+                                       " allows it")
         .as_terminal();
   }
 
@@ -358,8 +389,10 @@ class SocketClient final : public HttpClient {
     return keep_allowed(url, numeric);
   }
 
-  Result<ClientResponse> send_once(const Context& ctx, const ClientRequest& request, const Url& url) {
-    if (Status ended = ctx.check(); !ended.ok()) return Error(ended.error()).context("connecting to " + url.origin());
+  Result<ClientResponse> send_once(const Context& ctx, const ClientRequest& request,
+                                   const Url& url) {
+    if (Status ended = ctx.check(); !ended.ok())
+      return Error(ended.error()).context("connecting to " + url.origin());
     TRY(const Route route, route_of(url));
     if (route.proxy) TRY_VOID(check_proxied(url));
     TRY(const std::string header, render_header(request, url, route, options_.proxies));
@@ -367,7 +400,8 @@ class SocketClient final : public HttpClient {
       pooled->origin = url.origin();
       Attempt attempt;
       auto response = exchange(ctx, std::move(pooled), header, request, attempt);
-      const bool lost = !response.ok() && response.error().code() == Code::kUnavailable && !attempt.answered;
+      const bool lost =
+          !response.ok() && response.error().code() == Code::kUnavailable && !attempt.answered;
       if (!lost || !(idempotent(request.method) || !attempt.written)) return response;
       // The server closed the connection while it was in the pool.
     }
@@ -383,7 +417,8 @@ class SocketClient final : public HttpClient {
     return exchange(ctx, std::move(connection), header, request, attempt);
   }
 
-  Result<std::unique_ptr<Connection>> connect(const Context& ctx, const Url& url, const Route& route) {
+  Result<std::unique_ptr<Connection>> connect(const Context& ctx, const Url& url,
+                                              const Route& route) {
     auto connection = std::make_unique<Connection>();
     connection->origin = url.origin();
     connection->route = route.key;
@@ -395,14 +430,17 @@ class SocketClient final : public HttpClient {
       TRY(auto address, internal::Address::unix_path(options_.unix_socket));
       addresses.push_back(address);
     } else {
-      TRY(addresses, reach(ctx, route, internal::resolve(limited, peer.host, peer.port, lookups_.get())));
+      TRY(addresses,
+          reach(ctx, route, internal::resolve(limited, peer.host, peer.port, lookups_.get())));
       if (!route.proxy) TRY_VOID(keep_allowed(url, addresses));
     }
-    TRY(connection->fd, reach(ctx, route, internal::connect_any(limited, connection->waiter, addresses)));
+    TRY(connection->fd,
+        reach(ctx, route, internal::connect_any(limited, connection->waiter, addresses)));
     const int fd = connection->fd.get();
     if (options_.tcp_keepalive && options_.unix_socket.empty()) {
       internal::set_keepalive(fd);
-      if (options_.dead_after > std::chrono::seconds(0)) internal::set_dead_after(fd, options_.dead_after);
+      if (options_.dead_after > std::chrono::seconds(0))
+        internal::set_dead_after(fd, options_.dead_after);
     }
     if (url.scheme == "http" || route.tunnel) connection->stream = internal::plain_stream(fd);
     if (route.tunnel) {
@@ -413,12 +451,14 @@ class SocketClient final : public HttpClient {
     }
     if (url.scheme == "http") return connection;
     TRY(const internal::TlsContext tls, tls_context());
-    const std::string& name = options_.tls.server_name.empty() ? url.host : options_.tls.server_name;
+    const std::string& name =
+        options_.tls.server_name.empty() ? url.host : options_.tls.server_name;
     TRY(connection->stream, internal::tls_connect(fd, tls, {name, options_.tls.verified_name}));
     while (true) {
       const IoResult io = connection->stream->handshake();
       if (io.kind == IoResult::Kind::kBytes) return connection;
-      if (io.kind == IoResult::Kind::kError || io.kind == IoResult::Kind::kEnd) return handshake_failed(*connection);
+      if (io.kind == IoResult::Kind::kError || io.kind == IoResult::Kind::kEnd)
+        return handshake_failed(*connection);
       if (Status status = wait_for(limited, *connection, io.kind); !status.ok()) {
         if (ctx.done()) return status.error();
         return Error(Code::kUnavailable, connection->origin + ": the TLS handshake took too long");
@@ -435,10 +475,12 @@ class SocketClient final : public HttpClient {
 
   /// CONNECT (RFC 9110, 9.3.6): after the answer, bytes flow between the origin and this client.
   Status open_tunnel(const Context& ctx, Connection& c, const Url& url, const Url& proxy) {
-    const std::string host = url.host.find(':') == std::string::npos ? url.host : "[" + url.host + "]";
+    const std::string host =
+        url.host.find(':') == std::string::npos ? url.host : "[" + url.host + "]";
     const std::string authority = host + ":" + std::to_string(url.port);
     const std::string header = "CONNECT " + authority + " HTTP/1.1\r\nHost: " + authority + "\r\n" +
-                               proxy_authorization(options_.proxies) + "User-Agent: varda/" VARDA_VERSION "\r\n\r\n";
+                               proxy_authorization(options_.proxies) +
+                               "User-Agent: varda/" VARDA_VERSION "\r\n\r\n";
     const std::string at = "proxy " + proxy.origin();
     Attempt attempt;
     TRY_VOID(write_request(ctx, c, header, "", attempt));
@@ -446,15 +488,20 @@ class SocketClient final : public HttpClient {
     while (!c.parser->header_done()) {
       const std::size_t used = c.parser->feed(c.unread);
       c.unread.erase(0, used);
-      if (c.parser->error_status() != 0) return Error(Code::kUnavailable, at + ": malformed answer: " + c.parser->error_text());
+      if (c.parser->error_status() != 0)
+        return Error(Code::kUnavailable, at + ": malformed answer: " + c.parser->error_text());
       if (c.parser->header_done() || (used > 0 && !c.unread.empty())) continue;
       TRY(const bool more, receive(ctx, c));
-      if (!more) return Error(Code::kUnavailable, at + " closed the connection instead of answering");
+      if (!more)
+        return Error(Code::kUnavailable, at + " closed the connection instead of answering");
     }
     const int status = c.parser->message().status;
-    if (status == 407) return Error(Code::kUnavailable, at + " asks for credentials, or for others (HTTP 407)");
-    if (status < 200 || status > 299) return Error(Code::kUnavailable, at + " refuses: HTTP " + std::to_string(status));
-    if (!c.unread.empty()) return Error(Code::kUnavailable, at + " sent bytes ahead of the origin's");
+    if (status == 407)
+      return Error(Code::kUnavailable, at + " asks for credentials, or for others (HTTP 407)");
+    if (status < 200 || status > 299)
+      return Error(Code::kUnavailable, at + " refuses: HTTP " + std::to_string(status));
+    if (!c.unread.empty())
+      return Error(Code::kUnavailable, at + " sent bytes ahead of the origin's");
     c.parser->reset();
     return {};
   }
@@ -480,8 +527,9 @@ class SocketClient final : public HttpClient {
     bool answered = false;  // some byte of the response arrived
   };
 
-  Result<ClientResponse> exchange(const Context& ctx, std::unique_ptr<Connection> connection, const std::string& header,
-                                  const ClientRequest& request, Attempt& attempt) {
+  Result<ClientResponse> exchange(const Context& ctx, std::unique_ptr<Connection> connection,
+                                  const std::string& header, const ClientRequest& request,
+                                  Attempt& attempt) {
     Connection& c = *connection;
     c.waiter.attach(ctx.stop_token());
     c.parser->reset();
@@ -489,14 +537,16 @@ class SocketClient final : public HttpClient {
     TRY(const bool whole, write_request(ctx, c, header, request.body, attempt));
     // No answer can have arrived yet, so wait first and save a system call. TLS may hold bytes that
     // no socket announces.
-    if (whole && c.stream->short_read_means_empty()) TRY_VOID(wait_for(ctx, c, IoResult::Kind::kWantRead));
+    if (whole && c.stream->short_read_means_empty())
+      TRY_VOID(wait_for(ctx, c, IoResult::Kind::kWantRead));
     while (true) {
       while (!c.parser->header_done()) {
         const std::size_t used = c.parser->feed(c.unread);
         c.unread.erase(0, used);
         if (c.parser->error_status() != 0) {
           attempt.answered = true;
-          return Error(Code::kUnavailable, c.origin + ": malformed response: " + c.parser->error_text());
+          return Error(Code::kUnavailable,
+                       c.origin + ": malformed response: " + c.parser->error_text());
         }
         if (c.parser->header_done()) break;
         if (used > 0 && !c.unread.empty()) continue;
@@ -515,20 +565,21 @@ class SocketClient final : public HttpClient {
     // An answer before the end of the request leaves the rest unsent. The connection cannot be
     // reused.
     response.body = std::make_unique<SocketReader>(
-        ctx, whole ? pool_ : std::make_shared<Pool>(ClientOptions{.idle_connections_max = 0}), std::move(connection));
+        ctx, whole ? pool_ : std::make_shared<Pool>(ClientOptions{.idle_connections_max = 0}),
+        std::move(connection));
     return response;
   }
 
   /// False: the server answered or closed before everything was written. The answer may still be
   /// read.
-  static Result<bool> write_request(const Context& ctx, Connection& c, const std::string& header, const std::string& body,
-                                    Attempt& attempt) {
+  static Result<bool> write_request(const Context& ctx, Connection& c, const std::string& header,
+                                    const std::string& body, Attempt& attempt) {
     const std::size_t total = header.size() + body.size();
     std::size_t sent = 0;
     while (sent < total) {
       const std::size_t of_header = std::min(sent, header.size());
-      const IoResult io =
-          c.stream->write(std::string_view(header).substr(of_header), std::string_view(body).substr(sent - of_header));
+      const IoResult io = c.stream->write(std::string_view(header).substr(of_header),
+                                          std::string_view(body).substr(sent - of_header));
       switch (io.kind) {
         case IoResult::Kind::kBytes:
           sent += io.count;
@@ -563,11 +614,14 @@ class SocketClient final : public HttpClient {
   std::unique_ptr<internal::Lookups> lookups_;  // null: the system's
   const std::shared_ptr<Pool> pool_;
   Mutex mutex_;
-  std::optional<Result<internal::TlsContext>> tls_ GUARDED_BY(mutex_);  // an error surfaces with the first https request
+  std::optional<Result<internal::TlsContext>> tls_
+      GUARDED_BY(mutex_);  // an error surfaces with the first https request
 };
 
 }  // namespace
 
-std::unique_ptr<HttpClient> make_client(ClientOptions options) { return std::make_unique<SocketClient>(std::move(options)); }
+std::unique_ptr<HttpClient> make_client(ClientOptions options) {
+  return std::make_unique<SocketClient>(std::move(options));
+}
 
 }  // namespace varda::net

@@ -21,7 +21,8 @@ struct HostAddresses {
   int error = 0;  // of getaddrinfo
   std::vector<std::string> numeric = {};
 };
-/// Looks up a host name. May block: each call runs on a separate thread, which may outlive the client.
+/// Looks up a host name. May block: each call runs on a separate thread, which may outlive the
+/// client.
 using LookUp = std::function<HostAddresses(const std::string& host)>;
 
 struct ClientOptions {
@@ -30,9 +31,10 @@ struct ClientOptions {
   Proxies proxies;           // not for Unix sockets
   std::string unix_socket;   // if set, every request goes there; the URL only names the Host
   std::chrono::milliseconds connect_timeout{10000};
-  std::chrono::milliseconds idle_timeout{60000};  // pooled connections older than this are not used again
-  std::size_t idle_connections_max = 16;          // per origin
-  int redirects_max = 0;                          // GET and HEAD only; https never redirects to http
+  std::chrono::milliseconds idle_timeout{
+      60000};                             // pooled connections older than this are not used again
+  std::size_t idle_connections_max = 16;  // per origin
+  int redirects_max = 0;                  // GET and HEAD only; https never redirects to http
   /// Checked at each hop with the address to connect to. A refused address ends as kForbidden,
   /// terminal. Absent: every address is allowed. A proxy itself is never refused. Proxies resolve
   /// names, so behind a proxy only numeric hosts are checked.

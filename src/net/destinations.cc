@@ -39,7 +39,9 @@ Result<Destinations> Destinations::create(const std::vector<std::string>& allowe
   Destinations out;
   for (const std::string& text : allowed) {
     const auto block = parse_ip_block(text);
-    if (!block) return Error(Code::kInvalid, "\"" + text + "\": expected an address, or a block such as 10.0.0.0/8");
+    if (!block)
+      return Error(Code::kInvalid,
+                   "\"" + text + "\": expected an address, or a block such as 10.0.0.0/8");
     out.allowed_.push_back(*block);
   }
   return out;
@@ -47,7 +49,9 @@ Result<Destinations> Destinations::create(const std::vector<std::string>& allowe
 
 std::string Destinations::refusal(const Ip& ip) const {
   const Ip plain = without_ipv6_wrapping(ip);
-  const auto allows = [&](const IpBlock& block) { return block.contains(plain) || block.contains(ip); };
+  const auto allows = [&](const IpBlock& block) {
+    return block.contains(plain) || block.contains(ip);
+  };
   if (std::any_of(allowed_.begin(), allowed_.end(), allows)) return "";
   for (const auto& [block, kind] : refused_blocks())
     if (block.contains(plain)) return ip.str() + " is " + std::string(kind);

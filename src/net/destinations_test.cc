@@ -32,8 +32,9 @@ TEST(Destinations, RefuseWhatReachesThisMachineItsLinkOrItsCloud) {
 }
 
 TEST(Destinations, LeaveNetworksInPeace) {
-  for (const char* address : {"10.0.0.7", "192.168.1.17", "172.16.0.1", "100.64.0.1", "8.8.8.8", "126.255.255.255", "128.0.0.1",
-                              "169.253.255.255", "2001:db8::1", "fd00::1", "fec0::1", "::ffff:10.0.0.1", "64:ff9b::808:808"}) {
+  for (const char* address : {"10.0.0.7", "192.168.1.17", "172.16.0.1", "100.64.0.1", "8.8.8.8",
+                              "126.255.255.255", "128.0.0.1", "169.253.255.255", "2001:db8::1",
+                              "fd00::1", "fec0::1", "::ffff:10.0.0.1", "64:ff9b::808:808"}) {
     EXPECT_EQ(refusal(address), "") << address;
   }
 }
@@ -44,7 +45,8 @@ TEST(Destinations, ABlockThatIsAllowedIsNotRefused) {
   EXPECT_EQ(refusal("fe80::1", {"10.0.0.0/8", "fe80::/10"}), "");
   EXPECT_EQ(refusal("127.0.0.2", {"127.0.0.1/32"}), "127.0.0.2 is a loopback address");
   EXPECT_EQ(refusal("169.254.169.254", {"0.0.0.0/0"}), "");
-  for (const char* wrong : {"", "localhost", "127.0.0.1/", "127.0.0.1/33", "127.0.0.1/-1", "127.0.0.1/8x", "::/129"})
+  for (const char* wrong :
+       {"", "localhost", "127.0.0.1/", "127.0.0.1/33", "127.0.0.1/-1", "127.0.0.1/8x", "::/129"})
     EXPECT_EQ(Destinations::create({wrong}).error().code(), Code::kInvalid) << wrong;
 }
 
@@ -77,11 +79,13 @@ TEST(ClientDestinations, EveryHopIsCheckedByTheAddressThatIsConnectedTo) {
   const std::string port = outside.substr(outside.rfind(':'));
 
   ClientOptions options{.redirects_max = 3};
-  EXPECT_EQ(get(options, outside)->body, "secret") << "without Destinations every address is reached";
+  EXPECT_EQ(get(options, outside)->body, "secret")
+      << "without Destinations every address is reached";
   options.destinations = *Destinations::create({});
   for (const std::string& host :
-       {std::string("127.0.0.1"), std::string("localhost"), std::string("127.1"), std::string("0x7f000001"),
-        std::string("2130706433"), std::string("[::ffff:127.0.0.1]"), std::string("0.0.0.0")}) {
+       {std::string("127.0.0.1"), std::string("localhost"), std::string("127.1"),
+        std::string("0x7f000001"), std::string("2130706433"), std::string("[::ffff:127.0.0.1]"),
+        std::string("0.0.0.0")}) {
     const auto refused = get(options, "http://" + host + port);
     ASSERT_FALSE(refused.ok()) << host;
     EXPECT_EQ(refused.error().code(), Code::kForbidden) << host << ": " << refused.error();
@@ -91,7 +95,8 @@ TEST(ClientDestinations, EveryHopIsCheckedByTheAddressThatIsConnectedTo) {
   options.destinations = *Destinations::create({"127.0.0.1"});
   const auto hop = get(options, outside);
   ASSERT_FALSE(hop.ok());
-  EXPECT_THAT(hop.error().message(), AllOf(HasSubstr("127.0.0.2 is a loopback address"), HasSubstr("--allow-source 127.0.0.2")));
+  EXPECT_THAT(hop.error().message(), AllOf(HasSubstr("127.0.0.2 is a loopback address"),
+                                           HasSubstr("--allow-source 127.0.0.2")));
   options.destinations = *Destinations::create({"127.0.0.0/8"});
   EXPECT_EQ(get(options, outside)->body, "secret");
 }
@@ -104,7 +109,8 @@ TEST(ClientDestinations, AProxyIsReachedButNotAskedForAnAddressThatIsRefused) {
   options.destinations = *Destinations::create({});
   EXPECT_EQ(get(options, "http://files.example/m.tar")->body, "from the proxy");
   for (const char* host : {"169.254.169.254", "127.1", "[::ffff:169.254.169.254]", "[fe80::1]"})
-    EXPECT_EQ(get(options, "http://" + std::string(host) + "/").error().code(), Code::kForbidden) << host;
+    EXPECT_EQ(get(options, "http://" + std::string(host) + "/").error().code(), Code::kForbidden)
+        << host;
 }
 
 TEST(ClientDestinations, AnAnswerFromAnotherOriginSaysSo) {
@@ -115,7 +121,9 @@ TEST(ClientDestinations, AnAnswerFromAnotherOriginSaysSo) {
           response.status = 302;
           const auto host = std::string(request.headers.find("Host").value_or(""));
           response.headers.set("Location",
-                               request.target == "/same" ? "/here" : "http://localhost" + host.substr(host.rfind(':')) + "/here");
+                               request.target == "/same"
+                                   ? "/here"
+                                   : "http://localhost" + host.substr(host.rfind(':')) + "/here");
         }
         return response;
       }));

@@ -83,7 +83,9 @@ class Keeper {
 
 class Gone : public ::testing::Test {
  protected:
-  void serve(Server::Options options = {}) { server_ = Server::create(std::move(options), keeper_.handler()).value(); }
+  void serve(Server::Options options = {}) {
+    server_ = Server::create(std::move(options), keeper_.handler()).value();
+  }
 
   Keeper keeper_;
   std::unique_ptr<Server> server_;  // destroyed before the keeper
@@ -127,7 +129,8 @@ TEST_F(Gone, ClientThatClosedItsSideAloneGetsItsAnswer) {
   socket.write(kRequest);
   ASSERT_TRUE(keeper_.wait_for_requests(1));
   socket.finish_writing();
-  EXPECT_EQ(socket.read_until(kInterim), kInterim) << "the end was seen, and the client asked whether it listens";
+  EXPECT_EQ(socket.read_until(kInterim), kInterim)
+      << "the end was seen, and the client asked whether it listens";
   keeper_.answer_all("late");
   EXPECT_THAT(socket.read_all(), ::testing::EndsWith("\r\n\r\nlate"));
   server_->stop(0ms);
@@ -277,12 +280,17 @@ TEST_F(Gone, WhoeverIsLeftIsGoneWhenTheServerStops) {
 
 TEST_F(Gone, ClientOverTlsThatGivesUpIsGone) {
   const KeyPair ca = make_ca("test-ca", 24h).value();
-  const KeyPair pair = make_certificate(ca, {.common_name = "server", .hosts = {"127.0.0.1"}, .server = true}).value();
-  serve({.tls = TlsServer{.certificate_pem = pair.certificate_pem, .key_pem = pair.key_pem, .client_ca_pem = ""}});
+  const KeyPair pair =
+      make_certificate(ca, {.common_name = "server", .hosts = {"127.0.0.1"}, .server = true})
+          .value();
+  serve(
+      {.tls = TlsServer{
+           .certificate_pem = pair.certificate_pem, .key_pem = pair.key_pem, .client_ca_pem = ""}});
   std::stop_source stop;
   std::thread client([&] {
-    const auto answer = make_client({.tls = {.ca_pem = ca.certificate_pem}})
-                            ->call(Context(stop.get_token()), {.url = "https://" + server_->address() + "/a"});
+    const auto answer =
+        make_client({.tls = {.ca_pem = ca.certificate_pem}})
+            ->call(Context(stop.get_token()), {.url = "https://" + server_->address() + "/a"});
     EXPECT_EQ(answer.error().code(), Code::kCancelled);
   });
   EXPECT_TRUE(keeper_.wait_for_requests(1));
@@ -294,7 +302,10 @@ TEST_F(Gone, ClientOverTlsThatGivesUpIsGone) {
 TEST_F(Gone, CallerOfLoopbackThatGivesUpIsGone) {
   const auto http = loopback(keeper_.handler());
   std::stop_source stop;
-  std::thread caller([&] { EXPECT_EQ(http->call(Context(stop.get_token()), {.url = "/a"}).error().code(), Code::kCancelled); });
+  std::thread caller([&] {
+    EXPECT_EQ(http->call(Context(stop.get_token()), {.url = "/a"}).error().code(),
+              Code::kCancelled);
+  });
   EXPECT_TRUE(keeper_.wait_for_requests(1));
   stop.request_stop();
   caller.join();
@@ -324,7 +335,8 @@ TEST(GoneFaults, WhateverClientsDoEachIsToldOfOnceAndNothingIsKept) {
                       if (once->exchange(true)) ++told_twice;
                       ++told;
                     });
-                    if (request.target != "/never") return answering(std::move(request), std::move(respond));
+                    if (request.target != "/never")
+                      return answering(std::move(request), std::move(respond));
                     MutexLock lock(mutex);
                     late.push_back(std::move(respond));
                   }).value();
@@ -336,7 +348,8 @@ TEST(GoneFaults, WhateverClientsDoEachIsToldOfOnceAndNothingIsKept) {
           RawSocket socket(server->port());
           const std::uint64_t kind = rng->below(3);
           const std::string target = kind == 0 ? "/fast" : kind == 1 ? "/slow" : "/never";
-          std::string request = "GET " + target + " HTTP/1." + (rng->below(4) == 0 ? "0" : "1") + "\r\nHost: a\r\n\r\n";
+          std::string request = "GET " + target + " HTTP/1." + (rng->below(4) == 0 ? "0" : "1") +
+                                "\r\nHost: a\r\n\r\n";
           if (rng->below(3) == 0) request += request;
           socket.write(request);
           for (std::uint64_t i = rng->below(50); i > 0; --i) std::this_thread::yield();

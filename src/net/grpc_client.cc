@@ -69,7 +69,8 @@ class Client final : public GrpcClient {
  public:
   explicit Client(GrpcClientOptions options) : options_(std::move(options)) {}
 
-  Result<std::string> call(const Context& ctx, std::string_view method, std::string_view message) override {
+  Result<std::string> call(const Context& ctx, std::string_view method,
+                           std::string_view message) override {
     TRY_VOID(ctx.check());
     for (std::unique_ptr<GrpcConnection> pooled = take(); pooled; pooled = take()) {
       bool untouched = false;
@@ -123,16 +124,19 @@ class Client final : public GrpcClient {
     if (idle_.size() < options_.idle_connections_max) idle_.push_back(std::move(connection));
   }
 
-  Error broken(const std::string& what) const { return Error(Code::kUnavailable, options_.unix_socket + ": " + what); }
+  Error broken(const std::string& what) const {
+    return Error(Code::kUnavailable, options_.unix_socket + ": " + what);
+  }
 
   /// `untouched`: the server has not processed the call, so it may be retried.
-  Result<std::string> exchange(const Context& ctx, std::unique_ptr<GrpcConnection> connection, std::string_view method,
-                               std::string_view message, bool& untouched) {
+  Result<std::string> exchange(const Context& ctx, std::unique_ptr<GrpcConnection> connection,
+                               std::string_view method, std::string_view message, bool& untouched) {
     Http2Call& http = *connection->http;
     connection->waiter.attach(ctx.stop_token());
     std::string timeout;
     if (ctx.deadline()) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*ctx.deadline() - system_clock().now());
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*ctx.deadline() -
+                                                                              system_clock().now());
       // gRPC allows at most eight digits. Longer deadlines are sent as one day.
       timeout = std::to_string(std::clamp<std::int64_t>(left.count(), 1, 86'400'000)) + "m";
     }
@@ -144,9 +148,11 @@ class Client final : public GrpcClient {
     std::string unsent;
     bool written = false;  // the whole request is written, so the server may have begun
     while (!http.done()) {
-      if (const Status more = refill(http, unsent); !more.ok()) return broken(more.error().message());
-      const ssize_t sent =
-          unsent.empty() ? 0 : ::send(connection->fd.get(), unsent.data(), unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (const Status more = refill(http, unsent); !more.ok())
+        return broken(more.error().message());
+      const ssize_t sent = unsent.empty() ? 0
+                                          : ::send(connection->fd.get(), unsent.data(),
+                                                   unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent < 0 && errno != EAGAIN && errno != EINTR) {
         untouched = !written;
         return broken(std::strerror(errno));
@@ -156,8 +162,8 @@ class Client final : public GrpcClient {
         if (unsent.empty()) continue;  // output() may have more
       }
       written = written || unsent.empty();
-      const Status ready =
-          connection->waiter.wait(ctx, connection->fd.get(), unsent.empty() ? Waiter::For::kRead : Waiter::For::kEither);
+      const Status ready = connection->waiter.wait(
+          ctx, connection->fd.get(), unsent.empty() ? Waiter::For::kRead : Waiter::For::kEither);
       // Giving up closes the connection, so the server learns that the client stopped waiting.
       if (!ready.ok()) return ready.error().context(std::string(method));
       const Result<bool> open = receive(*connection);
@@ -166,7 +172,8 @@ class Client final : public GrpcClient {
     }
     // The peer may wait for an acknowledgement or for the end of our stream.
     if (const Status rest = refill(http, unsent); rest.ok() && !unsent.empty()) {
-      const ssize_t sent = ::send(connection->fd.get(), unsent.data(), unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      const ssize_t sent =
+          ::send(connection->fd.get(), unsent.data(), unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent == static_cast<ssize_t>(unsent.size())) unsent.clear();
     }
     GrpcAnswer answer = http.take();
@@ -186,20 +193,24 @@ class Client final : public GrpcClient {
 
   Result<std::string> result_of(GrpcAnswer answer) const {
     if (answer.too_large) {
-      return Error(Code::kExhausted,
-                   options_.unix_socket + ": the answer is larger than " + std::to_string(options_.message_bytes_max) + " bytes");
+      return Error(Code::kExhausted, options_.unix_socket + ": the answer is larger than " +
+                                         std::to_string(options_.message_bytes_max) + " bytes");
     }
     if (answer.grpc_status > 0) {
       const auto status = static_cast<std::size_t>(answer.grpc_status);
       const StatusName known = status < kStatuses.size() ? kStatuses[status] : kStatuses[2];
-      return Error(known.code, answer.grpc_message.empty() ? std::string(known.name) : answer.grpc_message);
+      return Error(known.code,
+                   answer.grpc_message.empty() ? std::string(known.name) : answer.grpc_message);
     }
     if (answer.grpc_status < 0) {
-      if (answer.reset != 0) return broken("the call was reset with HTTP/2 error " + std::to_string(answer.reset));
-      return broken("no gRPC answered, but HTTP status " + std::to_string(answer.http_status) + " with content type \"" +
-                    answer.content_type + "\"");
+      if (answer.reset != 0)
+        return broken("the call was reset with HTTP/2 error " + std::to_string(answer.reset));
+      return broken("no gRPC answered, but HTTP status " + std::to_string(answer.http_status) +
+                    " with content type \"" + answer.content_type + "\"");
     }
-    const auto byte = [&](std::size_t i) { return static_cast<std::size_t>(static_cast<unsigned char>(answer.body[i])); };
+    const auto byte = [&](std::size_t i) {
+      return static_cast<std::size_t>(static_cast<unsigned char>(answer.body[i]));
+    };
     if (answer.body.size() < kPrefixBytes) return broken("the answer is incomplete");
     if (byte(0) != 0) return broken("the answer is compressed, which was not asked for");
     const std::size_t size = byte(1) << 24 | byte(2) << 16 | byte(3) << 8 | byte(4);
@@ -214,6 +225,8 @@ class Client final : public GrpcClient {
 
 }  // namespace
 
-std::unique_ptr<GrpcClient> make_grpc_client(GrpcClientOptions options) { return std::make_unique<Client>(std::move(options)); }
+std::unique_ptr<GrpcClient> make_grpc_client(GrpcClientOptions options) {
+  return std::make_unique<Client>(std::move(options));
+}
 
 }  // namespace varda::net

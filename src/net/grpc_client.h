@@ -40,7 +40,8 @@ class GrpcClient {
   /// message then names the socket, and the server may have executed the call. A call is retried
   /// once on a new connection in two cases. The pooled connection was closed, or the server refused
   /// the call unprocessed.
-  virtual Result<std::string> call(const Context& ctx, std::string_view method, std::string_view message) = 0;
+  virtual Result<std::string> call(const Context& ctx, std::string_view method,
+                                   std::string_view message) = 0;
 };
 
 std::unique_ptr<GrpcClient> make_grpc_client(GrpcClientOptions options);

@@ -34,7 +34,8 @@ class GrpcClientTest : public ::testing::Test {
 };
 
 TEST_F(GrpcClientTest, MessagesGoThereAndBackOverOneConnection) {
-  const GrpcServer server(socket, [](const GrpcCall& call) { return GrpcReply::of(call.method + " " + call.message); });
+  const GrpcServer server(
+      socket, [](const GrpcCall& call) { return GrpcReply::of(call.method + " " + call.message); });
   const auto client = make_grpc_client({.unix_socket = socket});
   for (int i = 0; i < 5; ++i) {
     const auto answer = client->call(soon(), "/a.B/C", "hello");
@@ -57,8 +58,9 @@ TEST_F(GrpcClientTest, MessagesMayBeEmptyOrLargerThanAnyWindow) {
 }
 
 TEST_F(GrpcClientTest, AnAnswerAboveTheLimitIsExhaustedAndTheClientGoesOn) {
-  const GrpcServer server(socket,
-                          [](const GrpcCall& call) { return GrpcReply::of(std::string(call.message == "big" ? 5000 : 10, 'x')); });
+  const GrpcServer server(socket, [](const GrpcCall& call) {
+    return GrpcReply::of(std::string(call.message == "big" ? 5000 : 10, 'x'));
+  });
   const auto client = make_grpc_client({.unix_socket = socket, .message_bytes_max = 1000});
   EXPECT_EQ(client->call(soon(), "/a.B/C", "big").error().code(), Code::kExhausted);
   EXPECT_TRUE(client->call(soon(), "/a.B/C", "small").ok());
@@ -66,14 +68,16 @@ TEST_F(GrpcClientTest, AnAnswerAboveTheLimitIsExhaustedAndTheClientGoesOn) {
 
 TEST_F(GrpcClientTest, AStatusIsAnErrorWithTheServersWords) {
   int status = 0;
-  const GrpcServer server(socket,
-                          [&](const GrpcCall&) { return GrpcReply::error(status, "no such container \"%E2%82%AC\" 100%"); });
+  const GrpcServer server(socket, [&](const GrpcCall&) {
+    return GrpcReply::error(status, "no such container \"%E2%82%AC\" 100%");
+  });
   const auto client = make_grpc_client({.unix_socket = socket});
-  const std::pair<int, Code> cases[] = {{1, Code::kCancelled},    {2, Code::kInternal},     {3, Code::kInvalid},
-                                        {4, Code::kTimeout},      {5, Code::kNotFound},     {6, Code::kAlreadyExists},
-                                        {7, Code::kForbidden},    {8, Code::kExhausted},    {9, Code::kConflict},
-                                        {12, Code::kUnsupported}, {14, Code::kUnavailable}, {16, Code::kUnauthenticated},
-                                        {99, Code::kInternal}};
+  const std::pair<int, Code> cases[] = {
+      {1, Code::kCancelled},    {2, Code::kInternal},     {3, Code::kInvalid},
+      {4, Code::kTimeout},      {5, Code::kNotFound},     {6, Code::kAlreadyExists},
+      {7, Code::kForbidden},    {8, Code::kExhausted},    {9, Code::kConflict},
+      {12, Code::kUnsupported}, {14, Code::kUnavailable}, {16, Code::kUnauthenticated},
+      {99, Code::kInternal}};
   for (const auto& [number, code] : cases) {
     status = number;
     const auto answer = client->call(soon(), "/a.B/C", "");
@@ -189,10 +193,12 @@ TEST_F(GrpcClientTest, TheDeadlineEndsACallAndIsToldToTheServer) {
     return reply;
   });
   const auto client = make_grpc_client({.unix_socket = socket});
-  const auto answer = client->call(Context::background().with_timeout(std::chrono::milliseconds(200)), "/a.B/C", "wait");
+  const auto answer = client->call(
+      Context::background().with_timeout(std::chrono::milliseconds(200)), "/a.B/C", "wait");
   EXPECT_EQ(answer.error().code(), Code::kTimeout);
   auto arrived = seen.get_future();
-  ASSERT_EQ(arrived.wait_for(kTestPatience), std::future_status::ready) << "the server sees the call";
+  ASSERT_EQ(arrived.wait_for(kTestPatience), std::future_status::ready)
+      << "the server sees the call";
   const GrpcCall call = arrived.get();
   ASSERT_TRUE(call.timeout.ends_with("m")) << call.timeout;
   EXPECT_LE(std::stoi(call.timeout), 200);
@@ -210,11 +216,13 @@ TEST_F(GrpcClientTest, AStopRequestEndsACallAndTheServerLearnsOfIt) {
   const auto client = make_grpc_client({.unix_socket = socket});
   std::stop_source stop;
   std::jthread stopper([&] {
-    EXPECT_EQ(arrived.get_future().wait_for(kTestPatience), std::future_status::ready) << "the server sees the call";
+    EXPECT_EQ(arrived.get_future().wait_for(kTestPatience), std::future_status::ready)
+        << "the server sees the call";
     stop.request_stop();
   });
   EXPECT_EQ(client->call(Context(stop.get_token()), "/a.B/C", "").error().code(), Code::kCancelled);
-  EXPECT_TRUE(eventually("the server has no connection", [&] { return server.open_connections() == 0; }));
+  EXPECT_TRUE(
+      eventually("the server has no connection", [&] { return server.open_connections() == 0; }));
 }
 
 TEST_F(GrpcClientTest, CallsAtTheSameTimeDoNotWaitForEachOther) {

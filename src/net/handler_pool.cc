@@ -42,7 +42,8 @@ struct HandlerPool::Impl {
       }
     }
     if (status == 0) return ready.notify_one();
-    job.respond(refusal(status, status == 429 ? "too many requests are waiting\n" : "the server is shutting down\n"));
+    job.respond(refusal(status, status == 429 ? "too many requests are waiting\n"
+                                              : "the server is shutting down\n"));
   }
 
   void work() EXCLUDES(mutex) {
@@ -60,7 +61,9 @@ struct HandlerPool::Impl {
         job.respond((*job.handler)(job.request));
       } catch (const std::exception& e) {
         // The responder answers 500 on destruction.
-        log::error("a request handler threw", {{"method", job.request.method}, {"target", job.request.target}, {"what", e.what()}});
+        log::error(
+            "a request handler threw",
+            {{"method", job.request.method}, {"target", job.request.target}, {"what", e.what()}});
       }
     }
   }
@@ -92,7 +95,8 @@ HandlerPool::~HandlerPool() {
 }
 
 Handler HandlerPool::wrap(SyncHandler handler) {
-  return [impl = impl_, shared = std::make_shared<const SyncHandler>(std::move(handler))](Request request, Responder respond) {
+  return [impl = impl_, shared = std::make_shared<const SyncHandler>(std::move(handler))](
+             Request request, Responder respond) {
     impl->submit({.handler = shared, .request = std::move(request), .respond = std::move(respond)});
   };
 }

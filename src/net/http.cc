@@ -14,7 +14,8 @@ namespace {
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 bool same_name(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) { return lower(x) == lower(y); });
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(),
+                                            [](char x, char y) { return lower(x) == lower(y); });
 }
 
 /// Shared by the handler's thread and the waiting caller of loopback(). Outlives both.
@@ -124,9 +125,11 @@ class Loopback final : public HttpClient {
                                    exchange->changed.notify_all();
                                  },
                                  [gone](Responder::Gone asked) { *gone = std::move(asked); }));
-    const Responder::Gone told = std::exchange(*gone, nullptr);  // other holders of the responder do not keep this callback
+    const Responder::Gone told =
+        std::exchange(*gone, nullptr);  // other holders of the responder do not keep this callback
     std::unique_lock lock(exchange->mutex);
-    if (Status status = exchange->wait(lock, ctx, [&] { return exchange->answered; }); !status.ok()) {
+    if (Status status = exchange->wait(lock, ctx, [&] { return exchange->answered; });
+        !status.ok()) {
       exchange->abandoned = true;
       lock.unlock();
       if (told) told();
@@ -139,7 +142,8 @@ class Loopback final : public HttpClient {
     answer.status = response.status;
     answer.headers = std::move(response.headers);
     if (response.stream && !head) {
-      answer.body = std::make_unique<StreamReader>(ctx, std::move(exchange), std::move(response.stream));
+      answer.body =
+          std::make_unique<StreamReader>(ctx, std::move(exchange), std::move(response.stream));
     } else {
       answer.body = std::make_unique<TextReader>(head ? std::string() : std::move(response.body));
     }
@@ -169,7 +173,9 @@ void Headers::remove(std::string_view name) {
   std::erase_if(fields_, [&](const auto& field) { return same_name(field.first, name); });
 }
 
-std::string_view Request::path() const { return std::string_view(target).substr(0, target.find('?')); }
+std::string_view Request::path() const {
+  return std::string_view(target).substr(0, target.find('?'));
+}
 
 std::string_view Request::query() const {
   const auto mark = target.find('?');
@@ -191,7 +197,8 @@ Handler inline_handler(SyncHandler handler) {
       respond(handler(request));
     } catch (const std::exception& e) {
       // The responder answers 500 on destruction.
-      log::error("a request handler threw", {{"method", request.method}, {"target", request.target}, {"what", e.what()}});
+      log::error("a request handler threw",
+                 {{"method", request.method}, {"target", request.target}, {"what", e.what()}});
     }
   };
 }
@@ -207,7 +214,8 @@ Result<HttpClient::Answer> HttpClient::call(const Context& ctx, ClientRequest re
     TRY(auto bytes, response.body->read());
     if (!bytes) return answer;
     if (answer.body.size() + bytes->size() > limit) {
-      return Error(Code::kExhausted, "the response of " + url + " is larger than " + std::to_string(limit) + " bytes");
+      return Error(Code::kExhausted, "the response of " + url + " is larger than " +
+                                         std::to_string(limit) + " bytes");
     }
     if (answer.body.empty()) {
       answer.body = std::move(*bytes);

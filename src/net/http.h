@@ -27,7 +27,9 @@ class Headers {
   Headers(std::initializer_list<std::pair<std::string, std::string>> fields) : fields_(fields) {}
   /// The first value, or nothing.
   std::optional<std::string_view> find(std::string_view name) const;
-  void add(std::string name, std::string value) { fields_.emplace_back(std::move(name), std::move(value)); }
+  void add(std::string name, std::string value) {
+    fields_.emplace_back(std::move(name), std::move(value));
+  }
   /// Replaces all fields of that name.
   void set(std::string_view name, std::string value);
   void remove(std::string_view name);
@@ -81,7 +83,8 @@ struct Response {
   int status = 200;
   Headers headers;
   std::string body;
-  std::unique_ptr<BodyStream> stream;  // if set, the body comes from here (chunked), and `body` is not used
+  std::unique_ptr<BodyStream>
+      stream;  // if set, the body comes from here (chunked), and `body` is not used
 };
 
 /// Completes one request, from any thread, at once or later. Answers 500 if destroyed without a
@@ -90,10 +93,12 @@ class Responder {
  public:
   using Gone = std::function<void()>;
   /// on_gone() passes its callback to `watch`; without `watch`, disconnects are not reported.
-  explicit Responder(std::function<void(Response)> complete, std::function<void(Gone)> watch = nullptr)
+  explicit Responder(std::function<void(Response)> complete,
+                     std::function<void(Gone)> watch = nullptr)
       : complete_(std::move(complete)), watch_(std::move(watch)) {}
   Responder(Responder&& other) noexcept
-      : complete_(std::exchange(other.complete_, nullptr)), watch_(std::exchange(other.watch_, nullptr)) {}
+      : complete_(std::exchange(other.complete_, nullptr)),
+        watch_(std::exchange(other.watch_, nullptr)) {}
   Responder& operator=(Responder&&) = delete;
   ~Responder();
   void operator()(Response response) {
@@ -177,6 +182,7 @@ class HttpClient {
 
 /// A client that passes requests straight to a handler, with no socket: bodies and streams behave
 /// the same.
-std::unique_ptr<HttpClient> loopback(Handler handler, Peer peer = {.address = "loopback", .certificate_common_name = ""});
+std::unique_ptr<HttpClient> loopback(Handler handler, Peer peer = {.address = "loopback",
+                                                                   .certificate_common_name = ""});
 
 }  // namespace varda::net

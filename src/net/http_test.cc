@@ -55,7 +55,8 @@ TEST(Loopback, CarriesRequestAndAnswer) {
                            Response response;
                            response.status = 201;
                            response.headers.add("X-Peer", request.peer.address);
-                           response.body = request.method + " " + request.target + " " + request.body;
+                           response.body =
+                               request.method + " " + request.target + " " + request.body;
                            return response;
                          }),
                          {.address = "test", .certificate_common_name = ""});
@@ -106,7 +107,8 @@ TEST(Loopback, StopAndDeadlineEndWaitsForHeaderAndBody) {
     static std::vector<std::shared_ptr<Responder>> kept;
     kept.push_back(std::make_shared<Responder>(std::move(respond)));
   });
-  EXPECT_EQ(silent->send(Context().with_timeout(20ms), {.url = "/"}).error().code(), Code::kTimeout);
+  EXPECT_EQ(silent->send(Context().with_timeout(20ms), {.url = "/"}).error().code(),
+            Code::kTimeout);
   auto streaming = loopback([&](Request, Responder respond) {
     Response response;
     response.stream = feed->stream();
@@ -126,7 +128,8 @@ TEST(Client, CallRefusesBodiesBeyondTheLimit) {
     response.body = std::string(100, 'x');
     return response;
   }));
-  EXPECT_EQ(client->call(Context(), {.url = "/", .max_response_bytes = 99}).error().code(), Code::kExhausted);
+  EXPECT_EQ(client->call(Context(), {.url = "/", .max_response_bytes = 99}).error().code(),
+            Code::kExhausted);
   EXPECT_TRUE(client->call(Context(), {.url = "/", .max_response_bytes = 100}).ok());
 }
 

@@ -15,7 +15,8 @@ std::string Ip::str() const {
 
 Ip parse_ip(std::string_view text) {
   Ip ip;
-  if (text.size() >= 2 && text.front() == '[' && text.back() == ']') text = text.substr(1, text.size() - 2);
+  if (text.size() >= 2 && text.front() == '[' && text.back() == ']')
+    text = text.substr(1, text.size() - 2);
   const std::string copy(text);
   if (inet_pton(AF_INET, copy.c_str(), ip.bytes.data()) == 1) {
     ip.bits = 32;
@@ -26,12 +27,14 @@ Ip parse_ip(std::string_view text) {
 }
 
 Ip without_ipv6_wrapping(const Ip& ip) {
-  static const IpBlock kWrapped[] = {*parse_ip_block("::ffff:0:0/96"), *parse_ip_block("64:ff9b::/96"), *parse_ip_block("::/96")};
+  static const IpBlock kWrapped[] = {*parse_ip_block("::ffff:0:0/96"),
+                                     *parse_ip_block("64:ff9b::/96"), *parse_ip_block("::/96")};
   if (ip.bits != 128) return ip;
-  const bool wrapped =
-      std::any_of(std::begin(kWrapped), std::end(kWrapped), [&](const IpBlock& block) { return block.contains(ip); });
+  const bool wrapped = std::any_of(std::begin(kWrapped), std::end(kWrapped),
+                                   [&](const IpBlock& block) { return block.contains(ip); });
   // "::" and "::1" are in ::/96 too, but have other meanings.
-  const bool special = std::all_of(ip.bytes.begin(), ip.bytes.begin() + 15, [](unsigned char byte) { return byte == 0; });
+  const bool special = std::all_of(ip.bytes.begin(), ip.bytes.begin() + 15,
+                                   [](unsigned char byte) { return byte == 0; });
   if (!wrapped || special) return ip;
   Ip out{.bytes = {}, .bits = 32};
   std::copy(ip.bytes.begin() + 12, ip.bytes.end(), out.bytes.begin());
@@ -53,7 +56,8 @@ std::optional<IpBlock> parse_ip_block(std::string_view text) {
   block.prefix = block.base.bits;
   if (slash == std::string_view::npos) return block;
   const std::string_view digits = text.substr(slash + 1);
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), block.prefix);
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), block.prefix);
   if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
   if (block.prefix < 0 || block.prefix > block.base.bits) return std::nullopt;
   return block;

@@ -10,7 +10,9 @@ TEST(LocalAddress, TheWayToThisMachineIsLoopback) {
   EXPECT_EQ(local_address_to("127.9.1.2", 10443).value(), "127.0.0.1");
 }
 
-TEST(LocalAddress, NoNameHasNoAddress) { EXPECT_EQ(local_address_to("no host", 1).error().code(), Code::kUnavailable); }
+TEST(LocalAddress, NoNameHasNoAddress) {
+  EXPECT_EQ(local_address_to("no host", 1).error().code(), Code::kUnavailable);
+}
 
 }  // namespace local_address_test
 }  // namespace varda::net

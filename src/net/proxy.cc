@@ -49,7 +49,8 @@ bool covers(std::string_view entry, const std::string& host, const Ip& ip, int p
   if (name.starts_with('.')) name.erase(0, 1);
   if (name.ends_with('.')) name.pop_back();
   if (name.empty()) return false;
-  return host == name || (host.size() > name.size() && host.ends_with(name) && host[host.size() - name.size() - 1] == '.');
+  return host == name || (host.size() > name.size() && host.ends_with(name) &&
+                          host[host.size() - name.size() - 1] == '.');
 }
 
 }  // namespace
@@ -62,26 +63,34 @@ Result<std::string> parse_proxy(std::string_view text) {
   const auto url = Url::parse(whole);
   if (!url.ok()) return Error(Code::kInvalid, "a proxy is http://HOST:PORT");
   if (url->scheme != "http")
-    return Error(Code::kInvalid, "a proxy of scheme " + url->scheme + " is not spoken to; use http://HOST:PORT");
-  if (!url->user.empty()) return Error(Code::kInvalid, "a proxy's user and password come from a file (--proxy-credentials-file)");
-  if (url->target != "/") return Error(Code::kInvalid, "a proxy is http://HOST:PORT, without a path");
+    return Error(Code::kInvalid,
+                 "a proxy of scheme " + url->scheme + " is not spoken to; use http://HOST:PORT");
+  if (!url->user.empty())
+    return Error(Code::kInvalid,
+                 "a proxy's user and password come from a file (--proxy-credentials-file)");
+  if (url->target != "/")
+    return Error(Code::kInvalid, "a proxy is http://HOST:PORT, without a path");
   Url origin = *url;
   const std::string authority = whole.substr(whole.find("://") + 3);
   const bool has_port =
-      authority.find(':', authority.find(']') == std::string::npos ? 0 : authority.find(']')) != std::string::npos;
+      authority.find(':', authority.find(']') == std::string::npos ? 0 : authority.find(']')) !=
+      std::string::npos;
   if (!has_port) origin.port = kProxyPort;
   return origin.origin();
 }
 
-Result<Proxies> proxies_from_environment(const std::function<const char*(const char*)>& getenv, std::string* left_out) {
-  const auto read = [&](const char* one, const char* other, const char* fallback, const char* last) -> std::string {
+Result<Proxies> proxies_from_environment(const std::function<const char*(const char*)>& getenv,
+                                         std::string* left_out) {
+  const auto read = [&](const char* one, const char* other, const char* fallback,
+                        const char* last) -> std::string {
     for (const char* name : {one, other, fallback, last}) {
       if (name == nullptr) continue;
       const char* value = getenv(name);
       if (value == nullptr || *value == '\0') continue;
       const std::string_view text(value);
-      const bool for_others =
-          (name == fallback || name == last) && text.find("://") != std::string_view::npos && !text.starts_with("http://");
+      const bool for_others = (name == fallback || name == last) &&
+                              text.find("://") != std::string_view::npos &&
+                              !text.starts_with("http://");
       if (!for_others) return value;  // all_proxy often names a SOCKS proxy
     }
     return "";
@@ -96,8 +105,12 @@ Result<Proxies> proxies_from_environment(const std::function<const char*(const c
     return text;
   };
   Proxies out;
-  TRY(out.http, parse_proxy(without_user(read("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"))).context("http_proxy"));
-  TRY(out.https, parse_proxy(without_user(read("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"))).context("https_proxy"));
+  TRY(out.http,
+      parse_proxy(without_user(read("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")))
+          .context("http_proxy"));
+  TRY(out.https,
+      parse_proxy(without_user(read("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")))
+          .context("https_proxy"));
   out.none = read("no_proxy", "NO_PROXY", nullptr, nullptr);
   return out;
 }
@@ -115,9 +128,11 @@ bool bypasses_proxy(std::string_view none, std::string_view host, int port) {
   return false;
 }
 
-std::optional<std::string> proxy_for(const Proxies& proxies, std::string_view scheme, std::string_view host, int port) {
+std::optional<std::string> proxy_for(const Proxies& proxies, std::string_view scheme,
+                                     std::string_view host, int port) {
   const std::string& proxy = scheme == "https" ? proxies.https : proxies.http;
-  if (proxy.empty() || bypasses_proxy("localhost,127.0.0.0/8,::1", host, port) || bypasses_proxy(proxies.none, host, port))
+  if (proxy.empty() || bypasses_proxy("localhost,127.0.0.0/8,::1", host, port) ||
+      bypasses_proxy(proxies.none, host, port))
     return std::nullopt;
   return proxy;
 }
@@ -125,9 +140,10 @@ std::optional<std::string> proxy_for(const Proxies& proxies, std::string_view sc
 std::string proxy_authorization(const Proxies& proxies) {
   if (proxies.credentials.empty()) return "";
   std::string base64((proxies.credentials.size() + 2) / 3 * 4 + 1, '\0');
-  const int size = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(base64.data()),
-                                   reinterpret_cast<const unsigned char*>(proxies.credentials.data()),
-                                   static_cast<int>(proxies.credentials.size()));
+  const int size =
+      EVP_EncodeBlock(reinterpret_cast<unsigned char*>(base64.data()),
+                      reinterpret_cast<const unsigned char*>(proxies.credentials.data()),
+                      static_cast<int>(proxies.credentials.size()));
   base64.resize(static_cast<std::size_t>(size));
   return "Proxy-Authorization: Basic " + base64 + "\r\n";
 }

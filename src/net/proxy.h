@@ -24,7 +24,8 @@ Result<std::string> parse_proxy(std::string_view text);
 /// Reads http_proxy, https_proxy and no_proxy as curl does, then the upper-case names. The first
 /// two fall back to all_proxy. HTTP_PROXY counts too, because this is not a CGI program. A user in
 /// a URL is removed; the rest of the URL goes into `left_out`.
-Result<Proxies> proxies_from_environment(const std::function<const char*(const char*)>& getenv, std::string* left_out = nullptr);
+Result<Proxies> proxies_from_environment(const std::function<const char*(const char*)>& getenv,
+                                         std::string* left_out = nullptr);
 
 /// Reads `none` like curl's NO_PROXY: names separated by commas or blanks. "*" matches every host.
 /// "example.com" and ".example.com" match that host and its subdomains. An address matches itself,
@@ -34,7 +35,8 @@ bool bypasses_proxy(std::string_view none, std::string_view host, int port);
 /// The proxy's origin for a URL; absent: direct. Loopback hosts (localhost, 127.0.0.0/8, ::1) are
 /// always direct. curl differs here, but a remote proxy would look for the server on the proxy's
 /// machine.
-std::optional<std::string> proxy_for(const Proxies& proxies, std::string_view scheme, std::string_view host, int port);
+std::optional<std::string> proxy_for(const Proxies& proxies, std::string_view scheme,
+                                     std::string_view host, int port);
 
 /// The Proxy-Authorization header line with its line break; "" without credentials.
 std::string proxy_authorization(const Proxies& proxies);

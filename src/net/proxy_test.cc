@@ -42,7 +42,8 @@ TEST(Proxy, NoProxyIsReadAsCurlReadsIt) {
            Case{".", "example.com", 80, false},
            Case{":80", "example.com", 80, false},
        })
-    EXPECT_EQ(bypasses_proxy(c.none, c.host, c.port), c.straight) << '"' << c.none << "\" " << c.host << ':' << c.port;
+    EXPECT_EQ(bypasses_proxy(c.none, c.host, c.port), c.straight)
+        << '"' << c.none << "\" " << c.host << ':' << c.port;
 }
 
 TEST(Proxy, IsAnHttpOrigin) {
@@ -52,7 +53,8 @@ TEST(Proxy, IsAnHttpOrigin) {
   EXPECT_EQ(parse_proxy("proxy").value(), "http://proxy:1080");
   EXPECT_EQ(parse_proxy("http://[::1]").value(), "http://[::1]:1080");
   EXPECT_EQ(parse_proxy("").value(), "");
-  for (const char* bad : {"https://proxy:3128", "socks5://proxy:1080", "http://", "http://proxy:port", "http://proxy/path"})
+  for (const char* bad : {"https://proxy:3128", "socks5://proxy:1080", "http://",
+                          "http://proxy:port", "http://proxy/path"})
     EXPECT_EQ(parse_proxy(bad).error().code(), Code::kInvalid) << bad;
   const auto user = parse_proxy("http://jane:hush@proxy:3128");
   EXPECT_EQ(user.error().message().find("hush"), std::string::npos);
@@ -65,7 +67,10 @@ TEST(Proxy, EnvironmentIsReadInBothCasesAndNeverForCredentials) {
     return found == variables.end() ? nullptr : found->second.c_str();
   };
   EXPECT_EQ(proxies_from_environment(getenv).value().http, "");
-  variables = {{"HTTP_PROXY", "up:1"}, {"http_proxy", "low:2"}, {"HTTPS_PROXY", "http://jane:hush@up:3"}, {"NO_PROXY", "a"}};
+  variables = {{"HTTP_PROXY", "up:1"},
+               {"http_proxy", "low:2"},
+               {"HTTPS_PROXY", "http://jane:hush@up:3"},
+               {"NO_PROXY", "a"}};
   std::string left_out;
   const Proxies proxies = proxies_from_environment(getenv, &left_out).value();
   EXPECT_EQ(proxies.http, "http://low:2");
@@ -83,7 +88,8 @@ TEST(Proxy, EnvironmentIsReadInBothCasesAndNeverForCredentials) {
 }
 
 TEST(Proxy, EachSchemeHasItsOwn) {
-  const Proxies proxies{.http = "http://a:1", .https = "", .none = "inside.example", .credentials = ""};
+  const Proxies proxies{
+      .http = "http://a:1", .https = "", .none = "inside.example", .credentials = ""};
   EXPECT_EQ(proxy_for(proxies, "http", "files.example", 80), "http://a:1");
   EXPECT_EQ(proxy_for(proxies, "http", "inside.example", 80), std::nullopt);
   EXPECT_EQ(proxy_for(proxies, "https", "files.example", 443), std::nullopt);

@@ -24,7 +24,9 @@ using internal::Reactor;
 class Acceptor final : public Reactor::Listener {
  public:
   Acceptor(internal::ServerState& state, std::vector<std::unique_ptr<Loop>>& loops, Fd listener)
-      : state_(state), loops_(loops), watch_(loops.front()->reactor().watch(listener.release(), *this)) {}
+      : state_(state),
+        loops_(loops),
+        watch_(loops.front()->reactor().watch(listener.release(), *this)) {}
 
   void resume() {
     if (watch_) watch_->want_read();
@@ -41,7 +43,8 @@ class Acceptor final : public Reactor::Listener {
         return;  // a connection that closes or begins to wait for its client resumes accepting
       }
       state_.full.store(false);
-      if (state_.handshakes.load() >= state_.options.handshakes_max) return;  // the end of a handshake resumes accepting
+      if (state_.handshakes.load() >= state_.options.handshakes_max)
+        return;  // the end of a handshake resumes accepting
       Address peer;
       Fd fd = internal::accept_one(watch_->fd(), peer);
       if (!fd) {
@@ -78,19 +81,22 @@ class Acceptor final : public Reactor::Listener {
       ask_loop(0, std::nullopt);
     }
   }
-  /// Compares the choice so far with the connections of one loop, on its thread, then asks the next.
+  /// Compares the choice so far with the connections of one loop, on its thread, then asks the
+  /// next.
   void ask_loop(std::size_t number, std::optional<Choice> longest) {
     if (number == loops_.size()) return close_chosen(longest);
     Loop& loop = *loops_[number];
     loop.reactor().post([this, number, longest, &loop]() mutable {
       const std::optional<Loop::Waiting> here = loop.longest_waiting();
-      if (here && (!longest || here->since < longest->waiting.since)) longest = Choice{.loop = &loop, .waiting = *here};
+      if (here && (!longest || here->since < longest->waiting.since))
+        longest = Choice{.loop = &loop, .waiting = *here};
       ask_loop(number + 1, longest);
     });
   }
   void close_chosen(const std::optional<Choice>& longest) {
     if (!longest) return chosen(true);
-    longest->loop->reactor().post([this, choice = *longest] { chosen(choice.loop->close_waiting(choice.waiting)); });
+    longest->loop->reactor().post(
+        [this, choice = *longest] { chosen(choice.loop->close_waiting(choice.waiting)); });
   }
   void chosen(bool settled) {
     loops_.front()->reactor().post([this, settled] {
@@ -117,16 +123,19 @@ class Acceptor final : public Reactor::Listener {
 
 class SocketServer final : public Server {
  public:
-  SocketServer(Options options, Handler handler, internal::TlsContext tls, const Address& bound, Fd listener) : bound_(bound) {
+  SocketServer(Options options, Handler handler, internal::TlsContext tls, const Address& bound,
+               Fd listener)
+      : bound_(bound) {
     state_.options = std::move(options);
     state_.handler = std::move(handler);
     state_.use(std::move(tls));
     state_.asks_names = state_.options.tls && !state_.options.tls->client_ca_pem.empty();
-    state_.clients.limit(
-        {.per_name = state_.options.connections_per_name_max, .nameless = state_.options.nameless_connections_max});
+    state_.clients.limit({.per_name = state_.options.connections_per_name_max,
+                          .nameless = state_.options.nameless_connections_max});
     state_.addresses.limit(state_.options.connections_per_address_max);
     const std::size_t bodies = state_.options.bodies_bytes_max;
-    state_.bodies.limit({.all = bodies, .per_address = std::max(bodies / 2, state_.options.body_bytes_max)});
+    state_.bodies.limit(
+        {.all = bodies, .per_address = std::max(bodies / 2, state_.options.body_bytes_max)});
     state_.on_closed = [this](bool was_full) { connection_closed(was_full); };
     state_.on_waiting = [this] {
       if (!state_.stopping.load()) loops_.front()->reactor().post([this] { acceptor_->resume(); });
@@ -134,7 +143,8 @@ class SocketServer final : public Server {
     state_.on_shaken = [this] {
       if (!state_.stopping.load()) loops_.front()->reactor().post([this] { acceptor_->resume(); });
     };
-    for (std::size_t i = 0; i < state_.options.io_threads; ++i) loops_.push_back(std::make_unique<Loop>(state_));
+    for (std::size_t i = 0; i < state_.options.io_threads; ++i)
+      loops_.push_back(std::make_unique<Loop>(state_));
     acceptor_.emplace(state_, loops_, std::move(listener));
     loops_.front()->reactor().post([this] { acceptor_->resume(); });
     for (auto& loop : loops_) loop->start();
@@ -146,7 +156,8 @@ class SocketServer final : public Server {
   void drain() override { state_.draining.store(true); }
 
   Status use_certificate(const std::string& certificate_pem, const std::string& key_pem) override {
-    if (!state_.options.tls) return Error(Code::kInvalid, "a server without TLS has no certificate");
+    if (!state_.options.tls)
+      return Error(Code::kInvalid, "a server without TLS has no certificate");
     TlsServer tls = *state_.options.tls;
     tls.certificate_pem = certificate_pem;
     tls.key_pem = key_pem;
@@ -154,9 +165,11 @@ class SocketServer final : public Server {
   }
 
   Status use_tls(const TlsServer& tls) override {
-    if (!state_.options.tls) return Error(Code::kInvalid, "a server without TLS has no certificate");
+    if (!state_.options.tls)
+      return Error(Code::kInvalid, "a server without TLS has no certificate");
     if (tls.client_ca_pem.empty() != state_.options.tls->client_ca_pem.empty())
-      return Error(Code::kInvalid, "a server that runs cannot begin or end to ask for client certificates");
+      return Error(Code::kInvalid,
+                   "a server that runs cannot begin or end to ask for client certificates");
     TRY(internal::TlsContext context, internal::server_context(tls));
     state_.use(std::move(context));
     return {};
@@ -203,9 +216,12 @@ class SocketServer final : public Server {
 
 Result<std::unique_ptr<Server>> Server::create(Options options, Handler handler) {
   if (!handler) return Error(Code::kInvalid, "a server needs a handler");
-  if (options.io_threads == 0 || options.io_threads > 256) return Error(Code::kInvalid, "io_threads must be 1 to 256");
-  if (options.handshakes_max == 0) return Error(Code::kInvalid, "handshakes_max must be at least 1");
-  if (options.connections_max == 0) return Error(Code::kInvalid, "connections_max must be at least 1");
+  if (options.io_threads == 0 || options.io_threads > 256)
+    return Error(Code::kInvalid, "io_threads must be 1 to 256");
+  if (options.handshakes_max == 0)
+    return Error(Code::kInvalid, "handshakes_max must be at least 1");
+  if (options.connections_max == 0)
+    return Error(Code::kInvalid, "connections_max must be at least 1");
   internal::TlsContext tls;
   if (options.tls) {
     TRY(tls, internal::server_context(*options.tls));
@@ -213,8 +229,8 @@ Result<std::unique_ptr<Server>> Server::create(Options options, Handler handler)
   TRY(Address address, Address::parse(options.listen));
   TRY(Fd listener, internal::listen_on(address));
   if (!address.is_unix()) address = internal::local_address(listener.get());
-  return std::unique_ptr<Server>(
-      std::make_unique<SocketServer>(std::move(options), std::move(handler), std::move(tls), address, std::move(listener)));
+  return std::unique_ptr<Server>(std::make_unique<SocketServer>(
+      std::move(options), std::move(handler), std::move(tls), address, std::move(listener)));
 }
 
 }  // namespace varda::net

@@ -37,32 +37,38 @@ class Server {
     std::string listen = "127.0.0.1:0";  // port 0: any free one. "unix:/path" is a Unix socket
     std::optional<TlsServer> tls;        // absent: plain HTTP
     std::size_t io_threads = 1;
-    // At the limit, a new connection replaces the one that has waited longest for its client. A wait
-    // begins with the connection, with each answer, header and body, after each body_window in which
-    // the body was fast enough, and with progress of an answer. While the client waits for the
-    // server, its connection never gives way. If all clients wait, the new connection waits in the
-    // kernel's backlog.
+    // At the limit, a new connection replaces the one that has waited longest for its client. A
+    // wait begins with the connection, with each answer, header and body, after each body_window in
+    // which the body was fast enough, and with progress of an answer. While the client waits for
+    // the server, its connection never gives way. If all clients wait, the new connection waits in
+    // the kernel's backlog.
     std::size_t connections_max = 4096;
     // Limit for one address (IPv6: the first 64 bits). Further connections are closed at once. 0:
     // no limit.
     std::size_t connections_per_address_max = 0;
-    std::size_t handshakes_max = 512;                // limit of concurrent TLS handshakes, so that they finish in time
-    std::chrono::milliseconds handshake_turn{2000};  // without progress for this long, a handshake no longer counts
-    std::size_t header_bytes_max = 64 << 10;         // 431 beyond
-    std::size_t body_bytes_max = 16 << 20;           // 413 beyond
+    std::size_t handshakes_max =
+        512;  // limit of concurrent TLS handshakes, so that they finish in time
+    std::chrono::milliseconds handshake_turn{
+        2000};  // without progress for this long, a handshake no longer counts
+    std::size_t header_bytes_max = 64 << 10;  // 431 beyond
+    std::size_t body_bytes_max = 16 << 20;    // 413 beyond
     // A smaller limit for some requests; unset: one limit for all. Runs on I/O threads, so it must
     // be quick.
     std::function<std::size_t(std::string_view method, std::string_view path)> body_bytes_max_of;
     // Limit for the bodies of all unanswered requests together. One address (IPv6: the first 64
-    // bits) may use half of it, but at least body_bytes_max. Beyond a limit, the unfinished body that
-    // has waited longest for its client gives way with 408. If that is the growing body itself, its
-    // request gets 503. Bodies up to kSmallBodyBytes do not count. 0: no limit.
+    // bits) may use half of it, but at least body_bytes_max. Beyond a limit, the unfinished body
+    // that has waited longest for its client gives way with 408. If that is the growing body
+    // itself, its request gets 503. Bodies up to kSmallBodyBytes do not count. 0: no limit.
     std::size_t bodies_bytes_max = 0;
-    bool json_refusals = false;                       // the server's own refusals: {"error": …}, else plain text
-    std::size_t stream_buffer_bytes_max = 1 << 20;    // unsent bytes of one stream before reading from it pauses
-    std::chrono::milliseconds header_timeout{10000};  // from the first byte to the end of the header
-    std::chrono::milliseconds idle_timeout{120000};   // between requests of one connection; header_timeout before the first
-    std::chrono::milliseconds write_timeout{30000};   // without progress; then the connection is closed
+    bool json_refusals = false;  // the server's own refusals: {"error": …}, else plain text
+    std::size_t stream_buffer_bytes_max =
+        1 << 20;  // unsent bytes of one stream before reading from it pauses
+    std::chrono::milliseconds header_timeout{
+        10000};  // from the first byte to the end of the header
+    std::chrono::milliseconds idle_timeout{
+        120000};  // between requests of one connection; header_timeout before the first
+    std::chrono::milliseconds write_timeout{
+        30000};  // without progress; then the connection is closed
     // A request body needs these bytes a second in every body_window until its end; 408 otherwise.
     // 0: one byte in every body_window.
     std::size_t body_bytes_per_second_min = 1024;
@@ -72,8 +78,9 @@ class Server {
     // the client; clients without one are nameless. Beyond a limit, the oldest connection is closed
     // for the newest. 0: no limit.
     std::size_t connections_per_name_max = 0;
-    std::size_t nameless_connections_max = 0;  // for all nameless clients; if set, idle time is limited to header_timeout
-    std::size_t nameless_body_bytes_max = 0;   // 413 beyond
+    std::size_t nameless_connections_max =
+        0;  // for all nameless clients; if set, idle time is limited to header_timeout
+    std::size_t nameless_body_bytes_max = 0;  // 413 beyond
   };
   /// kUnavailable: the address is in use or not on this machine. kInvalid: bad options. `handler`
   /// outlives stop().
@@ -86,7 +93,8 @@ class Server {
 
   /// New connections get this certificate; open connections keep the old one. The client CA is
   /// unchanged. kInvalid: as create(), or a server without TLS; then nothing changes.
-  virtual Status use_certificate(const std::string& certificate_pem, const std::string& key_pem) = 0;
+  virtual Status use_certificate(const std::string& certificate_pem,
+                                 const std::string& key_pem) = 0;
   /// The same with the client CA, for new connections. kInvalid also: only one of create() and this
   /// call has a client CA.
   virtual Status use_tls(const TlsServer& tls) = 0;

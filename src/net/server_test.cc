@@ -102,14 +102,17 @@ TEST(Server, WireCasesOfTheFile) {
     } else if (line.starts_with("< ")) {
       SCOPED_TRACE(name);
       ++cases;
-      if (const auto mark = request.find("{x*"); mark != std::string::npos) {  // {x*3000}: 3000 times x
+      if (const auto mark = request.find("{x*");
+          mark != std::string::npos) {  // {x*3000}: 3000 times x
         const auto end = request.find('}', mark);
-        request.replace(mark, end + 1 - mark, std::string(std::stoul(request.substr(mark + 3)), 'x'));
+        request.replace(mark, end + 1 - mark,
+                        std::string(std::stoul(request.substr(mark + 3)), 'x'));
       }
       for (const std::size_t piece : {request.size(), std::size_t{1}}) {
         SCOPED_TRACE(piece);
         RawSocket socket(server->port());
-        for (std::size_t at = 0; at < request.size(); at += piece) socket.write(std::string_view(request).substr(at, piece));
+        for (std::size_t at = 0; at < request.size(); at += piece)
+          socket.write(std::string_view(request).substr(at, piece));
         socket.finish_writing();
         EXPECT_EQ(outline(socket.read_all()), line == "< -" ? "" : line.substr(2));
         EXPECT_TRUE(socket.closed());
@@ -140,7 +143,9 @@ TEST(Server, RefusesInJsonWhereItsClientsReadThat) {
   const std::string answer = large.read_all();
   EXPECT_NE(answer.find("HTTP/1.1 413 "), std::string::npos) << answer;
   EXPECT_NE(answer.find("Content-Type: application/json"), std::string::npos) << answer;
-  EXPECT_NE(answer.find(R"({"error":"the request body is larger than 10 bytes"})"), std::string::npos) << answer;
+  EXPECT_NE(answer.find(R"({"error":"the request body is larger than 10 bytes"})"),
+            std::string::npos)
+      << answer;
 }
 
 TEST(Server, HandlersTextCannotEndAHeader) {
@@ -216,7 +221,8 @@ TEST(Server, FastBeginningOfABodyEarnsNoTimeForTheRest) {
   options.body_bytes_per_second_min = 10'000;
   auto server = serve(options);
   RawSocket socket(server->port());
-  socket.write("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n" + std::string(1'000'000, 'a'));
+  socket.write("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n" +
+               std::string(1'000'000, 'a'));
   // At most 500 bytes a second follow.
   std::string answer;
   for (int i = 0; i < 5'000 && answer.empty(); ++i) {
@@ -247,7 +253,8 @@ TEST(Server, StreamsChunksAsTheyCome) {
     respond(std::move(response));
   });
   auto client = make_client({});
-  auto response = client->send(Context().with_timeout(60s), {.url = "http://" + server->address() + "/"});
+  auto response =
+      client->send(Context().with_timeout(60s), {.url = "http://" + server->address() + "/"});
   ASSERT_TRUE(response.ok()) << response.error();
   feed->write("one");
   EXPECT_EQ(**response->body->read(), "one");
@@ -311,7 +318,8 @@ TEST(Server, LargeStreamArrivesWhole) {
       if (declared) response.headers.add("Content-Length", std::to_string(expected.size()));
       respond(std::move(response));
     });
-    auto answer = make_client({})->call(Context().with_timeout(60s), {.url = "http://" + server->address() + "/"});
+    auto answer = make_client({})->call(Context().with_timeout(60s),
+                                        {.url = "http://" + server->address() + "/"});
     ASSERT_TRUE(answer.ok()) << answer.error();
     EXPECT_TRUE(answer->body == expected);
     EXPECT_EQ(answer->headers.find("Transfer-Encoding").has_value(), !declared);
@@ -323,10 +331,11 @@ TEST(Server, AnswersFromOtherThreadsAndDroppedRespondersReachTheClient) {
   std::mutex mutex;
   auto server = serve({}, [&](Request request, Responder respond) {
     std::lock_guard lock(mutex);
-    threads.emplace_back([request = std::move(request), respond = std::make_shared<Responder>(std::move(respond))] {
-      if (request.target == "/drop") return;
-      (*respond)(text("late"));
-    });
+    threads.emplace_back(
+        [request = std::move(request), respond = std::make_shared<Responder>(std::move(respond))] {
+          if (request.target == "/drop") return;
+          (*respond)(text("late"));
+        });
   });
   auto client = make_client({});
   const std::string base = "http://" + server->address();
@@ -415,7 +424,8 @@ TEST(Server, AddressInUseIsUnavailable) {
 }
 
 TEST(Server, UnixSocketServesAndReplacesALeftOverFile) {
-  const std::string path = std::filesystem::temp_directory_path() / ("varda-net-" + std::to_string(::getpid()) + ".sock");
+  const std::string path = std::filesystem::temp_directory_path() /
+                           ("varda-net-" + std::to_string(::getpid()) + ".sock");
   Server::Options options;
   options.listen = "unix:" + path;
   {
@@ -423,7 +433,8 @@ TEST(Server, UnixSocketServesAndReplacesALeftOverFile) {
     EXPECT_EQ(server->address(), "unix:" + path);
     EXPECT_EQ(Server::create(options, echo()).error().code(), Code::kUnavailable);
     auto client = make_client({.unix_socket = path});
-    EXPECT_EQ(client->call(Context().with_timeout(60s), {.url = "http://local/x"})->body, "GET /x ");
+    EXPECT_EQ(client->call(Context().with_timeout(60s), {.url = "http://local/x"})->body,
+              "GET /x ");
   }
   EXPECT_FALSE(std::filesystem::exists(path));
 }
@@ -469,7 +480,8 @@ Server::Options without_timeouts() {
 }
 
 TEST(Server, HalfARequestGivesWay) {
-  for (const std::string half : {"G", "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n0123456789"}) {
+  for (const std::string half :
+       {"G", "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n0123456789"}) {
     SCOPED_TRACE(half.substr(0, 4));
     Server::Options options = without_timeouts();
     options.connections_max = 8;
@@ -492,7 +504,8 @@ TEST(Server, HalfARequestGivesWay) {
 TEST(Server, OldestUnfinishedRequestGivesWayBeforeNewerOnes) {
   Server::Options options = without_timeouts();
   options.connections_max = 3;
-  // A wait begins just after the answer before it was sent. With two threads the older one could begin later.
+  // A wait begins just after the answer before it was sent. With two threads the older one could
+  // begin later.
   options.io_threads = 1;
   Mutex mutex;
   std::vector<Responder> waiting;
@@ -609,8 +622,10 @@ TEST(Server, LargeBodiesShareOneLimitAndTheSlowestGivesWay) {
   std::vector<std::unique_ptr<RawSocket>> stalled;
   for (int i = 0; i < 3; ++i) {
     stalled.push_back(std::make_unique<RawSocket>(server->port()));
-    stalled.back()->write("PUT /a HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 200000\r\n\r\n");
-    ASSERT_NE(stalled.back()->read_until("100 Continue\r\n\r\n").find("100 Continue"), std::string::npos);
+    stalled.back()->write(
+        "PUT /a HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 200000\r\n\r\n");
+    ASSERT_NE(stalled.back()->read_until("100 Continue\r\n\r\n").find("100 Continue"),
+              std::string::npos);
     stalled.back()->write(std::string(150'000, 'x'));
   }
   for (int i = 0; i < 3; ++i) {
@@ -619,7 +634,8 @@ TEST(Server, LargeBodiesShareOneLimitAndTheSlowestGivesWay) {
     EXPECT_EQ(outline(client.read_until("yyy")).substr(0, 3), "200");
   }
   // 503, if its own bytes were the last to be counted.
-  EXPECT_THAT(outline(stalled.front()->read_all()).substr(0, 9), ::testing::AnyOf("408 close", "503 close"));
+  EXPECT_THAT(outline(stalled.front()->read_all()).substr(0, 9),
+              ::testing::AnyOf("408 close", "503 close"));
 }
 
 TEST(Server, BodiesOfRequestsInTheHandlerNeverGiveWay) {
@@ -659,7 +675,8 @@ TEST(Server, SomeRequestsHaveASmallerBodyLimit) {
     return method == "PUT" && path == "/large" ? 1000 : 10;
   };
   auto server = serve(options);
-  const auto status = [&](const std::string& target, const std::string& framing, const std::string& body) {
+  const auto status = [&](const std::string& target, const std::string& framing,
+                          const std::string& body) {
     RawSocket socket(server->port());
     socket.write("PUT " + target + " HTTP/1.1\r\nHost: a\r\n" + framing + "\r\n\r\n" + body);
     return outline(socket.read_until("\r\n\r\n")).substr(0, 3);
@@ -668,14 +685,16 @@ TEST(Server, SomeRequestsHaveASmallerBodyLimit) {
   EXPECT_EQ(status("/large?a=b", "Content-Length: 100", hundred), "200");
   EXPECT_EQ(status("/small", "Content-Length: 100", hundred), "413");
   EXPECT_EQ(status("/small", "Content-Length: 10", std::string(10, 'x')), "200");
-  EXPECT_EQ(status("/small", "Transfer-Encoding: chunked", "64\r\n" + hundred + "\r\n0\r\n\r\n"), "413");
+  EXPECT_EQ(status("/small", "Transfer-Encoding: chunked", "64\r\n" + hundred + "\r\n0\r\n\r\n"),
+            "413");
 }
 
 TEST(Server, OfConnectionsThatCloseAtOnceOneLetsTheNextIn) {
   Server::Options options;
   options.io_threads = 4;
   options.connections_max = 4;
-  auto server = *Server::create(options, inline_handler([](const Request&) { return text("here"); }));
+  auto server =
+      *Server::create(options, inline_handler([](const Request&) { return text("here"); }));
   for (int round = 0; round < 200; ++round) {
     std::vector<std::unique_ptr<RawSocket>> sockets;
     for (int i = 0; i < 5; ++i) {  // the fifth waits
@@ -693,7 +712,9 @@ TEST(Server, ThousandsOfIdleConnectionsDoNotDisturb) {
   std::vector<std::unique_ptr<RawSocket>> idle;
   for (int i = 0; i < 400; ++i) idle.push_back(std::make_unique<RawSocket>(server->port()));
   auto client = make_client({});
-  EXPECT_EQ(client->call(Context().with_timeout(60s), {.url = "http://" + server->address() + "/x"})->status, 200);
+  EXPECT_EQ(client->call(Context().with_timeout(60s), {.url = "http://" + server->address() + "/x"})
+                ->status,
+            200);
   idle.back()->write("GET /y HTTP/1.1\r\nHost: a\r\n\r\n");
   EXPECT_NE(idle.back()->read_until("/y").find("/y"), std::string::npos);
 }
@@ -708,7 +729,9 @@ TEST(HandlerPool, FullQueueAnswers429) {
     return text("done");
   });
   std::atomic<int> statuses[3] = {0, 0, 0};
-  const auto ask = [&](int i) { handler(Request(), Responder([&, i](Response response) { statuses[i] = response.status; })); };
+  const auto ask = [&](int i) {
+    handler(Request(), Responder([&, i](Response response) { statuses[i] = response.status; }));
+  };
   ask(0);
   EXPECT_TRUE(eventually("the first request is handled", [&] { return running > 0; }));
   ask(1);

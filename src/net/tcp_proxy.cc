@@ -68,7 +68,8 @@ struct End final : Reactor::Listener {
 /// A client's connection and its backend's connection. Used on the proxy's thread only.
 class Session {
  public:
-  Session(Balancer& balancer, std::uint64_t id, Fd client, std::string peer, std::vector<Address> backends);
+  Session(Balancer& balancer, std::uint64_t id, Fd client, std::string peer,
+          std::vector<Address> backends);
   void start() { connect_next(); }
   void close();
   SteadyTime deadline() const { return deadline_; }
@@ -98,7 +99,9 @@ class Session {
 class Balancer final : public TcpProxy, private Reactor::Listener {
  public:
   Balancer(Options options, const Address& bound, Fd listener)
-      : options_(std::move(options)), bound_(bound), thread_(options_.thread ? options_.thread : make_proxy_thread()) {
+      : options_(std::move(options)),
+        bound_(bound),
+        thread_(options_.thread ? options_.thread : make_proxy_thread()) {
     clients_.limit(options_.connections_per_address_max);
     thread_->run([&] {
       listener_ = reactor().watch(listener.release(), *this);
@@ -132,7 +135,8 @@ class Balancer final : public TcpProxy, private Reactor::Listener {
     if (stopped_) return;
     thread_->run([this] {
       if (!listener_) return;
-      for (std::uint64_t before = 0; before != next_id_;) {  // takes the connections that the kernel has accepted already
+      for (std::uint64_t before = 0;
+           before != next_id_;) {  // takes the connections that the kernel has accepted already
         before = next_id_;
         on_readable();
       }
@@ -179,7 +183,8 @@ class Balancer final : public TcpProxy, private Reactor::Listener {
   /// Checks deadlines while some session is connecting.
   void watch_clock() {
     if (std::exchange(ticking_, true)) return;
-    const auto period = std::clamp(options_.connect_timeout / 4, std::chrono::milliseconds(5), std::chrono::milliseconds(500));
+    const auto period = std::clamp(options_.connect_timeout / 4, std::chrono::milliseconds(5),
+                                   std::chrono::milliseconds(500));
     reactor().tick(period, [this, alive = std::weak_ptr<int>(alive_)] {
       if (alive.expired()) return false;
       const SteadyTime now = system_clock().now();
@@ -222,7 +227,8 @@ class Balancer final : public TcpProxy, private Reactor::Listener {
         ++turn_;
       }
       const std::uint64_t id = next_id_++;
-      auto session = std::make_unique<Session>(*this, id, std::move(fd), std::move(client), std::move(order));
+      auto session =
+          std::make_unique<Session>(*this, id, std::move(fd), std::move(client), std::move(order));
       Session& started = *session;
       sessions_.emplace(id, std::move(session));
       open_.store(sessions_.size());
@@ -235,7 +241,8 @@ class Balancer final : public TcpProxy, private Reactor::Listener {
   void close_longest_silent() {
     Session* longest = nullptr;
     for (auto& [id, session] : sessions_)
-      if (longest == nullptr || session->silent_since() < longest->silent_since()) longest = session.get();
+      if (longest == nullptr || session->silent_since() < longest->silent_since())
+        longest = session.get();
     if (longest != nullptr) longest->close();
   }
 
@@ -259,10 +266,12 @@ class Balancer final : public TcpProxy, private Reactor::Listener {
   std::uint64_t next_id_ = 1;
   bool ticking_ = false;
   bool closing_ = false;
-  std::shared_ptr<int> alive_ = std::make_shared<int>();  // posted work checks that this object still exists
+  std::shared_ptr<int> alive_ =
+      std::make_shared<int>();  // posted work checks that this object still exists
 };
 
-Session::Session(Balancer& balancer, std::uint64_t id, Fd client, std::string peer, std::vector<Address> backends)
+Session::Session(Balancer& balancer, std::uint64_t id, Fd client, std::string peer,
+                 std::vector<Address> backends)
     : balancer_(balancer), id_(id), peer_(std::move(peer)), backends_(std::move(backends)) {
   client_.watch = balancer.reactor().watch(client.release(), client_);
   client_.readable = [this] { pump(client_, backend_); };
@@ -305,7 +314,8 @@ void Session::pump(End& from, End& to) {
   if (closed_ || connecting_ || !from.watch || !to.watch) return;
   for (int round = 0; round < 8; ++round) {
     while (from.sent < from.pending.size()) {
-      const ssize_t count = ::send(to.watch->fd(), from.pending.data() + from.sent, from.pending.size() - from.sent, MSG_NOSIGNAL);
+      const ssize_t count = ::send(to.watch->fd(), from.pending.data() + from.sent,
+                                   from.pending.size() - from.sent, MSG_NOSIGNAL);
       if (count < 0 && (errno == EAGAIN || errno == EINTR)) return to.watch->want_write();
       if (count < 0) return close();
       from.sent += static_cast<std::size_t>(count);
@@ -315,7 +325,8 @@ void Session::pump(End& from, End& to) {
     from.pending.clear();
     if (from.read_ended) {
       if (!std::exchange(to.write_ended, true)) ::shutdown(to.watch->fd(), SHUT_WR);
-      if (client_.read_ended && backend_.read_ended && client_.write_ended && backend_.write_ended) close();
+      if (client_.read_ended && backend_.read_ended && client_.write_ended && backend_.write_ended)
+        close();
       return;
     }
     from.pending.resize(kBufferBytes);
@@ -346,8 +357,10 @@ void Session::close() {
 
 }  // namespace
 
-Result<std::unique_ptr<TcpProxy>> TcpProxy::create(Options options, std::vector<std::string> backends) {
-  if (options.connections_max == 0) return Error(Code::kInvalid, "connections_max must be at least 1");
+Result<std::unique_ptr<TcpProxy>> TcpProxy::create(Options options,
+                                                   std::vector<std::string> backends) {
+  if (options.connections_max == 0)
+    return Error(Code::kInvalid, "connections_max must be at least 1");
   if (options.connections_per_address_max == 0)
     options.connections_per_address_max = std::max<std::size_t>(options.connections_max / 2, 1);
   TRY(Address address, Address::parse(options.listen));

@@ -33,7 +33,8 @@ class TcpProxy {
   };
   /// Backends are numeric "HOST:PORT". kUnavailable: the address is in use or not on this machine.
   /// kInvalid: a bad address.
-  static Result<std::unique_ptr<TcpProxy>> create(Options options, std::vector<std::string> backends = {});
+  static Result<std::unique_ptr<TcpProxy>> create(Options options,
+                                                  std::vector<std::string> backends = {});
   virtual ~TcpProxy() = default;
 
   virtual std::string address() const = 0;

@@ -26,8 +26,9 @@ std::unique_ptr<Server> backend(std::string name) {
 /// One request on a separate connection.
 std::string ask(const TcpProxy& proxy, std::string body = "") {
   auto answer = make_client({.idle_connections_max = 0})
-                    ->call(Context().with_timeout(60s),
-                           {.method = "POST", .url = "http://" + proxy.address() + "/", .body = std::move(body)});
+                    ->call(Context().with_timeout(60s), {.method = "POST",
+                                                         .url = "http://" + proxy.address() + "/",
+                                                         .body = std::move(body)});
   return answer.ok() ? answer->body : "!" + std::string(to_string(answer.error().code()));
 }
 
@@ -81,7 +82,8 @@ TEST(TcpProxy, WhatCameLastGoesOutEvenIfNothingFollows) {
   RawSocket socket(proxy->port());
   for (int i = 0; i < 400; ++i) {
     const std::size_t body = 180'000 + static_cast<std::size_t>(i) * 400;
-    socket.write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: " + std::to_string(body) + "\r\n\r\n" + std::string(body, 'x'));
+    socket.write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: " + std::to_string(body) +
+                 "\r\n\r\n" + std::string(body, 'x'));
     const std::string wanted = "a" + std::to_string(body);
     ASSERT_NE(socket.read_until(wanted).find(wanted), std::string::npos) << i;
   }
@@ -105,7 +107,8 @@ bool asks_again(RawSocket& socket) {
 
 TEST(TcpProxy, AFullProxysLongestSilentConnectionGivesWay) {
   auto a = backend("a");
-  auto proxy = *TcpProxy::create({.connections_max = 2, .connections_per_address_max = 10}, {a->address()});
+  auto proxy =
+      *TcpProxy::create({.connections_max = 2, .connections_per_address_max = 10}, {a->address()});
   RawSocket first(proxy->port()), second(proxy->port());
   EXPECT_TRUE(asks_again(first));
   EXPECT_TRUE(asks_again(second));
@@ -120,7 +123,8 @@ TEST(TcpProxy, AFullProxysLongestSilentConnectionGivesWay) {
 
 TEST(TcpProxy, SilentConnectionsKeepNoClientOut) {
   auto a = backend("a");
-  auto proxy = *TcpProxy::create({.connections_max = 8, .connections_per_address_max = 100}, {a->address()});
+  auto proxy =
+      *TcpProxy::create({.connections_max = 8, .connections_per_address_max = 100}, {a->address()});
   std::vector<std::unique_ptr<RawSocket>> silent;
   for (int i = 0; i < 40; ++i) {
     silent.push_back(std::make_unique<RawSocket>(proxy->port()));

@@ -33,8 +33,8 @@ struct TlsClient {
   std::string ca_sha256 = {};      // replaces ca_pem: SHA-256 (hex) of a CA in the server's chain,
                                    // in DER
   std::string verified_name = {};  // the required name in the certificate, whatever the host
-  /// For machines without a clock battery: a time that has surely passed. If set, "not yet valid" is
-  /// accepted, and expiry is checked against the later of this and the clock.
+  /// For machines without a clock battery: a time that has surely passed. If set, "not yet valid"
+  /// is accepted, and expiry is checked against the later of this and the clock.
   std::optional<WallTime> not_earlier_than = {};
 };
 

@@ -40,16 +40,20 @@ std::optional<std::string> decode(std::string_view text, Bad bad, bool plus_is_s
   return out;
 }
 
-int default_port(std::string_view scheme) { return scheme == "http" ? 80 : scheme == "https" ? 443 : 0; }
+int default_port(std::string_view scheme) {
+  return scheme == "http" ? 80 : scheme == "https" ? 443 : 0;
+}
 
 }  // namespace
 
 Result<Url> Url::parse(std::string_view text) {
   const auto fail = [&](std::string_view what) {
-    return Error(Code::kInvalid, "URL \"" + std::string(text.substr(0, 200)) + "\": " + std::string(what));
+    return Error(Code::kInvalid,
+                 "URL \"" + std::string(text.substr(0, 200)) + "\": " + std::string(what));
   };
   for (const char c : text) {
-    if (static_cast<unsigned char>(c) <= ' ' || c == 0x7f) return fail("blanks and control characters must be percent-encoded");
+    if (static_cast<unsigned char>(c) <= ' ' || c == 0x7f)
+      return fail("blanks and control characters must be percent-encoded");
   }
   Url url;
   const auto colon = text.find("://");
@@ -80,7 +84,8 @@ Result<Url> Url::parse(std::string_view text) {
     url.host = authority.substr(1, close - 1);
     in6_addr address;
     // inet_pton() stops at a zero byte.
-    if (url.host.find('\0') != std::string::npos || inet_pton(AF_INET6, url.host.c_str(), &address) != 1)
+    if (url.host.find('\0') != std::string::npos ||
+        inet_pton(AF_INET6, url.host.c_str(), &address) != 1)
       return fail("bad IPv6 address");
     port = authority.substr(close + 1);
     if (!port.empty() && port[0] != ':') return fail("expected :port after ]");
@@ -89,7 +94,8 @@ Result<Url> Url::parse(std::string_view text) {
     auto host = decode(authority.substr(0, mark), Bad::kRefuse, false);
     if (!host) return fail("bad escape in the host");
     for (char& c : *host) {
-      if (!letter(c) && !digit(c) && c != '-' && c != '.' && c != '_') return fail("bad character in the host");
+      if (!letter(c) && !digit(c) && c != '-' && c != '.' && c != '_')
+        return fail("bad character in the host");
       if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
     }
     url.host = std::move(*host);
@@ -111,7 +117,8 @@ Result<Url> Url::parse(std::string_view text) {
 }
 
 std::string Url::origin() const {
-  std::string out = scheme + "://" + (host.find(':') == std::string::npos ? host : "[" + host + "]");
+  std::string out =
+      scheme + "://" + (host.find(':') == std::string::npos ? host : "[" + host + "]");
   if (port != default_port(scheme)) out += ":" + std::to_string(port);
   return out;
 }
@@ -136,7 +143,9 @@ std::string percent_encode(std::string_view text) {
 Result<std::string> percent_decode(std::string_view text) {
   if (text.find('%') == std::string_view::npos) return std::string(text);
   auto out = decode(text, Bad::kRefuse, false);
-  if (!out) return Error(Code::kInvalid, "bad percent escape in \"" + std::string(text.substr(0, 200)) + "\"");
+  if (!out)
+    return Error(Code::kInvalid,
+                 "bad percent escape in \"" + std::string(text.substr(0, 200)) + "\"");
   return std::move(*out);
 }
 
@@ -148,8 +157,10 @@ Query Query::parse(std::string_view text) {
     text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
     if (pair.empty()) continue;
     const auto equals = pair.find('=');
-    const std::string_view value = equals == std::string_view::npos ? std::string_view() : pair.substr(equals + 1);
-    query.pairs_.emplace_back(*decode(pair.substr(0, equals), Bad::kKeep, true), *decode(value, Bad::kKeep, true));
+    const std::string_view value =
+        equals == std::string_view::npos ? std::string_view() : pair.substr(equals + 1);
+    query.pairs_.emplace_back(*decode(pair.substr(0, equals), Bad::kKeep, true),
+                              *decode(value, Bad::kKeep, true));
   }
   return query;
 }
@@ -161,6 +172,8 @@ std::optional<std::string_view> Query::find(std::string_view name) const {
   return std::nullopt;
 }
 
-std::string_view Query::get(std::string_view name, std::string_view otherwise) const { return find(name).value_or(otherwise); }
+std::string_view Query::get(std::string_view name, std::string_view otherwise) const {
+  return find(name).value_or(otherwise);
+}
 
 }  // namespace varda::net

@@ -23,10 +23,11 @@ TEST(Url, CasesOfTheFile) {
     if (!url.ok()) {
       EXPECT_EQ(url.error().code(), Code::kInvalid);
       ASSERT_TRUE(expected.starts_with("!")) << url.error().message();
-      EXPECT_NE(url.error().message().find(expected.substr(1)), std::string::npos) << url.error().message();
+      EXPECT_NE(url.error().message().find(expected.substr(1)), std::string::npos)
+          << url.error().message();
     } else {
-      EXPECT_EQ(url->scheme + "|" + url->user + "|" + url->host + "|" + std::to_string(url->port) + "|" + url->target + "|" +
-                    url->origin(),
+      EXPECT_EQ(url->scheme + "|" + url->user + "|" + url->host + "|" + std::to_string(url->port) +
+                    "|" + url->target + "|" + url->origin(),
                 expected);
     }
     ++cases;
@@ -51,7 +52,8 @@ TEST(Url, PercentEncodingRoundTripsEveryByte) {
 }
 
 TEST(Query, DecodesAndKeepsOrderAndBadEscapes) {
-  const Query query = Query::parse("labelSelector=app%3Dweb%2Ctier+in+(a)&watch=1&&flag&bad=%zz&watch=2");
+  const Query query =
+      Query::parse("labelSelector=app%3Dweb%2Ctier+in+(a)&watch=1&&flag&bad=%zz&watch=2");
   ASSERT_EQ(query.all().size(), 5u);
   EXPECT_EQ(query.get("labelSelector"), "app=web,tier in (a)");
   EXPECT_EQ(query.get("watch"), "1");

@@ -29,7 +29,8 @@ bool must_be_renewed(const CertificateFacts& facts, std::chrono::hours left, Wal
 
 /// Like the functions of net/certificates.h, with these dates.
 Result<KeyPair> make_ca(const std::string& common_name, const Validity& validity);
-Result<KeyPair> make_certificate(const KeyPair& ca, const CertificateRequest& request, const Validity& validity);
+Result<KeyPair> make_certificate(const KeyPair& ca, const CertificateRequest& request,
+                                 const Validity& validity);
 /// Reissues the CA (same key, same names) with other dates, so that existing signatures stay valid.
 /// Its SHA-256 changes. kInvalid: as make_certificate().
 Result<KeyPair> renew_ca(const KeyPair& ca, const Validity& validity);

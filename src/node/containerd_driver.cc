@@ -56,7 +56,8 @@ class ContainerdDriver final : public Driver {
     for (const cri::Sandbox& sandbox : sandboxes) {
       attempt = std::max(attempt, sandbox.attempt + 1);
       // A sandbox of another --pod-network setting is not reused.
-      const bool fits = sandbox.ready && label(sandbox.labels, internal::kNetworkLabel) == network_of(pod);
+      const bool fits =
+          sandbox.ready && label(sandbox.labels, internal::kNetworkLabel) == network_of(pod);
       if (fits && (ready == nullptr || sandbox.attempt > ready->attempt)) ready = &sandbox;
     }
     for (const cri::Sandbox& sandbox : sandboxes) {
@@ -67,9 +68,11 @@ class ContainerdDriver final : public Driver {
     config.attempt = attempt;
     const Result<std::string> id = runtime_.run_sandbox(ctx(), config);
     if (id.ok()) return address(pod, *id);
-    if (pod.host_network || id.error().message().find("cni") == std::string::npos) return id.error();
-    return Error(id.error().code(), "containerd cannot make a network for the pod: " + id.error().message() +
-                                        "; configure CNI (/etc/cni/net.d), or start the node with --pod-network node");
+    if (pod.host_network || id.error().message().find("cni") == std::string::npos)
+      return id.error();
+    return Error(id.error().code(),
+                 "containerd cannot make a network for the pod: " + id.error().message() +
+                     "; configure CNI (/etc/cni/net.d), or start the node with --pod-network node");
   }
 
   Status remove_pod(const std::string& uid) override {
@@ -84,7 +87,8 @@ class ContainerdDriver final : public Driver {
   Result<std::vector<std::string>> pods() override {
     TRY(const std::vector<cri::Sandbox> sandboxes, runtime_.sandboxes(ctx(), own_labels()));
     std::set<std::string> uids;
-    for (const cri::Sandbox& sandbox : sandboxes) uids.insert(label(sandbox.labels, internal::kPodUidLabel));
+    for (const cri::Sandbox& sandbox : sandboxes)
+      uids.insert(label(sandbox.labels, internal::kPodUidLabel));
     return std::vector<std::string>(uids.begin(), uids.end());
   }
 
@@ -109,11 +113,12 @@ class ContainerdDriver final : public Driver {
     TRY(const cri::Image image, resolve(config.image));
     TRY_VOID(check_user(config.security, image));
     TRY(const std::string sandbox, ready_sandbox(config.name.pod_uid));
-    cri::ContainerSpec spec{.config = config,
-                            .image_id = image.id,
-                            .user_name = {},
-                            .log_path = config.log.lexically_relative(config.pod.directory).string(),
-                            .labels = {}};
+    cri::ContainerSpec spec{
+        .config = config,
+        .image_id = image.id,
+        .user_name = {},
+        .log_path = config.log.lexically_relative(config.pod.directory).string(),
+        .labels = {}};
     spec.config.pod = placed(config.pod);
     give_user(spec, image);
     spec.config.environment.emplace("POD_IP", config.pod_ip);
@@ -124,7 +129,8 @@ class ContainerdDriver final : public Driver {
     TRY(const std::string id, runtime_.create_container(ctx(), sandbox, spec, its_sandbox));
     const Status started = runtime_.start_container(ctx(), id);
     if (started.ok()) return note_running(id);
-    const Result<bool> all_the_same = has_started(id);  // the start may have succeeded with a lost answer
+    const Result<bool> all_the_same =
+        has_started(id);  // the start may have succeeded with a lost answer
     if (all_the_same.ok() && *all_the_same) return note_running(id);
     // If removal fails now, the next start or the pod's removal repeats it.
     if (all_the_same.ok()) (void)runtime_.remove_container(ctx(), id);
@@ -139,7 +145,8 @@ class ContainerdDriver final : public Driver {
     if (id.empty()) return ContainerExit{.code = 137, .signal = 0, .known = false, .reason = ""};
     const Result<cri::ContainerStatus> status = runtime_.container_status(ctx(), id);
     if (!status.ok()) {
-      if (status.error().code() == Code::kNotFound) return ContainerExit{.code = 137, .signal = 0, .known = false, .reason = ""};
+      if (status.error().code() == Code::kNotFound)
+        return ContainerExit{.code = 137, .signal = 0, .known = false, .reason = ""};
       return std::nullopt;  // unknown now; containers outlive containerd
     }
     if (status->state == ContainerState::kRunning) {
@@ -169,14 +176,17 @@ class ContainerdDriver final : public Driver {
       it = next;
     }
     auto done = std::make_shared<std::atomic<bool>>(false);
-    stops_.push_back(
-        {.id = id, .signal = signal, .done = done, .thread = std::jthread([this, id, signal, done](const std::stop_token& stop) {
-                                                     end_container(Context(stop), id, signal);
-                                                     *done = true;
-                                                   })});
+    stops_.push_back({.id = id,
+                      .signal = signal,
+                      .done = done,
+                      .thread = std::jthread([this, id, signal, done](const std::stop_token& stop) {
+                        end_container(Context(stop), id, signal);
+                        *done = true;
+                      })});
   }
 
-  Result<int> exec(const Context& ctx, const ContainerConfig& config, const std::vector<std::string>& command) override {
+  Result<int> exec(const Context& ctx, const ContainerConfig& config,
+                   const std::vector<std::string>& command) override {
     cri::Labels mine = labels_of(config.name.pod_uid);
     mine[internal::kContainerLabel] = config.name.container;
     TRY(const std::vector<cri::Container> containers, runtime_.containers(ctx, mine));
@@ -236,7 +246,9 @@ class ContainerdDriver final : public Driver {
   // Every call has a time limit that the runner's thread can wait for.
   static Context ctx() { return Context::background(); }
 
-  cri::Labels own_labels() const { return {{internal::kRunnerLabel, internal::runner_mark(options_.root)}}; }
+  cri::Labels own_labels() const {
+    return {{internal::kRunnerLabel, internal::runner_mark(options_.root)}};
+  }
   cri::Labels labels_of(const std::string& uid) const {
     cri::Labels labels = own_labels();
     labels[internal::kPodUidLabel] = uid;
@@ -247,16 +259,21 @@ class ContainerdDriver final : public Driver {
     return found == labels.end() ? "" : found->second;
   }
 
-  bool in_node_network(const PodConfig& pod) const { return pod.host_network || options_.pod_network == PodNetwork::kNode; }
-  const char* network_of(const PodConfig& pod) const { return in_node_network(pod) ? "node" : "pod"; }
+  bool in_node_network(const PodConfig& pod) const {
+    return pod.host_network || options_.pod_network == PodNetwork::kNode;
+  }
+  const char* network_of(const PodConfig& pod) const {
+    return in_node_network(pod) ? "node" : "pod";
+  }
   PodConfig placed(PodConfig pod) const {
     if (pod.host_network || !in_node_network(pod)) return pod;
     pod.host_network = true;
     pod.hostname.clear();
     pod.ports.clear();  // processes of the pod listen on the node themselves
     // These sysctls would change the node's network.
-    std::erase_if(pod.sysctls,
-                  [](const auto& entry) { return entry.first.starts_with("net.") || entry.first.starts_with("net/"); });
+    std::erase_if(pod.sysctls, [](const auto& entry) {
+      return entry.first.starts_with("net.") || entry.first.starts_with("net/");
+    });
     return pod;
   }
 
@@ -276,7 +293,10 @@ class ContainerdDriver final : public Driver {
 
   Result<cri::SandboxConfig> sandbox_of(const PodConfig& pod) const {
     TRY(std::string cgroups, cgroup_parent());
-    cri::SandboxConfig config{.pod = placed(pod), .attempt = 0, .labels = labels_of(pod.uid), .cgroup_parent = std::move(cgroups)};
+    cri::SandboxConfig config{.pod = placed(pod),
+                              .attempt = 0,
+                              .labels = labels_of(pod.uid),
+                              .cgroup_parent = std::move(cgroups)};
     config.labels[internal::kPodNameLabel] = pod.name;
     config.labels[internal::kPodNamespaceLabel] = pod.ns;
     config.labels[internal::kNetworkLabel] = network_of(pod);
@@ -304,11 +324,13 @@ class ContainerdDriver final : public Driver {
   // first, and their exits are reported before the sandbox's record is removed.
   Status clear(const cri::Sandbox& sandbox) {
     TRY(const std::vector<cri::Container> containers, runtime_.containers(ctx(), own_labels()));
-    const bool any = std::any_of(containers.begin(), containers.end(), [&](const cri::Container& container) {
-      return container.sandbox_id == sandbox.id && container.state == ContainerState::kRunning;
-    });
+    const bool any =
+        std::any_of(containers.begin(), containers.end(), [&](const cri::Container& container) {
+          return container.sandbox_id == sandbox.id && container.state == ContainerState::kRunning;
+        });
     TRY_VOID(runtime_.stop_sandbox(ctx(), sandbox.id));
-    if (any) return Error(Code::kUnavailable, "the pod's sandbox has ended, and its containers with it");
+    if (any)
+      return Error(Code::kUnavailable, "the pod's sandbox has ended, and its containers with it");
     return runtime_.remove_sandbox(ctx(), sandbox.id);
   }
 
@@ -319,9 +341,11 @@ class ContainerdDriver final : public Driver {
       TRY(found, runtime_.image(ctx(), "localhost/" + image + ":" + VARDA_VERSION));
     }
     if (found) return *std::move(found);
-    return Error(Code::kNotFound, "image " + image + " is not here, and containerd is not asked to pull it: import it as " +
-                                      cri_image_name(image) + " (ctr --address " + options_.socket +
-                                      " -n k8s.io images import FILE)");
+    return Error(Code::kNotFound,
+                 "image " + image +
+                     " is not here, and containerd is not asked to pull it: import it as " +
+                     cri_image_name(image) + " (ctr --address " + options_.socket +
+                     " -n k8s.io images import FILE)");
   }
 
   // A group requires a user. Like in a kubelet that is the image's user, numeric if possible.
@@ -349,8 +373,8 @@ class ContainerdDriver final : public Driver {
     if (!security.must_not_be_root) return {};
     if (security.user ? *security.user != 0 : image.uid && *image.uid != 0) return {};
     if (!security.user && !image.uid && !image.user.empty())
-      return Error(Code::kInvalid, "container has runAsNonRoot and image has non-numeric user (" + image.user +
-                                       "), cannot verify user is non-root");
+      return Error(Code::kInvalid, "container has runAsNonRoot and image has non-numeric user (" +
+                                       image.user + "), cannot verify user is non-root");
     return Error(Code::kInvalid, "container has runAsNonRoot and image will run as root");
   }
 
@@ -368,7 +392,8 @@ class ContainerdDriver final : public Driver {
       const Status ended = runtime_.stop_container(stopping, id, grace);
       if (ended.ok()) break;
       if (stopping.done()) return;
-      if (!told) log::warn("a container cannot be ended yet", {{"id", id}, {"error", ended.error()}});
+      if (!told)
+        log::warn("a container cannot be ended yet", {{"id", id}, {"error", ended.error()}});
       if (!stopping.sleep_for(options_.look_period).ok()) return;
     }
     {
@@ -390,9 +415,11 @@ class ContainerdDriver final : public Driver {
         MutexLock lock(mutex_);
         if (running_.empty()) continue;
       }
-      const Result<std::vector<cri::Container>> containers = runtime_.containers(until, own_labels());
+      const Result<std::vector<cri::Container>> containers =
+          runtime_.containers(until, own_labels());
       if (!containers.ok()) {
-        if (!failing && !until.done()) log::warn("containerd does not answer", {{"error", containers.error()}});
+        if (!failing && !until.done())
+          log::warn("containerd does not answer", {{"error", containers.error()}});
         failing = true;
         continue;
       }
@@ -446,27 +473,31 @@ Result<std::string> ask_containerd(const Context& ctx, const std::string& socket
   if (version.ok() || ctx.stopped()) return version;
   const Error& error = version.error();
   if (error.code() == Code::kUnsupported) {
-    return Error(
-        Code::kUnsupported,
-        "what answers at " + socket +
-            " has no CRI (runtime.v1); containerd has it unless its configuration disables the plug-in cri: " + error.message());
+    return Error(Code::kUnsupported, "what answers at " + socket +
+                                         " has no CRI (runtime.v1); containerd has it unless its "
+                                         "configuration disables the plug-in cri: " +
+                                         error.message());
   }
   return Error(Code::kUnavailable, "containerd does not answer at " + socket +
-                                       ": start it, or name its socket with --containerd-socket; " + error.message());
+                                       ": start it, or name its socket with --containerd-socket; " +
+                                       error.message());
 }
 
-std::unique_ptr<Driver> make_containerd_driver(ContainerdDriverOptions options, std::unique_ptr<net::GrpcClient> grpc) {
+std::unique_ptr<Driver> make_containerd_driver(ContainerdDriverOptions options,
+                                               std::unique_ptr<net::GrpcClient> grpc) {
   return std::make_unique<ContainerdDriver>(std::move(options), std::move(grpc));
 }
 
-Result<std::unique_ptr<Driver>> make_containerd_driver(const Context& ctx, ContainerdDriverOptions options) {
+Result<std::unique_ptr<Driver>> make_containerd_driver(const Context& ctx,
+                                                       ContainerdDriverOptions options) {
   TRY(const std::string version, ask_containerd(ctx, options.socket));
   auto grpc = net::make_grpc_client({.unix_socket = options.socket});
   cri::Runtime runtime(*grpc);
   TRY(const std::vector<cri::Condition> conditions, runtime.status(ctx));
   for (const cri::Condition& condition : conditions) {
     if (!condition.holds)
-      log::warn("containerd is not ready for every pod", {{"condition", condition.type}, {"message", condition.message}});
+      log::warn("containerd is not ready for every pod",
+                {{"condition", condition.type}, {"message", condition.message}});
   }
   TRY_VOID(internal::write_containerd_note(options.root, {.socket = options.socket}));
   log::info("pods run in containerd", {{"version", version}, {"socket", options.socket}});

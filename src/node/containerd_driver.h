@@ -38,8 +38,10 @@ Result<std::string> ask_containerd(const Context& ctx, const std::string& socket
 
 /// Writes a note of the socket below the root, so that end_containers() finds the containers.
 /// Errors are those of ask_containerd(). Destroying the driver leaves the containers running.
-Result<std::unique_ptr<Driver>> make_containerd_driver(const Context& ctx, ContainerdDriverOptions options);
+Result<std::unique_ptr<Driver>> make_containerd_driver(const Context& ctx,
+                                                       ContainerdDriverOptions options);
 /// The same over an existing client; writes no note.
-std::unique_ptr<Driver> make_containerd_driver(ContainerdDriverOptions options, std::unique_ptr<net::GrpcClient> grpc);
+std::unique_ptr<Driver> make_containerd_driver(ContainerdDriverOptions options,
+                                               std::unique_ptr<net::GrpcClient> grpc);
 
 }  // namespace varda::node

@@ -55,7 +55,8 @@ TEST_F(ContainerdTest, AContainerHasWhatItsConfigSays) {
   EXPECT_EQ(c.image, "docker.io/library/web:latest");
   EXPECT_THAT(c.command, ElementsAre("/bin/serve"));
   EXPECT_THAT(c.arguments, ElementsAre("--port", ""));
-  EXPECT_EQ(c.environment, (std::map<std::string, std::string>{{"A", "1"}, {"EMPTY", ""}, {"POD_IP", "10.1.0.1"}}));
+  EXPECT_EQ(c.environment, (std::map<std::string, std::string>{
+                               {"A", "1"}, {"EMPTY", ""}, {"POD_IP", "10.1.0.1"}}));
   EXPECT_EQ(c.mounts, (std::map<std::string, std::string>{{"/models", "/data"}}));
   EXPECT_EQ(c.log_path, "c.log");
   EXPECT_EQ(c.labels.at("io.kubernetes.pod.name"), "web");
@@ -84,7 +85,8 @@ TEST_F(ContainerdTest, ContainersOfAPodShareOneSandboxAndItsAddress) {
 }
 
 TEST_F(ContainerdTest, InTheNodesNetworkTheRunnerGivesTheAddress) {
-  driver_ = make_containerd_driver({.root = root_, .pod_network = PodNetwork::kNode}, runtime_.client());
+  driver_ =
+      make_containerd_driver({.root = root_, .pod_network = PodNetwork::kNode}, runtime_.client());
   EXPECT_EQ(*driver_->prepare_pod(config().pod), "");
   ASSERT_TRUE(driver_->start(config()).ok());
   const FakeRuntime::Sandbox sandbox = runtime_.sandboxes().begin()->second;
@@ -102,9 +104,12 @@ TEST_F(ContainerdTest, APodKeepsItsSysctlsButNotThoseThatWouldBeTheNodes) {
     return names;
   };
   ContainerConfig wanted = config();
-  wanted.pod.sysctls = {{"net.ipv4.ip_unprivileged_port_start", "0"}, {"net/core/somaxconn", "9"}, {"kernel.shm_rmid_forced", "1"}};
+  wanted.pod.sysctls = {{"net.ipv4.ip_unprivileged_port_start", "0"},
+                        {"net/core/somaxconn", "9"},
+                        {"kernel.shm_rmid_forced", "1"}};
   EXPECT_THAT(sysctls(wanted), SizeIs(3));
-  driver_ = make_containerd_driver({.root = root_, .pod_network = PodNetwork::kNode}, runtime_.client());
+  driver_ =
+      make_containerd_driver({.root = root_, .pod_network = PodNetwork::kNode}, runtime_.client());
   EXPECT_THAT(sysctls(wanted), ElementsAre("kernel.shm_rmid_forced"));
 }
 
@@ -119,8 +124,10 @@ TEST_F(ContainerdTest, WhatBelongsToTheMachineIsHiddenUnlessThePodMayHaveIt) {
     EXPECT_NE(config_sent, "");
     return fields(config_sent, {15, 2, field});
   };
-  EXPECT_THAT(paths(14, {}), ElementsAre("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"));
-  EXPECT_THAT(paths(13, {}), ::testing::IsSupersetOf({"/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"}));
+  EXPECT_THAT(paths(14, {}), ElementsAre("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
+                                         "/proc/sysrq-trigger"));
+  EXPECT_THAT(paths(13, {}), ::testing::IsSupersetOf({"/proc/kcore", "/proc/keys",
+                                                      "/proc/timer_list", "/sys/firmware"}));
   for (const std::uint32_t field : {13u, 14u}) {
     EXPECT_THAT(paths(field, {.privileged = true}), IsEmpty());
     EXPECT_THAT(paths(field, {.unmasked_proc = true}), IsEmpty());
@@ -132,7 +139,8 @@ TEST_F(ContainerdTest, ASeccompProfileIsPassedOnAndWithoutOneThereIsNone) {
   ContainerConfig wanted = config();
   EXPECT_THAT(fields(sent(wanted), {15, 2, 15}), IsEmpty());
   wanted.name.attempt = 1;
-  wanted.security.seccomp = SeccompProfile{.type = SeccompProfile::Type::kRuntimeDefault, .localhost_path = ""};
+  wanted.security.seccomp =
+      SeccompProfile{.type = SeccompProfile::Type::kRuntimeDefault, .localhost_path = ""};
   EXPECT_THAT(fields(sent(wanted), {15, 2, 15}), ElementsAre(""));
 }
 
@@ -143,8 +151,10 @@ TEST_F(ContainerdTest, CgroupsAreNamedAsContainerdMakesThem) {
       R"({"containerd": {"defaultRuntimeName": "runc", "runtimes": {"runc": {"options": {"SystemdCgroup": true}}}}})";
   const std::string other =
       R"({"containerd": {"defaultRuntimeName": "kata", "runtimes": {"runc": {"options": {"SystemdCgroup": true}}}}})";
-  const std::string says_systemd = codec::ProtoWriter().message(1, [](codec::ProtoWriter&) {}).bytes();
-  const std::string says_cgroupfs = codec::ProtoWriter().message(1, [](codec::ProtoWriter& m) { m.number(1, 1); }).bytes();
+  const std::string says_systemd =
+      codec::ProtoWriter().message(1, [](codec::ProtoWriter&) {}).bytes();
+  const std::string says_cgroupfs =
+      codec::ProtoWriter().message(1, [](codec::ProtoWriter& m) { m.number(1, 1); }).bytes();
   struct Case {
     std::string status;
     std::optional<std::string> runtime_config;
@@ -191,7 +201,8 @@ TEST_F(ContainerdTest, AGroupAloneComesWithTheImagesUser) {
 }
 
 TEST_F(ContainerdTest, WhileContainerdStartsItIsAway) {
-  runtime_.fail_next("ImageStatus", Fault::kNotDone, Error(Code::kInternal, "UNKNOWN: server is not initialized yet"));
+  runtime_.fail_next("ImageStatus", Fault::kNotDone,
+                     Error(Code::kInternal, "UNKNOWN: server is not initialized yet"));
   EXPECT_EQ(driver_->check_image("web").error().code(), Code::kUnavailable);
   EXPECT_TRUE(driver_->check_image("web").ok());
 }
@@ -200,7 +211,8 @@ TEST_F(ContainerdTest, ASandboxInAnotherNetworkThanWantedIsReplaced) {
   driver_->on_exit([] {});
   const auto id = start(config());
   ASSERT_TRUE(id.ok());
-  driver_ = make_containerd_driver({.root = root_, .pod_network = PodNetwork::kNode}, runtime_.client());
+  driver_ =
+      make_containerd_driver({.root = root_, .pod_network = PodNetwork::kNode}, runtime_.client());
   EXPECT_EQ(driver_->prepare_pod(config().pod).error().code(), Code::kUnavailable);
   EXPECT_EQ(wait_exit(*id, config().name).code, 137);
   EXPECT_EQ(*driver_->prepare_pod(config().pod), "");
@@ -209,7 +221,8 @@ TEST_F(ContainerdTest, ASandboxInAnotherNetworkThanWantedIsReplaced) {
 }
 
 TEST_F(ContainerdTest, WithoutANetworkForPodsTheErrorNamesTheWaysOut) {
-  runtime_.fail_next("RunPodSandbox", Fault::kNotDone, Error(Code::kInternal, "cni plugin not initialized"));
+  runtime_.fail_next("RunPodSandbox", Fault::kNotDone,
+                     Error(Code::kInternal, "cni plugin not initialized"));
   const auto address = driver_->prepare_pod(config().pod);
   ASSERT_FALSE(address.ok());
   EXPECT_THAT(address.error().message(), HasSubstr("cni plugin not initialized"));
@@ -283,7 +296,8 @@ TEST_F(ContainerdTest, ADriverThatIsDestroyedDoesNotWaitForContainersThatDoNotEn
   runtime_.set_obeys_terminate(false);
   const auto id = start(config());
   driver_->stop(*id, config().name, StopSignal::kTerminate);
-  ASSERT_TRUE(runtime_.wait_for([](const FakeRuntime& r) { return r.changes().back() == "StopContainer"; }));
+  ASSERT_TRUE(runtime_.wait_for(
+      [](const FakeRuntime& r) { return r.changes().back() == "StopContainer"; }));
   driver_.reset();
   EXPECT_THAT(runtime_.running(), ElementsAre(*id));
 }
@@ -383,18 +397,21 @@ TEST_F(ContainerdTest, WhoMustNotBeRootIsNotStartedAsRoot) {
 }
 
 TEST_F(ContainerdTest, CommandsRunInTheContainerThatIsMeant) {
-  EXPECT_EQ(driver_->exec(Context::background(), config(), {"true"}).error().code(), Code::kNotFound);
+  EXPECT_EQ(driver_->exec(Context::background(), config(), {"true"}).error().code(),
+            Code::kNotFound);
   ASSERT_TRUE(start(config()).ok());
   runtime_.set_exec(7);
   EXPECT_EQ(*driver_->exec(Context::background(), config(), {"true"}), 7);
-  EXPECT_EQ(driver_->exec(Context::background(), config("c", 1), {"true"}).error().code(), Code::kNotFound);
+  EXPECT_EQ(driver_->exec(Context::background(), config("c", 1), {"true"}).error().code(),
+            Code::kNotFound);
 }
 
 // Every modifying call fails once, without effect or with its answer lost; then the test retries
 // like the runner.
 TEST_F(ContainerdTest, NoFailedCallLeavesAContainerDoubledOrAPodBehind) {
-  for (const char* method : {"ListPodSandbox", "RunPodSandbox", "PodSandboxStatus", "ListContainers", "ImageStatus",
-                             "CreateContainer", "StartContainer", "RemoveContainer", "StopPodSandbox", "RemovePodSandbox"}) {
+  for (const char* method : {"ListPodSandbox", "RunPodSandbox", "PodSandboxStatus",
+                             "ListContainers", "ImageStatus", "CreateContainer", "StartContainer",
+                             "RemoveContainer", "StopPodSandbox", "RemovePodSandbox"}) {
     for (const Fault fault : {Fault::kNotDone, Fault::kAnswerLost}) {
       SCOPED_TRACE(std::string(method) + (fault == Fault::kNotDone ? " not done" : " answer lost"));
       driver_->on_exit([] {});
@@ -404,9 +421,11 @@ TEST_F(ContainerdTest, NoFailedCallLeavesAContainerDoubledOrAPodBehind) {
       runtime_.end(*id, 1);
       EXPECT_EQ(wait_exit(*id, config().name).code, 1);
       // Its sandbox has ended too, unless that would remove the container.
-      if (std::string(method) != "RemoveContainer") runtime_.end_sandbox(runtime_.sandboxes().begin()->first);
+      if (std::string(method) != "RemoveContainer")
+        runtime_.end_sandbox(runtime_.sandboxes().begin()->first);
       runtime_.fail_next(method, fault);
-      const bool started_all_the_same = std::string(method) == "StartContainer" && fault == Fault::kAnswerLost;
+      const bool started_all_the_same =
+          std::string(method) == "StartContainer" && fault == Fault::kAnswerLost;
       EXPECT_EQ(start(config("c", 1)).ok(), started_all_the_same);
       id = start(config("c", 1));
       ASSERT_TRUE(id.ok()) << id.error();
@@ -480,21 +499,23 @@ class ContainerdSocketTest : public ContainerdTest {
   }
   /// Serves the in-memory runtime at a real socket.
   std::unique_ptr<net::testing::GrpcServer> serve() {
-    return std::make_unique<net::testing::GrpcServer>(socket_, [this](const net::testing::GrpcCall& call) {
-      const auto answer = runtime_.call(Context::background(), call.method, call.message);
-      if (answer.ok()) return net::testing::GrpcReply::of(*answer);
-      const Code code = answer.error().code();
-      return net::testing::GrpcReply::error(code == Code::kNotFound      ? 5
-                                            : code == Code::kUnsupported ? 12
-                                                                         : 2,
-                                            answer.error().message());
-    });
+    return std::make_unique<net::testing::GrpcServer>(
+        socket_, [this](const net::testing::GrpcCall& call) {
+          const auto answer = runtime_.call(Context::background(), call.method, call.message);
+          if (answer.ok()) return net::testing::GrpcReply::of(*answer);
+          const Code code = answer.error().code();
+          return net::testing::GrpcReply::error(code == Code::kNotFound      ? 5
+                                                : code == Code::kUnsupported ? 12
+                                                                             : 2,
+                                                answer.error().message());
+        });
   }
   std::string socket_;
 };
 
 TEST_F(ContainerdSocketTest, WithoutContainerdTheErrorNamesSocketAndFlag) {
-  const auto driver = make_containerd_driver(Context::background(), {.root = root_, .socket = socket_});
+  const auto driver =
+      make_containerd_driver(Context::background(), {.root = root_, .socket = socket_});
   ASSERT_FALSE(driver.ok());
   EXPECT_EQ(driver.error().code(), Code::kUnavailable);
   EXPECT_THAT(driver.error().message(), HasSubstr(socket_));
@@ -505,7 +526,8 @@ TEST_F(ContainerdSocketTest, WithoutCriTheErrorSaysSo) {
   const net::testing::GrpcServer server(socket_, [](const net::testing::GrpcCall&) {
     return net::testing::GrpcReply::error(12, "unknown service runtime.v1.RuntimeService");
   });
-  const auto driver = make_containerd_driver(Context::background(), {.root = root_, .socket = socket_});
+  const auto driver =
+      make_containerd_driver(Context::background(), {.root = root_, .socket = socket_});
   ASSERT_FALSE(driver.ok());
   EXPECT_EQ(driver.error().code(), Code::kUnsupported);
   EXPECT_THAT(driver.error().message(), HasSubstr("no CRI"));
@@ -540,11 +562,13 @@ TEST_F(ContainerdSocketTest, APodThatDoesNotEndIsNamedAndKeepsNoOther) {
   driver->reset();
   for (const char* method : {"StopPodSandbox", "RemovePodSandbox"}) {
     const std::size_t before = runtime_.sandboxes().size();
-    runtime_.fail_next(method, testing::FakeRuntime::Fault::kNotDone, Error(Code::kInternal, "device or resource busy"));
+    runtime_.fail_next(method, testing::FakeRuntime::Fault::kNotDone,
+                       Error(Code::kInternal, "device or resource busy"));
     const auto ended = end_containers(root_, seconds(1));
     ASSERT_FALSE(ended.ok()) << method;
     EXPECT_THAT(ended.error().message(), HasSubstr("device or resource busy"));
-    EXPECT_THAT(ended.error().message(), HasSubstr("crictl --runtime-endpoint unix://" + socket_ + " rmp -f"));
+    EXPECT_THAT(ended.error().message(),
+                HasSubstr("crictl --runtime-endpoint unix://" + socket_ + " rmp -f"));
     EXPECT_LE(runtime_.sandboxes().size(), std::min<std::size_t>(before, 1)) << method;
   }
   EXPECT_THAT(runtime_.sandboxes(), SizeIs(1));

@@ -36,8 +36,9 @@ class ContainerdPods : public ContainerdTest {
   void open() {
     stop();
     life();
-    auto opened = PodRunner::open({.root = root_, .node_name = "edge0", .node_address = "127.0.0.9"}, *driver_, host_,
-                                  os::real_file_system(), clock_);
+    auto opened =
+        PodRunner::open({.root = root_, .node_name = "edge0", .node_address = "127.0.0.9"},
+                        *driver_, host_, os::real_file_system(), clock_);
     ASSERT_TRUE(opened.ok()) << opened.error();
     runner_ = std::move(opened).value();
   }
@@ -56,11 +57,15 @@ class ContainerdPods : public ContainerdTest {
     return until([&] { return host_.status(name).at(path) == value; });
   }
   static Json pod(const std::string& name, const std::string& spec) {
-    Json object = Json::object({{"metadata", Json::object({{"name", name}, {"namespace", "default"}, {"uid", "uid-" + name}})}});
+    Json object = Json::object(
+        {{"metadata",
+          Json::object({{"name", name}, {"namespace", "default"}, {"uid", "uid-" + name}})}});
     object.set("spec", codec::parse_yaml(spec).value());
     return object;
   }
-  bool until_ready(const std::string& name = "web") { return until_status("containerStatuses/0/ready", Json(true), name); }
+  bool until_ready(const std::string& name = "web") {
+    return until_status("containerStatuses/0/ready", Json(true), name);
+  }
   std::filesystem::path directory() const { return root_ / "pods" / "default_web_uid-web"; }
 
   testing::ManualClock clock_;
@@ -74,7 +79,8 @@ TEST_F(ContainerdPods, APodHasItsSandboxsAddressAndLeavesNothing) {
   runner_->set_desired({pod("web", kPlain)});
   ASSERT_TRUE(until_ready());
   EXPECT_EQ(host_.status("web")["podIP"], Json("10.1.0.1"));
-  EXPECT_THAT(host_.status("web").at("containerStatuses/0/containerID").as_string(), HasSubstr("containerd://container-"));
+  EXPECT_THAT(host_.status("web").at("containerStatuses/0/containerID").as_string(),
+              HasSubstr("containerd://container-"));
   runner_->set_desired({});
   ASSERT_TRUE(until([&] { return host_.has_finished("web"); }));
   EXPECT_THAT(runtime_.containers(), IsEmpty());
@@ -159,7 +165,8 @@ TEST_F(ContainerdPods, ARunnerDoesNotOpenWhileContainerdCannotSayWhatRuns) {
   stop();
   runtime_.set_down(true);
   life();
-  const auto opened = PodRunner::open({.root = root_, .node_name = "edge0", .node_address = "127.0.0.9"}, *driver_, host_);
+  const auto opened = PodRunner::open(
+      {.root = root_, .node_name = "edge0", .node_address = "127.0.0.9"}, *driver_, host_);
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().code(), Code::kUnavailable);
   runtime_.set_down(false);
@@ -172,15 +179,17 @@ TEST_F(ContainerdPods, AMissingImageIsSaidAndThePodStartsOnceItIsThere) {
   runtime_.set_images({});
   runner_->set_desired({pod("web", kPlain)});
   ASSERT_TRUE(until_status("containerStatuses/0/state/waiting/reason", Json("ErrImageNeverPull")));
-  EXPECT_THAT(host_.status("web").at("containerStatuses/0/state/waiting/message").as_string(), HasSubstr("images import"));
+  EXPECT_THAT(host_.status("web").at("containerStatuses/0/state/waiting/message").as_string(),
+              HasSubstr("images import"));
   EXPECT_THAT(runtime_.sandboxes(), IsEmpty());
   runtime_.set_images({"docker.io/library/web:latest"});
   ASSERT_TRUE(until_ready());
 }
 
 TEST_F(ContainerdPods, LogsAndLastWordsAreWithoutWhatTheRuntimeAdds) {
-  runner_->set_desired(
-      {pod("web", "{restartPolicy: Never, containers: [{name: c, image: web, terminationMessagePolicy: FallbackToLogsOnError}]}")});
+  runner_->set_desired({pod("web",
+                            "{restartPolicy: Never, containers: [{name: c, image: web, "
+                            "terminationMessagePolicy: FallbackToLogsOnError}]}")});
   ASSERT_TRUE(until_ready());
   std::ofstream(directory() / "c.log") << "2026-01-31T12:00:00.123456789Z stdout F hello\n"
                                           "2026-01-31T12:00:00.2Z stderr P long \n"
@@ -192,29 +201,35 @@ TEST_F(ContainerdPods, LogsAndLastWordsAreWithoutWhatTheRuntimeAdds) {
   EXPECT_EQ(text, "hello\nlong line\n");
   runtime_.end(runtime_.running().front(), 1);
   ASSERT_TRUE(until_status("phase", Json("Failed")));
-  EXPECT_EQ(host_.status("web").at("containerStatuses/0/state/terminated/message"), Json("hello\nlong line\n"));
+  EXPECT_EQ(host_.status("web").at("containerStatuses/0/state/terminated/message"),
+            Json("hello\nlong line\n"));
 }
 
 TEST_F(ContainerdPods, TheMessageAContainerLeavesIsInItsStatus) {
-  runner_->set_desired({pod("web", "{restartPolicy: Never, containers: [{name: c, image: web, terminationMessagePath: /said}]}")});
+  runner_->set_desired({pod("web",
+                            "{restartPolicy: Never, containers: [{name: c, image: web, "
+                            "terminationMessagePath: /said}]}")});
   ASSERT_TRUE(until_ready());
   const std::string id = runtime_.running().front();
   const std::string file = runtime_.containers().at(id).mounts.at("/said");
   std::ofstream(file) << "no model\n";
   runtime_.end(id, 0);
   ASSERT_TRUE(until_status("phase", Json("Succeeded")));
-  EXPECT_EQ(host_.status("web").at("containerStatuses/0/state/terminated/message"), Json("no model\n"));
+  EXPECT_EQ(host_.status("web").at("containerStatuses/0/state/terminated/message"),
+            Json("no model\n"));
 }
 
 // Every call fails once in a pod's life, also if the runner is killed right after; the result is
 // the same.
 TEST_F(ContainerdPods, NoFailureOfOneCallKeepsAPodFromRunningOrFromGoing) {
-  for (const char* method :
-       {"RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer", "StopPodSandbox", "RemovePodSandbox"}) {
+  for (const char* method : {"RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer",
+                             "StopPodSandbox", "RemovePodSandbox"}) {
     for (const Fault fault : {Fault::kNotDone, Fault::kAnswerLost}) {
       SCOPED_TRACE(std::string(method) + (fault == Fault::kNotDone ? " not done" : " answer lost"));
-      const std::string name = std::string(method) + (fault == Fault::kNotDone ? "-not-done" : "-lost");
-      Json wanted = pod(name, "{terminationGracePeriodSeconds: 1, containers: [{name: c, image: web}]}");
+      const std::string name =
+          std::string(method) + (fault == Fault::kNotDone ? "-not-done" : "-lost");
+      Json wanted =
+          pod(name, "{terminationGracePeriodSeconds: 1, containers: [{name: c, image: web}]}");
       runtime_.fail_next(method, fault);
       runner_->set_desired({wanted});
       (void)runner_->step();

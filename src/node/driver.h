@@ -46,7 +46,8 @@ struct PodConfig {
   std::vector<HostPort> ports;
   bool privileged = false;  // at least one container is privileged
   std::optional<std::int64_t> user, group;
-  std::vector<std::int64_t> groups;  // supplementary groups of every process, including `volume_group`
+  std::vector<std::int64_t>
+      groups;  // supplementary groups of every process, including `volume_group`
   std::optional<std::int64_t> volume_group;
   std::map<std::string, std::string> sysctls;
   std::optional<SeccompProfile> seccomp;
@@ -73,9 +74,10 @@ struct ContainerConfig {
   std::string image;
   std::vector<std::string> command;  // replaces the image's; empty: the image's
   std::vector<std::string> arguments;
-  std::map<std::string, std::string> environment;  // from the spec; the driver adds its standard variables
-  std::string working_directory;                   // path inside the container; empty: the image's,
-                                                   // or the pod's directory
+  std::map<std::string, std::string>
+      environment;                // from the spec; the driver adds its standard variables
+  std::string working_directory;  // path inside the container; empty: the image's,
+                                  // or the pod's directory
   os::Path pod_directory;
   os::Path log;  // stdout and stderr are appended
   std::string pod_ip;
@@ -136,7 +138,8 @@ class Driver {
   virtual void stop(const std::string& id, const ContainerName& name, StopSignal signal) = 0;
   /// Runs a command beside a running container, with its environment and mounts. Returns the exit
   /// code.
-  virtual Result<int> exec(const Context& ctx, const ContainerConfig& config, const std::vector<std::string>& command) = 0;
+  virtual Result<int> exec(const Context& ctx, const ContainerConfig& config,
+                           const std::vector<std::string>& command) = 0;
   /// All running containers that this driver started for this runner, including previous runs.
   /// Drivers with a memory also return exited containers.
   virtual Result<std::vector<FoundContainer>> find() = 0;

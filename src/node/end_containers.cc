@@ -24,15 +24,19 @@ Result<std::size_t> end_processes(const os::Path& root, std::chrono::millisecond
     if (found.empty()) return count;
     if (round == 0) count = found.size();
     const int signal = round == 0 && grace.count() > 0 ? SIGTERM : SIGKILL;
-    for (const auto& process : found) (void)os::signal_process(process.id, signal, process.leads_group);
-    const Context until = Context::background().with_timeout(round == 0 ? grace : std::chrono::seconds(5));
+    for (const auto& process : found)
+      (void)os::signal_process(process.id, signal, process.leads_group);
+    const Context until =
+        Context::background().with_timeout(round == 0 ? grace : std::chrono::seconds(5));
     for (const auto& process : found) (void)os::wait_for_exit(until, process.id);
     for (const auto& process : found) (void)os::real_processes().poll(process.id);
   }
   std::string pids;
-  for (const auto& process : internal::find_marked(root.string())) pids += " " + std::to_string(process.id.pid);
+  for (const auto& process : internal::find_marked(root.string()))
+    pids += " " + std::to_string(process.id.pid);
   if (pids.empty()) return count;
-  return Error(Code::kUnavailable, "processes of containers below " + root.string() + " do not end; by hand: kill -9" + pids);
+  return Error(Code::kUnavailable, "processes of containers below " + root.string() +
+                                       " do not end; by hand: kill -9" + pids);
 }
 
 /// Sandboxes that could not be removed, and the first error.
@@ -45,7 +49,8 @@ struct Left {
   }
 };
 
-Result<std::size_t> end_pods(const os::Path& root, const std::string& socket, std::chrono::milliseconds grace, Left& left) {
+Result<std::size_t> end_pods(const os::Path& root, const std::string& socket,
+                             std::chrono::milliseconds grace, Left& left) {
   const auto grpc = net::make_grpc_client({.unix_socket = socket});
   cri::Runtime runtime(*grpc);
   const Context ctx = Context::background();
@@ -82,23 +87,27 @@ Result<std::size_t> end_in_containerd(const os::Path& root, std::chrono::millise
   const std::string by_hand = "crictl --runtime-endpoint unix://" + note->socket;
   if (!ended.ok()) {
     return Error(ended.error().code(),
-                 "what runs below " + root.string() + " in containerd keeps running: " + ended.error().message() +
-                     "; once containerd answers, `varda down` again, or by hand: " + by_hand + " pods --label " +
-                     internal::kRunnerLabel + "=" + internal::runner_mark(root) + " and rmp -f each");
+                 "what runs below " + root.string() +
+                     " in containerd keeps running: " + ended.error().message() +
+                     "; once containerd answers, `varda down` again, or by hand: " + by_hand +
+                     " pods --label " + internal::kRunnerLabel + "=" + internal::runner_mark(root) +
+                     " and rmp -f each");
   }
   if (left.reason) {
     std::string ids;
     for (const std::string& id : left.sandboxes) ids += " " + id;
-    return Error(left.reason->code(), std::to_string(left.sandboxes.size()) + " pods below " + root.string() +
-                                          " keep running in containerd: " + left.reason->message() +
-                                          "; `varda down` again, or by hand: " + by_hand + " rmp -f" + ids);
+    return Error(left.reason->code(),
+                 std::to_string(left.sandboxes.size()) + " pods below " + root.string() +
+                     " keep running in containerd: " + left.reason->message() +
+                     "; `varda down` again, or by hand: " + by_hand + " rmp -f" + ids);
   }
   TRY_VOID(internal::remove_containerd_note(root));
   return ended;
 }
 
 void log_what_goes_on(const os::Path& root, const Result<std::size_t>& ended) {
-  if (!ended.ok()) log::warn("containers keep running", {{"root", root.string()}, {"error", ended.error()}});
+  if (!ended.ok())
+    log::warn("containers keep running", {{"root", root.string()}, {"error", ended.error()}});
 }
 
 }  // namespace
@@ -106,13 +115,15 @@ void log_what_goes_on(const os::Path& root, const Result<std::size_t>& ended) {
 Result<std::size_t> end_containers(const os::Path& root, std::chrono::milliseconds grace) {
   const Result<std::size_t> processes = end_processes(root, grace);
   const Result<std::size_t> pods = end_in_containerd(root, grace);
-  if (!processes.ok() && !pods.ok()) return Error(pods.error().code(), processes.error().message() + "\n" + pods.error().message());
+  if (!processes.ok() && !pods.ok())
+    return Error(pods.error().code(), processes.error().message() + "\n" + pods.error().message());
   if (!processes.ok()) return processes.error();
   if (!pods.ok()) return pods.error();
   return *processes + *pods;
 }
 
-void end_containers_of_others(const os::Path& root, const std::string& scheme, std::chrono::milliseconds grace) {
+void end_containers_of_others(const os::Path& root, const std::string& scheme,
+                              std::chrono::milliseconds grace) {
   if (scheme != "process") log_what_goes_on(root, end_processes(root, grace));
   if (scheme != "containerd") log_what_goes_on(root, end_in_containerd(root, grace));
 }

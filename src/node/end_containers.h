@@ -19,6 +19,7 @@ Result<std::size_t> end_containers(const os::Path& root, std::chrono::millisecon
 
 /// Does the same for containers of all drivers but `scheme`, after a node's runner was changed.
 /// Containers that keep running are logged.
-void end_containers_of_others(const os::Path& root, const std::string& scheme, std::chrono::milliseconds grace);
+void end_containers_of_others(const os::Path& root, const std::string& scheme,
+                              std::chrono::milliseconds grace);
 
 }  // namespace varda::node

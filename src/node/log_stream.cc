@@ -36,7 +36,8 @@ class Ticker {
   std::uint64_t add(std::function<void()> wake) {
     MutexLock lock(mutex_);
     wakes_.emplace(++last_, std::move(wake));
-    if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+    if (!thread_.joinable())
+      thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
     changed_.notify_all();
     return last_;
   }
@@ -85,7 +86,8 @@ bool still_runs(const os::Path& pod_directory, const std::string& container) {
   if (!record.ok()) return false;
   for (const char* list : {"init", "main"}) {
     for (const codec::Json& c : (*record)[list].as_array()) {
-      if (c["name"].as_string() == container) return c["state"].as_string() == "running" || c["state"].as_string() == "starting";
+      if (c["name"].as_string() == container)
+        return c["state"].as_string() == "running" || c["state"].as_string() == "starting";
     }
   }
   return false;
@@ -96,7 +98,11 @@ class LogStream final : public net::BodyStream {
   // `older` is read before `fd`, each from its current offset; -1: no older part. The stream closes
   // both.
   LogStream(int fd, int older, os::Path directory, std::string container, const LogOptions& options)
-      : fd_(fd), older_(older), directory_(std::move(directory)), container_(std::move(container)), options_(options) {
+      : fd_(fd),
+        older_(older),
+        directory_(std::move(directory)),
+        container_(std::move(container)),
+        options_(options) {
     left_ = options.limit_bytes.value_or(std::numeric_limits<std::uint64_t>::max());
   }
   ~LogStream() override {
@@ -143,16 +149,19 @@ class LogStream final : public net::BodyStream {
     }
     struct stat info {};
     // The log was rotated: the new part starts at 0.
-    if (::fstat(fd_, &info) == 0 && info.st_size < ::lseek(fd_, 0, SEEK_CUR)) ::lseek(fd_, 0, SEEK_SET);
+    if (::fstat(fd_, &info) == 0 && info.st_size < ::lseek(fd_, 0, SEEK_CUR))
+      ::lseek(fd_, 0, SEEK_SET);
     return read_piece(fd_);
   }
 
   bool follows() {
-    if (options_.follow != LogOptions::Follow::kYes || options_.run != LogOptions::Run::kCurrent) return false;
+    if (options_.follow != LogOptions::Follow::kYes || options_.run != LogOptions::Run::kCurrent)
+      return false;
     struct stat ours {
     }, named{};
     // A new run of the container has a new file.
-    if (::fstat(fd_, &ours) != 0 || ::stat((directory_ / (container_ + ".log")).c_str(), &named) != 0 ||
+    if (::fstat(fd_, &ours) != 0 ||
+        ::stat((directory_ / (container_ + ".log")).c_str(), &named) != 0 ||
         ours.st_ino != named.st_ino)
       return false;
     return still_runs(directory_, container_);
@@ -171,7 +180,8 @@ class LogStream final : public net::BodyStream {
 class CriStream final : public net::BodyStream {
  public:
   CriStream(std::unique_ptr<net::BodyStream> lines, std::optional<std::uint64_t> limit_bytes)
-      : lines_(std::move(lines)), left_(limit_bytes.value_or(std::numeric_limits<std::uint64_t>::max())) {}
+      : lines_(std::move(lines)),
+        left_(limit_bytes.value_or(std::numeric_limits<std::uint64_t>::max())) {}
 
   std::optional<std::string> read() override {
     while (left_ > 0 && !ended_) {
@@ -240,7 +250,8 @@ class Descriptor {
 };
 
 Error rotation_error(const os::Path& path) {
-  return Error(Code::kInternal, "rotate " + path.string() + ": " + std::generic_category().message(errno));
+  return Error(Code::kInternal,
+               "rotate " + path.string() + ": " + std::generic_category().message(errno));
 }
 
 // Start of the first whole line in [begin, end). `begin` itself if it is 0, or if no line ends in
@@ -249,9 +260,12 @@ off_t first_line_after(int fd, off_t begin, off_t end) {
   if (begin <= 0) return 0;
   std::string piece(kPiece, '\0');
   for (off_t at = begin - 1; at < end;) {
-    const ssize_t count = ::pread(fd, piece.data(), std::min<std::size_t>(piece.size(), static_cast<std::size_t>(end - at)), at);
+    const ssize_t count =
+        ::pread(fd, piece.data(),
+                std::min<std::size_t>(piece.size(), static_cast<std::size_t>(end - at)), at);
     if (count <= 0) break;
-    const auto newline = std::string_view(piece).substr(0, static_cast<std::size_t>(count)).find('\n');
+    const auto newline =
+        std::string_view(piece).substr(0, static_cast<std::size_t>(count)).find('\n');
     const off_t next = at + static_cast<off_t>(newline) + 1;
     if (newline != std::string_view::npos) return next < end ? next : begin;
     at += count;
@@ -262,12 +276,15 @@ off_t first_line_after(int fd, off_t begin, off_t end) {
 bool copy_range(int from, off_t begin, off_t end, int to) {
   std::string piece(kPiece, '\0');
   for (off_t at = begin; at < end;) {
-    const ssize_t count = ::pread(from, piece.data(), std::min<std::size_t>(piece.size(), static_cast<std::size_t>(end - at)), at);
+    const ssize_t count =
+        ::pread(from, piece.data(),
+                std::min<std::size_t>(piece.size(), static_cast<std::size_t>(end - at)), at);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return false;
     if (count == 0) return true;  // the file was truncated meanwhile
     for (ssize_t done = 0; done < count;) {
-      const ssize_t written = ::write(to, piece.data() + done, static_cast<std::size_t>(count - done));
+      const ssize_t written =
+          ::write(to, piece.data() + done, static_cast<std::size_t>(count - done));
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) return false;
       done += written;
@@ -305,13 +322,16 @@ Result<LogOptions> LogOptions::parse(std::string_view text) {
   return options;
 }
 
-os::Path pod_directory(const os::Path& root, std::string_view ns, std::string_view name, std::string_view uid) {
+os::Path pod_directory(const os::Path& root, std::string_view ns, std::string_view name,
+                       std::string_view uid) {
   std::string directory = std::string(ns) + "_" + std::string(name) + "_" + std::string(uid);
-  std::replace(directory.begin(), directory.end(), '/', '_');  // keeps pods with odd names below the root
+  std::replace(directory.begin(), directory.end(), '/',
+               '_');  // keeps pods with odd names below the root
   return root / "pods" / directory;
 }
 
-Result<std::unique_ptr<net::BodyStream>> open_log(const os::Path& directory, const std::string& container,
+Result<std::unique_ptr<net::BodyStream>> open_log(const os::Path& directory,
+                                                  const std::string& container,
                                                   const LogOptions& options) {
   const bool previous = options.run == LogOptions::Run::kPrevious;
   const os::Path path = directory / (container + (previous ? ".previous.log" : ".log"));
@@ -319,11 +339,14 @@ Result<std::unique_ptr<net::BodyStream>> open_log(const os::Path& directory, con
     return Error(Code::kInvalid, "container name '" + container + "'");
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) {
-    return Error(Code::kNotFound, previous ? "previous terminated container \"" + container + "\" not found"
-                                           : "container \"" + container + "\" has written nothing yet");
+    return Error(Code::kNotFound,
+                 previous ? "previous terminated container \"" + container + "\" not found"
+                          : "container \"" + container + "\" has written nothing yet");
   }
   // The older part comes first.
-  int older = previous ? -1 : ::open((directory / (container + ".log.1")).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  int older = previous ? -1
+                       : ::open((directory / (container + ".log.1")).c_str(),
+                                O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (options.tail_lines) {
     ::lseek(fd, tail_offset(fd, *options.tail_lines), SEEK_SET);
     const std::uint64_t here = older >= 0 ? count_lines(fd) : *options.tail_lines;
@@ -355,9 +378,11 @@ Status rotate_log(const os::Path& log, std::uint64_t bytes_max) {
   fresh += ".1.new";
   // Readers of the older part keep their open file.
   ::unlink(fresh.c_str());
-  const Descriptor out(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, info.st_mode & 0777));
+  const Descriptor out(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+                              info.st_mode & 0777));
   if (out.fd() < 0) return rotation_error(fresh);
-  if (!copy_range(fd, first_line_after(fd, size - static_cast<off_t>(bytes_max), size), size, out.fd()) ||
+  if (!copy_range(fd, first_line_after(fd, size - static_cast<off_t>(bytes_max), size), size,
+                  out.fd()) ||
       ::rename(fresh.c_str(), older.c_str()) != 0) {
     const Error error = rotation_error(log);
     ::unlink(fresh.c_str());

@@ -26,12 +26,14 @@ struct LogOptions {
 };
 
 /// The directory of a pod below a runner's root.
-os::Path pod_directory(const os::Path& root, std::string_view ns, std::string_view name, std::string_view uid);
+os::Path pod_directory(const os::Path& root, std::string_view ns, std::string_view name,
+                       std::string_view uid);
 
 /// A stream of the container's log, to be sent as text/plain. With follow, it ends when that run of
 /// the container has ended. It needs no thread, and memory for one piece only. kNotFound: the
 /// container has not run, or with kPrevious, not twice.
-Result<std::unique_ptr<net::BodyStream>> open_log(const os::Path& pod_directory, const std::string& container,
+Result<std::unique_ptr<net::BodyStream>> open_log(const os::Path& pod_directory,
+                                                  const std::string& container,
                                                   const LogOptions& options);
 
 /// Truncates a log that exceeds `bytes_max`. The last whole lines within that limit replace FILE.1,

@@ -31,11 +31,16 @@ class NotingHost final : public Host {
     changed = true;
     host_.finished(pod);
   }
-  void event(const PodName& pod, const std::string& type, const std::string& reason, const std::string& message) override {
+  void event(const PodName& pod, const std::string& type, const std::string& reason,
+             const std::string& message) override {
     host_.event(pod, type, reason, message);
   }
-  Result<Json> config_map(const std::string& ns, const std::string& name) override { return host_.config_map(ns, name); }
-  Result<Json> secret(const std::string& ns, const std::string& name) override { return host_.secret(ns, name); }
+  Result<Json> config_map(const std::string& ns, const std::string& name) override {
+    return host_.config_map(ns, name);
+  }
+  Result<Json> secret(const std::string& ns, const std::string& name) override {
+    return host_.secret(ns, name);
+  }
 
   bool changed = true;
 
@@ -56,7 +61,8 @@ PodRunner::Options absolute(PodRunner::Options options) {
 
 class Runner final : public PodRunner {
  public:
-  Runner(Options options, Driver& driver, Host& host, os::FileSystem& fs, const Clock& clock, Rng& rng, Prober* prober)
+  Runner(Options options, Driver& driver, Host& host, os::FileSystem& fs, const Clock& clock,
+         Rng& rng, Prober* prober)
       : options_(absolute(std::move(options))),
         driver_(driver),
         host_(host),
@@ -90,7 +96,8 @@ class Runner final : public PodRunner {
       Result<PodRecord> record = read(pods / directory);
       if (!record.ok()) {
         // Without a record the pod is unknown. If it is still desired, it is created again.
-        log::warn("removing a pod directory without a usable record", {{"directory", directory}, {"error", record.error()}});
+        log::warn("removing a pod directory without a usable record",
+                  {{"directory", directory}, {"error", record.error()}});
         const Status removed = shared_.fs.remove_all(pods / directory);
         if (!removed.ok()) log::warn("pod directory not removed", {{"error", removed.error()}});
         continue;
@@ -180,7 +187,8 @@ class Runner final : public PodRunner {
       const auto worker = workers_.find(found.name.pod_uid);
       const bool known = worker != workers_.end() && runs(worker->second->record(), found);
       if (known) continue;
-      log::warn("killing a container that belongs to no pod", {{"container", found.name.container}, {"id", found.id}});
+      log::warn("killing a container that belongs to no pod",
+                {{"container", found.name.container}, {"id", found.id}});
       driver_.stop(found.id, found.name, StopSignal::kKill);
     }
   }
@@ -192,7 +200,8 @@ class Runner final : public PodRunner {
     for (const std::string& uid : pods) {
       if (workers_.contains(uid)) continue;
       log::warn("removing the remains of an unknown pod", {{"uid", uid}});
-      if (const Status removed = driver_.remove_pod(uid); !removed.ok()) log::warn("pod not removed", {{"error", removed.error()}});
+      if (const Status removed = driver_.remove_pod(uid); !removed.ok())
+        log::warn("pod not removed", {{"error", removed.error()}});
     }
     return {};
   }
@@ -219,11 +228,14 @@ class Runner final : public PodRunner {
       // The pod has completed, here or before this runner's records were lost, so it does not run
       // again.
       const std::string phase = pod.at("status/phase").as_string();
-      if ((phase == "Succeeded" || phase == "Failed") && pod.at("metadata/deletionTimestamp").is_null()) continue;
+      if ((phase == "Succeeded" || phase == "Failed") &&
+          pod.at("metadata/deletionTimestamp").is_null())
+        continue;
       PodRecord record = PodRecord::of(PodWorker::strip(std::move(pod)));
       if (workers_.size() >= options_.pods_max) {
         host_.event(record.name(), "Warning", "OutOfpods",
-                    "Node didn't have enough capacity: at most " + std::to_string(options_.pods_max) + " pods");
+                    "Node didn't have enough capacity: at most " +
+                        std::to_string(options_.pods_max) + " pods");
         continue;
       }
       workers_.emplace(uid, std::make_unique<PodWorker>(shared_, std::move(record)));
@@ -246,7 +258,8 @@ class Runner final : public PodRunner {
     for (const auto& [uid, worker] : workers_) {
       if (worker.get() == &asking || !worker->leaving() || !worker->anything_runs()) continue;
       for (const std::string& port : worker->record().host_ports()) {
-        if (wanted.contains(port)) return "pod " + internal::text(worker->name()) + " is ending and still has port " + port;
+        if (wanted.contains(port))
+          return "pod " + internal::text(worker->name()) + " is ending and still has port " + port;
       }
     }
     return "";
@@ -262,9 +275,11 @@ class Runner final : public PodRunner {
           any = any || c.running();
           // Includes exited containers, which may have written until their exit.
           if (!look || (!c.running() && !rotate_once_more_)) continue;
-          const Status rotated = rotate_log(worker->directory() / (c.name + ".log"), options_.log_bytes_max);
+          const Status rotated =
+              rotate_log(worker->directory() / (c.name + ".log"), options_.log_bytes_max);
           if (!rotated.ok())
-            log::warn("cannot rotate a container log", {{"pod", internal::text(worker->name())}, {"error", rotated.error()}});
+            log::warn("cannot rotate a container log",
+                      {{"pod", internal::text(worker->name())}, {"error", rotated.error()}});
         }
       }
     }
@@ -305,7 +320,8 @@ class Runner final : public PodRunner {
   const Options options_;
   Driver& driver_;
   NotingHost host_;
-  std::map<std::string, std::unique_ptr<PodWorker>> workers_;  // by uid; used by the thread in step()
+  std::map<std::string, std::unique_ptr<PodWorker>>
+      workers_;  // by uid; used by the thread in step()
   SteadyTime rotate_at_{};
   bool rotate_once_more_ = false;  // something ran at the last check
   std::atomic<std::size_t> count_{0};
@@ -323,8 +339,9 @@ class Runner final : public PodRunner {
 
 }  // namespace
 
-Result<std::unique_ptr<PodRunner>> PodRunner::open(Options options, Driver& driver, Host& host, os::FileSystem& fs,
-                                                   const Clock& clock, Rng& rng, Prober* prober) {
+Result<std::unique_ptr<PodRunner>> PodRunner::open(Options options, Driver& driver, Host& host,
+                                                   os::FileSystem& fs, const Clock& clock, Rng& rng,
+                                                   Prober* prober) {
   auto runner = std::make_unique<Runner>(std::move(options), driver, host, fs, clock, rng, prober);
   TRY_VOID(runner->load().context("open the pod runner"));
   return std::unique_ptr<PodRunner>(std::move(runner));

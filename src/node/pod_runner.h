@@ -1,9 +1,10 @@
 // PodRunner: keeps the pods of one node running, like a kubelet, and reports their status.
 //
-//   node::PodRunner::Options options{.root = data, .node_name = "edge0", .node_address = "127.9.1.2"};
-//   TRY(auto runner, node::PodRunner::open(std::move(options), *driver, host));
+//   node::PodRunner::Options options{.root = data, .node_name = "edge0", .node_address =
+//   "127.9.1.2"}; TRY(auto runner, node::PodRunner::open(std::move(options), *driver, host));
 //   std::jthread thread([&](std::stop_token stop) { (void)runner->run(Context(stop)); });
-//   runner->set_desired(pods);            // on every change; while cut off, the last set stays valid
+//   runner->set_desired(pods);            // on every change; while cut off, the last set stays
+//   valid
 //
 // Below `root`/pods every pod has a directory NS_NAME_UID:
 //
@@ -57,7 +58,8 @@ class Host {
   /// desired; hosts may ignore that. Must not block.
   virtual void finished(const PodName& pod) = 0;
   /// An Event of the pod for users: type, reason, message. Must not block.
-  virtual void event(const PodName& pod, const std::string& type, const std::string& reason, const std::string& message) = 0;
+  virtual void event(const PodName& pod, const std::string& type, const std::string& reason,
+                     const std::string& message) = 0;
   /// ConfigMap or Secret objects (`data` of a Secret in base64). kNotFound: it does not exist.
   /// kUnavailable: no answer now, so the previous version is used. May take seconds.
   virtual Result<Json> config_map(const std::string& ns, const std::string& name) = 0;
@@ -70,20 +72,23 @@ class PodRunner {
   struct Options {
     os::Path root;  // of the agent; pods live in root/pods
     std::string node_name;
-    std::string node_address;               // of pods with hostNetwork
-    std::optional<std::string> host_ip;     // hostIP in statuses; "": not reported; absent: node_address
-    std::size_t pods_max = 250;             // excess pods are refused with an event
+    std::string node_address;  // of pods with hostNetwork
+    std::optional<std::string>
+        host_ip;                 // hostIP in statuses; "": not reported; absent: node_address
+    std::size_t pods_max = 250;  // excess pods are refused with an event
     std::size_t log_bytes_max = 10u << 20;  // a larger log is rotated; one older part is kept
     std::chrono::seconds backoff_first{10};
     std::chrono::seconds backoff_max{300};
-    std::chrono::seconds backoff_reset{600};  // a container that runs this long restarts without backoff
+    std::chrono::seconds backoff_reset{
+        600};  // a container that runs this long restarts without backoff
   };
 
   /// Reads the records, adopts running containers, and stops those without a record. The recorded
   /// pods are desired until the first set_desired(). All references outlive the runner. `prober`
   /// null: the runner creates a real one.
   static Result<std::unique_ptr<PodRunner>> open(Options options, Driver& driver, Host& host,
-                                                 os::FileSystem& fs = os::real_file_system(), const Clock& clock = system_clock(),
+                                                 os::FileSystem& fs = os::real_file_system(),
+                                                 const Clock& clock = system_clock(),
                                                  Rng& rng = system_rng(), Prober* prober = nullptr);
   virtual ~PodRunner() = default;
 

@@ -36,13 +36,16 @@ class Pods : public ::testing::Test {
   }
   void open() {
     runner_.reset();
-    auto opened = PodRunner::open({.root = root_, .node_name = "edge0", .node_address = "127.0.0.9"}, driver_, host_,
-                                  os::real_file_system(), clock_, system_rng(), &prober_);
+    auto opened =
+        PodRunner::open({.root = root_, .node_name = "edge0", .node_address = "127.0.0.9"}, driver_,
+                        host_, os::real_file_system(), clock_, system_rng(), &prober_);
     ASSERT_TRUE(opened.ok()) << opened.error();
     runner_ = std::move(opened).value();
   }
   static Json pod(const std::string& name, const std::string& spec) {
-    Json object = Json::object({{"metadata", Json::object({{"name", name}, {"namespace", "default"}, {"uid", "uid-" + name}})}});
+    Json object = Json::object(
+        {{"metadata",
+          Json::object({{"name", name}, {"namespace", "default"}, {"uid", "uid-" + name}})}});
     object.set("spec", codec::parse_yaml(spec).value());
     object["spec"].set("nodeName", "edge0");
     return object;
@@ -60,13 +63,16 @@ class Pods : public ::testing::Test {
     settle();
   }
   Json status(const std::string& name = "web") const { return host_.status(name); }
-  std::string phase(const std::string& name = "web") const { return status(name)["phase"].as_string(); }
+  std::string phase(const std::string& name = "web") const {
+    return status(name)["phase"].as_string();
+  }
   Json container(std::size_t i = 0) const { return status()["containerStatuses"].as_array().at(i); }
   std::string condition(const std::string& type) const {
     const Json now = status();
     for (const Json& c : now["conditions"].as_array()) {
       if (c["type"].as_string() == type)
-        return c["status"].as_string() + (c["reason"].is_string() ? " " + c["reason"].as_string() : "");
+        return c["status"].as_string() +
+               (c["reason"].is_string() ? " " + c["reason"].as_string() : "");
     }
     return "none";
   }
@@ -105,12 +111,15 @@ TEST_F(Pods, NothingHappensAtRest) {
   again.set("status", status());
   desire({again});
   const int changes = host_.changes();
-  const auto written = std::filesystem::last_write_time(root_ / "pods" / "default_web_uid-web" / "record.json");
+  const auto written =
+      std::filesystem::last_write_time(root_ / "pods" / "default_web_uid-web" / "record.json");
   again["metadata"].set("resourceVersion", "17");
   desire({again});
   pass(std::chrono::hours(1));
   EXPECT_EQ(host_.changes(), changes);
-  EXPECT_EQ(std::filesystem::last_write_time(root_ / "pods" / "default_web_uid-web" / "record.json"), written);
+  EXPECT_EQ(
+      std::filesystem::last_write_time(root_ / "pods" / "default_web_uid-web" / "record.json"),
+      written);
   EXPECT_EQ(driver_.starts.size(), 1u);
 }
 
@@ -129,13 +138,16 @@ TEST_F(Pods, WhatAKillLeftOfAnAtomicWriteGoesOnOpening) {
 }
 
 TEST_F(Pods, HostNetworkPodHasTheNodesAddress) {
-  desire({pod("web", "{hostNetwork: true, containers: [{name: c, image: app, args: ['$(POD_IP):80']}]}")});
+  desire({pod("web",
+              "{hostNetwork: true, containers: [{name: c, image: app, args: ['$(POD_IP):80']}]}")});
   EXPECT_EQ(status()["podIP"], Json("127.0.0.9"));
   EXPECT_THAT(driver_.containers.at("c-0").config.arguments, ElementsAre("127.0.0.9:80"));
 }
 
 TEST_F(Pods, InitContainersRunInOrderAndOnce) {
-  desire({pod("web", "{initContainers: [{name: a, image: app}, {name: b, image: app}], containers: [{name: c, image: app}]}")});
+  desire({pod("web",
+              "{initContainers: [{name: a, image: app}, {name: b, image: app}], containers: "
+              "[{name: c, image: app}]}")});
   EXPECT_THAT(driver_.starts, ElementsAre("a-0"));
   EXPECT_EQ(phase(), "Pending");
   EXPECT_EQ(condition("Initialized"), "False ContainersNotInitialized");
@@ -156,8 +168,11 @@ TEST_F(Pods, InitContainersRunInOrderAndOnce) {
 }
 
 TEST_F(Pods, FailedInitContainerIsRetriedOrFailsThePod) {
-  desire({pod("web", "{initContainers: [{name: a, image: app}], containers: [{name: c, image: app}]}"),
-          pod("job", "{restartPolicy: Never, initContainers: [{name: x, image: app}], containers: [{name: z, image: app}]}")});
+  desire(
+      {pod("web", "{initContainers: [{name: a, image: app}], containers: [{name: c, image: app}]}"),
+       pod("job",
+           "{restartPolicy: Never, initContainers: [{name: x, image: app}], containers: [{name: z, "
+           "image: app}]}")});
   driver_.end("a-0", 1);
   driver_.end("x-0", 1);
   settle();
@@ -167,23 +182,32 @@ TEST_F(Pods, FailedInitContainerIsRetriedOrFailsThePod) {
 }
 
 TEST_F(Pods, FailureTellsTheEndOfTheLogWhereThePolicySaysSo) {
-  const auto fails = [&](const std::string& name, const std::string& policy, const std::string& log, int code) {
-    desire({pod(name, "{restartPolicy: Never, containers: [{name: " + name + ", image: app" + policy + "}]}")});
+  const auto fails = [&](const std::string& name, const std::string& policy, const std::string& log,
+                         int code) {
+    desire({pod(name, "{restartPolicy: Never, containers: [{name: " + name + ", image: app" +
+                          policy + "}]}")});
     std::ofstream(driver_.containers.at(name + "-0").config.log) << log;
     driver_.end(name + "-0", code);
     settle();
-    return status(name)["containerStatuses"].as_array().at(0).at("state/terminated/message").as_string();
+    return status(name)["containerStatuses"]
+        .as_array()
+        .at(0)
+        .at("state/terminated/message")
+        .as_string();
   };
   const std::string falls_back = ", terminationMessagePolicy: FallbackToLogsOnError";
-  EXPECT_EQ(fails("a", falls_back, "one\nerror: DigestMismatch\n", 1), "one\nerror: DigestMismatch\n");
+  EXPECT_EQ(fails("a", falls_back, "one\nerror: DigestMismatch\n", 1),
+            "one\nerror: DigestMismatch\n");
   EXPECT_EQ(fails("b", falls_back, "all is well\n", 0), "");
   EXPECT_EQ(fails("c", "", "nobody asked\n", 1), "");
-  EXPECT_EQ(fails("d", falls_back, std::string(3000, 'x') + "\nlast\n", 1), "last\n") << "whole lines where they fit";
+  EXPECT_EQ(fails("d", falls_back, std::string(3000, 'x') + "\nlast\n", 1), "last\n")
+      << "whole lines where they fit";
   EXPECT_EQ(fails("e", falls_back, std::string(3000, 'x'), 1), std::string(2048, 'x'));
   std::string lines;
   for (int i = 0; i < 100; ++i) lines += "l\n";
   EXPECT_EQ(fails("f", falls_back, lines, 1), lines.substr(0, 160)) << "80 lines";
-  EXPECT_EQ(fails("g", falls_back, "gr\xC3\xBC\xC3\xB1 \xFF\xC3", 1), "gr\xC3\xBC\xC3\xB1 ??") << "what JSON cannot hold";
+  EXPECT_EQ(fails("g", falls_back, "gr\xC3\xBC\xC3\xB1 \xFF\xC3", 1), "gr\xC3\xBC\xC3\xB1 ??")
+      << "what JSON cannot hold";
   EXPECT_EQ(fails("h", falls_back, "", 1), "");
 }
 
@@ -235,21 +259,23 @@ TEST_F(Pods, RestartPolicyDecidesHowAPodEnds) {
 
 TEST_F(Pods, UnsupportedImageAndMissingConfigWaitWithTheirReason) {
   desire({pod("web",
-              "{containers: [{name: c, image: unknown}, {name: d, image: app, envFrom: [{configMapRef: {name: settings}}]}]}")});
+              "{containers: [{name: c, image: unknown}, {name: d, image: app, envFrom: "
+              "[{configMapRef: {name: settings}}]}]}")});
   EXPECT_EQ(phase(), "Pending");
   EXPECT_EQ(container(0).at("state/waiting/reason"), Json("ImageUnsupported"));
   EXPECT_EQ(container(1).at("state/waiting/reason"), Json("CreateContainerConfigError"));
   EXPECT_EQ(container(1).at("state/waiting/message"), Json("configmap \"settings\" not found"));
-  host_.set_object("configmap default/settings", codec::parse_json(R"({"data":{"MODE":"fast"}})").value());
+  host_.set_object("configmap default/settings",
+                   codec::parse_json(R"({"data":{"MODE":"fast"}})").value());
   pass(seconds(5));
   EXPECT_EQ(driver_.containers.at("d-0").config.environment.at("MODE"), "fast");
 }
 
 TEST_F(Pods, MountsThatAreNotPossibleAreSaid) {
   driver_.fail_start = Error(Code::kUnsupported, "no namespaces here");
-  desire({pod(
-      "web",
-      "{volumes: [{name: v, emptyDir: {}}], containers: [{name: c, image: app, volumeMounts: [{name: v, mountPath: /data}]}]}")});
+  desire({pod("web",
+              "{volumes: [{name: v, emptyDir: {}}], containers: [{name: c, image: app, "
+              "volumeMounts: [{name: v, mountPath: /data}]}]}")});
   EXPECT_EQ(container().at("state/waiting/reason"), Json("MountUnsupported"));
   EXPECT_EQ(container()["restartCount"], Json(0));
   driver_.fail_start.reset();
@@ -259,7 +285,8 @@ TEST_F(Pods, MountsThatAreNotPossibleAreSaid) {
 }
 
 TEST_F(Pods, ReadinessFollowsItsProbe) {
-  desire({pod("web", R"({containers: [{name: c, image: app, ports: [{name: http, containerPort: 8080}],
+  desire(
+      {pod("web", R"({containers: [{name: c, image: app, ports: [{name: http, containerPort: 8080}],
                          readinessProbe: {httpGet: {path: /ready, port: http}, periodSeconds: 2, failureThreshold: 2}}]})")});
   EXPECT_EQ(prober_.probes.at(0).port, 8080);
   EXPECT_EQ(prober_.probes.at(0).host, status()["podIP"].as_string());
@@ -278,7 +305,8 @@ TEST_F(Pods, ReadinessFollowsItsProbe) {
 TEST_F(Pods, FailedLivenessRestartsTheContainer) {
   prober_.healthy.insert("/live");
   desire({pod("web",
-              "{containers: [{name: c, image: app, livenessProbe: {httpGet: {path: /live, port: 80}, periodSeconds: 1, "
+              "{containers: [{name: c, image: app, livenessProbe: {httpGet: {path: /live, port: "
+              "80}, periodSeconds: 1, "
               "failureThreshold: 3}}]}")});
   pass(seconds(5));
   EXPECT_EQ(driver_.starts.size(), 1u);
@@ -320,7 +348,8 @@ TEST_F(Pods, DeletedPodGetsItsGraceThenTheKill) {
   EXPECT_FALSE(host_.has_finished("web"));
   EXPECT_EQ(condition("Ready"), "True");
   pass(seconds(1));
-  EXPECT_THAT(driver_.containers.at("c-0").signals, ElementsAre(StopSignal::kTerminate, StopSignal::kKill));
+  EXPECT_THAT(driver_.containers.at("c-0").signals,
+              ElementsAre(StopSignal::kTerminate, StopSignal::kKill));
   EXPECT_TRUE(host_.has_finished("web"));
   EXPECT_EQ(container().at("state/terminated/exitCode"), Json(137));
   EXPECT_TRUE(runner_->idle());
@@ -353,17 +382,19 @@ TEST_F(Pods, APortOfTheHostIsWaitedForUntilThePodThatEndsLetsItGo) {
   for (const auto& [old_name, new_name] : {std::pair("a", "b"), std::pair("d", "c")}) {
     driver_.obeys_terminate = false;
     const auto spec = [](const std::string& container, int port) {
-      return "{hostNetwork: true, terminationGracePeriodSeconds: 5, containers: [{name: " + container +
-             ", image: app, ports: [{containerPort: " + std::to_string(port) + "}]}]}";
+      return "{hostNetwork: true, terminationGracePeriodSeconds: 5, containers: [{name: " +
+             container + ", image: app, ports: [{containerPort: " + std::to_string(port) + "}]}]}";
     };
-    const Json old = pod(old_name, spec("c", 80)), next = pod(new_name, spec("d", 80)), other = pod("other", spec("e", 81));
+    const Json old = pod(old_name, spec("c", 80)), next = pod(new_name, spec("d", 80)),
+               other = pod("other", spec("e", 81));
     desire({old});
     const std::size_t before = driver_.starts.size();
     desire({next, other});
     EXPECT_EQ(driver_.starts.size(), before + 1);
     EXPECT_EQ(phase(new_name), "Pending");
-    EXPECT_EQ(status(new_name).at("containerStatuses/0/state/waiting/message"),
-              Json("pod default/" + std::string(old_name) + " is ending and still has port 80/TCP"));
+    EXPECT_EQ(
+        status(new_name).at("containerStatuses/0/state/waiting/message"),
+        Json("pod default/" + std::string(old_name) + " is ending and still has port 80/TCP"));
     EXPECT_EQ(phase("other"), "Running");
     clock_.advance(seconds(5));
     runner_->step();  // one round, without waiting
@@ -386,7 +417,8 @@ TEST_F(Pods, RestartedRunnerAdoptsWhatRunsAndStartsWhatDoesNot) {
   EXPECT_THAT(driver_.starts, ElementsAre("d-0", "c-0", "d-1"));
   EXPECT_EQ(status()["podIP"], Json(ip));
   EXPECT_EQ(container()["restartCount"], Json(0));
-  EXPECT_EQ(status("other").at("containerStatuses/0/lastState/terminated/reason"), Json("ContainerStatusUnknown"));
+  EXPECT_EQ(status("other").at("containerStatuses/0/lastState/terminated/reason"),
+            Json("ContainerStatusUnknown"));
   EXPECT_EQ(runner_->desired().size(), 2u);
 }
 
@@ -397,13 +429,15 @@ TEST_F(Pods, StartThatWasNotRecordedIsFoundOrRepeated) {
   Json record = codec::parse_json(os::read_file(os::real_file_system(), file).value()).value();
   record["main"].array_items().at(0).set("state", "starting");
   record["main"].array_items().at(0).set("id", "");
-  ASSERT_TRUE(os::write_file_atomically(os::real_file_system(), file, codec::write_json(record)).ok());
+  ASSERT_TRUE(
+      os::write_file_atomically(os::real_file_system(), file, codec::write_json(record)).ok());
   open();
   settle();
   EXPECT_EQ(driver_.starts.size(), 1u);
   EXPECT_EQ(container()["containerID"], Json("fake://c-0"));
   runner_.reset();
-  ASSERT_TRUE(os::write_file_atomically(os::real_file_system(), file, codec::write_json(record)).ok());
+  ASSERT_TRUE(
+      os::write_file_atomically(os::real_file_system(), file, codec::write_json(record)).ok());
   driver_.containers.clear();
   open();
   settle();
@@ -416,7 +450,8 @@ TEST_F(Pods, AfterARebootContainersHaveEndedWhateverTheirIdsSay) {
   const auto file = root_ / "pods" / "default_web_uid-web" / "record.json";
   Json record = codec::parse_json(os::read_file(os::real_file_system(), file).value()).value();
   record.set("boot", "another");
-  ASSERT_TRUE(os::write_file_atomically(os::real_file_system(), file, codec::write_json(record)).ok());
+  ASSERT_TRUE(
+      os::write_file_atomically(os::real_file_system(), file, codec::write_json(record)).ok());
   // A process with the same id exists, but belongs to another pod.
   driver_.containers.at("c-0").config.name.pod_uid = "somebody else";
   open();
@@ -435,10 +470,13 @@ TEST_F(Pods, ContainersOfNoPodAreEnded) {
 
 TEST_F(Pods, StartWithoutTheApiServerTakesConfigurationFromDisk) {
   host_.set_object("secret default/s", codec::parse_json(R"({"data":{"key":"dmFsdWU="}})").value());
-  desire({pod("web", "{containers: [{name: c, image: app, env: [{name: K, valueFrom: {secretKeyRef: {name: s, key: key}}}]}]}")});
+  desire({pod("web",
+              "{containers: [{name: c, image: app, env: [{name: K, valueFrom: {secretKeyRef: "
+              "{name: s, key: key}}}]}]}")});
   EXPECT_EQ(driver_.containers.at("c-0").config.environment.at("K"), "value");
-  EXPECT_EQ(std::filesystem::status(root_ / "pods" / "default_web_uid-web" / "config.json").permissions(),
-            std::filesystem::perms(0600));
+  EXPECT_EQ(
+      std::filesystem::status(root_ / "pods" / "default_web_uid-web" / "config.json").permissions(),
+      std::filesystem::perms(0600));
   host_.set_offline(true);
   driver_.containers.clear();
   open();
@@ -448,8 +486,10 @@ TEST_F(Pods, StartWithoutTheApiServerTakesConfigurationFromDisk) {
 
 TEST_F(Pods, VolumesAreMadeAndMounted) {
   std::filesystem::create_directories(root_ / "host");
-  host_.set_object("configmap default/cm", codec::parse_json(R"({"data":{"a.txt":"A","b.txt":"B"}})").value());
-  desire({pod("web", R"({volumes: [{name: e, emptyDir: {}}, {name: h, hostPath: {path: )" + (root_ / "host").string() +
+  host_.set_object("configmap default/cm",
+                   codec::parse_json(R"({"data":{"a.txt":"A","b.txt":"B"}})").value());
+  desire({pod("web", R"({volumes: [{name: e, emptyDir: {}}, {name: h, hostPath: {path: )" +
+                         (root_ / "host").string() +
                          R"(, type: Directory}},
                          {name: m, configMap: {name: cm, items: [{key: a.txt, path: sub/x}]}},
                          {name: d, downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}]}}],
@@ -468,7 +508,8 @@ TEST_F(Pods, VolumesAreMadeAndMounted) {
 
 TEST_F(Pods, ChangedConfigurationReachesARunningPodWithinAMinute) {
   const auto set = [&](const std::string& text) {
-    host_.set_object("configmap default/cm", Json::object({{"data", Json::object({{"k", text}, {"same", "s"}})}}));
+    host_.set_object("configmap default/cm",
+                     Json::object({{"data", Json::object({{"k", text}, {"same", "s"}})}}));
   };
   set("first");
   desire({pod("web", R"({volumes: [{name: m, configMap: {name: cm}}],
@@ -484,7 +525,8 @@ TEST_F(Pods, ChangedConfigurationReachesARunningPodWithinAMinute) {
   EXPECT_EQ(text(), "second");
   EXPECT_EQ(container()["restartCount"], Json(0));
   EXPECT_EQ(std::filesystem::last_write_time(volume / "same"), untouched);
-  struct stat named {}, held {};
+  struct stat named {
+  }, held{};
   ASSERT_EQ(::stat(volume.c_str(), &named), 0);
   ASSERT_EQ(::fstat(mounted, &held), 0);
   EXPECT_EQ(named.st_ino, held.st_ino) << "the container has another directory";
@@ -499,22 +541,28 @@ TEST_F(Pods, ASubPathThroughALinkIsRefused) {
   std::filesystem::create_directories(root_ / "volume" / "real");
   std::filesystem::create_directory_symlink(root_ / "host", root_ / "volume" / "link");
   std::filesystem::create_directory_symlink("real", root_ / "volume" / "inner");
-  std::filesystem::create_directory_symlink(root_ / "volume", root_ / "volumes_of_the_administrator");
-  for (const char* inner : {"link", "link/secret", "link/made", "real/../link", "inner/made", "inner"}) {
+  std::filesystem::create_directory_symlink(root_ / "volume",
+                                            root_ / "volumes_of_the_administrator");
+  for (const char* inner :
+       {"link", "link/secret", "link/made", "real/../link", "inner/made", "inner"}) {
     const std::string name = "p" + std::to_string(std::hash<std::string>()(inner));
     desire({pod(name, "{volumes: [{name: v, hostPath: {path: " + (root_ / "volume").string() +
-                          "}}], containers: [{name: c, image: app, volumeMounts: [{name: v, mountPath: /v, subPath: " + inner +
-                          "}]}]}")});
+                          "}}], containers: [{name: c, image: app, volumeMounts: [{name: v, "
+                          "mountPath: /v, subPath: " +
+                          inner + "}]}]}")});
     const Json waiting = status(name).at("containerStatuses/0/state/waiting");
-    EXPECT_THAT(waiting["message"].as_string(), ::testing::AnyOf(HasSubstr("the link '"), HasSubstr("leaves the volume"))) << inner;
+    EXPECT_THAT(waiting["message"].as_string(),
+                ::testing::AnyOf(HasSubstr("the link '"), HasSubstr("leaves the volume")))
+        << inner;
   }
   EXPECT_THAT(driver_.starts, IsEmpty());
   EXPECT_FALSE(std::filesystem::exists(root_ / "host" / "made"));
   EXPECT_FALSE(std::filesystem::exists(root_ / "volume" / "real" / "made"));
   // The volume itself is the administrator's choice.
-  desire(
-      {pod("web", "{volumes: [{name: v, hostPath: {path: " + (root_ / "volumes_of_the_administrator").string() +
-                      "}}], containers: [{name: c, image: app, volumeMounts: [{name: v, mountPath: /v, subPath: real/made}]}]}")});
+  desire({pod("web", "{volumes: [{name: v, hostPath: {path: " +
+                         (root_ / "volumes_of_the_administrator").string() +
+                         "}}], containers: [{name: c, image: app, volumeMounts: [{name: v, "
+                         "mountPath: /v, subPath: real/made}]}]}")});
   EXPECT_EQ(phase(), "Running");
   EXPECT_TRUE(std::filesystem::is_directory(root_ / "volume" / "real" / "made"));
 }
@@ -525,15 +573,17 @@ TEST_F(Pods, ConfigurationIsReadOnlyAndNeverWrittenThroughALink) {
     host_.set_object("secret default/s", codec::parse_json(R"({"data":{"k":"eA=="}})").value());
   };
   set("first");
-  const Json web =
-      pod("web", R"({volumes: [{name: m, configMap: {name: cm, items: [{key: k, path: sub/f}]}}, {name: s, secret: {secretName: s}},
+  const Json web = pod(
+      "web",
+      R"({volumes: [{name: m, configMap: {name: cm, items: [{key: k, path: sub/f}]}}, {name: s, secret: {secretName: s}},
       {name: d, downwardAPI: {items: [{path: name, fieldRef: {fieldPath: metadata.name}}]}},
       {name: p, projected: {sources: [{configMap: {name: cm}}]}}],
       containers: [{name: a, image: app, volumeMounts: [{name: m, mountPath: /m}, {name: s, mountPath: /s}, {name: d, mountPath: /d}, {name: p, mountPath: /p}]},
                    {name: b, image: app, volumeMounts: [{name: m, mountPath: /m}]}]})");
   desire({web});
   ASSERT_EQ(phase(), "Running");
-  for (const os::Mount& mount : driver_.containers.at("a-0").config.mounts) EXPECT_TRUE(mount.read_only) << mount.target;
+  for (const os::Mount& mount : driver_.containers.at("a-0").config.mounts)
+    EXPECT_TRUE(mount.read_only) << mount.target;
 
   // As a container with a writable mount could have left it. Container b has the volume mounted all
   // the time.
@@ -553,7 +603,8 @@ TEST_F(Pods, ConfigurationIsReadOnlyAndNeverWrittenThroughALink) {
   EXPECT_FALSE(std::filesystem::is_symlink(volume / "sub"));
   EXPECT_EQ(os::read_file(os::real_file_system(), volume / "sub" / "f").value(), "second");
   EXPECT_FALSE(std::filesystem::exists(volume / "own"));
-  EXPECT_EQ(::faccessat(mounted, "own", R_OK, 0), 0) << "what a running container has mounted was taken away";
+  EXPECT_EQ(::faccessat(mounted, "own", R_OK, 0), 0)
+      << "what a running container has mounted was taken away";
 
   // Once nothing runs, the old directories are removed.
   const auto kept = root_ / "pods" / "default_web_uid-web" / "volumes.old";
@@ -612,9 +663,11 @@ TEST_F(Pods, FinishedPodOfAnEarlierLifeDoesNotRunAgain) {
 
 TEST(Expand, ReplacesKnownNamesOnly) {
   const std::map<std::string, std::string> values = {{"A", "1"}, {"B", "two"}};
-  const std::pair<const char*, const char*> cases[] = {{"$(A)-$(B)", "1-two"}, {"$$(A)", "$(A)"},    {"$(C)", "$(C)"}, {"$A", "$A"},
-                                                       {"$(A", "$(A"},         {"cost $", "cost $"}, {"$$$(A)", "$1"}};
-  for (const auto& [text, wanted] : cases) EXPECT_EQ(internal::expand(text, values), wanted) << text;
+  const std::pair<const char*, const char*> cases[] = {
+      {"$(A)-$(B)", "1-two"}, {"$$(A)", "$(A)"},    {"$(C)", "$(C)"}, {"$A", "$A"},
+      {"$(A", "$(A"},         {"cost $", "cost $"}, {"$$$(A)", "$1"}};
+  for (const auto& [text, wanted] : cases)
+    EXPECT_EQ(internal::expand(text, values), wanted) << text;
 }
 
 // ---- drivers with pod state besides containers

@@ -55,7 +55,8 @@ Status probe_tcp(const Probe& probe) {
   }
   ::close(fd);
   if (error == 0) return {};
-  return Error(Code::kUnavailable, "dial tcp " + peer_of(probe) + ": " + std::generic_category().message(error));
+  return Error(Code::kUnavailable,
+               "dial tcp " + peer_of(probe) + ": " + std::generic_category().message(error));
 }
 
 class ThreadProber final : public Prober {
@@ -82,7 +83,8 @@ class ThreadProber final : public Prober {
           client.idle_connections_max = 0;
           client.tcp_keepalive = false;
           http_ = net::make_client(client);
-          for (std::size_t i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { work(); });
+          for (std::size_t i = 0; i < options_.threads; ++i)
+            threads_.emplace_back([this] { work(); });
         }
         queue_.emplace_back(std::move(probe), std::move(done));
         changed_.notify_one();
@@ -129,16 +131,19 @@ class ThreadProber final : public Prober {
 
   Status probe_http(const Context& ctx, const Probe& probe) {
     net::ClientRequest request;
-    request.url =
-        (probe.scheme == "HTTPS" ? "https://" : "http://") + peer_of(probe) + (probe.path.starts_with("/") ? "" : "/") + probe.path;
-    request.headers = {{"User-Agent", std::string("kube-probe/varda-") + VARDA_VERSION}, {"Accept", "*/*"}};
+    request.url = (probe.scheme == "HTTPS" ? "https://" : "http://") + peer_of(probe) +
+                  (probe.path.starts_with("/") ? "" : "/") + probe.path;
+    request.headers = {{"User-Agent", std::string("kube-probe/varda-") + VARDA_VERSION},
+                       {"Accept", "*/*"}};
     for (const auto& [name, value] : probe.headers) request.headers.set(name, value);
     request.max_response_bytes = kBodyBytesMax;
     const auto answer = http_->call(ctx, std::move(request));
     // A body above the limit is an answer, too.
-    if (!answer.ok()) return answer.error().code() == Code::kExhausted ? Status() : Status(answer.error());
+    if (!answer.ok())
+      return answer.error().code() == Code::kExhausted ? Status() : Status(answer.error());
     if (answer->status >= 200 && answer->status < 400) return {};
-    return Error(Code::kUnavailable, "HTTP probe failed with statuscode: " + std::to_string(answer->status));
+    return Error(Code::kUnavailable,
+                 "HTTP probe failed with statuscode: " + std::to_string(answer->status));
   }
 
   Driver& driver_;

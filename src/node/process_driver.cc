@@ -25,9 +25,12 @@ namespace {
 using internal::MarkedProcess;
 
 constexpr const char* kSystemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-const std::set<std::string> kOwnPrograms = {"varda", "varda-serve", "varda-train", "varda-aggregate"};
+const std::set<std::string> kOwnPrograms = {"varda", "varda-serve", "varda-train",
+                                            "varda-aggregate"};
 
-std::string id_text(const os::ProcessId& id) { return std::to_string(id.pid) + "-" + std::to_string(id.start_ticks); }
+std::string id_text(const os::ProcessId& id) {
+  return std::to_string(id.pid) + "-" + std::to_string(id.start_ticks);
+}
 
 std::optional<os::ProcessId> parse_id(const std::string& text) {
   os::ProcessId id;
@@ -53,7 +56,8 @@ std::optional<os::Path> closed_directory(const os::Path& path, const os::User& u
     struct stat info;
     if (::stat(at.c_str(), &info) != 0) return std::nullopt;
     const bool in_group =
-        info.st_gid == user.group || std::find(user.groups.begin(), user.groups.end(), info.st_gid) != user.groups.end();
+        info.st_gid == user.group ||
+        std::find(user.groups.begin(), user.groups.end(), info.st_gid) != user.groups.end();
     const mode_t wanted = info.st_uid == user.user ? S_IXUSR : in_group ? S_IXGRP : S_IXOTH;
     if ((info.st_mode & wanted) == 0) return at;
   }
@@ -62,25 +66,31 @@ std::optional<os::Path> closed_directory(const os::Path& path, const os::User& u
 
 bool enters_every_directory(const os::ProcessOptions& process) {
   const os::Capabilities overrides = *os::capabilities_named("DAC_OVERRIDE");
-  return process.user->user == 0 && (!process.rights || (process.rights->capabilities & overrides) != 0);
+  return process.user->user == 0 &&
+         (!process.rights || (process.rights->capabilities & overrides) != 0);
 }
 
 // A directory for containers of any user. Containers may own the parent, so links in its place are
 // not followed.
 Result<int> open_shared_directory(int parent, const char* name, mode_t mode) {
   if (::mkdirat(parent, name, mode) != 0 && errno != EEXIST)
-    return Error(Code::kInternal, std::string("make directory ") + name + ": " + std::strerror(errno));
+    return Error(Code::kInternal,
+                 std::string("make directory ") + name + ": " + std::strerror(errno));
   const int fd = ::openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) return Error(Code::kInternal, std::string("open directory ") + name + ": " + std::strerror(errno));
+  if (fd < 0)
+    return Error(Code::kInternal,
+                 std::string("open directory ") + name + ": " + std::strerror(errno));
   if (::fchmod(fd, mode) == 0) return fd;
   const int number = errno;
   ::close(fd);
-  return Error(Code::kInternal, std::string("set mode of directory ") + name + ": " + std::strerror(number));
+  return Error(Code::kInternal,
+               std::string("set mode of directory ") + name + ": " + std::strerror(number));
 }
 
 class ProcessDriver final : public Driver {
  public:
-  ProcessDriver(ProcessDriverOptions options, os::ProcessRunner& processes) : options_(std::move(options)), processes_(processes) {
+  ProcessDriver(ProcessDriverOptions options, os::ProcessRunner& processes)
+      : options_(std::move(options)), processes_(processes) {
     if (options_.programs.empty()) options_.programs = os::self_path().parent_path();
     if (!options_.root.empty()) options_.hidden.push_back(options_.root);
   }
@@ -106,7 +116,8 @@ class ProcessDriver final : public Driver {
     return id_text(id);
   }
 
-  std::optional<ContainerExit> poll(const std::string& id_string, const ContainerName& name) override {
+  std::optional<ContainerExit> poll(const std::string& id_string,
+                                    const ContainerName& name) override {
     const auto id = parse_id(id_string);
     if (!id) return ContainerExit{.code = 137, .signal = 0, .known = false, .reason = ""};
     if (os::alive(*id)) {
@@ -127,7 +138,8 @@ class ProcessDriver final : public Driver {
     }
     if (!status.ok() || !*status || (*status)->code < 0)
       return ContainerExit{.code = 137, .signal = 0, .known = false, .reason = ""};
-    return ContainerExit{.code = (*status)->code, .signal = (*status)->signal, .known = true, .reason = ""};
+    return ContainerExit{
+        .code = (*status)->code, .signal = (*status)->signal, .known = true, .reason = ""};
   }
 
   void stop(const std::string& id_string, const ContainerName& name, StopSignal wanted) override {
@@ -136,7 +148,8 @@ class ProcessDriver final : public Driver {
     if (wanted == StopSignal::kKill) sweep(name, SIGKILL);
   }
 
-  Result<int> exec(const Context& ctx, const ContainerConfig& config, const std::vector<std::string>& command) override {
+  Result<int> exec(const Context& ctx, const ContainerConfig& config,
+                   const std::vector<std::string>& command) override {
     TRY(os::ProcessOptions process, make_process(config, command, {}));
     process.environment[internal::kMarkExec] = "1";
     process.standard_output.clear();
@@ -164,7 +177,8 @@ class ProcessDriver final : public Driver {
 
   void on_exit(std::function<void()> wake) override {
     if (!wake) {
-      std::unique_ptr<os::ExitWatch> ended;  // destroyed without the lock, because it joins its thread
+      std::unique_ptr<os::ExitWatch>
+          ended;  // destroyed without the lock, because it joins its thread
       MutexLock lock(mutex_);
       ended = std::move(exits_);
       return;
@@ -174,7 +188,8 @@ class ProcessDriver final : public Driver {
     if (exits.ok()) {
       exits_ = std::move(exits).value();
     } else {
-      log::error("cannot watch processes, container exits are noticed late", {{"error", exits.error()}});
+      log::error("cannot watch processes, container exits are noticed late",
+                 {{"error", exits.error()}});
     }
   }
 
@@ -198,10 +213,13 @@ class ProcessDriver final : public Driver {
   // Path of the program with that name.
   Result<std::string> program(const std::string& word) const {
     if (word.find('/') != std::string::npos) return word;
-    if (const os::Path own = options_.programs / word; kOwnPrograms.contains(word) && executable(own)) return own.string();
+    if (const os::Path own = options_.programs / word;
+        kOwnPrograms.contains(word) && executable(own))
+      return own.string();
     std::stringstream path(kSystemPath);
     for (std::string directory; std::getline(path, directory, ':');) {
-      if (const os::Path candidate = os::Path(directory) / word; executable(candidate)) return candidate.string();
+      if (const os::Path candidate = os::Path(directory) / word; executable(candidate))
+        return candidate.string();
     }
     return Error(Code::kNotFound, "exec: \"" + word + "\": executable file not found in $PATH");
   }
@@ -223,23 +241,29 @@ class ProcessDriver final : public Driver {
     }
     if (kOwnPrograms.contains(base)) {
       const os::Path own = options_.programs / base;
-      if (executable(own)) return ImageCommand{.kind = internal::ImageKind::kOwn, .words = {own.string()}};
-      return Error(Code::kUnsupported, "the program of image " + image + " is not installed: " + own.string() + " is missing");
+      if (executable(own))
+        return ImageCommand{.kind = internal::ImageKind::kOwn, .words = {own.string()}};
+      return Error(Code::kUnsupported, "the program of image " + image +
+                                           " is not installed: " + own.string() + " is missing");
     }
     return Error(Code::kUnsupported,
-                 "the process driver runs programs, not images: start the node with --image " + base + "=COMMAND to run " + image);
+                 "the process driver runs programs, not images: start the node with --image " +
+                     base + "=COMMAND to run " + image);
   }
 
-  Result<os::ProcessOptions> make_process(const ContainerConfig& config, const std::vector<std::string>& command,
+  Result<os::ProcessOptions> make_process(const ContainerConfig& config,
+                                          const std::vector<std::string>& command,
                                           const std::vector<std::string>& arguments) const {
     TRY(const ImageCommand image, image_command(config.image));
-    TRY(internal::ProcessRules rules, internal::process_rules(config, image.kind, internal::this_user()));
+    TRY(internal::ProcessRules rules,
+        internal::process_rules(config, image.kind, internal::this_user()));
     std::vector<std::string> words = command.empty() ? image.words : command;
     words.insert(words.end(), arguments.begin(), arguments.end());
     os::ProcessOptions process;
     TRY(process.program, program(words.front()));
     process.arguments.assign(words.begin() + 1, words.end());
-    process.environment = {{"PATH", options_.programs.string() + ":" + kSystemPath}, {"POD_IP", config.pod_ip}};
+    process.environment = {{"PATH", options_.programs.string() + ":" + kSystemPath},
+                           {"POD_IP", config.pod_ip}};
     set_directory(process, config, config.pod_directory);
     for (const auto& [name, value] : options_.environment) process.environment[name] = value;
     for (const auto& [name, value] : config.environment) process.environment[name] = value;
@@ -257,15 +281,19 @@ class ProcessDriver final : public Driver {
     // The pod's directory holds its record and secrets. A container sees only its `work`
     // subdirectory.
     TRY_VOID(make_work_directory(config.pod_directory));
-    process.mounts.push_back({.source = config.pod_directory / kWork, .target = config.pod_directory.string(), .read_only = false});
+    process.mounts.push_back({.source = config.pod_directory / kWork,
+                              .target = config.pod_directory.string(),
+                              .read_only = false});
     open_the_way(process);
     return process;
   }
 
-  static void set_directory(os::ProcessOptions& process, const ContainerConfig& config, const os::Path& directory) {
+  static void set_directory(os::ProcessOptions& process, const ContainerConfig& config,
+                            const os::Path& directory) {
     process.environment["HOME"] = directory.string();
     process.environment["TMPDIR"] = (directory / "tmp").string();
-    process.working_directory = config.working_directory.empty() ? directory : os::Path(config.working_directory);
+    process.working_directory =
+        config.working_directory.empty() ? directory : os::Path(config.working_directory);
   }
 
   static Status make_work_directory(const os::Path& pod_directory) {
@@ -285,14 +313,18 @@ class ProcessDriver final : public Driver {
     if (!process.user || !os::may_become_others() || enters_every_directory(process)) return;
     std::vector<os::Path> wanted;
     for (const os::Mount& mount : process.mounts) wanted.emplace_back(mount.target);
-    for (const os::Path& path : {options_.programs, options_.programs.parent_path() / "lib" / "varda"}) {
+    for (const os::Path& path :
+         {options_.programs, options_.programs.parent_path() / "lib" / "varda"}) {
       std::error_code error;
-      if (!closed_directory(path / "x", *process.user) || !std::filesystem::is_directory(path, error)) continue;
+      if (!closed_directory(path / "x", *process.user) ||
+          !std::filesystem::is_directory(path, error))
+        continue;
       process.mounts.push_back({.source = path, .target = path.string(), .read_only = true});
       wanted.push_back(path);
     }
     for (const os::Path& path : wanted) {
-      if (auto closed = closed_directory(path, *process.user)) process.hidden.push_back(std::move(*closed));
+      if (auto closed = closed_directory(path, *process.user))
+        process.hidden.push_back(std::move(*closed));
     }
   }
 
@@ -300,7 +332,8 @@ class ProcessDriver final : public Driver {
   Result<os::ProcessId> run(const ContainerConfig& config, os::ProcessOptions process) {
     auto id = processes_.start(process);
     if (id.ok() || id.error().code() != Code::kUnsupported || !config.mounts.empty()) return id;
-    if (process.read_only_root) return Error(Code::kForbidden, "readOnlyRootFilesystem: " + id.error().message());
+    if (process.read_only_root)
+      return Error(Code::kForbidden, "readOnlyRootFilesystem: " + id.error().message());
     if (!warned_.exchange(true)) {
       log::warn("pods can read all files of their user: this machine allows no private root",
                 {{"user", std::to_string(::geteuid())}, {"error", id.error()}});
@@ -325,7 +358,8 @@ class ProcessDriver final : public Driver {
 
 std::string image_base_name(const std::string& image) {
   std::string name = image.substr(0, image.find('@'));
-  if (const std::size_t slash = name.rfind('/'); slash != std::string::npos) name = name.substr(slash + 1);
+  if (const std::size_t slash = name.rfind('/'); slash != std::string::npos)
+    name = name.substr(slash + 1);
   return name.substr(0, name.find(':'));
 }
 
@@ -337,7 +371,8 @@ Result<std::pair<std::string, std::string>> parse_image_flag(const std::string& 
   return std::pair(text.substr(0, equals), text.substr(equals + 1));
 }
 
-std::unique_ptr<Driver> make_process_driver(ProcessDriverOptions options, os::ProcessRunner& processes) {
+std::unique_ptr<Driver> make_process_driver(ProcessDriverOptions options,
+                                            os::ProcessRunner& processes) {
   return std::make_unique<ProcessDriver>(std::move(options), processes);
 }
 

@@ -34,6 +34,7 @@ std::string image_base_name(const std::string& image);
 Result<std::pair<std::string, std::string>> parse_image_flag(const std::string& text);
 
 /// `processes` outlives it. Destroying the driver leaves the containers running.
-std::unique_ptr<Driver> make_process_driver(ProcessDriverOptions options, os::ProcessRunner& processes = os::real_processes());
+std::unique_ptr<Driver> make_process_driver(ProcessDriverOptions options,
+                                            os::ProcessRunner& processes = os::real_processes());
 
 }  // namespace varda::node

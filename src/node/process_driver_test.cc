@@ -28,7 +28,9 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-bool phase_is(const Json& status, const char* phase) { return status["phase"].as_string() == phase; }
+bool phase_is(const Json& status, const char* phase) {
+  return status["phase"].as_string() == phase;
+}
 bool is_ready(const Json& status) {
   for (const Json& c : status["conditions"].as_array()) {
     if (c["type"].as_string() == "Ready") return c["status"].as_string() == "True";
@@ -47,14 +49,16 @@ class Processes : public ::testing::Test {
   void TearDown() override {
     if (runner_) {
       runner_->set_desired({});
-      for (int i = 0; i < 12000 && !runner_->idle(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      for (int i = 0; i < 12000 && !runner_->idle(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     stop_runner();
     EXPECT_TRUE(marked_become([](const auto& marked) { return marked.empty(); }));
     std::filesystem::remove_all(root_);
   }
   // Killed processes take a moment to disappear, because no process reaps a container's children.
-  bool marked_become(const std::function<bool(const std::vector<internal::MarkedProcess>&)>& wanted) const {
+  bool marked_become(
+      const std::function<bool(const std::vector<internal::MarkedProcess>&)>& wanted) const {
     for (int i = 0; i < 12000; ++i) {
       if (wanted(internal::find_marked(root_))) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -66,21 +70,25 @@ class Processes : public ::testing::Test {
   }
   void start_runner() {
     driver_ = make_process_driver(driver_options(root_));
-    auto opened = PodRunner::open({.root = root_, .node_name = "edge0", .node_address = "127.0.0.1"}, *driver_, host_);
+    auto opened = PodRunner::open(
+        {.root = root_, .node_name = "edge0", .node_address = "127.0.0.1"}, *driver_, host_);
     ASSERT_TRUE(opened.ok()) << opened.error();
     runner_ = std::move(opened).value();
-    thread_ = std::jthread([this](const std::stop_token& stop) { (void)runner_->run(Context(stop)); });
+    thread_ =
+        std::jthread([this](const std::stop_token& stop) { (void)runner_->run(Context(stop)); });
   }
   void stop_runner() {
     thread_ = {};
     runner_.reset();
     driver_.reset();
   }
-  static Json pod(const std::string& name, const std::string& script, const std::string& more = "") {
+  static Json pod(const std::string& name, const std::string& script,
+                  const std::string& more = "") {
     Json object =
         codec::parse_yaml("{metadata: {name: " + name + ", namespace: default, uid: uid-" + name +
-                          "}, spec: {terminationGracePeriodSeconds: 1, containers: [{name: c, image: 'example.org/sh:1' " + more +
-                          "}]}}")
+                          "}, spec: {terminationGracePeriodSeconds: 1, containers: [{name: c, "
+                          "image: 'example.org/sh:1' " +
+                          more + "}]}}")
             .value();
     object["spec"]["containers"].array_items().at(0).set("args", Json::array({"-c", script}));
     return object;
@@ -95,7 +103,9 @@ class Processes : public ::testing::Test {
     (void)os::real_processes().poll(*id);
     return true;
   }
-  os::Path directory(const std::string& name) const { return pod_directory(root_, "default", name, "uid-" + name); }
+  os::Path directory(const std::string& name) const {
+    return pod_directory(root_, "default", name, "uid-" + name);
+  }
   std::string log(const std::string& name, const LogOptions& options = {}) const {
     auto stream = open_log(directory(name), "c", options);
     if (!stream.ok()) return stream.error().message();
@@ -124,7 +134,8 @@ class Processes : public ::testing::Test {
 
 TEST_F(Processes, EnvironmentIsTheSpecsAndLittleElse) {
   Json wanted = pod("web", "pwd; env; echo done",
-                    ", env: [{name: MODE, value: fast}, {name: WHO, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]");
+                    ", env: [{name: MODE, value: fast}, {name: WHO, valueFrom: {fieldRef: "
+                    "{fieldPath: metadata.name}}}]");
   wanted["spec"].set("restartPolicy", "Never");
   runner_->set_desired({wanted});
   ASSERT_TRUE(host_.wait_for("web", [](const Json& s) { return phase_is(s, "Succeeded"); }))
@@ -145,11 +156,13 @@ TEST_F(Processes, KilledContainerComesBackAndItsChildrenAreGone) {
   const std::string id = host_.status("web").at("containerStatuses/0/containerID").as_string();
   ASSERT_TRUE(id.starts_with("process://")) << id;
   ::kill(std::stoi(id.substr(10)), SIGKILL);
-  ASSERT_TRUE(host_.wait_for(
-      "web", [&](const Json& s) { return s.at("containerStatuses/0/restartCount").as_integer() == 1 && is_ready(s); }));
+  ASSERT_TRUE(host_.wait_for("web", [&](const Json& s) {
+    return s.at("containerStatuses/0/restartCount").as_integer() == 1 && is_ready(s);
+  }));
   EXPECT_EQ(host_.status("web").at("containerStatuses/0/lastState/terminated/exitCode"), Json(137));
   EXPECT_TRUE(marked_become([](const auto& marked) {
-    return std::all_of(marked.begin(), marked.end(), [](const auto& process) { return process.name.attempt == 1; });
+    return std::all_of(marked.begin(), marked.end(),
+                       [](const auto& process) { return process.name.attempt == 1; });
   }));
   EXPECT_THAT(log("web", {.run = LogOptions::Run::kPrevious}), HasSubstr("up"));
 }
@@ -159,30 +172,37 @@ TEST_F(Processes, UnknownImageAndUnknownCommandSaySo) {
   unknown["spec"]["containers"].array_items().at(0).set("image", "nginx:1.25");
   Json wrong = pod("other", "true", ", command: [no-such-program]");
   runner_->set_desired({unknown, wrong});
-  ASSERT_TRUE(host_.wait_for(
-      "web", [](const Json& s) { return s.at("containerStatuses/0/state/waiting/reason") == Json("ImageUnsupported"); }));
-  EXPECT_THAT(host_.status("web").at("containerStatuses/0/state/waiting/message").as_string(), HasSubstr("--image nginx=COMMAND"));
-  ASSERT_TRUE(host_.wait_for(
-      "other", [](const Json& s) { return s.at("containerStatuses/0/state/waiting/reason") == Json("RunContainerError"); }));
+  ASSERT_TRUE(host_.wait_for("web", [](const Json& s) {
+    return s.at("containerStatuses/0/state/waiting/reason") == Json("ImageUnsupported");
+  }));
+  EXPECT_THAT(host_.status("web").at("containerStatuses/0/state/waiting/message").as_string(),
+              HasSubstr("--image nginx=COMMAND"));
+  ASSERT_TRUE(host_.wait_for("other", [](const Json& s) {
+    return s.at("containerStatuses/0/state/waiting/reason") == Json("RunContainerError");
+  }));
 }
 
 TEST_F(Processes, ExecAndTcpProbesReachTheContainer) {
-  Json wanted = pod("web", "touch ready; sleep 1000", ", readinessProbe: {exec: {command: [test, -f, ready]}, periodSeconds: 1}");
-  runner_->set_desired({wanted, pod("closed", "sleep 1000", ", readinessProbe: {tcpSocket: {port: 9}, periodSeconds: 1}")});
+  Json wanted = pod("web", "touch ready; sleep 1000",
+                    ", readinessProbe: {exec: {command: [test, -f, ready]}, periodSeconds: 1}");
+  runner_->set_desired({wanted, pod("closed", "sleep 1000",
+                                    ", readinessProbe: {tcpSocket: {port: 9}, periodSeconds: 1}")});
   EXPECT_TRUE(host_.wait_for("web", is_ready));
   EXPECT_FALSE(is_ready(host_.status("closed")));
 }
 
 TEST_F(Processes, GracefulEndRunsTrapsAndAStubbornOneIsKilled) {
-  runner_->set_desired({pod("polite", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"),
-                        pod("stubborn", "trap '' TERM; echo up; while :; do sleep 0.05; done")});
+  runner_->set_desired(
+      {pod("polite", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"),
+       pod("stubborn", "trap '' TERM; echo up; while :; do sleep 0.05; done")});
   ASSERT_TRUE(wrote("polite", "up"));
   ASSERT_TRUE(wrote("stubborn", "up"));
   runner_->set_desired({});
   ASSERT_TRUE(host_.wait_finished("polite"));
   ASSERT_TRUE(host_.wait_finished("stubborn"));
   EXPECT_EQ(host_.status("polite").at("containerStatuses/0/state/terminated/exitCode"), Json(0));
-  EXPECT_EQ(host_.status("stubborn").at("containerStatuses/0/state/terminated/exitCode"), Json(137));
+  EXPECT_EQ(host_.status("stubborn").at("containerStatuses/0/state/terminated/exitCode"),
+            Json(137));
 }
 
 TEST_F(Processes, RunnerThatStopsLeavesContainersAndTheNextAdoptsThem) {
@@ -196,20 +216,26 @@ TEST_F(Processes, RunnerThatStopsLeavesContainersAndTheNextAdoptsThem) {
   EXPECT_EQ(host_.status("web"), before);
   // The adopted process is watched, too.
   ::kill(std::stoi(before.at("containerStatuses/0/containerID").as_string().substr(10)), SIGKILL);
-  EXPECT_TRUE(host_.wait_for("web", [](const Json& s) { return s.at("containerStatuses/0/restartCount").as_integer() == 1; }));
+  EXPECT_TRUE(host_.wait_for("web", [](const Json& s) {
+    return s.at("containerStatuses/0/restartCount").as_integer() == 1;
+  }));
 }
 
 TEST_F(Processes, MountsAppearAtTheirPath) {
-  Json wanted = pod("web", "cat /models/digits/target; touch /models/digits/x 2>/dev/null || echo refused",
-                    ", volumeMounts: [{name: m, mountPath: /models/digits, readOnly: true}]");
+  Json wanted =
+      pod("web", "cat /models/digits/target; touch /models/digits/x 2>/dev/null || echo refused",
+          ", volumeMounts: [{name: m, mountPath: /models/digits, readOnly: true}]");
   std::filesystem::create_directories(root_ / "model");
   std::ofstream(root_ / "model" / "target") << "3\n";
   wanted["spec"].set("restartPolicy", "Never");
   wanted["spec"].set(
-      "volumes", Json::array({Json::object({{"name", "m"}, {"hostPath", Json::object({{"path", (root_ / "model").string()}})}})}));
+      "volumes",
+      Json::array({Json::object(
+          {{"name", "m"}, {"hostPath", Json::object({{"path", (root_ / "model").string()}})}})}));
   runner_->set_desired({wanted});
   ASSERT_TRUE(host_.wait_for("web", [](const Json& s) {
-    return phase_is(s, "Succeeded") || s.at("containerStatuses/0/state/waiting/reason") == Json("MountUnsupported");
+    return phase_is(s, "Succeeded") ||
+           s.at("containerStatuses/0/state/waiting/reason") == Json("MountUnsupported");
   })) << codec::write_json(host_.status("web"));
   if (!phase_is(host_.status("web"), "Succeeded")) GTEST_SKIP() << "no namespaces here";
   EXPECT_EQ(log("web"), "3\nrefused\n");
@@ -218,7 +244,8 @@ TEST_F(Processes, MountsAppearAtTheirPath) {
 // The runner's directory holds credentials and other pods' secrets.
 TEST_F(Processes, PodWithoutMountsSeesNothingOfTheRunnersDirectory) {
   std::ofstream(root_ / "tokens.json") << "very secret\n";
-  Json wanted = pod("web", "cat " + (root_ / "tokens.json").string() + "; ls -A; ls -A " + root_.string() + "; echo end");
+  Json wanted = pod("web", "cat " + (root_ / "tokens.json").string() + "; ls -A; ls -A " +
+                               root_.string() + "; echo end");
   wanted["spec"].set("restartPolicy", "Never");
   runner_->set_desired({wanted});
   ASSERT_TRUE(host_.wait_for("web", [](const Json& s) { return phase_is(s, "Succeeded"); }))
@@ -231,16 +258,21 @@ TEST_F(Processes, PodWithoutMountsSeesNothingOfTheRunnersDirectory) {
 
 TEST_F(Processes, SpecsPromisesAreKept) {
   if (!private_root_possible()) GTEST_SKIP() << "no namespaces here";
-  Json wanted = pod("web",
-                    "id -u; grep -E '^(CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; touch /usr/x; echo a > note && cat note; "
-                    "echo b > /scratch/b && cat /scratch/b; cat /config/key",
-                    ", securityContext: {runAsUser: 65532, runAsNonRoot: true, readOnlyRootFilesystem: true, "
-                    "allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}, "
-                    "volumeMounts: [{name: s, mountPath: /scratch}, {name: c, mountPath: /config}]");
+  Json wanted =
+      pod("web",
+          "id -u; grep -E '^(CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; touch /usr/x; echo a "
+          "> note && cat note; "
+          "echo b > /scratch/b && cat /scratch/b; cat /config/key",
+          ", securityContext: {runAsUser: 65532, runAsNonRoot: true, readOnlyRootFilesystem: true, "
+          "allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: "
+          "RuntimeDefault}}, "
+          "volumeMounts: [{name: s, mountPath: /scratch}, {name: c, mountPath: /config}]");
   wanted["spec"].set("restartPolicy", "Never");
-  wanted["spec"].set("volumes", codec::parse_yaml("[{name: s, emptyDir: {}}, {name: c, downwardAPI: {items: [{path: key, "
-                                                  "fieldRef: {fieldPath: metadata.name}}]}}]")
-                                    .value());
+  wanted["spec"].set(
+      "volumes",
+      codec::parse_yaml("[{name: s, emptyDir: {}}, {name: c, downwardAPI: {items: [{path: key, "
+                        "fieldRef: {fieldPath: metadata.name}}]}}]")
+          .value());
   runner_->set_desired({wanted});
   ASSERT_TRUE(host_.wait_for("web", [](const Json& s) { return phase_is(s, "Succeeded"); }))
       << codec::write_json(host_.status("web")) << log("web");
@@ -254,8 +286,9 @@ TEST_F(Processes, SpecsPromisesAreKept) {
 
 TEST_F(Processes, PromiseThatCannotBeKeptIsRefused) {
   const bool root = ::geteuid() == 0;
-  runner_->set_desired(
-      {pod("web", "true", root ? ", securityContext: {runAsNonRoot: true}" : ", securityContext: {privileged: true}")});
+  runner_->set_desired({pod(
+      "web", "true",
+      root ? ", securityContext: {runAsNonRoot: true}" : ", securityContext: {privileged: true}")});
   const auto refused = [](const Json& s) {
     return s.at("containerStatuses/0/state/waiting/reason") == Json("CreateContainerConfigError");
   };
@@ -269,13 +302,15 @@ TEST_F(Processes, PromiseThatCannotBeKeptIsRefused) {
 TEST_F(Processes, RunnerKilledAtAnyMomentNeitherDoublesNorLeaks) {
   stop_runner();
   const auto rng = seeded_rng(11);
-  const std::vector<Json> pods = {pod("a", "sleep 1000"), pod("b", "sleep 0.02; exit 1"), pod("d", "sleep 1000")};
+  const std::vector<Json> pods = {pod("a", "sleep 1000"), pod("b", "sleep 0.02; exit 1"),
+                                  pod("d", "sleep 1000")};
   for (int round = 0; round < 10; ++round) {
     const pid_t pid = ::fork();
     ASSERT_GE(pid, 0);
     if (pid == 0) {
       auto driver = make_process_driver(driver_options(root_));
-      auto runner = PodRunner::open({.root = root_, .node_name = "edge0", .node_address = "127.0.0.1"}, *driver, host_);
+      auto runner = PodRunner::open(
+          {.root = root_, .node_name = "edge0", .node_address = "127.0.0.1"}, *driver, host_);
       if (!runner.ok()) ::_exit(1);
       (*runner)->set_desired(pods);
       (void)(*runner)->run(Context::background());
@@ -286,7 +321,8 @@ TEST_F(Processes, RunnerKilledAtAnyMomentNeitherDoublesNorLeaks) {
     int status = 0;
     ASSERT_EQ(::waitpid(pid, &status, 0), pid);
     std::map<std::string, int> leaders;
-    for (const auto& process : internal::find_marked(root_)) leaders[process.name.pod_uid] += process.leads_group ? 1 : 0;
+    for (const auto& process : internal::find_marked(root_))
+      leaders[process.name.pod_uid] += process.leads_group ? 1 : 0;
     for (const auto& [uid, count] : leaders) EXPECT_LE(count, 1) << uid << " in round " << round;
   }
   start_runner();
@@ -296,7 +332,8 @@ TEST_F(Processes, RunnerKilledAtAnyMomentNeitherDoublesNorLeaks) {
 }
 
 TEST_F(Processes, LogFollowsUntilTheContainerEnds) {
-  Json wanted = pod("web", "i=0; while [ $i -lt 5 ]; do echo line $i; i=$((i+1)); sleep 0.05; done");
+  Json wanted =
+      pod("web", "i=0; while [ $i -lt 5 ]; do echo line $i; i=$((i+1)); sleep 0.05; done");
   wanted["spec"].set("restartPolicy", "Never");
   runner_->set_desired({wanted});
   ASSERT_TRUE(wrote("web", "line 0"));
@@ -324,15 +361,17 @@ TEST_F(Processes, LogFollowsUntilTheContainerEnds) {
 }
 
 TEST_F(Processes, ContainersAreEndedWithoutARunner) {
-  runner_->set_desired({pod("web", "setsid sleep 1000 & trap '' TERM; echo up; while :; do sleep 0.05; done")});
+  runner_->set_desired(
+      {pod("web", "setsid sleep 1000 & trap '' TERM; echo up; while :; do sleep 0.05; done")});
   ASSERT_TRUE(wrote("web", "up"));
   stop_runner();
   EXPECT_GE(end_containers(root_ / "." / "", std::chrono::milliseconds(50)).value(), 2u);
   EXPECT_THAT(internal::find_marked(root_), IsEmpty());
   EXPECT_EQ(end_containers(root_, std::chrono::milliseconds(50)).value(), 0u);
   start_runner();
-  EXPECT_TRUE(host_.wait_for(
-      "web", [](const Json& s) { return s.at("containerStatuses/0/restartCount").as_integer() == 1 && is_ready(s); }));
+  EXPECT_TRUE(host_.wait_for("web", [](const Json& s) {
+    return s.at("containerStatuses/0/restartCount").as_integer() == 1 && is_ready(s);
+  }));
 }
 
 TEST(Probes, HttpSucceedsBelow400AndSaysTheStatusAbove) {
@@ -340,7 +379,9 @@ TEST(Probes, HttpSucceedsBelow400AndSaysTheStatusAbove) {
   const auto prober = make_prober(*driver);
   auto server = net::Server::create({}, net::inline_handler([](const net::Request& request) {
                                       net::Response response;
-                                      response.status = request.path() == "/ok" ? 200 : request.path() == "/moved" ? 302 : 503;
+                                      response.status = request.path() == "/ok"      ? 200
+                                                        : request.path() == "/moved" ? 302
+                                                                                     : 503;
                                       return response;
                                     }))
                     .value();
@@ -393,7 +434,8 @@ TEST(Logs, TailLimitAndRotation) {
   EXPECT_EQ(read({}), "two\nthree\nfour\n");
   EXPECT_EQ(read({.tail_lines = 2}), "three\nfour\n");
   EXPECT_EQ(read({.tail_lines = 99}), "two\nthree\nfour\n");
-  EXPECT_EQ(open_log(directory, "c", {.run = LogOptions::Run::kPrevious}).error().code(), Code::kNotFound);
+  EXPECT_EQ(open_log(directory, "c", {.run = LogOptions::Run::kPrevious}).error().code(),
+            Code::kNotFound);
   EXPECT_EQ(open_log(directory, "../c", {}).error().code(), Code::kInvalid);
   EXPECT_EQ(LogOptions::parse("tailLines=x").error().code(), Code::kInvalid);
   EXPECT_EQ(LogOptions::parse("tailLines=5&follow=true").value().tail_lines, 5u);
@@ -483,8 +525,10 @@ TEST_F(RotatedLogs, AreReadInPiecesHoweverLargeTheyAre) {
 TEST(Images, NamesAndFlags) {
   EXPECT_EQ(image_base_name("varda-serve"), "varda-serve");
   EXPECT_EQ(image_base_name("localhost:5000/a/varda-serve:1.2@sha256:00"), "varda-serve");
-  EXPECT_EQ(parse_image_flag("a=/bin/a b c").value(), std::pair(std::string("a"), std::string("/bin/a b c")));
-  for (const char* bad : {"a", "=b", "a="}) EXPECT_EQ(parse_image_flag(bad).error().code(), Code::kInvalid) << bad;
+  EXPECT_EQ(parse_image_flag("a=/bin/a b c").value(),
+            std::pair(std::string("a"), std::string("/bin/a b c")));
+  for (const char* bad : {"a", "=b", "a="})
+    EXPECT_EQ(parse_image_flag(bad).error().code(), Code::kInvalid) << bad;
 }
 
 }  // namespace

@@ -30,12 +30,13 @@ class Client {
   Client(net::HttpClient& http, std::string url);
 
   /// Metadata of the model; `version` "" is the active one.
-  Result<ModelMetadata> metadata(const Context& ctx, const std::string& model, const std::string& version = "") const;
+  Result<ModelMetadata> metadata(const Context& ctx, const std::string& model,
+                                 const std::string& version = "") const;
   Result<bool> ready(const Context& ctx, const std::string& model) const;
   Result<std::vector<IndexEntry>> index(const Context& ctx) const;
   /// Sends inputs in binary; the request chooses the encoding of outputs.
-  Result<InferResponse> infer(const Context& ctx, const std::string& model, const InferRequest& request,
-                              const std::string& version = "") const;
+  Result<InferResponse> infer(const Context& ctx, const std::string& model,
+                              const InferRequest& request, const std::string& version = "") const;
 
  private:
   Result<net::HttpClient::Answer> call(const Context& ctx, net::ClientRequest request) const;
@@ -53,7 +54,8 @@ struct Guess {
 };
 /// `scores` is [N,classes], [N,classes,1,1] or [classes]; FP32 or FP64. kInvalid: another type or
 /// shape, or no such row.
-Result<Guess> top(const tensor::Tensor& scores, std::size_t row, const std::vector<std::string>& labels);
+Result<Guess> top(const tensor::Tensor& scores, std::size_t row,
+                  const std::vector<std::string>& labels);
 
 /// One object that a detector found in an image.
 struct Detection {
@@ -62,11 +64,12 @@ struct Detection {
 };
 
 struct Prediction {
-  Guess guess;                                       // of a detector: the first detection, if any
-  std::optional<std::vector<Detection>> detections;  // best first; absent: the model returns no boxes
-  std::string version;                               // model version that answered
-  Duration latency{};                                // round trip
-  codec::Json parameters;                            // null: none; joint: `tier`, `hard`, `fallback`
+  Guess guess;  // of a detector: the first detection, if any
+  std::optional<std::vector<Detection>>
+      detections;          // best first; absent: the model returns no boxes
+  std::string version;     // model version that answered
+  Duration latency{};      // round trip
+  codec::Json parameters;  // null: none; joint: `tier`, `hard`, `fallback`
 };
 
 /// Sends images to one model. Thread-safe.
@@ -83,7 +86,8 @@ class Predictor {
   Result<Prediction> predict(const Context& ctx, const Images& images, std::size_t index) const;
 
  private:
-  Predictor(const Client& client, ModelMetadata metadata) : client_(&client), metadata_(std::move(metadata)) {}
+  Predictor(const Client& client, ModelMetadata metadata)
+      : client_(&client), metadata_(std::move(metadata)) {}
 
   const Client* client_;
   ModelMetadata metadata_;

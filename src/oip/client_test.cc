@@ -24,23 +24,29 @@ std::string digits(const std::string& name) {
 // class.
 net::Response serve(const net::Request& request) {
   const auto found = parse_route(request.method, request.path());
-  if (!found.route || found.route->model != "brightest") return {404, {}, error_body("there is no such model"), nullptr};
+  if (!found.route || found.route->model != "brightest")
+    return {404, {}, error_body("there is no such model"), nullptr};
   if (found.route->call == Call::kModelReady) return {503, {}, R"({"ready":false})", nullptr};
   if (found.route->call == Call::kModelMetadata) {
-    return {
-        200,
-        {},
-        write(ModelMetadata{
-            "brightest", {"1"}, "test", {{"image", DType::kFp32, {-1, 1, 1, 3}}}, {{"p", DType::kFp32, {-1, 3}}}, {"a", "b", "c"}}),
-        nullptr};
+    return {200,
+            {},
+            write(ModelMetadata{"brightest",
+                                {"1"},
+                                "test",
+                                {{"image", DType::kFp32, {-1, 1, 1, 3}}},
+                                {{"p", DType::kFp32, {-1, 3}}},
+                                {"a", "b", "c"}}),
+            nullptr};
   }
-  auto infer = parse_infer_request(std::make_shared<const std::string>(request.body), request.headers.find(kJsonLengthHeader));
+  auto infer = parse_infer_request(std::make_shared<const std::string>(request.body),
+                                   request.headers.find(kJsonLengthHeader));
   if (!infer.ok()) return {400, {}, error_body(infer.error().message()), nullptr};
   const Tensor scores = infer->inputs[0].tensor.reshaped({1, 3}).value();
   const std::array<Encoding, 1> encodings = {infer->outputs[0].encoding};
   Message message = write_infer_response({"brightest", "1", "", {{"p", scores}}}, encodings);
   net::Response response{200, {}, std::move(message.body), nullptr};
-  if (message.json_length) response.headers.add(std::string(kJsonLengthHeader), std::to_string(*message.json_length));
+  if (message.json_length)
+    response.headers.add(std::string(kJsonLengthHeader), std::to_string(*message.json_length));
   return response;
 }
 
@@ -62,21 +68,26 @@ TEST(Client, PredictsImagesThroughAnyHttpClient) {
 net::Response serve_files(const net::Request& request) {
   const auto found = parse_route(request.method, request.path());
   if (found.route->call == Call::kModelMetadata) {
-    const std::vector<tensor::Spec> outputs = {{"labels", DType::kBytes, {-1, 2}}, {"scores", DType::kFp32, {-1, 2}}};
-    return {200,
-            {},
-            write(ModelMetadata{"files", {"1"}, "test", {{"image", DType::kBytes, {-1}}}, outputs, {"dark", "bright"}}),
-            nullptr};
+    const std::vector<tensor::Spec> outputs = {{"labels", DType::kBytes, {-1, 2}},
+                                               {"scores", DType::kFp32, {-1, 2}}};
+    return {
+        200,
+        {},
+        write(ModelMetadata{
+            "files", {"1"}, "test", {{"image", DType::kBytes, {-1}}}, outputs, {"dark", "bright"}}),
+        nullptr};
   }
-  auto infer =
-      parse_infer_request(std::make_shared<const std::string>(request.body), request.headers.find(kJsonLengthHeader)).value();
+  auto infer = parse_infer_request(std::make_shared<const std::string>(request.body),
+                                   request.headers.find(kJsonLengthHeader))
+                   .value();
   const Images image = parse_images(infer.inputs[0].tensor.strings().at(0)).value();
   const bool bright = image.pixels[0] > 127;
   const std::vector<std::string> words = {bright ? "bright" : "dark", bright ? "dark" : "bright"};
   const std::array<float, 2> scores = {0.75f, 0.25f};
   EXPECT_EQ(infer.outputs.size(), 2u);
-  const std::vector<tensor::Named> outputs = {{"labels", Tensor::of_strings({1, 2}, words).value()},
-                                              {"scores", Tensor::of<float>(DType::kFp32, {1, 2}, scores).value()}};
+  const std::vector<tensor::Named> outputs = {
+      {"labels", Tensor::of_strings({1, 2}, words).value()},
+      {"scores", Tensor::of<float>(DType::kFp32, {1, 2}, scores).value()}};
   return {200, {}, write_infer_response({"files", "1", "", outputs}, {}).body, nullptr};
 }
 
@@ -91,20 +102,26 @@ TEST(Client, SendsFilesToModelsThatTakeThemAndReadsTheirLabels) {
   EXPECT_EQ(first.guess.index, 1u);
   EXPECT_EQ(first.guess.probability, 0.75);
   EXPECT_EQ(predictor.predict(ctx, images, 1)->guess.label, "dark");
-  EXPECT_EQ(predictor.predict(ctx, parse_images(digits("png/digit-0.png")).value(), 0)->guess.label, "dark");
+  EXPECT_EQ(predictor.predict(ctx, parse_images(digits("png/digit-0.png")).value(), 0)->guess.label,
+            "dark");
 }
 
 // A server with a detector that finds as many objects as the first pixel's value.
 net::Response serve_boxes(const net::Request& request) {
   const auto found = parse_route(request.method, request.path());
   if (found.route->call == Call::kModelMetadata) {
-    const std::vector<tensor::Spec> outputs = {
-        {"boxes", DType::kFp32, {-1, 4}}, {"scores", DType::kFp32, {-1}}, {"labels", DType::kBytes, {-1}}};
-    return {
-        200, {}, write(ModelMetadata{"boxes", {"1"}, "test", {{"image", DType::kBytes, {-1}}}, outputs, {"cat", "dog"}}), nullptr};
+    const std::vector<tensor::Spec> outputs = {{"boxes", DType::kFp32, {-1, 4}},
+                                               {"scores", DType::kFp32, {-1}},
+                                               {"labels", DType::kBytes, {-1}}};
+    return {200,
+            {},
+            write(ModelMetadata{
+                "boxes", {"1"}, "test", {{"image", DType::kBytes, {-1}}}, outputs, {"cat", "dog"}}),
+            nullptr};
   }
-  auto infer =
-      parse_infer_request(std::make_shared<const std::string>(request.body), request.headers.find(kJsonLengthHeader)).value();
+  auto infer = parse_infer_request(std::make_shared<const std::string>(request.body),
+                                   request.headers.find(kJsonLengthHeader))
+                   .value();
   const std::int64_t count = parse_images(infer.inputs[0].tensor.strings().at(0)).value().pixels[0];
   std::vector<std::string> names;
   std::vector<float> scores, boxes;
@@ -113,9 +130,10 @@ net::Response serve_boxes(const net::Request& request) {
     scores.push_back(0.75f - 0.25f * static_cast<float>(i));
     for (int side = 0; side < 4; ++side) boxes.push_back(static_cast<float>(10 * i + side));
   }
-  const std::vector<tensor::Named> outputs = {{"boxes", Tensor::of<float>(DType::kFp32, {count, 4}, boxes).value()},
-                                              {"scores", Tensor::of<float>(DType::kFp32, {count}, scores).value()},
-                                              {"labels", Tensor::of_strings({count}, names).value()}};
+  const std::vector<tensor::Named> outputs = {
+      {"boxes", Tensor::of<float>(DType::kFp32, {count, 4}, boxes).value()},
+      {"scores", Tensor::of<float>(DType::kFp32, {count}, scores).value()},
+      {"labels", Tensor::of_strings({count}, names).value()}};
   return {200, {}, write_infer_response({"boxes", "1", "", outputs}, {}).body, nullptr};
 }
 
@@ -140,7 +158,8 @@ TEST(Client, ReadsEveryDetectionWithItsBox) {
 TEST(Client, ErrorsCarryTheServersWords) {
   const auto http = net::loopback(net::inline_handler(serve));
   const Client client(*http, "http://server");
-  EXPECT_EQ(client.metadata(Context::background(), "other").error(), Error(Code::kNotFound, "there is no such model"));
+  EXPECT_EQ(client.metadata(Context::background(), "other").error(),
+            Error(Code::kNotFound, "there is no such model"));
 }
 
 TEST(Top, PicksTheBestOfItsRow) {
@@ -164,21 +183,29 @@ TEST(Images, PngHoldsTheSamePixelsAsTheIdxFile) {
   const std::vector<int> labels = parse_labels(digits("test-labels.idx1-ubyte")).value();
   for (int digit = 0; digit < 10; ++digit) {
     const Images png = parse_images(digits("png/digit-" + std::to_string(digit) + ".png")).value();
-    const auto at = static_cast<std::size_t>(std::find(labels.begin(), labels.end(), digit) - labels.begin());
-    EXPECT_EQ(png.pixels, std::vector<std::uint8_t>(all.pixels.begin() + static_cast<long>(at * 64),
-                                                    all.pixels.begin() + static_cast<long>(at * 64 + 64)));
+    const auto at =
+        static_cast<std::size_t>(std::find(labels.begin(), labels.end(), digit) - labels.begin());
+    EXPECT_EQ(png.pixels,
+              std::vector<std::uint8_t>(all.pixels.begin() + static_cast<long>(at * 64),
+                                        all.pixels.begin() + static_cast<long>(at * 64 + 64)));
   }
 }
 
 TEST(Images, TornOrForeignFilesAreRefused) {
   const std::string idx = digits("test-images.idx3-ubyte"), png = digits("png/digit-0.png");
-  EXPECT_EQ(parse_images("hello").error().message(), "neither a JPEG, a PNG nor an IDX file of images");
+  EXPECT_EQ(parse_images("hello").error().message(),
+            "neither a JPEG, a PNG nor an IDX file of images");
   EXPECT_EQ(parse_images("").error().message(), "neither a JPEG, a PNG nor an IDX file of images");
-  EXPECT_THAT(parse_images(idx.substr(0, 100)).error().message(), HasSubstr("its header says 23040"));
-  EXPECT_THAT(parse_images(digits("test-labels.idx1-ubyte")).error().message(), HasSubstr("not an IDX file of images"));
+  EXPECT_THAT(parse_images(idx.substr(0, 100)).error().message(),
+              HasSubstr("its header says 23040"));
+  EXPECT_THAT(parse_images(digits("test-labels.idx1-ubyte")).error().message(),
+              HasSubstr("not an IDX file of images"));
   EXPECT_THAT(parse_labels(idx).error().message(), HasSubstr("not an IDX file of labels"));
-  EXPECT_FALSE(parse_images(std::string("\0\0\x08\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 16)).ok());
-  for (std::size_t cut = 8; cut + 16 < png.size(); ++cut) EXPECT_FALSE(parse_images(png.substr(0, cut)).ok()) << cut;
+  EXPECT_FALSE(
+      parse_images(std::string("\0\0\x08\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 16))
+          .ok());
+  for (std::size_t cut = 8; cut + 16 < png.size(); ++cut)
+    EXPECT_FALSE(parse_images(png.substr(0, cut)).ok()) << cut;
 }
 
 TEST(Images, ModelsThatTakeFilesGetTheFileThatItWas) {

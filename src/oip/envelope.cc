@@ -27,7 +27,8 @@ std::size_t count_elements(JsonReader& reader, tensor::DType dtype, std::size_t 
       continue;
     }
     const bool is_text = kind == JsonReader::Kind::kString;
-    if (is_text != (dtype == tensor::DType::kBytes) || kind == JsonReader::Kind::kArray || kind == JsonReader::Kind::kObject) {
+    if (is_text != (dtype == tensor::DType::kBytes) || kind == JsonReader::Kind::kArray ||
+        kind == JsonReader::Kind::kObject) {
       reader.fail("data has what is no " + std::string(tensor::to_string(dtype)));
     } else if (is_text) {
       (void)reader.skip();
@@ -42,14 +43,15 @@ std::size_t count_elements(JsonReader& reader, tensor::DType dtype, std::size_t 
 }
 
 // Checks that data and shape agree.
-Status look_at_data(std::string_view data, tensor::DType dtype, const tensor::Shape& shape, const Limits& limits) {
+Status look_at_data(std::string_view data, tensor::DType dtype, const tensor::Shape& shape,
+                    const Limits& limits) {
   TRY(const std::size_t wanted, tensor::elements(shape));
   JsonReader reader(data);
   const std::size_t count = count_elements(reader, dtype, limits.rank_max);
   TRY_VOID(reader.finish());
   if (count == wanted) return {};
-  return Error(Code::kInvalid, "data has " + std::to_string(count) + " elements, the shape " + tensor::to_string(shape) + " has " +
-                                   std::to_string(wanted));
+  return Error(Code::kInvalid, "data has " + std::to_string(count) + " elements, the shape " +
+                                   tensor::to_string(shape) + " has " + std::to_string(wanted));
 }
 
 // Cuts the text to at most `bytes_max` bytes, at a character boundary.
@@ -81,9 +83,11 @@ Status look_at_output(JsonReader& reader, const Limits& limits, std::size_t& bin
       TRY(const Json parameters, internal::read_parameters(reader, limits));
       if (const Json* size = parameters.find("binary_data_size")) {
         is_binary = size->is_integer() && size->as_integer() >= 0;
-        if (!is_binary) return Error(Code::kInvalid, "binary_data_size must be an integer of 0 or more");
+        if (!is_binary)
+          return Error(Code::kInvalid, "binary_data_size must be an integer of 0 or more");
         own_bytes = static_cast<std::size_t>(size->as_integer());
-        if (own_bytes > SIZE_MAX / 2 - binary_bytes) return Error(Code::kInvalid, "binary_data_size is beyond measure");
+        if (own_bytes > SIZE_MAX / 2 - binary_bytes)
+          return Error(Code::kInvalid, "binary_data_size is beyond measure");
         binary_bytes += own_bytes;
       }
     } else if (member == "data") {
@@ -95,15 +99,18 @@ Status look_at_output(JsonReader& reader, const Limits& limits, std::size_t& bin
     }
   }
   TRY_VOID(reader.status());
-  if (!has_name || !dtype || !has_shape) return Error(Code::kInvalid, "an output lacks a name, a datatype or a shape");
-  if (data.has_value() == is_binary) return Error(Code::kInvalid, "an output has data either in JSON or in binary");
+  if (!has_name || !dtype || !has_shape)
+    return Error(Code::kInvalid, "an output lacks a name, a datatype or a shape");
+  if (data.has_value() == is_binary)
+    return Error(Code::kInvalid, "an output has data either in JSON or in binary");
   if (data) return look_at_data(*data, *dtype, sizes, limits);
   if (*dtype == tensor::DType::kBytes) return {};
   TRY(const std::size_t elements, tensor::elements(sizes));
   const std::size_t each = tensor::element_bytes(*dtype);
   if (own_bytes % each != 0 || own_bytes / each != elements) {
-    return Error(Code::kInvalid, "the shape " + tensor::to_string(sizes) + " of " + std::string(tensor::to_string(*dtype)) +
-                                     " is not that of " + std::to_string(own_bytes) + " bytes");
+    return Error(Code::kInvalid, "the shape " + tensor::to_string(sizes) + " of " +
+                                     std::string(tensor::to_string(*dtype)) + " is not that of " +
+                                     std::to_string(own_bytes) + " bytes");
   }
   return {};
 }
@@ -113,13 +120,15 @@ Status look_at_outputs(std::string_view text, const Limits& limits, std::size_t 
   std::size_t count = 0, binary_bytes = 0;
   reader.begin_array();
   while (reader.next_item()) {
-    if (++count > limits.tensors_max) return Error(Code::kInvalid, "more than " + std::to_string(limits.tensors_max) + " outputs");
+    if (++count > limits.tensors_max)
+      return Error(Code::kInvalid, "more than " + std::to_string(limits.tensors_max) + " outputs");
     TRY_VOID(look_at_output(reader, limits, binary_bytes));
   }
   TRY_VOID(reader.finish());
   if (count == 0) return Error(Code::kInvalid, "the answer has no outputs");
   if (binary_bytes != binary) {
-    return Error(Code::kInvalid, "the outputs have " + std::to_string(binary_bytes) + " bytes of binary data, the body has " +
+    return Error(Code::kInvalid, "the outputs have " + std::to_string(binary_bytes) +
+                                     " bytes of binary data, the body has " +
                                      std::to_string(binary));
   }
   return {};
@@ -127,7 +136,8 @@ Status look_at_outputs(std::string_view text, const Limits& limits, std::size_t 
 
 }  // namespace
 
-Result<Envelope> open_infer_response(std::shared_ptr<const std::string> body, std::optional<std::string_view> json_length,
+Result<Envelope> open_infer_response(std::shared_ptr<const std::string> body,
+                                     std::optional<std::string_view> json_length,
                                      const Limits& limits) {
   TRY(const internal::Parts parts, internal::split(std::move(body), json_length));
   Envelope out;
@@ -159,8 +169,8 @@ Result<Envelope> open_infer_response(std::shared_ptr<const std::string> body, st
   return out;
 }
 
-Preamble read_preamble(const std::shared_ptr<const std::string>& body, std::optional<std::string_view> json_length,
-                       const Limits& limits) {
+Preamble read_preamble(const std::shared_ptr<const std::string>& body,
+                       std::optional<std::string_view> json_length, const Limits& limits) {
   const auto parts = internal::split(body, json_length);
   if (!parts.ok()) return {};
   Preamble out;
@@ -184,7 +194,8 @@ Preamble read_preamble(const std::shared_ptr<const std::string>& body, std::opti
   return reader.finish().ok() ? out : Preamble{};
 }
 
-Message reseal(const Envelope& envelope, std::string_view model_name, std::string_view model_version, const Json& parameters) {
+Message reseal(const Envelope& envelope, std::string_view model_name,
+               std::string_view model_version, const Json& parameters) {
   Message out;
   std::string& json = out.body;
   json.reserve(envelope.outputs.size() + envelope.binary.size() + 256);

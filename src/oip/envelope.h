@@ -28,7 +28,8 @@ struct Envelope {
 
 /// kInvalid: a malformed response, as for parse_infer_response(), or one without outputs. Elements
 /// of `data` are counted; the only check is that they are text or numbers, as the type requires.
-Result<Envelope> open_infer_response(std::shared_ptr<const std::string> body, std::optional<std::string_view> json_length,
+Result<Envelope> open_infer_response(std::shared_ptr<const std::string> body,
+                                     std::optional<std::string_view> json_length,
                                      const Limits& limits = {});
 
 /// The parts of a request that matter for forwarding.
@@ -37,12 +38,12 @@ struct Preamble {
   std::optional<std::chrono::microseconds> timeout;  // parameter "timeout"
 };
 /// Unreadable parts stay empty: the parser of the request reports them.
-Preamble read_preamble(const std::shared_ptr<const std::string>& body, std::optional<std::string_view> json_length,
-                       const Limits& limits = {});
+Preamble read_preamble(const std::shared_ptr<const std::string>& body,
+                       std::optional<std::string_view> json_length, const Limits& limits = {});
 
 /// The response with other names; the id stays. `parameters` replace the old ones; null removes
 /// them.
-Message reseal(const Envelope& envelope, std::string_view model_name, std::string_view model_version,
-               const codec::Json& parameters);
+Message reseal(const Envelope& envelope, std::string_view model_name,
+               std::string_view model_version, const codec::Json& parameters);
 
 }  // namespace varda::oip

@@ -18,9 +18,11 @@ std::size_t big_endian(std::string_view bytes, std::size_t at) {
 }
 
 // The dimensions of an IDX file of unsigned bytes with rank `rank`.
-Result<std::vector<std::size_t>> idx_sizes(std::string_view bytes, std::size_t rank, std::string_view what) {
+Result<std::vector<std::size_t>> idx_sizes(std::string_view bytes, std::size_t rank,
+                                           std::string_view what) {
   const std::size_t header = 4 + 4 * rank;
-  if (bytes.size() < 4 || bytes.substr(0, 3) != std::string_view("\0\0\x08", 3) || static_cast<unsigned char>(bytes[3]) != rank) {
+  if (bytes.size() < 4 || bytes.substr(0, 3) != std::string_view("\0\0\x08", 3) ||
+      static_cast<unsigned char>(bytes[3]) != rank) {
     return Error(Code::kInvalid, "not an IDX file of " + std::string(what));
   }
   if (bytes.size() < header) return Error(Code::kInvalid, "the IDX file ends within its header");
@@ -32,8 +34,8 @@ Result<std::vector<std::size_t>> idx_sizes(std::string_view bytes, std::size_t r
       return Error(Code::kInvalid, "the IDX file has more than 64 Mpixel");
   }
   if (bytes.size() != header + total) {
-    return Error(Code::kInvalid, "the IDX file has " + std::to_string(bytes.size() - header) + " bytes of data, its header says " +
-                                     std::to_string(total));
+    return Error(Code::kInvalid, "the IDX file has " + std::to_string(bytes.size() - header) +
+                                     " bytes of data, its header says " + std::to_string(total));
   }
   return sizes;
 }
@@ -45,9 +47,13 @@ struct Layout {
 };
 
 std::optional<Layout> layout_for(const Images& images, const tensor::Shape& shape) {
-  const auto is = [&](std::size_t i, std::size_t size) { return shape[i] == static_cast<std::int64_t>(size) || shape[i] == -1; };
+  const auto is = [&](std::size_t i, std::size_t size) {
+    return shape[i] == static_cast<std::int64_t>(size) || shape[i] == -1;
+  };
   const auto channels = [&](std::size_t i) -> std::size_t {
-    return shape[i] == -1 ? images.channels : shape[i] == 1 || shape[i] == 3 ? static_cast<std::size_t>(shape[i]) : 0;
+    return shape[i] == -1                   ? images.channels
+           : shape[i] == 1 || shape[i] == 3 ? static_cast<std::size_t>(shape[i])
+                                            : 0;
   };
   const std::size_t area = images.height * images.width;
   if (shape.size() == 2) {
@@ -56,21 +62,25 @@ std::optional<Layout> layout_for(const Images& images, const tensor::Shape& shap
   } else if (shape.size() == 3 && is(1, images.height) && is(2, images.width)) {
     return Layout{1, false};
   } else if (shape.size() == 4) {
-    if (channels(1) > 0 && is(2, images.height) && is(3, images.width)) return Layout{channels(1), true};
-    if (channels(3) > 0 && is(1, images.height) && is(2, images.width)) return Layout{channels(3), false};
+    if (channels(1) > 0 && is(2, images.height) && is(3, images.width))
+      return Layout{channels(1), true};
+    if (channels(3) > 0 && is(1, images.height) && is(2, images.width))
+      return Layout{channels(3), false};
   }
   return std::nullopt;
 }
 
 // The value of one channel of a pixel, converted between grey and colour (ITU-R BT.601) if needed.
-std::uint8_t channel_of(const std::uint8_t* pixel, std::size_t have, std::size_t want, std::size_t channel) {
+std::uint8_t channel_of(const std::uint8_t* pixel, std::size_t have, std::size_t want,
+                        std::size_t channel) {
   if (have == want) return pixel[channel];
   if (have == 1) return pixel[0];
   return static_cast<std::uint8_t>((299 * pixel[0] + 587 * pixel[1] + 114 * pixel[2] + 500) / 1000);
 }
 
 template <typename T>
-void fill(const Images& images, std::size_t first, std::size_t count, const Layout& layout, std::span<T> out) {
+void fill(const Images& images, std::size_t first, std::size_t count, const Layout& layout,
+          std::span<T> out) {
   const std::size_t area = images.height * images.width;
   T* to = out.data();
   for (std::size_t image = first; image < first + count; ++image) {
@@ -81,25 +91,30 @@ void fill(const Images& images, std::size_t first, std::size_t count, const Layo
       for (std::size_t j = 0; j < inner; ++j) {
         const std::size_t pixel = layout.planes ? j : i;
         const std::size_t channel = layout.planes ? i : j;
-        *to++ = static_cast<T>(channel_of(from + pixel * images.channels, images.channels, layout.channels, channel));
+        *to++ = static_cast<T>(
+            channel_of(from + pixel * images.channels, images.channels, layout.channels, channel));
       }
     }
   }
 }
 
-tensor::Shape shape_for(const Images& images, std::size_t count, const Layout& layout, const tensor::Shape& specification) {
+tensor::Shape shape_for(const Images& images, std::size_t count, const Layout& layout,
+                        const tensor::Shape& specification) {
   const auto size = [](std::size_t n) { return static_cast<std::int64_t>(n); };
-  const std::int64_t n = size(count), h = size(images.height), w = size(images.width), c = size(layout.channels);
+  const std::int64_t n = size(count), h = size(images.height), w = size(images.width),
+                     c = size(layout.channels);
   if (specification.size() == 2) return {n, h * w * c};
   if (specification.size() == 3) return {n, h, w};
   return layout.planes ? tensor::Shape{n, c, h, w} : tensor::Shape{n, h, w, c};
 }
 
-Result<tensor::Tensor> file_tensor(const Images& images, std::size_t first, std::size_t count, const tensor::Spec& input) {
+Result<tensor::Tensor> file_tensor(const Images& images, std::size_t first, std::size_t count,
+                                   const tensor::Spec& input) {
   const tensor::Shape shape = {static_cast<std::int64_t>(count)};
   if (!tensor::fits(shape, input.shape)) {
-    return Error(Code::kInvalid, "the model's input \"" + input.name + "\" takes strings in the shape " +
-                                     tensor::to_string(input.shape) + ", not " + tensor::to_string(shape));
+    return Error(Code::kInvalid,
+                 "the model's input \"" + input.name + "\" takes strings in the shape " +
+                     tensor::to_string(input.shape) + ", not " + tensor::to_string(shape));
   }
   std::vector<std::string> files;
   for (std::size_t i = first; i < first + count; ++i) {
@@ -109,8 +124,10 @@ Result<tensor::Tensor> file_tensor(const Images& images, std::size_t first, std:
     }
     const std::size_t size = images.height * images.width * images.channels;
     const auto from = images.pixels.begin() + static_cast<std::ptrdiff_t>(i * size);
-    TRY(std::string png,
-        codec::encode_png({images.width, images.height, images.channels, {from, from + static_cast<std::ptrdiff_t>(size)}}));
+    TRY(std::string png, codec::encode_png({images.width,
+                                            images.height,
+                                            images.channels,
+                                            {from, from + static_cast<std::ptrdiff_t>(size)}}));
     files.push_back(std::move(png));
   }
   return tensor::Tensor::of_strings(shape, files);
@@ -121,7 +138,8 @@ Result<tensor::Tensor> file_tensor(const Images& images, std::size_t first, std:
 Result<Images> parse_images(std::string_view bytes) {
   if (codec::image_format(bytes)) {
     TRY(codec::Image image, codec::decode_image(bytes, kPixelsMax));
-    return Images{1, image.height, image.width, image.channels, std::move(image.pixels), std::string(bytes)};
+    return Images{
+        1, image.height, image.width, image.channels, std::move(image.pixels), std::string(bytes)};
   }
   auto sizes = idx_sizes(bytes, 3, "images");
   if (!sizes.ok() && bytes.substr(0, 2) != std::string_view("\0\0", 2))
@@ -139,19 +157,22 @@ Result<std::vector<int>> parse_labels(std::string_view bytes) {
   return out;
 }
 
-Result<tensor::Tensor> image_tensor(const Images& images, std::size_t first, std::size_t count, const tensor::Spec& input) {
-  if (first + count > images.count) return Error(Code::kInvalid, "there are " + std::to_string(images.count) + " images");
+Result<tensor::Tensor> image_tensor(const Images& images, std::size_t first, std::size_t count,
+                                    const tensor::Spec& input) {
+  if (first + count > images.count)
+    return Error(Code::kInvalid, "there are " + std::to_string(images.count) + " images");
   if (input.dtype == tensor::DType::kBytes) return file_tensor(images, first, count, input);
   const auto layout = layout_for(images, input.shape);
   if (!layout) {
-    return Error(Code::kInvalid, "images of " + std::to_string(images.width) + "x" + std::to_string(images.height) +
-                                     " pixels do not fit the model's input \"" + input.name + "\" of shape " +
-                                     tensor::to_string(input.shape));
+    return Error(Code::kInvalid, "images of " + std::to_string(images.width) + "x" +
+                                     std::to_string(images.height) +
+                                     " pixels do not fit the model's input \"" + input.name +
+                                     "\" of shape " + tensor::to_string(input.shape));
   }
   const tensor::Shape shape = shape_for(images, count, *layout, input.shape);
   if (!tensor::fits(shape, input.shape)) {
-    return Error(Code::kInvalid,
-                 "the model's input \"" + input.name + "\" takes " + std::to_string(input.shape[0]) + " images at a time");
+    return Error(Code::kInvalid, "the model's input \"" + input.name + "\" takes " +
+                                     std::to_string(input.shape[0]) + " images at a time");
   }
   TRY(tensor::Tensor out, tensor::Tensor::allocate(input.dtype, shape));
   switch (input.dtype) {
@@ -165,7 +186,8 @@ Result<tensor::Tensor> image_tensor(const Images& images, std::size_t first, std
       fill(images, first, count, *layout, out.mutable_values<std::uint8_t>());
       break;
     default:
-      return Error(Code::kInvalid, "the model's input \"" + input.name + "\" is " + std::string(to_string(input.dtype)) +
+      return Error(Code::kInvalid, "the model's input \"" + input.name + "\" is " +
+                                       std::string(to_string(input.dtype)) +
                                        ", which images do not become");
   }
   return out;

@@ -33,6 +33,7 @@ Result<std::vector<int>> parse_labels(std::string_view bytes);
 /// the shape of `input` ([-1,H,W], [-1,H*W], [-1,C,H,W] or [-1,H,W,C]). Grey and colour are
 /// converted as needed; sizes are not. For an input of files (BYTES, [-1] or [1]) the tensor holds
 /// the original file, else a PNG. kInvalid: the model takes another size, type or number.
-Result<tensor::Tensor> image_tensor(const Images& images, std::size_t first, std::size_t count, const tensor::Spec& input);
+Result<tensor::Tensor> image_tensor(const Images& images, std::size_t first, std::size_t count,
+                                    const tensor::Spec& input);
 
 }  // namespace varda::oip

@@ -12,7 +12,8 @@ using internal::Parts;
 using internal::TensorReader;
 
 Result<Encoding> encoding_of(const Json& value, std::string_view name) {
-  if (!value.is_bool()) return Error(Code::kInvalid, "parameter " + std::string(name) + " is true or false");
+  if (!value.is_bool())
+    return Error(Code::kInvalid, "parameter " + std::string(name) + " is true or false");
   return value.as_bool() ? Encoding::kBinary : Encoding::kJson;
 }
 
@@ -27,9 +28,11 @@ Status read_parameters(const Json& parameters, InferRequest& request) {
     }
     // No request waits longer than a day; a longer deadline counts as a day.
     constexpr std::int64_t kDay = 86'400'000'000;
-    if (timeout->as_integer() > 0) request.timeout = std::chrono::microseconds(std::min(timeout->as_integer(), kDay));
+    if (timeout->as_integer() > 0)
+      request.timeout = std::chrono::microseconds(std::min(timeout->as_integer(), kDay));
   }
-  if (const Json* sequence = parameters.find("sequence_id"); sequence != nullptr && sequence->as_integer() != 0) {
+  if (const Json* sequence = parameters.find("sequence_id");
+      sequence != nullptr && sequence->as_integer() != 0) {
     return Error(Code::kUnsupported, "sequences are not supported");
   }
   return {};
@@ -56,16 +59,19 @@ Result<std::vector<PendingOutput>> read_outputs(JsonReader& reader, const Limits
           TRY(output.encoding, encoding_of(*binary, "binary_data"));
         }
         if (parameters["classification"].as_integer() > 0) {
-          return Error(Code::kUnsupported, "parameter classification is not supported: ask for the output itself");
+          return Error(Code::kUnsupported,
+                       "parameter classification is not supported: ask for the output itself");
         }
       } else {
         reader.skip();
       }
     }
     TRY_VOID(reader.status());
-    if (output.name.empty()) return Error(Code::kInvalid, "output " + std::to_string(out.size()) + " has no name");
+    if (output.name.empty())
+      return Error(Code::kInvalid, "output " + std::to_string(out.size()) + " has no name");
     for (const PendingOutput& other : out) {
-      if (other.name == output.name) return Error(Code::kInvalid, "output \"" + output.name + "\" is asked for twice");
+      if (other.name == output.name)
+        return Error(Code::kInvalid, "output \"" + output.name + "\" is asked for twice");
     }
     if (out.size() == limits.tensors_max)
       return Error(Code::kInvalid, "more than " + std::to_string(limits.tensors_max) + " outputs");
@@ -74,7 +80,8 @@ Result<std::vector<PendingOutput>> read_outputs(JsonReader& reader, const Limits
   return out;
 }
 
-Message assemble(std::string json, std::span<const tensor::Named> tensors, std::span<const Encoding> encodings) {
+Message assemble(std::string json, std::span<const tensor::Named> tensors,
+                 std::span<const Encoding> encodings) {
   std::size_t binary = 0;
   bool any = false;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -95,16 +102,19 @@ Message assemble(std::string json, std::span<const tensor::Named> tensors, std::
   return out;
 }
 
-std::vector<Encoding> final_encodings(std::span<const tensor::Named> tensors, std::span<const Encoding> wanted) {
+std::vector<Encoding> final_encodings(std::span<const tensor::Named> tensors,
+                                      std::span<const Encoding> wanted) {
   std::vector<Encoding> out;
   out.reserve(tensors.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    out.push_back(internal::encoding_for(tensors[i].tensor, i < wanted.size() ? wanted[i] : Encoding::kJson));
+    out.push_back(
+        internal::encoding_for(tensors[i].tensor, i < wanted.size() ? wanted[i] : Encoding::kJson));
   }
   return out;
 }
 
-void write_tensors(std::span<const tensor::Named> tensors, std::span<const Encoding> encodings, std::string& out) {
+void write_tensors(std::span<const tensor::Named> tensors, std::span<const Encoding> encodings,
+                   std::string& out) {
   out += '[';
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (i > 0) out += ',';
@@ -115,7 +125,8 @@ void write_tensors(std::span<const tensor::Named> tensors, std::span<const Encod
 
 }  // namespace
 
-Result<InferRequest> parse_infer_request(std::shared_ptr<const std::string> body, std::optional<std::string_view> json_length,
+Result<InferRequest> parse_infer_request(std::shared_ptr<const std::string> body,
+                                         std::optional<std::string_view> json_length,
                                          const Limits& limits) {
   TRY(const Parts parts, internal::split(std::move(body), json_length));
   JsonReader reader(parts.json);
@@ -134,7 +145,8 @@ Result<InferRequest> parse_infer_request(std::shared_ptr<const std::string> body
     } else if (member == "id") {
       request.id = reader.string();
       if (request.id.size() > limits.id_bytes_max) {
-        return Error(Code::kInvalid, "id is longer than " + std::to_string(limits.id_bytes_max) + " bytes");
+        return Error(Code::kInvalid,
+                     "id is longer than " + std::to_string(limits.id_bytes_max) + " bytes");
       }
     } else if (member == "parameters") {
       TRY(const Json parameters, internal::read_parameters(reader, limits));
@@ -164,7 +176,8 @@ Message write_infer_request(const InferRequest& request) {
   std::string parameters;
   if (request.encoding == Encoding::kBinary) parameters += "\"binary_data_output\":true";
   if (request.timeout)
-    parameters += (parameters.empty() ? "" : ",") + std::string("\"timeout\":") + std::to_string(request.timeout->count());
+    parameters += (parameters.empty() ? "" : ",") + std::string("\"timeout\":") +
+                  std::to_string(request.timeout->count());
   if (!parameters.empty()) json += "\"parameters\":{" + parameters + "},";
   json += "\"inputs\":";
   write_tensors(request.inputs, encodings, json);
@@ -173,8 +186,9 @@ Message write_infer_request(const InferRequest& request) {
     for (std::size_t i = 0; i < request.outputs.size(); ++i) {
       json += i > 0 ? ",{\"name\":" : "{\"name\":";
       internal::write_string(request.outputs[i].name, json);
-      json += request.outputs[i].encoding == Encoding::kBinary ? ",\"parameters\":{\"binary_data\":true}}"
-                                                               : ",\"parameters\":{\"binary_data\":false}}";
+      json += request.outputs[i].encoding == Encoding::kBinary
+                  ? ",\"parameters\":{\"binary_data\":true}}"
+                  : ",\"parameters\":{\"binary_data\":false}}";
     }
     json += ']';
   }
@@ -182,14 +196,17 @@ Message write_infer_request(const InferRequest& request) {
   return assemble(std::move(json), request.inputs, encodings);
 }
 
-Status check_encodings(std::span<const tensor::Named> outputs, std::span<const Encoding> encodings) {
+Status check_encodings(std::span<const tensor::Named> outputs,
+                       std::span<const Encoding> encodings) {
   const std::vector<Encoding> possible = final_encodings(outputs, encodings);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Encoding wanted = i < encodings.size() ? encodings[i] : Encoding::kJson;
     if (possible[i] == wanted) continue;
-    return Error(Code::kInvalid, "output \"" + outputs[i].name +
-                                     "\" has bytes that are not UTF-8, which JSON cannot hold: ask for binary data with the " +
-                                     "parameter binary_data of the output, or binary_data_output of the request");
+    return Error(Code::kInvalid,
+                 "output \"" + outputs[i].name +
+                     "\" has bytes that are not UTF-8, which JSON cannot hold: ask for binary data "
+                     "with the " +
+                     "parameter binary_data of the output, or binary_data_output of the request");
   }
   return {};
 }
@@ -214,7 +231,8 @@ Message write_infer_response(const InferResponse& response, std::span<const Enco
   return assemble(std::move(json), response.outputs, encodings);
 }
 
-Result<InferResponse> parse_infer_response(std::shared_ptr<const std::string> body, std::optional<std::string_view> json_length,
+Result<InferResponse> parse_infer_response(std::shared_ptr<const std::string> body,
+                                           std::optional<std::string_view> json_length,
                                            const Limits& limits) {
   TRY(const Parts parts, internal::split(std::move(body), json_length));
   JsonReader reader(parts.json);

@@ -44,23 +44,27 @@ struct RequestedOutput {
 struct InferRequest {
   std::string id;
   std::vector<tensor::Named> inputs;
-  std::vector<RequestedOutput> outputs;              // empty: all, in the model's order
-  Encoding encoding = Encoding::kJson;               // for outputs without an entry
-  std::optional<std::chrono::microseconds> timeout;  // the request's own deadline (parameter "timeout")
+  std::vector<RequestedOutput> outputs;  // empty: all, in the model's order
+  Encoding encoding = Encoding::kJson;   // for outputs without an entry
+  std::optional<std::chrono::microseconds>
+      timeout;  // the request's own deadline (parameter "timeout")
 };
 
 /// Parses a request body. Binary tensors refer to `body` and keep it alive. `json_length` is the
 /// value of the header, if present. kInvalid: not JSON, a missing or duplicate field, inconsistent
 /// types, shapes and data, or numbers out of range; the message names the input. kUnsupported: a
 /// part of the protocol that we do not implement.
-Result<InferRequest> parse_infer_request(std::shared_ptr<const std::string> body, std::optional<std::string_view> json_length,
+Result<InferRequest> parse_infer_request(std::shared_ptr<const std::string> body,
+                                         std::optional<std::string_view> json_length,
                                          const Limits& limits = {});
 
 /// A body with the values of its headers.
 struct Message {
   std::string body;
   std::optional<std::size_t> json_length;  // the header's value; absent: plain JSON
-  std::string_view content_type() const { return json_length ? "application/octet-stream" : "application/json"; }
+  std::string_view content_type() const {
+    return json_length ? "application/octet-stream" : "application/json";
+  }
 };
 
 /// An empty "id" is omitted.
@@ -84,7 +88,8 @@ Status check_encodings(std::span<const tensor::Named> outputs, std::span<const E
 Message write_infer_response(const InferResponse& response, std::span<const Encoding> encodings);
 
 /// kInvalid: as for requests.
-Result<InferResponse> parse_infer_response(std::shared_ptr<const std::string> body, std::optional<std::string_view> json_length,
+Result<InferResponse> parse_infer_response(std::shared_ptr<const std::string> body,
+                                           std::optional<std::string_view> json_length,
                                            const Limits& limits = {});
 
 }  // namespace varda::oip

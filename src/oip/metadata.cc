@@ -24,7 +24,8 @@ Json specs(const std::vector<tensor::Spec>& list) {
   for (const tensor::Spec& spec : list) {
     Json shape = Json::array();
     for (const std::int64_t size : spec.shape) shape.push_back(size);
-    out.push_back(Json::object({{"name", spec.name}, {"datatype", to_string(spec.dtype)}, {"shape", std::move(shape)}}));
+    out.push_back(Json::object(
+        {{"name", spec.name}, {"datatype", to_string(spec.dtype)}, {"shape", std::move(shape)}}));
   }
   return out;
 }
@@ -52,13 +53,15 @@ Result<Json> object(std::string_view text) {
 }  // namespace
 
 std::string write(const ServerMetadata& metadata) {
-  return codec::write_json(
-      Json::object({{"name", metadata.name}, {"version", metadata.version}, {"extensions", strings(metadata.extensions)}}));
+  return codec::write_json(Json::object({{"name", metadata.name},
+                                         {"version", metadata.version},
+                                         {"extensions", strings(metadata.extensions)}}));
 }
 
 Result<ServerMetadata> parse_server_metadata(std::string_view text) {
   TRY(const Json json, object(text));
-  return ServerMetadata{json["name"].as_string(), json["version"].as_string(), strings_of(json["extensions"])};
+  return ServerMetadata{json["name"].as_string(), json["version"].as_string(),
+                        strings_of(json["extensions"])};
 }
 
 std::string write(const ModelMetadata& metadata) {
@@ -67,7 +70,8 @@ std::string write(const ModelMetadata& metadata) {
                             {"platform", metadata.platform},
                             {"inputs", specs(metadata.inputs)},
                             {"outputs", specs(metadata.outputs)}});
-  if (!metadata.labels.empty()) json.set("parameters", Json::object({{"labels", strings(metadata.labels)}}));
+  if (!metadata.labels.empty())
+    json.set("parameters", Json::object({{"labels", strings(metadata.labels)}}));
   return codec::write_json(json);
 }
 
@@ -86,7 +90,10 @@ Result<ModelMetadata> parse_model_metadata(std::string_view text) {
 std::string write(const std::vector<IndexEntry>& index) {
   Json out = Json::array();
   for (const IndexEntry& entry : index) {
-    Json one = Json::object({{"name", entry.name}, {"version", entry.version}, {"state", entry.state}, {"reason", entry.reason}});
+    Json one = Json::object({{"name", entry.name},
+                             {"version", entry.version},
+                             {"state", entry.state},
+                             {"reason", entry.reason}});
     if (!entry.code.empty()) one.set("code", entry.code);
     if (!entry.files.empty()) one.set("files", entry.files);
     out.push_back(std::move(one));
@@ -99,8 +106,9 @@ Result<std::vector<IndexEntry>> parse_index(std::string_view text) {
   if (!json.is_array()) return Error(Code::kInvalid, "expected a JSON array");
   std::vector<IndexEntry> out;
   for (const Json& item : json.as_array()) {
-    out.push_back({item["name"].as_string(), item["version"].as_string(), item["state"].as_string(), item["reason"].as_string(),
-                   item["code"].as_string(), item["files"].as_string()});
+    out.push_back({item["name"].as_string(), item["version"].as_string(), item["state"].as_string(),
+                   item["reason"].as_string(), item["code"].as_string(),
+                   item["files"].as_string()});
   }
   return out;
 }

@@ -100,9 +100,10 @@ std::optional<tensor::DType> npy_dtype(std::string_view type) {
   constexpr struct {
     std::string_view name;
     DType dtype;
-  } kTypes[] = {{"|b1", DType::kBool},   {"|u1", DType::kUint8}, {"<u2", DType::kUint16}, {"<u4", DType::kUint32},
-                {"<u8", DType::kUint64}, {"|i1", DType::kInt8},  {"<i2", DType::kInt16},  {"<i4", DType::kInt32},
-                {"<i8", DType::kInt64},  {"<f2", DType::kFp16},  {"<f4", DType::kFp32},   {"<f8", DType::kFp64}};
+  } kTypes[] = {{"|b1", DType::kBool},   {"|u1", DType::kUint8},  {"<u2", DType::kUint16},
+                {"<u4", DType::kUint32}, {"<u8", DType::kUint64}, {"|i1", DType::kInt8},
+                {"<i2", DType::kInt16},  {"<i4", DType::kInt32},  {"<i8", DType::kInt64},
+                {"<f2", DType::kFp16},   {"<f4", DType::kFp32},   {"<f8", DType::kFp64}};
   for (const auto& one : kTypes)
     if (one.name == type) return one.dtype;
   return std::nullopt;
@@ -114,13 +115,18 @@ Result<tensor::Tensor> parse_npy(std::string_view bytes) {
   if (!bytes.starts_with(kMagic)) return Error(Code::kInvalid, "not a NumPy file (.npy)");
   const Error torn(Code::kInvalid, "the NumPy file ends within its header");
   if (bytes.size() < 10) return torn;
-  const auto byte = [&](std::size_t at) { return static_cast<std::size_t>(static_cast<unsigned char>(bytes[at])); };
+  const auto byte = [&](std::size_t at) {
+    return static_cast<std::size_t>(static_cast<unsigned char>(bytes[at]));
+  };
   const std::size_t version = byte(6);
   if (version < 1 || version > 3)
-    return Error(Code::kUnsupported, "the NumPy file has format version " + std::to_string(version) + "; versions 1 to 3 are read");
+    return Error(Code::kUnsupported, "the NumPy file has format version " +
+                                         std::to_string(version) + "; versions 1 to 3 are read");
   const std::size_t start = version == 1 ? 10 : 12;
   if (bytes.size() < start) return torn;
-  const std::size_t length = version == 1 ? byte(8) | byte(9) << 8 : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
+  const std::size_t length = version == 1
+                                 ? byte(8) | byte(9) << 8
+                                 : byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24;
   if (bytes.size() - start < length) return torn;
   const std::optional<NpyHeader> header = NpyHeaderReader(bytes.substr(start, length)).read();
   if (!header) return Error(Code::kInvalid, "the NumPy file has a damaged header");
@@ -129,17 +135,18 @@ Result<tensor::Tensor> parse_npy(std::string_view bytes) {
     std::string type = header->type.substr(0, 32);
     for (char& c : type)  // a terminal may show it
       if (c < ' ' || c > '~') c = '?';
-    return Error(Code::kUnsupported,
-                 "the NumPy file holds elements of type " + type + "; little-endian numbers and booleans are read");
+    return Error(Code::kUnsupported, "the NumPy file holds elements of type " + type +
+                                         "; little-endian numbers and booleans are read");
   }
   if (header->fortran_order)
-    return Error(Code::kUnsupported, "the NumPy file is in Fortran order; save numpy.ascontiguousarray(…) instead");
+    return Error(Code::kUnsupported,
+                 "the NumPy file is in Fortran order; save numpy.ascontiguousarray(…) instead");
   const std::string_view data = bytes.substr(start + length);
   TRY(const std::size_t elements, tensor::elements(header->shape));
   const std::size_t expected = elements * tensor::element_bytes(*dtype);
   if (data.size() != expected) {
-    return Error(Code::kInvalid, "the NumPy file has " + std::to_string(data.size()) + " bytes of data; its header says " +
-                                     std::to_string(expected));
+    return Error(Code::kInvalid, "the NumPy file has " + std::to_string(data.size()) +
+                                     " bytes of data; its header says " + std::to_string(expected));
   }
   return tensor::Tensor::copy(*dtype, header->shape, std::as_bytes(std::span(data)));
 }

@@ -21,7 +21,8 @@ std::string npy(const std::string& dictionary, const std::string& data, int vers
   return out + header + data;
 }
 
-std::string with_type(const std::string& type, const std::string& shape, const std::string& order = "False") {
+std::string with_type(const std::string& type, const std::string& shape,
+                      const std::string& order = "False") {
   return "{'descr': '" + type + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }";
 }
 
@@ -31,9 +32,12 @@ TEST(Npy, ArraysBecomeTensors) {
     std::size_t bytes;
     DType dtype;
     tensor::Shape expected;
-  } cases[] = {{"<f4", "(2, 3)", 24, DType::kFp32, {2, 3}}, {"<f8", "(3,)", 24, DType::kFp64, {3}},
-               {"<f2", "()", 2, DType::kFp16, {}},          {"|u1", "(1, 2, 2)", 4, DType::kUint8, {1, 2, 2}},
-               {"<i8", "(0, 4)", 0, DType::kInt64, {0, 4}}, {"|b1", "(2,)", 2, DType::kBool, {2}}};
+  } cases[] = {{"<f4", "(2, 3)", 24, DType::kFp32, {2, 3}},
+               {"<f8", "(3,)", 24, DType::kFp64, {3}},
+               {"<f2", "()", 2, DType::kFp16, {}},
+               {"|u1", "(1, 2, 2)", 4, DType::kUint8, {1, 2, 2}},
+               {"<i8", "(0, 4)", 0, DType::kInt64, {0, 4}},
+               {"|b1", "(2,)", 2, DType::kBool, {2}}};
   for (const auto& one : cases) {
     for (const int version : {1, 2, 3}) {
       std::string data;
@@ -42,7 +46,9 @@ TEST(Npy, ArraysBecomeTensors) {
       ASSERT_TRUE(tensor.ok()) << tensor.error();
       EXPECT_EQ(tensor->dtype(), one.dtype);
       EXPECT_EQ(tensor->shape(), one.expected);
-      EXPECT_EQ(std::string(reinterpret_cast<const char*>(tensor->bytes().data()), tensor->bytes().size()), data);
+      EXPECT_EQ(std::string(reinterpret_cast<const char*>(tensor->bytes().data()),
+                            tensor->bytes().size()),
+                data);
     }
   }
 }
@@ -60,7 +66,8 @@ TEST(Npy, OtherFilesAreRefusedWithTheReason) {
       {npy(with_type(">f4", "(2,)"), "12345678"), "elements of type >f4"},
       {npy(with_type("\x1b[31m", "(2,)"), "12345678"), "elements of type ?[31m;"},
       {npy(with_type("<U5", "(2,)"), std::string(40, 'a')), "elements of type <U5"},
-      {npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }", "12345678"), "elements of type a structure"},
+      {npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }", "12345678"),
+       "elements of type a structure"},
       {npy(with_type("<f4", "(2, 3)", "True"), std::string(24, 'a')), "Fortran order"},
       {npy(with_type("<f4", "(-1,)"), ""), "damaged header"},
       {npy(with_type("<f4", "(99999999999, 99999999999)"), ""), ""},
@@ -74,7 +81,8 @@ TEST(Npy, OtherFilesAreRefusedWithTheReason) {
     EXPECT_THAT(tensor.error().message(), HasSubstr(one.expected));
   }
   const std::string whole = npy(with_type("<f4", "(2,)"), "12345678");
-  for (std::size_t cut = 0; cut < whole.size(); ++cut) EXPECT_FALSE(parse_npy(whole.substr(0, cut)).ok()) << cut;
+  for (std::size_t cut = 0; cut < whole.size(); ++cut)
+    EXPECT_FALSE(parse_npy(whole.substr(0, cut)).ok()) << cut;
 }
 
 }  // namespace npy_test

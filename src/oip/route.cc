@@ -55,7 +55,8 @@ std::optional<Route> find(std::string_view path) {
   if (path == "/health/ready") return Route{Call::kServerReady, "", ""};
   if (path == "/repository/index") return Route{Call::kRepositoryIndex, "", ""};
   constexpr std::string_view kModels = "/models/";
-  if (path.substr(0, kModels.size()) == kModels) return model_route(split(path.substr(kModels.size())));
+  if (path.substr(0, kModels.size()) == kModels)
+    return model_route(split(path.substr(kModels.size())));
   return std::nullopt;
 }
 
@@ -65,7 +66,8 @@ RouteResult parse_route(std::string_view method, std::string_view path) {
   std::optional<Route> route = find(path);
   if (!route) return {};
   const bool post = route->call == Call::kModelInfer || route->call == Call::kRepositoryIndex;
-  if (post ? method != "POST" : (method != "GET" && method != "HEAD")) return {std::nullopt, WrongMethod{post ? "POST" : "GET"}};
+  if (post ? method != "POST" : (method != "GET" && method != "HEAD"))
+    return {std::nullopt, WrongMethod{post ? "POST" : "GET"}};
   return {std::move(route), std::nullopt};
 }
 

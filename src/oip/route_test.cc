@@ -8,7 +8,9 @@ namespace varda::oip {
 namespace {
 
 TEST(Route, EveryPathOfTheProtocolIsKnown) {
-  const auto route = [](std::string_view method, std::string_view path) { return parse_route(method, path).route.value(); };
+  const auto route = [](std::string_view method, std::string_view path) {
+    return parse_route(method, path).route.value();
+  };
   EXPECT_EQ(route("GET", "/v2").call, Call::kServerMetadata);
   EXPECT_EQ(route("GET", "/v2/").call, Call::kServerMetadata);
   EXPECT_EQ(route("GET", "/v2/health/live").call, Call::kServerLive);
@@ -26,8 +28,9 @@ TEST(Route, EveryPathOfTheProtocolIsKnown) {
 
 TEST(Route, UnknownPathsAndWrongMethodsAreToldApart) {
   for (const char* path :
-       {"/", "/v1/models/m", "/v2x", "/v2/models", "/v2/models/", "/v2/models/m/versions", "/v2/models/m/versions/1/x",
-        "/v2/models/m/versions/1/cascade", "/v2/models/m/infer/x", "/v2/models/%zz", "/v2/health", "//v2"}) {
+       {"/", "/v1/models/m", "/v2x", "/v2/models", "/v2/models/", "/v2/models/m/versions",
+        "/v2/models/m/versions/1/x", "/v2/models/m/versions/1/cascade", "/v2/models/m/infer/x",
+        "/v2/models/%zz", "/v2/health", "//v2"}) {
     const RouteResult result = parse_route("GET", path);
     EXPECT_FALSE(result.route || result.wrong_method) << path;
   }
@@ -56,7 +59,8 @@ TEST(Metadata, WrittenMetadataReadsBackTheSame) {
   const ModelMetadata back = parse_model_metadata(text).value();
   EXPECT_EQ(back.inputs, model.inputs);
   EXPECT_EQ(back.labels, model.labels);
-  const std::vector<IndexEntry> index = {{"digits", "4", "READY", ""}, {"digits", "5", "UNAVAILABLE", "torn"}};
+  const std::vector<IndexEntry> index = {{"digits", "4", "READY", ""},
+                                         {"digits", "5", "UNAVAILABLE", "torn"}};
   EXPECT_EQ(parse_index(write(index)).value(), index);
 }
 

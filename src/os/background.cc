@@ -11,7 +11,8 @@ void lower_thread_priority() {
   const auto thread = static_cast<id_t>(::syscall(SYS_gettid));
   // Never raises the priority, which root could do here.
   constexpr int kNiceness = 15;
-  if (::getpriority(PRIO_PROCESS, thread) < kNiceness) (void)::setpriority(PRIO_PROCESS, thread, kNiceness);
+  if (::getpriority(PRIO_PROCESS, thread) < kNiceness)
+    (void)::setpriority(PRIO_PROCESS, thread, kNiceness);
   // linux/ioprio.h: best effort, the last of eight levels. The class "idle" would wait forever on a
   // busy disk.
   constexpr int kWhoProcess = 1, kClassBestEffort = 2, kClassShift = 13, kLast = 7;

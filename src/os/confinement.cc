@@ -28,13 +28,16 @@ constexpr std::uint64_t kRefer = 1u << 13;        // 2
 constexpr std::uint64_t kTruncate = 1u << 14;     // 3
 constexpr std::uint64_t kIoctlDevice = 1u << 15;  // 5
 
-constexpr std::uint64_t kRead = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_EXECUTE;
+constexpr std::uint64_t kRead =
+    LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_EXECUTE;
 constexpr std::uint64_t kWrite = LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate;
 // Rights that a rule for a single file may grant.
-constexpr std::uint64_t kOfFiles =
-    LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_READ_FILE | kTruncate | kIoctlDevice;
+constexpr std::uint64_t kOfFiles = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_WRITE_FILE |
+                                   LANDLOCK_ACCESS_FS_READ_FILE | kTruncate | kIoctlDevice;
 
-Error failed(const char* what) { return {Code::kInternal, std::string(what) + ": " + std::strerror(errno)}; }
+Error failed(const char* what) {
+  return {Code::kInternal, std::string(what) + ": " + std::strerror(errno)};
+}
 
 std::uint64_t known_to(long version) {
   std::uint64_t rights = kOfVersion1;
@@ -51,7 +54,8 @@ Status allow(int ruleset, const Path& path, std::uint64_t rights) {
   if (there.get() < 0 || ::fstat(there.get(), &facts) != 0) return failed(path.c_str());
   if (!S_ISDIR(facts.st_mode)) rights &= kOfFiles;
   const landlock_path_beneath_attr rule{.allowed_access = rights, .parent_fd = there.get()};
-  if (::syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0) return failed(path.c_str());
+  if (::syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0)
+    return failed(path.c_str());
   return {};
 }
 
@@ -76,16 +80,21 @@ Status drop_inspection_capabilities() {
 }  // namespace
 
 Status confine_files(const ReachableFiles& files) {
-  const long version = ::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
-  if (version < 1) return Error(Code::kUnsupported, "this kernel has no Landlock, or was started without it");
+  const long version =
+      ::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
+  if (version < 1)
+    return Error(Code::kUnsupported, "this kernel has no Landlock, or was started without it");
   const std::uint64_t known = known_to(version);
   const landlock_ruleset_attr handled{.handled_access_fs = known};
-  const Descriptor ruleset(static_cast<int>(::syscall(SYS_landlock_create_ruleset, &handled, sizeof(handled), 0)));
+  const Descriptor ruleset(
+      static_cast<int>(::syscall(SYS_landlock_create_ruleset, &handled, sizeof(handled), 0)));
   if (ruleset.get() < 0) return failed("landlock_create_ruleset");
   for (const Path& path : files.read) TRY_VOID(allow(ruleset.get(), path, kRead & known));
-  for (const Path& path : files.read_write) TRY_VOID(allow(ruleset.get(), path, (kRead | kWrite) & known));
+  for (const Path& path : files.read_write)
+    TRY_VOID(allow(ruleset.get(), path, (kRead | kWrite) & known));
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return failed("PR_SET_NO_NEW_PRIVS");
-  if (::syscall(SYS_landlock_restrict_self, ruleset.get(), 0) != 0) return failed("landlock_restrict_self");
+  if (::syscall(SYS_landlock_restrict_self, ruleset.get(), 0) != 0)
+    return failed("landlock_restrict_self");
   return drop_inspection_capabilities();
 }
 

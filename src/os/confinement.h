@@ -1,4 +1,5 @@
-// Confinement: the kernel (Landlock) limits the files that this process can open. It needs no privilege and cannot be undone.
+// Confinement: the kernel (Landlock) limits the files that this process can open. It needs no
+// privilege and cannot be undone.
 #pragma once
 
 #include <vector>
@@ -10,8 +11,9 @@ namespace varda::os {
 
 /// Paths include everything below. Missing paths are ignored; links are resolved once, at the call.
 struct ReachableFiles {
-  std::vector<Path> read;        // files and directories
-  std::vector<Path> read_write;  // existing files may be written too; nothing is created, removed or renamed
+  std::vector<Path> read;  // files and directories
+  std::vector<Path>
+      read_write;  // existing files may be written too; nothing is created, removed or renamed
 };
 
 /// Limits this thread, its later threads and all children to these files: other opens fail with

@@ -65,19 +65,29 @@ TEST_F(Confinement, LeavesWhatIsNamedAndNothingElse) {
   const fs::path models = root_ / "models", secrets = root_ / "secrets";
   EXPECT_EQ(in_child({.read = {models}}, [&] { return opens(models / "file"); }), 0);
   EXPECT_EQ(in_child({.read = {models}}, [&] { return opens(secrets / "file"); }), EACCES);
-  EXPECT_EQ(in_child({.read = {models}}, [&] { return opens(models / "link"); }), EACCES) << "it leads out";
-  EXPECT_EQ(in_child({.read = {models}}, [&] { return opens(models / "../secrets/file"); }), EACCES);
+  EXPECT_EQ(in_child({.read = {models}}, [&] { return opens(models / "link"); }), EACCES)
+      << "it leads out";
+  EXPECT_EQ(in_child({.read = {models}}, [&] { return opens(models / "../secrets/file"); }),
+            EACCES);
   EXPECT_EQ(in_child({.read = {models}}, [&] { return opens("/etc/passwd"); }), EACCES);
-  EXPECT_EQ(in_child({.read = {secrets / "file"}}, [&] { return opens(secrets / "file"); }), 0) << "a file of its own";
+  EXPECT_EQ(in_child({.read = {secrets / "file"}}, [&] { return opens(secrets / "file"); }), 0)
+      << "a file of its own";
 }
 
 TEST_F(Confinement, NothingIsWrittenWhereOnlyReadingIsAllowed) {
   const fs::path models = root_ / "models";
   EXPECT_EQ(in_child({.read = {models}}, [&] { return opens(models / "file", O_WRONLY); }), EACCES);
-  EXPECT_EQ(in_child({.read = {models}}, [&] { return opens(models / "new", O_WRONLY | O_CREAT); }), EACCES);
-  EXPECT_EQ(in_child({.read = {models}}, [&] { return ::unlink((models / "file").c_str()) == 0 ? 0 : errno; }), EACCES);
-  EXPECT_EQ(in_child({.read_write = {models}}, [&] { return opens(models / "file", O_WRONLY | O_TRUNC); }), 0);
-  EXPECT_EQ(in_child({.read_write = {models}}, [&] { return opens(models / "new", O_WRONLY | O_CREAT); }), EACCES);
+  EXPECT_EQ(in_child({.read = {models}}, [&] { return opens(models / "new", O_WRONLY | O_CREAT); }),
+            EACCES);
+  EXPECT_EQ(in_child({.read = {models}},
+                     [&] { return ::unlink((models / "file").c_str()) == 0 ? 0 : errno; }),
+            EACCES);
+  EXPECT_EQ(in_child({.read_write = {models}},
+                     [&] { return opens(models / "file", O_WRONLY | O_TRUNC); }),
+            0);
+  EXPECT_EQ(
+      in_child({.read_write = {models}}, [&] { return opens(models / "new", O_WRONLY | O_CREAT); }),
+      EACCES);
 }
 
 TEST_F(Confinement, HoldsForThreadsAndChildrenThatComeLater) {
@@ -88,8 +98,11 @@ TEST_F(Confinement, HoldsForThreadsAndChildrenThatComeLater) {
     return out;
   };
   EXPECT_EQ(in_child({.read = {root_ / "models"}}, in_thread), EACCES);
-  const auto in_grandchild = [&] { return in_child({.read = {root_}}, [&] { return opens(secret); }); };
-  EXPECT_EQ(in_child({.read = {root_ / "models"}}, in_grandchild), EACCES) << "who confines himself again gains nothing";
+  const auto in_grandchild = [&] {
+    return in_child({.read = {root_}}, [&] { return opens(secret); });
+  };
+  EXPECT_EQ(in_child({.read = {root_ / "models"}}, in_grandchild), EACCES)
+      << "who confines himself again gains nothing";
 }
 
 TEST_F(Confinement, ProcessesOutsideCannotBeLookedInto) {
@@ -100,7 +113,9 @@ TEST_F(Confinement, ProcessesOutsideCannotBeLookedInto) {
 }
 
 TEST_F(Confinement, WhatIsNotThereIsPassedOver) {
-  EXPECT_EQ(in_child({.read = {root_ / "missing", root_ / "models"}}, [&] { return opens(root_ / "models/file"); }), 0);
+  EXPECT_EQ(in_child({.read = {root_ / "missing", root_ / "models"}},
+                     [&] { return opens(root_ / "models/file"); }),
+            0);
 }
 
 }  // namespace

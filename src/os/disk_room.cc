@@ -15,8 +15,9 @@ Status DiskRoom::take(std::uint64_t bytes) {
   TRY(const Space space, fs_.space(place_));
   const std::uint64_t reserve = std::min(kReserveMax, space.capacity_bytes / kReservePart);
   if (space.available_bytes < reserve + bytes) {
-    return Error(Code::kExhausted, "the disk is full: " + std::to_string(space.available_bytes) + " bytes are free, of which " +
-                                       std::to_string(reserve) + " are kept for other things");
+    return Error(Code::kExhausted, "the disk is full: " + std::to_string(space.available_bytes) +
+                                       " bytes are free, of which " + std::to_string(reserve) +
+                                       " are kept for other things");
   }
   left_ = std::min(wanted, space.available_bytes - reserve) - bytes;
   return {};

@@ -108,7 +108,8 @@ Result<std::unique_ptr<ExitWatch>> ExitWatch::create(std::function<void(const Pr
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = wake.get();
-  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) return internal::errno_error(errno, "watch processes");
+  if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0)
+    return internal::errno_error(errno, "watch processes");
   return std::make_unique<EpollExitWatch>(std::move(epoll), std::move(wake), std::move(ended));
 }
 

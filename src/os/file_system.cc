@@ -42,7 +42,8 @@ Result<std::string> read_file(FileSystem& fs, const Path& path, std::uint64_t ma
     TRY(std::string piece, file->read(kReadPiece));
     if (piece.empty()) return bytes;
     if (bytes.size() + piece.size() > max_bytes) {
-      return Error(Code::kExhausted, "read " + path.string() + ": larger than " + std::to_string(max_bytes) + " bytes");
+      return Error(Code::kExhausted, "read " + path.string() + ": larger than " +
+                                         std::to_string(max_bytes) + " bytes");
     }
     bytes += piece;
   }
@@ -59,9 +60,11 @@ bool scratch_name(std::string_view name) {
   const std::string_view numbers = name.substr(mark + kScratchMark.size());
   const auto dash = numbers.find('-');
   const auto digits = [](std::string_view text) {
-    return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+    return !text.empty() &&
+           std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
   };
-  return dash != std::string_view::npos && digits(numbers.substr(0, dash)) && digits(numbers.substr(dash + 1));
+  return dash != std::string_view::npos && digits(numbers.substr(0, dash)) &&
+         digits(numbers.substr(dash + 1));
 }
 
 }  // namespace
@@ -79,11 +82,13 @@ Status remove_leftovers(FileSystem& fs, const Path& directory) {
   return {};
 }
 
-Status write_file_atomically(FileSystem& fs, const Path& path, std::string_view bytes, std::uint32_t mode) {
+Status write_file_atomically(FileSystem& fs, const Path& path, std::string_view bytes,
+                             std::uint32_t mode) {
   // Unique in this process; a leftover of a crashed process with the same pid is overwritten.
   static std::atomic<std::uint64_t> counter{0};
   Path scratch = path;
-  scratch += std::string(kScratchMark) + std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1));
+  scratch += std::string(kScratchMark) + std::to_string(::getpid()) + "-" +
+             std::to_string(counter.fetch_add(1));
   const auto write = [&]() -> Status {
     TRY(std::unique_ptr<File> file, fs.open(scratch, Open::kTruncate, mode));
     TRY_VOID(file->write(bytes));
@@ -104,11 +109,13 @@ Result<std::unique_ptr<FileLock>> FileLock::acquire(const Path& path) {
   if (internal::retry([&] { return ::flock(descriptor.get(), LOCK_EX | LOCK_NB); }) < 0) {
     if (errno != EWOULDBLOCK) return errno_error(errno, "lock " + path.string());
     const std::string pid = pid_written_in(descriptor.get());
-    return Error(Code::kUnavailable, path.string() + " is held by " + (pid.empty() ? "another process" : "process " + pid));
+    return Error(Code::kUnavailable, path.string() + " is held by " +
+                                         (pid.empty() ? "another process" : "process " + pid));
   }
   // The pid is only for people, so a failure to write it is ignored.
   const std::string pid = std::to_string(::getpid()) + "\n";
-  if (::ftruncate(descriptor.get(), 0) == 0) (void)!::pwrite(descriptor.get(), pid.data(), pid.size(), 0);
+  if (::ftruncate(descriptor.get(), 0) == 0)
+    (void)!::pwrite(descriptor.get(), pid.data(), pid.size(), 0);
   return std::make_unique<RealFileLock>(std::move(descriptor));
 }
 

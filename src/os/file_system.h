@@ -1,7 +1,8 @@
 // The file system as an interface: the real one, and fakes that can fail at every call
 // (os/testing).
 //
-// Durability is explicit: a write is safe after sync() of the file *and* sync_directory() of the folder that names it.
+// Durability is explicit: a write is safe after sync() of the file *and* sync_directory() of the
+// folder that names it.
 #pragma once
 
 #include <chrono>
@@ -24,7 +25,8 @@ using Path = std::filesystem::path;
 class File {
  public:
   virtual ~File() = default;
-  /// Appends or writes at the current position; all of it, or an error. kExhausted: disk full or quota.
+  /// Appends or writes at the current position; all of it, or an error. kExhausted: disk full or
+  /// quota.
   virtual Status write(std::string_view bytes) = 0;
   /// Up to `max` bytes from the current position; empty at the end.
   virtual Result<std::string> read(std::size_t max) = 0;
@@ -61,15 +63,16 @@ struct Space {
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
-  virtual Result<std::unique_ptr<File>> open(const Path& path, Open how, std::uint32_t mode = 0644) = 0;
-  virtual Result<std::optional<FileInfo>> stat(const Path& path) = 0;        // lstat; nullopt: missing
+  virtual Result<std::unique_ptr<File>> open(const Path& path, Open how,
+                                             std::uint32_t mode = 0644) = 0;
+  virtual Result<std::optional<FileInfo>> stat(const Path& path) = 0;  // lstat; nullopt: missing
   virtual Result<std::vector<std::string>> list(const Path& directory) = 0;  // names, sorted
   virtual Status make_directories(const Path& path, std::uint32_t mode = 0755) = 0;
   virtual Status rename(const Path& from, const Path& to) = 0;  // replaces files atomically
   virtual Status link(const Path& existing, const Path& name) = 0;
   virtual Status symlink(const std::string& target, const Path& name) = 0;
   virtual Result<std::string> read_link(const Path& path) = 0;
-  virtual Status remove(const Path& path) = 0;      // a file, link or empty directory; ok if missing
+  virtual Status remove(const Path& path) = 0;  // a file, link or empty directory; ok if missing
   virtual Status remove_all(const Path& path) = 0;  // a tree; never follows links; ok if missing
   virtual Status set_mode(const Path& path, std::uint32_t mode) = 0;
   /// Only root may set any group. No effect where files have no owners, as in memory.
@@ -84,10 +87,12 @@ class FileSystem {
 /// The machine's file system.
 FileSystem& real_file_system();
 
-Result<std::string> read_file(FileSystem& fs, const Path& path, std::uint64_t max_bytes = 64u << 20);
+Result<std::string> read_file(FileSystem& fs, const Path& path,
+                              std::uint64_t max_bytes = 64u << 20);
 /// Writes a scratch file, syncs, renames it over `path` and syncs the directory. A reader sees
 /// either the old or the new bytes, also after a crash.
-Status write_file_atomically(FileSystem& fs, const Path& path, std::string_view bytes, std::uint32_t mode = 0644);
+Status write_file_atomically(FileSystem& fs, const Path& path, std::string_view bytes,
+                             std::uint32_t mode = 0644);
 /// Removes scratch files of write_file_atomically() that a killed process left in `directory`. Only
 /// the directory's owner may call this, before any writer starts. Ok if the directory is missing.
 Status remove_leftovers(FileSystem& fs, const Path& directory);

@@ -51,7 +51,9 @@ std::string name_of(const ::testing::TestParamInfo<Which>& which) {
   if (which.param == Which::kReal) return "Real";
   return which.param == Which::kMemory ? "Memory" : "Crashing";
 }
-INSTANTIATE_TEST_SUITE_P(All, FileSystems, ::testing::Values(Which::kReal, Which::kMemory, Which::kCrashing), name_of);
+INSTANTIATE_TEST_SUITE_P(All, FileSystems,
+                         ::testing::Values(Which::kReal, Which::kMemory, Which::kCrashing),
+                         name_of);
 
 TEST_P(FileSystems, AllocatedRoomIsThereAndEmpty) {
   write(root_ / "a", "before");
@@ -62,11 +64,12 @@ TEST_P(FileSystems, AllocatedRoomIsThereAndEmpty) {
 
 TEST_P(FileSystems, LeftoversOfAtomicWritesGoAndNothingElse) {
   ASSERT_TRUE(fs().make_directories(root_ / "x.tmp1-1").ok());
-  for (const char* name : {"a", "a.tmp12-0", "b.key.tmp4711-32", "a.tmp", "a.tmp-1", "a.tmp1-", "a.tmp1-2x", ".tmp1-2", "a.tmp1"})
+  for (const char* name : {"a", "a.tmp12-0", "b.key.tmp4711-32", "a.tmp", "a.tmp-1", "a.tmp1-",
+                           "a.tmp1-2x", ".tmp1-2", "a.tmp1"})
     write(root_ / name, name);
   ASSERT_TRUE(remove_leftovers(fs(), root_).ok());
-  EXPECT_THAT(fs().list(root_).value(),
-              ElementsAre(".tmp1-2", "a", "a.tmp", "a.tmp-1", "a.tmp1", "a.tmp1-", "a.tmp1-2x", "x.tmp1-1"));
+  EXPECT_THAT(fs().list(root_).value(), ElementsAre(".tmp1-2", "a", "a.tmp", "a.tmp-1", "a.tmp1",
+                                                    "a.tmp1-", "a.tmp1-2x", "x.tmp1-1"));
   EXPECT_TRUE(remove_leftovers(fs(), root_ / "missing").ok());
   EXPECT_TRUE(remove_leftovers(fs(), root_ / "a").ok());
   if (GetParam() != Which::kReal) return;  // the fakes normalize the dot away

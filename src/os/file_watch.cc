@@ -56,7 +56,8 @@ bool tells_of_changes(const struct statfs& raw) {
 
 class InotifyWatch final : public FileWatch {
  public:
-  explicit InotifyWatch(FileWatchOptions options) : options_(options), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  explicit InotifyWatch(FileWatchOptions options)
+      : options_(options), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
   Status watch(Id id, const Path& path, Scope scope) override {
     // One call at a time: concurrent rounds of one id would remove each other's watches.
@@ -67,7 +68,8 @@ class InotifyWatch final : public FileWatch {
     if (there && scope != Scope::kNames) {
       struct statfs raw {};
       if (::statfs(there->c_str(), &raw) == 0 && !tells_of_changes(raw))
-        round.status = Error(Code::kUnsupported, there->string() + " is on a file system that does not report changes");
+        round.status = Error(Code::kUnsupported,
+                             there->string() + " is on a file system that does not report changes");
       if (scope == Scope::kFile) {
         add(round, *there, kContentEvents | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF, "");
       } else {
@@ -87,10 +89,12 @@ class InotifyWatch final : public FileWatch {
     const std::stop_callback stopped(ctx.stop_token(), [this] { wake(); });
     for (;;) {
       TRY_VOID(ctx.check());
-      std::array<pollfd, 2> descriptors{pollfd{wake_.get(), POLLIN, 0}, pollfd{inotify(), POLLIN, 0}};  // negative: ignored
+      std::array<pollfd, 2> descriptors{pollfd{wake_.get(), POLLIN, 0},
+                                        pollfd{inotify(), POLLIN, 0}};  // negative: ignored
       int timeout = -1;
       if (ctx.deadline()) {
-        const auto left = std::chrono::ceil<std::chrono::milliseconds>(*ctx.deadline() - system_clock().now());
+        const auto left =
+            std::chrono::ceil<std::chrono::milliseconds>(*ctx.deadline() - system_clock().now());
         timeout = static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 3'600'000));
       }
       (void)::poll(descriptors.data(), descriptors.size(), timeout);
@@ -113,13 +117,17 @@ class InotifyWatch final : public FileWatch {
     const int fd = inotify();
     // Bounded, so that a constant writer cannot block this call.
     for (int reads = 0; fd >= 0 && reads < 64; ++reads) {
-      const ssize_t count = internal::retry([&] { return ::read(fd, buffer.data(), buffer.size()); });
+      const ssize_t count =
+          internal::retry([&] { return ::read(fd, buffer.data(), buffer.size()); });
       if (count <= 0) break;
       const MutexLock lock(mutex_);
       for (std::size_t at = 0; at < static_cast<std::size_t>(count);) {
         inotify_event event{};
         std::memcpy(&event, buffer.data() + at, sizeof(event));
-        take(event, event.len > 0 ? std::string_view(buffer.data() + at + sizeof(event)) : std::string_view(), changed);
+        take(event,
+             event.len > 0 ? std::string_view(buffer.data() + at + sizeof(event))
+                           : std::string_view(),
+             changed);
         at += sizeof(event) + event.len;
       }
     }
@@ -144,7 +152,8 @@ class InotifyWatch final : public FileWatch {
     const MutexLock lock(mutex_);
     if (inotify_.ok()) return {};
     inotify_ = Descriptor(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
-    if (!inotify_.ok()) return Error(Code::kExhausted, std::string("inotify: ") + std::strerror(errno));
+    if (!inotify_.ok())
+      return Error(Code::kExhausted, std::string("inotify: ") + std::strerror(errno));
     wake();  // so that wait() polls it
     return {};
   }
@@ -201,7 +210,8 @@ class InotifyWatch final : public FileWatch {
 
   void add_folder(Round& round, const Path& path, std::size_t depth) {
     if (++round.folders > options_.folders_max) {
-      complain(round, Error(Code::kExhausted, "more than " + std::to_string(options_.folders_max) + " folders"));
+      complain(round, Error(Code::kExhausted,
+                            "more than " + std::to_string(options_.folders_max) + " folders"));
       return;
     }
     // Before listing, for the same reason.
@@ -215,7 +225,8 @@ class InotifyWatch final : public FileWatch {
       bool folder = entry->d_type == DT_DIR;
       if (entry->d_type == DT_UNKNOWN) {
         struct stat raw {};
-        folder = ::fstatat(::dirfd(stream), entry->d_name, &raw, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(raw.st_mode);
+        folder = ::fstatat(::dirfd(stream), entry->d_name, &raw, AT_SYMLINK_NOFOLLOW) == 0 &&
+                 S_ISDIR(raw.st_mode);
       }
       if (folder) below.emplace_back(entry->d_name);
       if (below.size() > options_.folders_max) break;
@@ -233,12 +244,16 @@ class InotifyWatch final : public FileWatch {
 
   /// False: nothing is watched there.
   bool add(Round& round, const Path& path, std::uint32_t events, std::string name) {
-    const MutexLock lock(mutex_);  // held during the call, so that take() knows the id before the first event
-    const int watch = ::inotify_add_watch(inotify_.get(), path.c_str(), events | IN_MASK_ADD | IN_DONT_FOLLOW | IN_EXCL_UNLINK);
+    const MutexLock lock(
+        mutex_);  // held during the call, so that take() knows the id before the first event
+    const int watch = ::inotify_add_watch(inotify_.get(), path.c_str(),
+                                          events | IN_MASK_ADD | IN_DONT_FOLLOW | IN_EXCL_UNLINK);
     if (watch < 0) {
       const int number = errno;
       if (number == ENOSPC || number == ENOMEM) {
-        complain(round, Error(Code::kExhausted, path.string() + ": the system watches no more (fs.inotify.max_user_watches)"));
+        complain(round, Error(Code::kExhausted,
+                              path.string() +
+                                  ": the system watches no more (fs.inotify.max_user_watches)"));
       } else if (number != ENOENT && number != ENOTDIR) {
         complain(round, Error(Code::kForbidden, path.string() + ": " + std::strerror(number)));
       }
@@ -258,7 +273,8 @@ class InotifyWatch final : public FileWatch {
   void forget(Id id, std::uint64_t round) {
     const MutexLock lock(mutex_);
     for (auto at = watches_.begin(); at != watches_.end();) {
-      std::erase_if(at->second, [&](const Subscription& one) { return one.id == id && one.round != round; });
+      std::erase_if(at->second,
+                    [&](const Subscription& one) { return one.id == id && one.round != round; });
       if (at->second.empty()) {
         (void)::inotify_rm_watch(inotify_.get(), at->first);
         at = watches_.erase(at);
@@ -268,7 +284,8 @@ class InotifyWatch final : public FileWatch {
     }
   }
 
-  void take(const inotify_event& event, std::string_view name, std::set<Id>& changed) REQUIRES(mutex_) {
+  void take(const inotify_event& event, std::string_view name, std::set<Id>& changed)
+      REQUIRES(mutex_) {
     if ((event.mask & IN_Q_OVERFLOW) != 0) {
       for (const auto& [watch, subscriptions] : watches_)
         for (const Subscription& one : subscriptions) changed.insert(one.id);
@@ -292,6 +309,8 @@ class InotifyWatch final : public FileWatch {
 
 }  // namespace
 
-std::unique_ptr<FileWatch> make_file_watch(FileWatchOptions options) { return std::make_unique<InotifyWatch>(options); }
+std::unique_ptr<FileWatch> make_file_watch(FileWatchOptions options) {
+  return std::make_unique<InotifyWatch>(options);
+}
 
 }  // namespace varda::os

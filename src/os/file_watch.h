@@ -1,8 +1,8 @@
 // Notifications about changes at paths, without reading the files.
 //
 //   const auto watch = make_file_watch();
-//   Status watched = watch->watch(7, "/data/train.csv", FileWatch::Scope::kFile);  // error: poll too
-//   while (watch->wait(ctx).ok())
+//   Status watched = watch->watch(7, "/data/train.csv", FileWatch::Scope::kFile);  // error: poll
+//   too while (watch->wait(ctx).ok())
 //     for (FileWatch::Id id : watch->take()) look_at(id);
 //
 // After a notification, call watch() again and then read the path. A new file at the path, and new
@@ -26,9 +26,11 @@ class FileWatch {
  public:
   using Id = std::uint64_t;  // chosen by the caller
   enum class Scope {
-    kNames,   // the path itself: any name on it, also of links, created, removed, renamed or replaced
+    kNames,   // the path itself: any name on it, also of links, created, removed, renamed or
+              // replaced
     kFile,    // also the file: content and inode
-    kFolder,  // also the folder with everything below; skips links to folders, and folders with names that begin with '.'
+    kFolder,  // also the folder with everything below; skips links to folders, and folders with
+              // names that begin with '.'
   };
 
   virtual ~FileWatch() = default;

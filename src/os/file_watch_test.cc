@@ -35,8 +35,12 @@ class FileWatchTest : public ::testing::Test {
     fs::remove_all(root_, ignored);
   }
 
-  void write(const std::string& name, const std::string& text) { std::ofstream(root_ / name) << text; }
-  void append(const std::string& name, const std::string& text) { std::ofstream(root_ / name, std::ios::app) << text; }
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(root_ / name) << text;
+  }
+  void append(const std::string& name, const std::string& text) {
+    std::ofstream(root_ / name, std::ios::app) << text;
+  }
 
   /// All ids reported so far. Events are ordered, so the marker's event is the last.
   std::set<FileWatch::Id> told() {
@@ -72,7 +76,8 @@ void grow(const fs::path& path) { std::ofstream(path, std::ios::app) << "more"; 
 
 TEST_F(FileWatchTest, TellsOfWhatMattersForAPathAndOfNothingElse) {
   const std::vector<Case> cases = {
-      {"an append", Scope::kFile, "a", [](auto& r) { put(r / "a"); }, [](auto& r) { grow(r / "a"); }},
+      {"an append", Scope::kFile, "a", [](auto& r) { put(r / "a"); },
+       [](auto& r) { grow(r / "a"); }},
       {"an append under another name of the file", Scope::kFile, "a",
        [](auto& r) {
          put(r / "a");
@@ -80,8 +85,10 @@ TEST_F(FileWatchTest, TellsOfWhatMattersForAPathAndOfNothingElse) {
          fs::create_hard_link(r / "a", r / "other/b");
        },
        [](auto& r) { grow(r / "other/b"); }},
-      {"a truncation", Scope::kFile, "a", [](auto& r) { put(r / "a"); }, [](auto& r) { fs::resize_file(r / "a", 1); }},
-      {"a removal", Scope::kFile, "a", [](auto& r) { put(r / "a"); }, [](auto& r) { fs::remove(r / "a"); }},
+      {"a truncation", Scope::kFile, "a", [](auto& r) { put(r / "a"); },
+       [](auto& r) { fs::resize_file(r / "a", 1); }},
+      {"a removal", Scope::kFile, "a", [](auto& r) { put(r / "a"); },
+       [](auto& r) { fs::remove(r / "a"); }},
       {"a file that comes", Scope::kFile, "a", [](auto&) {}, [](auto& r) { put(r / "a"); }},
       {"a file renamed to the path", Scope::kFile, "a",
        [](auto& r) {
@@ -89,8 +96,10 @@ TEST_F(FileWatchTest, TellsOfWhatMattersForAPathAndOfNothingElse) {
          put(r / "b");
        },
        [](auto& r) { fs::rename(r / "b", r / "a"); }},
-      {"permissions", Scope::kFile, "a", [](auto& r) { put(r / "a"); }, [](auto& r) { fs::permissions(r / "a", fs::perms::none); }},
-      {"a folder on the way that comes", Scope::kFile, "d/e/a", [](auto&) {}, [](auto& r) { fs::create_directory(r / "d"); }},
+      {"permissions", Scope::kFile, "a", [](auto& r) { put(r / "a"); },
+       [](auto& r) { fs::permissions(r / "a", fs::perms::none); }},
+      {"a folder on the way that comes", Scope::kFile, "d/e/a", [](auto&) {},
+       [](auto& r) { fs::create_directory(r / "d"); }},
       {"a folder on the way that is renamed", Scope::kFile, "d/a",
        [](auto& r) {
          fs::create_directory(r / "d");
@@ -116,15 +125,16 @@ TEST_F(FileWatchTest, TellsOfWhatMattersForAPathAndOfNothingElse) {
          fs::create_symlink("again", r / "link");
        },
        [](auto& r) { grow(r / "d/a"); }},
-      {"a folder: a file that comes", Scope::kFolder, "d", [](auto& r) { fs::create_directories(r / "d/e/f"); },
-       [](auto& r) { put(r / "d/e/f/a"); }},
+      {"a folder: a file that comes", Scope::kFolder, "d",
+       [](auto& r) { fs::create_directories(r / "d/e/f"); }, [](auto& r) { put(r / "d/e/f/a"); }},
       {"a folder: an append deep below", Scope::kFolder, "d",
        [](auto& r) {
          fs::create_directories(r / "d/e/f");
          put(r / "d/e/f/a");
        },
        [](auto& r) { grow(r / "d/e/f/a"); }},
-      {"a folder: one that comes below", Scope::kFolder, "d", [](auto& r) { fs::create_directory(r / "d"); },
+      {"a folder: one that comes below", Scope::kFolder, "d",
+       [](auto& r) { fs::create_directory(r / "d"); },
        [](auto& r) { fs::create_directory(r / "d/e"); }},
       {"a folder that goes", Scope::kFolder, "d", [](auto& r) { fs::create_directory(r / "d"); },
        [](auto& r) { fs::remove(r / "d"); }},
@@ -149,7 +159,8 @@ TEST_F(FileWatchTest, TellsOfWhatMattersForAPathAndOfNothingElse) {
          std::ifstream(r / "a") >> text;
        },
        false},
-      {"names: no append", Scope::kNames, "a", [](auto& r) { put(r / "a"); }, [](auto& r) { grow(r / "a"); }, false},
+      {"names: no append", Scope::kNames, "a", [](auto& r) { put(r / "a"); },
+       [](auto& r) { grow(r / "a"); }, false},
       {"a folder: nothing behind a link in it", Scope::kFolder, "d",
        [](auto& r) {
          fs::create_directory(r / "d");
@@ -158,7 +169,8 @@ TEST_F(FileWatchTest, TellsOfWhatMattersForAPathAndOfNothingElse) {
        },
        [](auto& r) { put(r / "out/a"); }, false},
       {"a folder: nothing in one that begins with a dot", Scope::kFolder, "d",
-       [](auto& r) { fs::create_directories(r / "d/.git"); }, [](auto& r) { put(r / "d/.git/a"); }, false},
+       [](auto& r) { fs::create_directories(r / "d/.git"); }, [](auto& r) { put(r / "d/.git/a"); },
+       false},
   };
   FileWatch::Id id = 0;
   for (const Case& one : cases) {
@@ -220,7 +232,8 @@ TEST_F(FileWatchTest, ALoopOfLinksLeadsNowhere) {
 }
 
 TEST_F(FileWatchTest, WaitingEndsWithItsContextAndWithTheFirstWatchThere) {
-  EXPECT_EQ(watch_->wait(Context::background().with_timeout(Duration(0))).error().code(), Code::kTimeout);
+  EXPECT_EQ(watch_->wait(Context::background().with_timeout(Duration(0))).error().code(),
+            Code::kTimeout);
   std::stop_source stop;
   Status ended;
   std::jthread waiting([&] { ended = watch_->wait(Context(stop.get_token())); });
@@ -230,7 +243,8 @@ TEST_F(FileWatchTest, WaitingEndsWithItsContextAndWithTheFirstWatchThere) {
   EXPECT_EQ(ended.error().code(), Code::kCancelled);
 
   // wait() starts before the first watch.
-  std::jthread early([&] { ended = watch_->wait(Context::background().with_timeout(std::chrono::seconds(60))); });
+  std::jthread early(
+      [&] { ended = watch_->wait(Context::background().with_timeout(std::chrono::seconds(60))); });
   write("a", "");
   ASSERT_TRUE(watch_->watch(1, root_ / "a", Scope::kFile).ok());
   append("a", "x");

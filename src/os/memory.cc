@@ -22,17 +22,20 @@ struct Mapping {
 bool parse_head(const std::string& line, Mapping& mapping) {
   unsigned long begin = 0, end = 0;
   char permissions[5] = {}, path[2] = {};
-  if (std::sscanf(line.c_str(), "%lx-%lx %4s %*s %*s %*s %1s", &begin, &end, permissions, path) < 3) return false;
+  if (std::sscanf(line.c_str(), "%lx-%lx %4s %*s %*s %*s %1s", &begin, &end, permissions, path) < 3)
+    return false;
   mapping = {.begin = begin,
              .end = end,
-             .droppable = permissions[0] == 'r' && permissions[1] == '-' && permissions[3] == 'p' && path[0] == '/'};
+             .droppable = permissions[0] == 'r' && permissions[1] == '-' && permissions[3] == 'p' &&
+                          path[0] == '/'};
   return true;
 }
 
 void drop(const Mapping& mapping) {
   if (!mapping.droppable || mapping.begin == 0) return;
   // NOLINTNEXTLINE(performance-no-int-to-ptr): /proc has addresses as numbers
-  (void)::madvise(reinterpret_cast<void*>(mapping.begin), mapping.end - mapping.begin, MADV_DONTNEED);
+  (void)::madvise(reinterpret_cast<void*>(mapping.begin), mapping.end - mapping.begin,
+                  MADV_DONTNEED);
 }
 
 }  // namespace
@@ -47,7 +50,8 @@ void trim_memory() {
     if (Mapping next; parse_head(line, next)) {
       drop(mapping);
       mapping = next;
-    } else if (line.starts_with("Anonymous:") && std::strtoul(line.c_str() + 10, nullptr, 10) != 0) {
+    } else if (line.starts_with("Anonymous:") &&
+               std::strtoul(line.c_str() + 10, nullptr, 10) != 0) {
       mapping.droppable = false;  // relocated pages exist in no file
     }
   }

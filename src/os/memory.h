@@ -21,7 +21,9 @@ void keep_memory_trimmed(const Context& ctx);
 class TrimPolicy {
  public:
   static constexpr std::uint64_t kWorthBytes = 3 << 20;  // exceeds the growth while idle
-  bool worth_it(std::uint64_t resident_bytes) const { return !floor_ || resident_bytes > *floor_ + kWorthBytes; }
+  bool worth_it(std::uint64_t resident_bytes) const {
+    return !floor_ || resident_bytes > *floor_ + kWorthBytes;
+  }
   /// Records the resident bytes right after a trim.
   void trimmed(std::uint64_t resident_bytes) { floor_ = resident_bytes; }
 

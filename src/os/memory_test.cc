@@ -33,7 +33,8 @@ TEST(TrimMemory, GivesBackPagesAndLosesNothing) {
   const std::uint64_t after = resident_bytes();
   EXPECT_LT(after, before);
   EXPECT_GT(after, 0u);
-  for (int i = 0; i < static_cast<int>(numbers.size()); i += 1000) ASSERT_EQ(numbers[static_cast<std::size_t>(i)], i);
+  for (int i = 0; i < static_cast<int>(numbers.size()); i += 1000)
+    ASSERT_EQ(numbers[static_cast<std::size_t>(i)], i);
   // Dropped pages return on use. Locale, exceptions and virtual calls use relocated pages, which
   // must have stayed.
   EXPECT_THROW((void)std::stoi("x"), std::invalid_argument);

@@ -78,8 +78,8 @@ constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #endif
 #endif
 
-constexpr std::uint32_t kNewNamespaces =
-    CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
+constexpr std::uint32_t kNewNamespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS |
+                                         CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
 
 // Calls that no pod needs: they change the machine or inspect other processes. Most need a
 // capability too, but the filter also protects against kernel bugs in that check.
@@ -161,15 +161,23 @@ constexpr long kDenied[] = {
 #endif
 };
 
-constexpr sock_filter statement(std::uint16_t code, std::uint32_t value) { return {.code = code, .jt = 0, .jf = 0, .k = value}; }
-constexpr sock_filter load(std::size_t offset) { return statement(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset)); }
+constexpr sock_filter statement(std::uint16_t code, std::uint32_t value) {
+  return {.code = code, .jt = 0, .jf = 0, .k = value};
+}
+constexpr sock_filter load(std::size_t offset) {
+  return statement(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset));
+}
 constexpr sock_filter refuse(int number) {
-  return statement(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (static_cast<std::uint32_t>(number) & SECCOMP_RET_DATA));
+  return statement(BPF_RET | BPF_K,
+                   SECCOMP_RET_ERRNO | (static_cast<std::uint32_t>(number) & SECCOMP_RET_DATA));
 }
 constexpr sock_filter allow() { return statement(BPF_RET | BPF_K, SECCOMP_RET_ALLOW); }
 // The next statement runs only if the comparison holds.
 constexpr sock_filter when(std::uint16_t comparison, std::uint32_t value) {
-  return {.code = static_cast<std::uint16_t>(BPF_JMP | BPF_K | comparison), .jt = 0, .jf = 1, .k = value};
+  return {.code = static_cast<std::uint16_t>(BPF_JMP | BPF_K | comparison),
+          .jt = 0,
+          .jf = 1,
+          .k = value};
 }
 constexpr sock_filter unless_equal(std::uint32_t value) {
   return {.code = BPF_JMP | BPF_K | BPF_JEQ, .jt = 1, .jf = 0, .k = value};
@@ -203,7 +211,8 @@ Capabilities internal::own_capabilities() {
 }
 
 std::vector<sock_filter> internal::call_filter() {
-  std::vector<sock_filter> program = {load(offsetof(seccomp_data, arch)), unless_equal(kArchitecture), refuse(EPERM),
+  std::vector<sock_filter> program = {load(offsetof(seccomp_data, arch)),
+                                      unless_equal(kArchitecture), refuse(EPERM),
                                       load(offsetof(seccomp_data, nr))};
   const auto deny = [&](std::uint16_t comparison, std::uint32_t value, int number) {
     program.push_back(when(comparison, value));
@@ -217,7 +226,8 @@ std::vector<sock_filter> internal::call_filter() {
   deny(BPF_JEQ, SYS_clone3, ENOSYS);
   program.push_back(unless_equal(SYS_clone));
   program.push_back(allow());
-  program.push_back(load(offsetof(seccomp_data, args)));  // the flags; both architectures are little-endian
+  program.push_back(
+      load(offsetof(seccomp_data, args)));  // the flags; both architectures are little-endian
   deny(BPF_JSET, kNewNamespaces, EPERM);
   program.push_back(allow());
   return program;

@@ -31,7 +31,8 @@ std::optional<Capabilities> capabilities_named(std::string_view name);
 
 enum class Calls {
   kAll,
-  /// Calls that change the machine (mount, load modules, reboot) or look into other processes fail with EPERM.
+  /// Calls that change the machine (mount, load modules, reboot) or look into other processes fail
+  /// with EPERM.
   kFiltered,
 };
 

@@ -22,11 +22,14 @@ using internal::errno_error;
 
 constexpr auto kPollWithoutPidfd = std::chrono::milliseconds(50);
 
-Error gone(const ProcessId& id) { return Error(Code::kNotFound, "process " + std::to_string(id.pid) + " has ended"); }
+Error gone(const ProcessId& id) {
+  return Error(Code::kNotFound, "process " + std::to_string(id.pid) + " has ended");
+}
 
 int milliseconds_left(const Context& ctx) {
   if (!ctx.deadline()) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*ctx.deadline() - system_clock().now()).count();
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(*ctx.deadline() - system_clock().now()).count();
   return left < 0 ? 0 : static_cast<int>(std::min<std::int64_t>(left, 3'600'000));
 }
 
@@ -98,7 +101,8 @@ Status wait_for_exit(const Context& ctx, const ProcessId& id) {
     (void)!::write(fd, &one, sizeof(one));
   });
   for (;;) {
-    pollfd fds[2] = {{.fd = process.get(), .events = POLLIN, .revents = 0}, {.fd = stop.get(), .events = POLLIN, .revents = 0}};
+    pollfd fds[2] = {{.fd = process.get(), .events = POLLIN, .revents = 0},
+                     {.fd = stop.get(), .events = POLLIN, .revents = 0}};
     const int ready = ::poll(fds, 2, milliseconds_left(ctx));
     if (ready < 0 && errno != EINTR) return errno_error(errno, "poll");
     if (ready > 0 && fds[0].revents != 0) return {};
@@ -111,7 +115,8 @@ Path self_path() {
   Path path = std::filesystem::read_symlink("/proc/self/exe", error);
   // A replaced program keeps its path: new children start the new file there.
   constexpr std::string_view kDeleted = " (deleted)";
-  if (path.native().ends_with(kDeleted)) path = path.native().substr(0, path.native().size() - kDeleted.size());
+  if (path.native().ends_with(kDeleted))
+    path = path.native().substr(0, path.native().size() - kDeleted.size());
   return path;
 }
 
@@ -119,7 +124,9 @@ std::stop_token stop_on_signals() {
   static std::stop_source source;
   static const bool started = [] {
     ::signal(SIGPIPE, SIG_IGN);
-    ::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` then fails with EFBIG, handled like a full disk
+    ::signal(
+        SIGXFSZ,
+        SIG_IGN);  // a write beyond `ulimit -f` then fails with EFBIG, handled like a full disk
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
@@ -127,7 +134,8 @@ std::stop_token stop_on_signals() {
     // SIGHUP: the terminal is gone. nohup ignores it, and blocking an ignored signal would deliver
     // it anyway.
     struct sigaction hang_up;
-    if (::sigaction(SIGHUP, nullptr, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
+    if (::sigaction(SIGHUP, nullptr, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN)
+      sigaddset(&signals, SIGHUP);
     ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
     std::thread([signals] {
       int number = 0;

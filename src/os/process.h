@@ -44,8 +44,8 @@ struct ProcessOptions {
   std::vector<std::string> arguments;              // without argv[0]
   std::map<std::string, std::string> environment;  // complete; nothing is inherited
   Path working_directory;                          // empty: "/"
-  Path standard_output;                            // stdout and stderr append here; empty: /dev/null
-  int output_descriptor = -1;                      // if set, used instead of standard_output; owned by the caller
+  Path standard_output;        // stdout and stderr append here; empty: /dev/null
+  int output_descriptor = -1;  // if set, used instead of standard_output; owned by the caller
   // Each of these three creates a private root. This needs namespaces; kUnsupported if the kernel
   // refuses them.
   std::vector<Mount> mounts;

@@ -45,7 +45,9 @@ class Processes : public ::testing::Test {
     }));
     return status.value_or(ExitStatus{});
   }
-  std::string output() const { return read_file(real_file_system(), root_ / "out").value_or("<none>"); }
+  std::string output() const {
+    return read_file(real_file_system(), root_ / "out").value_or("<none>");
+  }
   std::string run(const ProcessOptions& options) const {
     auto id = real_processes().start(options);
     if (!id.ok()) return id.error().message();
@@ -90,7 +92,8 @@ TEST_F(Processes, EnvironmentIsExactlyWhatWasGiven) {
 
 TEST_F(Processes, DescriptorsAreClosedAndPrivilegesCannotGrow) {
   const int leaked = ::dup(0);  // without close-on-exec
-  EXPECT_EQ(run(shell("ls /proc/self/fd | tr '\\n' ' '; grep NoNewPrivs /proc/self/status")), "0 1 2 3 NoNewPrivs:\t1\n");
+  EXPECT_EQ(run(shell("ls /proc/self/fd | tr '\\n' ' '; grep NoNewPrivs /proc/self/status")),
+            "0 1 2 3 NoNewPrivs:\t1\n");
   ::close(leaked);
 }
 
@@ -113,12 +116,16 @@ TEST_F(Processes, KillingTheGroupEndsGrandchildren) {
   const ProcessId grandchild = find_process(static_cast<pid_t>(std::stoi(text))).value();
   ASSERT_TRUE(signal_process(id, SIGKILL, true).ok());
   finish(id);
-  EXPECT_TRUE(wait_for_exit(Context::background().with_timeout(std::chrono::seconds(60)), grandchild).ok());
+  EXPECT_TRUE(
+      wait_for_exit(Context::background().with_timeout(std::chrono::seconds(60)), grandchild).ok());
 }
 
 TEST_F(Processes, WaitEndsWithDeadlineAndStop) {
   const ProcessId id = real_processes().start(shell("sleep 1000")).value();
-  EXPECT_EQ(wait_for_exit(Context::background().with_timeout(std::chrono::milliseconds(10)), id).error().code(), Code::kTimeout);
+  EXPECT_EQ(wait_for_exit(Context::background().with_timeout(std::chrono::milliseconds(10)), id)
+                .error()
+                .code(),
+            Code::kTimeout);
   std::stop_source stop;
   std::jthread stopper([&] { stop.request_stop(); });
   EXPECT_EQ(wait_for_exit(Context(stop.get_token()), id).error().code(), Code::kCancelled);
@@ -190,8 +197,8 @@ TEST_F(Processes, ProcessWhoseFirstThreadEndedIsAliveUntilTheLastOneEnds) {
   }
   ::close(ends[0]);
   const auto first_thread_ended = [&] {
-    const std::string stat =
-        read_file(real_file_system(), "/proc/" + std::to_string(pid) + "/stat").value_or("");  // "PID (name) Z ..."
+    const std::string stat = read_file(real_file_system(), "/proc/" + std::to_string(pid) + "/stat")
+                                 .value_or("");  // "PID (name) Z ..."
     return stat.find(") Z ") != std::string::npos;
   };
   ASSERT_TRUE(eventually("the first thread has ended", first_thread_ended));
@@ -209,8 +216,10 @@ TEST_F(Processes, ProcessWhoseFirstThreadEndedIsAliveUntilTheLastOneEnds) {
 TEST_F(Processes, SelfPathIsThisProgram) { EXPECT_EQ(self_path().filename(), "os_test"); }
 
 TEST_F(Processes, FilteredCallsAreRefusedAndProgramsWork) {
-  ProcessOptions options = shell("grep Seccomp: /proc/self/status; unshare -U true 2>&1 || true; echo still | cat");
-  options.rights = Rights{.capabilities = kAllCapabilities, .ambient = 0, .calls = Calls::kFiltered};
+  ProcessOptions options =
+      shell("grep Seccomp: /proc/self/status; unshare -U true 2>&1 || true; echo still | cat");
+  options.rights =
+      Rights{.capabilities = kAllCapabilities, .ambient = 0, .calls = Calls::kFiltered};
   const std::string text = run(options);
   EXPECT_THAT(text, HasSubstr("Seccomp:\t2\n"));
   EXPECT_THAT(text, HasSubstr("unshare"));
@@ -231,7 +240,8 @@ TEST_F(Processes, RootBecomesAnotherUserWithItsGroupsAndNoRights) {
   ASSERT_TRUE(real_file_system().remove(root_ / "out").ok());
   const Capabilities port = *capabilities_named("NET_BIND_SERVICE");
   options.rights = Rights{.capabilities = port, .ambient = port, .calls = Calls::kAll};
-  EXPECT_EQ(run(options), "65532\n65531 4711\n" + rights("0000000000000400\n", "0000000000000400\n"));
+  EXPECT_EQ(run(options),
+            "65532\n65531 4711\n" + rights("0000000000000400\n", "0000000000000400\n"));
 }
 
 TEST_F(Processes, OrdinaryUserBecomesNobodyElse) {
@@ -254,7 +264,8 @@ class Mounts : public Processes {
   void SetUp() override {
     Processes::SetUp();
     ASSERT_TRUE(real_file_system().make_directories(root_ / "volume").ok());
-    ASSERT_TRUE(write_file_atomically(real_file_system(), root_ / "volume" / "file", "content\n").ok());
+    ASSERT_TRUE(
+        write_file_atomically(real_file_system(), root_ / "volume" / "file", "content\n").ok());
     ProcessOptions probe = shell("true");
     probe.mounts = {{.source = root_ / "volume", .target = "/varda-probe", .read_only = true}};
     auto id = real_processes().start(probe);
@@ -266,23 +277,27 @@ class Mounts : public Processes {
 
 TEST_F(Mounts, MissingTargetIsMadeInAPrivateRootOnly) {
   ProcessOptions options = shell(
-      "cat /models/digits/file; ls -d /usr /etc/passwd /proc/self/status; touch /models/digits/new 2>/dev/null || echo refused");
+      "cat /models/digits/file; ls -d /usr /etc/passwd /proc/self/status; touch /models/digits/new "
+      "2>/dev/null || echo refused");
   options.mounts = {{.source = root_ / "volume", .target = "/models/digits", .read_only = true}};
   EXPECT_EQ(run(options), "content\n/etc/passwd\n/proc/self/status\n/usr\nrefused\n");
   EXPECT_FALSE(real_file_system().stat("/models").value());
 }
 
 TEST_F(Mounts, WritableMountWritesThroughAndTheRestOfTheMachineIsThere) {
-  ProcessOptions options = shell("echo more >/data/new; cat " + (root_ / "volume" / "new").string());
+  ProcessOptions options =
+      shell("echo more >/data/new; cat " + (root_ / "volume" / "new").string());
   options.mounts = {{.source = root_ / "volume", .target = "/data"}};
   options.working_directory = root_ / "volume";
   EXPECT_EQ(run(options), "more\n");
 }
 
 TEST_F(Mounts, TargetDeepInADirectoryOfTheMachineLeavesItUntouched) {
-  ProcessOptions options = shell("cat /etc/varda-test/deep/file; cat /etc/varda-test/one; head -c 4 /etc/passwd");
-  options.mounts = {{.source = root_ / "volume" / "file", .target = "/etc/varda-test/one"},
-                    {.source = root_ / "volume", .target = "/etc/varda-test/deep", .read_only = true}};
+  ProcessOptions options =
+      shell("cat /etc/varda-test/deep/file; cat /etc/varda-test/one; head -c 4 /etc/passwd");
+  options.mounts = {
+      {.source = root_ / "volume" / "file", .target = "/etc/varda-test/one"},
+      {.source = root_ / "volume", .target = "/etc/varda-test/deep", .read_only = true}};
   EXPECT_EQ(run(options), "content\ncontent\nroot");
   EXPECT_FALSE(real_file_system().stat("/etc/varda-test").value());
 }
@@ -297,7 +312,8 @@ TEST_F(Mounts, ExistingTargetIsCoveredAndMountsNest) {
 
 TEST_F(Mounts, KernelSettingsCannotBeWritten) {
   ProcessOptions options = shell(
-      "for f in /proc/sys/kernel/core_pattern /proc/sysrq-trigger; do (: >>$f) 2>/dev/null && echo wrote $f; done; "
+      "for f in /proc/sys/kernel/core_pattern /proc/sysrq-trigger; do (: >>$f) 2>/dev/null && echo "
+      "wrote $f; done; "
       "grep -c ' /proc/sys ' /proc/self/mountinfo; echo 0 >/proc/self/oom_score_adj && echo own");
   options.mounts = {{.source = root_ / "volume", .target = "/data"}};
   EXPECT_EQ(run(options), "1\nown\n");
@@ -313,8 +329,9 @@ TEST_F(Mounts, HiddenDirectoryIsEmptyButForMountsBelowIt) {
   ASSERT_TRUE(real_file_system().make_directories(root_ / "data" / "pods" / "a").ok());
   ASSERT_TRUE(write_file_atomically(real_file_system(), root_ / "data" / "secret", "token\n").ok());
   const std::string data = (root_ / "data").string();
-  ProcessOptions options =
-      shell("cd " + data + "; find . | sort; cat pods/a/file secret; touch x pods/y; echo > pods/a/new && echo wrote");
+  ProcessOptions options = shell(
+      "cd " + data +
+      "; find . | sort; cat pods/a/file secret; touch x pods/y; echo > pods/a/new && echo wrote");
   options.hidden = {root_ / "data", root_ / "data" / "pods", root_ / "missing"};
   options.mounts = {{.source = root_ / "volume", .target = data + "/pods/a"}};
   const std::string text = run(options);
@@ -325,14 +342,15 @@ TEST_F(Mounts, HiddenDirectoryIsEmptyButForMountsBelowIt) {
   EXPECT_FALSE(real_file_system().stat(root_ / "data" / "pods" / "y").value());
   options.mounts.clear();
   options.hidden = {root_ / "data", root_ / "volume" / "file"};
-  options.arguments = {"-c", "ls " + data + "; cat " + (root_ / "volume" / "file").string() + "; echo end"};
+  options.arguments = {
+      "-c", "ls " + data + "; cat " + (root_ / "volume" / "file").string() + "; echo end"};
   EXPECT_TRUE(run(options).ends_with("wrote\nend\n"));
 }
 
 TEST_F(Mounts, ReadOnlyRootTakesWritesInWritableMountsAlone) {
   ASSERT_TRUE(real_file_system().make_directories(root_ / "work").ok());
-  ProcessOptions options =
-      shell("touch " + (root_ / "x").string() + "; echo > /data/x && echo wrote; echo > /dev/null && echo null");
+  ProcessOptions options = shell("touch " + (root_ / "x").string() +
+                                 "; echo > /data/x && echo wrote; echo > /dev/null && echo null");
   options.mounts = {{.source = root_ / "work", .target = "/data"}};
   options.read_only_root = true;
   const std::string text = run(options);
@@ -342,12 +360,13 @@ TEST_F(Mounts, ReadOnlyRootTakesWritesInWritableMountsAlone) {
 
 // In a user namespace, an ordinary user's process has capabilities that could reveal hidden files.
 TEST_F(Mounts, ProcessWithoutRightsHasNoCapability) {
-  ProcessOptions options = shell("grep -E '^(Cap|Seccomp:)' /proc/self/status; unshare -m true 2>/dev/null || echo refused");
+  ProcessOptions options = shell(
+      "grep -E '^(Cap|Seccomp:)' /proc/self/status; unshare -m true 2>/dev/null || echo refused");
   options.hidden = {root_ / "volume"};
   options.rights = Rights{};
   const std::string none = "0000000000000000\n";
-  EXPECT_EQ(run(options), "CapInh:\t" + none + "CapPrm:\t" + none + "CapEff:\t" + none + "CapBnd:\t" + none + "CapAmb:\t" + none +
-                              "Seccomp:\t0\nrefused\n");
+  EXPECT_EQ(run(options), "CapInh:\t" + none + "CapPrm:\t" + none + "CapEff:\t" + none +
+                              "CapBnd:\t" + none + "CapAmb:\t" + none + "Seccomp:\t0\nrefused\n");
 }
 
 TEST_F(Mounts, AnotherUserIsShownInAPrivateRoot) {

@@ -17,7 +17,9 @@ using internal::Descriptor;
 using internal::errno_error;
 using internal::retry;
 
-std::int64_t nanoseconds(const timespec& time) { return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
+std::int64_t nanoseconds(const timespec& time) {
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
 
 FileFacts facts_of(const struct stat& raw) {
   FileFacts out;
@@ -54,13 +56,16 @@ Result<FileFacts> facts_at(int fd, const std::string& path) {
 
 class RealReadableFile final : public ReadableFile {
  public:
-  RealReadableFile(Descriptor descriptor, std::string path) : descriptor_(std::move(descriptor)), path_(std::move(path)) {}
+  RealReadableFile(Descriptor descriptor, std::string path)
+      : descriptor_(std::move(descriptor)), path_(std::move(path)) {}
 
   Result<std::size_t> read(std::uint64_t offset, std::span<char> bytes) override {
     std::size_t done = 0;
     while (done < bytes.size()) {
-      const ssize_t count = retry(
-          [&] { return ::pread(descriptor_.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done)); });
+      const ssize_t count = retry([&] {
+        return ::pread(descriptor_.get(), bytes.data() + done, bytes.size() - done,
+                       static_cast<off_t>(offset + done));
+      });
       if (count < 0) return failed("read", path_);
       if (count == 0) break;
       done += static_cast<std::size_t>(count);
@@ -82,29 +87,38 @@ Status check_entry(const std::string& name) {
 }
 
 /// O_NONBLOCK prevents waiting on a pipe that replaced the file; regular files ignore it.
-Result<std::unique_ptr<ReadableFile>> open_file_at(int directory, const std::string& name, const std::string& path) {
+Result<std::unique_ptr<ReadableFile>> open_file_at(int directory, const std::string& name,
+                                                   const std::string& path) {
   // Checked before opening, because opening a device may have effects.
   struct stat raw {};
-  if (::fstatat(directory, name.c_str(), &raw, AT_SYMLINK_NOFOLLOW) < 0) return failed("open", path);
+  if (::fstatat(directory, name.c_str(), &raw, AT_SYMLINK_NOFOLLOW) < 0)
+    return failed("open", path);
   if (!S_ISREG(raw.st_mode)) return not_a("a regular file", path, facts_of(raw).kind);
-  Descriptor descriptor(
-      retry([&] { return ::openat(directory, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY); }));
+  Descriptor descriptor(retry([&] {
+    return ::openat(directory, name.c_str(),
+                    O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+  }));
   if (!descriptor.ok()) return failed("open", path);
   TRY(const FileFacts facts, facts_at(descriptor.get(), path));
   if (facts.kind != FileKind::kFile) return not_a("a regular file", path, facts.kind);
   return std::make_unique<RealReadableFile>(std::move(descriptor), path);
 }
 
-Result<Descriptor> open_directory_at(int directory, const std::string& name, const std::string& path) {
-  Descriptor descriptor(retry([&] { return ::openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
+Result<Descriptor> open_directory_at(int directory, const std::string& name,
+                                     const std::string& path) {
+  Descriptor descriptor(retry([&] {
+    return ::openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  }));
   if (descriptor.ok()) return descriptor;
-  if (errno == ENOTDIR || errno == ELOOP) return Error(Code::kInvalid, path + " is not a directory");
+  if (errno == ENOTDIR || errno == ELOOP)
+    return Error(Code::kInvalid, path + " is not a directory");
   return failed("open", path);
 }
 
 class RealReadableDirectory final : public ReadableDirectory {
  public:
-  static Result<std::unique_ptr<ReadableDirectory>> create(Descriptor descriptor, std::string path) {
+  static Result<std::unique_ptr<ReadableDirectory>> create(Descriptor descriptor,
+                                                           std::string path) {
     DIR* stream = ::fdopendir(descriptor.get());
     if (stream == nullptr) return failed("list", path);
     descriptor.release();
@@ -158,7 +172,8 @@ class RealReadableTree final : public ReadableTree {
   Result<FileFacts> facts(const Path& path) override {
     TRY(const Place place, find(path));
     struct stat raw {};
-    if (::fstatat(place.parent_fd(), place.name.c_str(), &raw, AT_SYMLINK_NOFOLLOW) < 0) return failed("stat", path.string());
+    if (::fstatat(place.parent_fd(), place.name.c_str(), &raw, AT_SYMLINK_NOFOLLOW) < 0)
+      return failed("stat", path.string());
     return facts_of(raw);
   }
   Result<std::unique_ptr<ReadableFile>> open(const Path& path) override {
@@ -185,7 +200,8 @@ class RealReadableTree final : public ReadableTree {
     const Path real = std::filesystem::canonical(path, error);
     if (error) return errno_error(error.value(), path.string());
     for (const Root& root : roots_) {
-      const auto [end, rest] = std::mismatch(root.path.begin(), root.path.end(), real.begin(), real.end());
+      const auto [end, rest] =
+          std::mismatch(root.path.begin(), root.path.end(), real.begin(), real.end());
       if (end != root.path.end()) continue;
       Place place;
       place.root = &root;
@@ -199,7 +215,8 @@ class RealReadableTree final : public ReadableTree {
       }
       return place;
     }
-    return Error(Code::kForbidden, path.string() + (real == path ? "" : ", which is " + real.string() + ",") +
+    return Error(Code::kForbidden, path.string() +
+                                       (real == path ? "" : ", which is " + real.string() + ",") +
                                        " does not lie below a directory that may be read");
   }
 

@@ -78,7 +78,8 @@ TEST_F(Trees, OnlyWhatLiesBelowARootIsReadWhateverItIsCalled) {
   for (const auto& [path, expected] : cases) EXPECT_EQ(read(scratch_ / path), expected) << path;
   EXPECT_FALSE(tree_->open(root_ / "a/inside/more").ok());
   EXPECT_FALSE(tree_->open(root_ / "loop").ok());
-  EXPECT_THAT(tree_->open(root_ / "out").error().message(), HasSubstr((scratch_ / "secret").string()));
+  EXPECT_THAT(tree_->open(root_ / "out").error().message(),
+              HasSubstr((scratch_ / "secret").string()));
 }
 
 TEST_F(Trees, WhatIsNoRegularFileIsRefusedAndNobodyWaitsForIt) {
@@ -98,10 +99,10 @@ TEST_F(Trees, AFolderTellsLinksAndFollowsNone) {
   auto folder = tree_->list(root_ / "a").value();
   std::map<std::string, FileKind> seen;
   while (auto entry = folder->next().value()) seen[entry->name] = entry->facts.kind;
-  EXPECT_EQ(
-      seen,
-      (std::map<std::string, FileKind>{
-          {"down", FileKind::kDirectory}, {"inside", FileKind::kFile}, {"out", FileKind::kSymlink}, {"up", FileKind::kSymlink}}));
+  EXPECT_EQ(seen, (std::map<std::string, FileKind>{{"down", FileKind::kDirectory},
+                                                   {"inside", FileKind::kFile},
+                                                   {"out", FileKind::kSymlink},
+                                                   {"up", FileKind::kSymlink}}));
   EXPECT_EQ(text(*folder->open("inside").value()), "inside");
   EXPECT_TRUE(folder->descend("down").ok());
   for (const char* name : {"out", "up", "..", ".", "", "down/../../../secret", "down/."}) {
@@ -130,7 +131,9 @@ TEST_F(Trees, AFolderThatBecomesALinkLeadsNowhere) {
   const std::string d = root_ / "d", e = root_ / "e";
   std::atomic<bool> enough{false};
   std::jthread swapper([&] {
-    while (!enough) (void)::syscall(SYS_renameat2, AT_FDCWD, d.c_str(), AT_FDCWD, e.c_str(), 2u /* RENAME_EXCHANGE */);
+    while (!enough)
+      (void)::syscall(SYS_renameat2, AT_FDCWD, d.c_str(), AT_FDCWD, e.c_str(),
+                      2u /* RENAME_EXCHANGE */);
   });
   for (int i = 0; i < 2000; ++i) {
     auto file = tree_->open(root_ / "d/secret");
@@ -143,7 +146,8 @@ TEST_F(Trees, AFolderThatBecomesALinkLeadsNowhere) {
 
 TEST_F(Trees, WhatTheSystemRefusesIsForbidden) {
   fs::permissions(root_ / "a/inside", fs::perms::none);
-  if (std::ifstream(root_ / "a/inside").is_open()) GTEST_SKIP() << "this process may read every file: use scripts/as_user.sh";
+  if (std::ifstream(root_ / "a/inside").is_open())
+    GTEST_SKIP() << "this process may read every file: use scripts/as_user.sh";
   EXPECT_EQ(read(root_ / "a/inside"), to_string(Code::kForbidden));
   fs::permissions(root_ / "a", fs::perms::none);
   EXPECT_EQ(tree_->list(root_ / "a").error().code(), Code::kForbidden);

@@ -30,7 +30,8 @@ class RealFile final : public File {
   Status write(std::string_view bytes) override {
     const std::size_t size = bytes.size();
     while (!bytes.empty()) {
-      const ssize_t written = retry([&] { return ::write(descriptor_.get(), bytes.data(), bytes.size()); });
+      const ssize_t written =
+          retry([&] { return ::write(descriptor_.get(), bytes.data(), bytes.size()); });
       if (written < 0) return failed("write");
       bytes.remove_prefix(static_cast<std::size_t>(written));
     }
@@ -45,7 +46,8 @@ class RealFile final : public File {
 
   Result<std::string> read(std::size_t max) override {
     std::string bytes(max, '\0');
-    const ssize_t count = retry([&] { return ::read(descriptor_.get(), bytes.data(), bytes.size()); });
+    const ssize_t count =
+        retry([&] { return ::read(descriptor_.get(), bytes.data(), bytes.size()); });
     if (count < 0) return failed("read");
     bytes.resize(static_cast<std::size_t>(count));
     return bytes;
@@ -57,7 +59,8 @@ class RealFile final : public File {
   }
 
   Status truncate(std::uint64_t size) override {
-    if (retry([&] { return ::ftruncate(descriptor_.get(), static_cast<off_t>(size)); }) < 0) return failed("truncate");
+    if (retry([&] { return ::ftruncate(descriptor_.get(), static_cast<off_t>(size)); }) < 0)
+      return failed("truncate");
     return {};
   }
 
@@ -114,12 +117,14 @@ class RealFileSystem final : public FileSystem {
         flags |= O_RDWR | O_CREAT | O_EXCL;
         break;
     }
-    Descriptor descriptor(retry([&] { return ::open(path.c_str(), flags, static_cast<mode_t>(mode)); }));
+    Descriptor descriptor(
+        retry([&] { return ::open(path.c_str(), flags, static_cast<mode_t>(mode)); }));
     if (!descriptor.ok()) return failed("open", path);
     // A file from kExclusive usually stays, so write early. Others are often short-lived scratch
     // files.
-    return std::make_unique<RealFile>(std::move(descriptor), path,
-                                      how == Open::kExclusive ? RealFile::Writeback::kEarly : RealFile::Writeback::kLazy);
+    return std::make_unique<RealFile>(
+        std::move(descriptor), path,
+        how == Open::kExclusive ? RealFile::Writeback::kEarly : RealFile::Writeback::kLazy);
   }
 
   Result<std::optional<FileInfo>> stat(const Path& path) override {
@@ -134,13 +139,15 @@ class RealFileSystem final : public FileSystem {
     info.mode = raw.st_mode & 07777u;
     info.links = raw.st_nlink;
     info.inode = raw.st_ino;
-    info.modified = WallTime(std::chrono::duration_cast<WallTime::duration>(std::chrono::seconds(raw.st_mtim.tv_sec) +
-                                                                            std::chrono::nanoseconds(raw.st_mtim.tv_nsec)));
+    info.modified = WallTime(std::chrono::duration_cast<WallTime::duration>(
+        std::chrono::seconds(raw.st_mtim.tv_sec) + std::chrono::nanoseconds(raw.st_mtim.tv_nsec)));
     return std::optional<FileInfo>(info);
   }
 
   Result<std::vector<std::string>> list(const Path& directory) override {
-    Descriptor descriptor(retry([&] { return ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
+    Descriptor descriptor(retry([&] {
+      return ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    }));
     if (!descriptor.ok()) return failed("list", directory);
     DIR* stream = ::fdopendir(descriptor.get());
     if (stream == nullptr) return failed("list", directory);
@@ -168,12 +175,15 @@ class RealFileSystem final : public FileSystem {
     if (errno != EEXIST) return failed("make directory", path);
     struct stat raw {};
     if (::stat(path.c_str(), &raw) < 0) return failed("make directory", path);
-    if (!S_ISDIR(raw.st_mode)) return Error(Code::kAlreadyExists, "make directory " + path.string() + ": a file is in the way");
+    if (!S_ISDIR(raw.st_mode))
+      return Error(Code::kAlreadyExists,
+                   "make directory " + path.string() + ": a file is in the way");
     return {};
   }
 
   Status rename(const Path& from, const Path& to) override {
-    if (::rename(from.c_str(), to.c_str()) < 0) return failed("rename " + from.string() + " to", to);
+    if (::rename(from.c_str(), to.c_str()) < 0)
+      return failed("rename " + from.string() + " to", to);
     return {};
   }
 
@@ -197,7 +207,8 @@ class RealFileSystem final : public FileSystem {
   }
 
   Status remove(const Path& path) override {
-    if (::unlinkat(AT_FDCWD, path.c_str(), 0) == 0 || errno == ENOENT || errno == ENOTDIR) return {};
+    if (::unlinkat(AT_FDCWD, path.c_str(), 0) == 0 || errno == ENOENT || errno == ENOTDIR)
+      return {};
     if (errno != EISDIR && errno != EPERM) return failed("remove", path);
     if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return {};
     return failed("remove", path);
@@ -211,7 +222,8 @@ class RealFileSystem final : public FileSystem {
   }
 
   Status set_mode(const Path& path, std::uint32_t mode) override {
-    if (::fchmodat(AT_FDCWD, path.c_str(), static_cast<mode_t>(mode), AT_SYMLINK_NOFOLLOW) < 0) return failed("set mode of", path);
+    if (::fchmodat(AT_FDCWD, path.c_str(), static_cast<mode_t>(mode), AT_SYMLINK_NOFOLLOW) < 0)
+      return failed("set mode of", path);
     return {};
   }
 
@@ -223,7 +235,8 @@ class RealFileSystem final : public FileSystem {
 
   Status sync_directory(const Path& path) override {
     const Path directory = path.empty() ? Path(".") : path;
-    Descriptor descriptor(retry([&] { return ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+    Descriptor descriptor(
+        retry([&] { return ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
     if (!descriptor.ok()) return failed("sync", directory);
     if (retry([&] { return ::fsync(descriptor.get()); }) < 0) return failed("sync", directory);
     return {};
@@ -238,7 +251,8 @@ class RealFileSystem final : public FileSystem {
 
   Status allocate(const Path& path, std::uint64_t bytes, std::uint32_t mode) override {
     constexpr int kFlags = O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
-    Descriptor descriptor(retry([&] { return ::open(path.c_str(), kFlags, static_cast<mode_t>(mode)); }));
+    Descriptor descriptor(
+        retry([&] { return ::open(path.c_str(), kFlags, static_cast<mode_t>(mode)); }));
     if (!descriptor.ok()) return failed("open", path);
     const int failure = ::posix_fallocate(descriptor.get(), 0, static_cast<off_t>(bytes));
     if (failure == 0) return {};

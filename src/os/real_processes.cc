@@ -27,7 +27,8 @@ Result<int> resource_of(const std::string& name) {
   return Error(Code::kInvalid, "unknown limit '" + name + "': nofile, core, as or nproc");
 }
 
-Result<std::vector<std::pair<int, rlimit>>> plan_limits(const std::map<std::string, std::uint64_t>& limits) {
+Result<std::vector<std::pair<int, rlimit>>> plan_limits(
+    const std::map<std::string, std::uint64_t>& limits) {
   std::vector<std::pair<int, rlimit>> planned;
   for (const auto& [name, value] : limits) {
     TRY(const int resource, resource_of(name));
@@ -46,7 +47,8 @@ void plan_strings(const ProcessOptions& options, SpawnPlan& plan) {
   const std::size_t arguments = plan.strings.size();
   for (const auto& [name, value] : options.environment) plan.strings.push_back(name + "=" + value);
   // Takes pointers after the vector stops growing.
-  for (std::size_t i = 0; i < plan.strings.size(); ++i) (i < arguments ? plan.argv : plan.envp).push_back(plan.strings[i].data());
+  for (std::size_t i = 0; i < plan.strings.size(); ++i)
+    (i < arguments ? plan.argv : plan.envp).push_back(plan.strings[i].data());
   plan.argv.push_back(nullptr);
   plan.envp.push_back(nullptr);
 }
@@ -54,7 +56,8 @@ void plan_strings(const ProcessOptions& options, SpawnPlan& plan) {
 Error explain(const Failure& failure, const SpawnPlan& plan) {
   const std::string who = "start " + plan.program;
   const auto unsupported = [&](const std::string& what) {
-    return Error(Code::kUnsupported, who + ": mounts are not possible here: " + errno_error(failure.number, what).message());
+    return Error(Code::kUnsupported, who + ": mounts are not possible here: " +
+                                         errno_error(failure.number, what).message());
   };
   switch (failure.stage) {
     case Stage::kGroup:
@@ -64,8 +67,8 @@ Error explain(const Failure& failure, const SpawnPlan& plan) {
     case Stage::kPrivateRoot:
       return unsupported("private root");
     case Stage::kBind:
-      return unsupported("bind " + plan.root[static_cast<std::size_t>(failure.root_step)].source + " to " +
-                         plan.root[static_cast<std::size_t>(failure.root_step)].target);
+      return unsupported("bind " + plan.root[static_cast<std::size_t>(failure.root_step)].source +
+                         " to " + plan.root[static_cast<std::size_t>(failure.root_step)].target);
     case Stage::kLimits:
       return errno_error(failure.number, who + ": setrlimit");
     case Stage::kOutput:
@@ -73,8 +76,9 @@ Error explain(const Failure& failure, const SpawnPlan& plan) {
     case Stage::kDirectory:
       return errno_error(failure.number, who + ": working directory " + plan.working_directory);
     case Stage::kUser:
-      return Error(Code::kForbidden,
-                   errno_error(failure.number, who + ": become user " + std::to_string(plan.user.user)).message());
+      return Error(Code::kForbidden, errno_error(failure.number, who + ": become user " +
+                                                                     std::to_string(plan.user.user))
+                                         .message());
     case Stage::kPrivileges:
       return errno_error(failure.number, who + ": limit privileges");
     case Stage::kExec:
@@ -94,8 +98,9 @@ Status plan_user(const ProcessOptions& options, SpawnPlan& plan) {
   const bool same = plan.user.user == ::geteuid() && plan.user.group == ::getegid();
   plan.show_user = plan.ordinary && !same;
   if (!plan.show_user || !plan.root.empty()) return {};
-  return Error(Code::kForbidden, "start " + plan.program + ": user " + std::to_string(::geteuid()) + " cannot become user " +
-                                     std::to_string(plan.user.user) + ", group " + std::to_string(plan.user.group));
+  return Error(Code::kForbidden, "start " + plan.program + ": user " + std::to_string(::geteuid()) +
+                                     " cannot become user " + std::to_string(plan.user.user) +
+                                     ", group " + std::to_string(plan.user.group));
 }
 
 Status plan_rights(const ProcessOptions& options, SpawnPlan& plan) {
@@ -104,7 +109,9 @@ Status plan_rights(const ProcessOptions& options, SpawnPlan& plan) {
   plan.rights = *options.rights;
   const Capabilities own = plan.ordinary ? 0 : internal::own_capabilities();
   if ((plan.rights.ambient & ~own) != 0 && plan.rights.ambient != kAllCapabilities)
-    return Error(Code::kForbidden, "start " + plan.program + ": a capability is asked for that this program does not have");
+    return Error(
+        Code::kForbidden,
+        "start " + plan.program + ": a capability is asked for that this program does not have");
   plan.rights.capabilities &= own;
   plan.rights.ambient &= own;
   if (plan.rights.calls == Calls::kFiltered) plan.filter = internal::call_filter();
@@ -116,7 +123,9 @@ std::optional<Failure> read_report(int fd) {
   Failure failure;
   std::size_t size = 0;
   while (size < sizeof(failure)) {
-    const ssize_t count = retry([&] { return ::read(fd, reinterpret_cast<char*>(&failure) + size, sizeof(failure) - size); });
+    const ssize_t count = retry([&] {
+      return ::read(fd, reinterpret_cast<char*>(&failure) + size, sizeof(failure) - size);
+    });
     if (count <= 0) return std::nullopt;
     size += static_cast<std::size_t>(count);
   }
@@ -129,7 +138,8 @@ class RealProcesses final : public ProcessRunner {
     SpawnPlan plan;
     plan.program = options.program;
     plan_strings(options, plan);
-    plan.working_directory = options.working_directory.empty() ? "/" : options.working_directory.string();
+    plan.working_directory =
+        options.working_directory.empty() ? "/" : options.working_directory.string();
     plan.new_group = options.new_group;
     plan.die_with_parent = options.die_with_parent;
     plan.parent = ::getpid();
@@ -143,7 +153,8 @@ class RealProcesses final : public ProcessRunner {
       if (!output.ok()) return errno_error(errno, "output descriptor");
       plan.output = output.get();
     } else if (!options.standard_output.empty()) {
-      output = Descriptor(::open(options.standard_output.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640));
+      output = Descriptor(::open(options.standard_output.c_str(),
+                                 O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640));
       if (!output.ok()) return errno_error(errno, "open " + options.standard_output.string());
       plan.output = output.get();
     }
@@ -162,7 +173,9 @@ class RealProcesses final : public ProcessRunner {
     const auto stat = internal::read_proc_stat(pid);
     if (failure || !stat) {
       retry([&] { return ::waitpid(pid, nullptr, 0); });
-      if (!failure) return Error(Code::kInternal, "start " + options.program + ": /proc has no data about the child");
+      if (!failure)
+        return Error(Code::kInternal,
+                     "start " + options.program + ": /proc has no data about the child");
       return explain(*failure, plan);
     }
     return ProcessId{.pid = pid, .start_ticks = stat->start_ticks};
@@ -179,7 +192,8 @@ class RealProcesses final : public ProcessRunner {
       if (errno != ECHILD) return errno_error(errno, "wait for process " + std::to_string(id.pid));
       return alive(id) ? std::nullopt : gone;
     }
-    if (WIFSIGNALED(raw)) return std::optional(ExitStatus{.code = 128 + WTERMSIG(raw), .signal = WTERMSIG(raw)});
+    if (WIFSIGNALED(raw))
+      return std::optional(ExitStatus{.code = 128 + WTERMSIG(raw), .signal = WTERMSIG(raw)});
     return std::optional(ExitStatus{.code = WEXITSTATUS(raw), .signal = 0});
   }
 };

@@ -11,7 +11,8 @@ namespace {
 /// Ends early if the file is shorter; the peer notices by the length.
 class ArchiveStream final : public net::BodyStream {
  public:
-  ArchiveStream(std::unique_ptr<os::File> file, std::uint64_t bytes) : file_(std::move(file)), left_(bytes) {}
+  ArchiveStream(std::unique_ptr<os::File> file, std::uint64_t bytes)
+      : file_(std::move(file)), left_(bytes) {}
   std::optional<std::string> read() override {
     if (left_ == 0) return std::nullopt;
     auto piece = file_->read(static_cast<std::size_t>(std::min<std::uint64_t>(kPieceBytes, left_)));
@@ -77,14 +78,16 @@ net::Response Archives::answer(const net::Request& request) {
   Content& content = *found;
   if (content.total != 0 && range->first >= content.total) return beyond(content.total);
   // If the size is unknown, no requester could detect the end.
-  if (content.file == nullptr || content.total == 0 || range->first >= content.bytes) return not_yet(content.bytes);
+  if (content.file == nullptr || content.total == 0 || range->first >= content.bytes)
+    return not_yet(content.bytes);
   const std::uint64_t last = std::min(range->last.value_or(content.total - 1), content.bytes - 1);
-  if (const Status there = content.file->seek(range->first); !there.ok()) return not_yet(content.bytes);
+  if (const Status there = content.file->seek(range->first); !there.ok())
+    return not_yet(content.bytes);
   net::Response out;
   out.status = 206;
   out.headers.add("Content-Type", "application/octet-stream");
-  out.headers.add("Content-Range",
-                  "bytes " + std::to_string(range->first) + "-" + std::to_string(last) + "/" + std::to_string(content.total));
+  out.headers.add("Content-Range", "bytes " + std::to_string(range->first) + "-" +
+                                       std::to_string(last) + "/" + std::to_string(content.total));
   out.stream = std::make_unique<ArchiveStream>(std::move(content.file), last - range->first + 1);
   return out;
 }

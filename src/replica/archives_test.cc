@@ -16,12 +16,14 @@ class ArchivesTest : public ::testing::Test {
     CHECK(os::write_file_atomically(fs_, "/a", "0123456789").ok());
     archives_.set({{kDigest, {.nodes = {"edge1"}}}});
   }
-  net::HttpClient::Answer ask(const std::string& range, const std::string& who = "edge1", std::string url = "") {
+  net::HttpClient::Answer ask(const std::string& range, const std::string& who = "edge1",
+                              std::string url = "") {
     net::ClientRequest request;
     request.url = url.empty() ? archive_url("", kDigest) : std::move(url);
     if (!range.empty()) request.headers.add("Range", range);
-    auto answer = net::loopback(archives_.handler(), {.address = "1.2.3.4:5", .certificate_common_name = who})
-                      ->call(kForever, std::move(request));
+    auto answer =
+        net::loopback(archives_.handler(), {.address = "1.2.3.4:5", .certificate_common_name = who})
+            ->call(kForever, std::move(request));
     CHECK(answer.ok());
     return std::move(answer).value();
   }
@@ -31,9 +33,10 @@ class ArchivesTest : public ::testing::Test {
   Archives archives_{[this](const codec::Sha256& digest) -> std::optional<Archives::Content> {
     EXPECT_EQ(digest, kDigest);
     if (!there_) return std::nullopt;
-    return Archives::Content{.file = std::move(static_cast<os::FileSystem&>(fs_).open("/a", os::Open::kRead)).value(),
-                             .bytes = there_->first,
-                             .total = there_->second};
+    return Archives::Content{
+        .file = std::move(static_cast<os::FileSystem&>(fs_).open("/a", os::Open::kRead)).value(),
+        .bytes = there_->first,
+        .total = there_->second};
   }};
 };
 
@@ -46,13 +49,16 @@ TEST_F(ArchivesTest, GivesWhatIsThereOfWhatWasAskedFor) {
     const char* content_range;
   };
   for (const Case& c :
-       {Case{10, 10, "bytes=0-", 206, "0123456789", "bytes 0-9/10"}, Case{10, 10, "bytes=3-5", 206, "345", "bytes 3-5/10"},
-        Case{10, 10, "bytes=3-99", 206, "3456789", "bytes 3-9/10"}, Case{4, 10, "bytes=1-", 206, "123", "bytes 1-3/10"},
+       {Case{10, 10, "bytes=0-", 206, "0123456789", "bytes 0-9/10"},
+        Case{10, 10, "bytes=3-5", 206, "345", "bytes 3-5/10"},
+        Case{10, 10, "bytes=3-99", 206, "3456789", "bytes 3-9/10"},
+        Case{4, 10, "bytes=1-", 206, "123", "bytes 1-3/10"},
         Case{4, 10, "bytes=4-", 503, nullptr, ""}, Case{4, 0, "bytes=0-", 503, nullptr, ""},
         Case{10, 10, "bytes=10-", 416, nullptr, "bytes */10"}, Case{10, 10, "", 416, nullptr, ""},
         Case{10, 10, "bytes=-4", 416, nullptr, ""}, Case{10, 10, "bytes=5-4", 416, nullptr, ""},
         Case{10, 10, "lines=0-", 416, nullptr, ""}}) {
-    SCOPED_TRACE(std::string(c.range) + " of " + std::to_string(c.bytes) + "/" + std::to_string(c.total));
+    SCOPED_TRACE(std::string(c.range) + " of " + std::to_string(c.bytes) + "/" +
+                 std::to_string(c.total));
     there_ = {c.bytes, c.total};
     const auto answer = ask(c.range);
     EXPECT_EQ(answer.status, c.status);

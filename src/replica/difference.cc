@@ -5,7 +5,8 @@
 
 namespace varda::replica {
 
-std::vector<FilePlan> difference(const Snapshot& have, const Snapshot& wanted, std::uint64_t run_blocks_max) {
+std::vector<FilePlan> difference(const Snapshot& have, const Snapshot& wanted,
+                                 std::uint64_t run_blocks_max) {
   using Place = std::pair<std::size_t, std::uint64_t>;  // file, block
   // A short block at the end of a file has a digest of its shorter content, so equal digests mean
   // equal lengths.
@@ -14,7 +15,8 @@ std::vector<FilePlan> difference(const Snapshot& have, const Snapshot& wanted, s
   for (std::size_t i = 0; i < have.files.size() && have.block_bytes == wanted.block_bytes; ++i) {
     const SnapshotFile& file = have.files[i];
     whole.emplace(std::pair(file.size, file.blocks), i);
-    for (std::uint64_t block = 0; block < file.blocks.size(); ++block) known.emplace(file.blocks[block], Place(i, block));
+    for (std::uint64_t block = 0; block < file.blocks.size(); ++block)
+      known.emplace(file.blocks[block], Place(i, block));
   }
   std::vector<FilePlan> out;
   out.reserve(wanted.files.size());
@@ -39,8 +41,11 @@ std::vector<FilePlan> difference(const Snapshot& have, const Snapshot& wanted, s
                  last->from_block + last->count == at->second.second) {
         ++last->count;
       } else {
-        plan.runs.push_back(
-            {.first = block, .count = 1, .fetch = false, .file = at->second.first, .from_block = at->second.second});
+        plan.runs.push_back({.first = block,
+                             .count = 1,
+                             .fetch = false,
+                             .file = at->second.first,
+                             .from_block = at->second.second});
       }
     }
   }

@@ -29,6 +29,7 @@ struct FilePlan {
 
 /// Returns one plan for each of wanted.files. Blocks are matched by digest anywhere in `have`, so
 /// renamed and moved files cost nothing. Runs to fetch have at most `run_blocks_max` blocks.
-std::vector<FilePlan> difference(const Snapshot& have, const Snapshot& wanted, std::uint64_t run_blocks_max = 16);
+std::vector<FilePlan> difference(const Snapshot& have, const Snapshot& wanted,
+                                 std::uint64_t run_blocks_max = 16);
 
 }  // namespace varda::replica

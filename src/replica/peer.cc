@@ -20,8 +20,9 @@ class FileStream final : public net::BodyStream {
       : file_(std::move(file)), next_(first), end_(last + 1), buffer_(kPieceBytes, '\0') {}
   std::optional<std::string> read() override {
     if (next_ == end_) return std::nullopt;
-    const auto got =
-        file_->read(next_, std::span(buffer_.data(), static_cast<std::size_t>(std::min<std::uint64_t>(kPieceBytes, end_ - next_))));
+    const auto got = file_->read(
+        next_, std::span(buffer_.data(), static_cast<std::size_t>(
+                                             std::min<std::uint64_t>(kPieceBytes, end_ - next_))));
     if (!got.ok() || *got == 0) return std::nullopt;
     next_ += *got;
     return buffer_.substr(0, *got);
@@ -36,7 +37,8 @@ class FileStream final : public net::BodyStream {
 };
 
 /// Opens a file of a share, component by component, so that links inside cannot leave the share.
-Result<std::unique_ptr<os::ReadableFile>> open_below(os::ReadableTree& tree, const os::Path& root, std::string_view path) {
+Result<std::unique_ptr<os::ReadableFile>> open_below(os::ReadableTree& tree, const os::Path& root,
+                                                     std::string_view path) {
   if (path.empty()) return tree.open(root);
   TRY(auto folder, tree.list(root));
   while (true) {
@@ -50,7 +52,8 @@ Result<std::unique_ptr<os::ReadableFile>> open_below(os::ReadableTree& tree, con
 
 Error unreachable(const Peer& peer, const Error& error) {
   const bool ours = error.code() == Code::kCancelled;
-  return Error(ours ? Code::kCancelled : Code::kUnavailable, "peer " + peer.url + ": " + error.message());
+  return Error(ours ? Code::kCancelled : Code::kUnavailable,
+               "peer " + peer.url + ": " + error.message());
 }
 
 }  // namespace
@@ -99,14 +102,17 @@ net::Response Shares::snapshot(const net::Query& query, const Share& share) cons
   return refuse(404, "there is no such snapshot");
 }
 
-net::Response Shares::file(const net::Request& request, const net::Query& query, const Share& share) const {
+net::Response Shares::file(const net::Request& request, const net::Query& query,
+                           const Share& share) const {
   const std::string path(query.get("path"));
-  if (const std::string wrong = check_path(path); !wrong.empty()) return refuse(400, "path: " + wrong);
+  if (const std::string wrong = check_path(path); !wrong.empty())
+    return refuse(400, "path: " + wrong);
   const auto header = request.headers.find("Range");
   const auto range = header ? parse_range(*header) : std::nullopt;
   if (!range || !range->last) return refuse(416, "expected Range: bytes=FIRST-LAST");
   const std::uint64_t last = *range->last;
-  if (last - range->first >= kRangeBytesMax) return refuse(416, "a range is at most " + std::to_string(kRangeBytesMax) + " bytes");
+  if (last - range->first >= kRangeBytesMax)
+    return refuse(416, "a range is at most " + std::to_string(kRangeBytesMax) + " bytes");
   const auto tree = tree_();
   if (!tree.ok()) return refuse(404, "it cannot be read here");
   auto opened = open_below(**tree, share.path, path);
@@ -116,40 +122,48 @@ net::Response Shares::file(const net::Request& request, const net::Query& query,
   net::Response out;
   out.status = 206;
   out.headers.add("Content-Type", "application/octet-stream");
-  out.headers.add("Content-Range",
-                  "bytes " + std::to_string(range->first) + "-" + std::to_string(last) + "/" + std::to_string(facts->size_bytes));
+  out.headers.add("Content-Range", "bytes " + std::to_string(range->first) + "-" +
+                                       std::to_string(last) + "/" +
+                                       std::to_string(facts->size_bytes));
   out.stream = std::make_unique<FileStream>(std::move(opened).value(), range->first, last);
   return out;
 }
 
-Result<Snapshot> ask_snapshot(const Context& ctx, const Peer& peer, const std::string& key, const std::string& id,
-                              const Limits& limits) {
+Result<Snapshot> ask_snapshot(const Context& ctx, const Peer& peer, const std::string& key,
+                              const std::string& id, const Limits& limits) {
   net::ClientRequest request;
   request.url = peer.url + std::string(kRoot) + "snapshot?key=" + net::percent_encode(key);
   if (!id.empty()) request.url += "&id=" + net::percent_encode(id);
   // The size of a snapshot at its limits.
   request.max_response_bytes = std::min<std::uint64_t>(
-      limits.files_max * (limits.path_bytes_max + 12) + limits.blocks_max * 32 + 64, std::uint64_t{256} << 20);
-  const auto answer = peer.http->call(ctx.with_timeout(kPatience + std::chrono::seconds(60)), std::move(request));
+      limits.files_max * (limits.path_bytes_max + 12) + limits.blocks_max * 32 + 64,
+      std::uint64_t{256} << 20);
+  const auto answer =
+      peer.http->call(ctx.with_timeout(kPatience + std::chrono::seconds(60)), std::move(request));
   if (!answer.ok()) return unreachable(peer, answer.error());
-  if (answer->status == 404) return Error(Code::kNotFound, "peer " + peer.url + " has no such snapshot for us");
-  if (answer->status != 200) return Error(Code::kUnavailable, "peer " + peer.url + " answered " + std::to_string(answer->status));
+  if (answer->status == 404)
+    return Error(Code::kNotFound, "peer " + peer.url + " has no such snapshot for us");
+  if (answer->status != 200)
+    return Error(Code::kUnavailable,
+                 "peer " + peer.url + " answered " + std::to_string(answer->status));
   if (!id.empty() && codec::Sha256::of(answer->body).hex() != id)
-    return Error(Code::kUnavailable, "peer " + peer.url + " answered with something else than snapshot " + id);
+    return Error(Code::kUnavailable,
+                 "peer " + peer.url + " answered with something else than snapshot " + id);
   auto snapshot = Snapshot::decode(answer->body, limits);
   if (!snapshot.ok()) return std::move(snapshot).error().context("peer " + peer.url);
   return snapshot;
 }
 
-Status PeerSource::read(const Context& ctx, const SnapshotFile& file, std::uint64_t offset, std::uint64_t length,
-                        const std::function<Status(std::string_view)>& sink) {
+Status PeerSource::read(const Context& ctx, const SnapshotFile& file, std::uint64_t offset,
+                        std::uint64_t length, const std::function<Status(std::string_view)>& sink) {
   Error last(Code::kUnavailable, "there is no peer to ask");
   std::uint64_t next = offset;
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     TRY_VOID(ctx.check());
     const std::size_t index = (first_ + i) % peers_.size();
     bool sink_failed = false;
-    const Status status = read_from(ctx, peers_[index], file, next, offset + length, sink, sink_failed);
+    const Status status =
+        read_from(ctx, peers_[index], file, next, offset + length, sink, sink_failed);
     if (status.ok()) {
       first_ = index;
       return {};
@@ -160,28 +174,37 @@ Status PeerSource::read(const Context& ctx, const SnapshotFile& file, std::uint6
   return last;
 }
 
-Status PeerSource::read_from(const Context& ctx, const Peer& peer, const SnapshotFile& file, std::uint64_t& offset,
-                             std::uint64_t end, const std::function<Status(std::string_view)>& sink, bool& sink_failed) {
+Status PeerSource::read_from(const Context& ctx, const Peer& peer, const SnapshotFile& file,
+                             std::uint64_t& offset, std::uint64_t end,
+                             const std::function<Status(std::string_view)>& sink,
+                             bool& sink_failed) {
   while (offset < end) {
     const std::uint64_t stop = std::min(end, offset + kRangeBytesMax);
-    const Context one = ctx.with_timeout(kPatience + std::chrono::seconds((stop - offset) / kSlowestBytesPerSecond));
+    const Context one = ctx.with_timeout(
+        kPatience + std::chrono::seconds((stop - offset) / kSlowestBytesPerSecond));
     net::ClientRequest request;
-    request.url =
-        peer.url + std::string(kRoot) + "file?key=" + net::percent_encode(key_) + "&path=" + net::percent_encode(file.path);
-    request.headers.add("Range", "bytes=" + std::to_string(offset) + "-" + std::to_string(stop - 1));
+    request.url = peer.url + std::string(kRoot) + "file?key=" + net::percent_encode(key_) +
+                  "&path=" + net::percent_encode(file.path);
+    request.headers.add("Range",
+                        "bytes=" + std::to_string(offset) + "-" + std::to_string(stop - 1));
     auto response = peer.http->send(one, std::move(request));
     if (!response.ok()) return unreachable(peer, response.error());
-    if (response->status == 404) return Error(Code::kNotFound, "peer " + peer.url + " has no such file any more");
-    if (response->status == 416) return Error(Code::kConflict, "peer " + peer.url + ": the file is shorter by now");
-    const std::string range = "bytes " + std::to_string(offset) + "-" + std::to_string(stop - 1) + "/";
+    if (response->status == 404)
+      return Error(Code::kNotFound, "peer " + peer.url + " has no such file any more");
+    if (response->status == 416)
+      return Error(Code::kConflict, "peer " + peer.url + ": the file is shorter by now");
+    const std::string range =
+        "bytes " + std::to_string(offset) + "-" + std::to_string(stop - 1) + "/";
     const auto told = response->headers.find("Content-Range");
     if (response->status != 206 || !told || !told->starts_with(range))
-      return Error(Code::kUnavailable, "peer " + peer.url + " answered " + std::to_string(response->status) + " to a range");
+      return Error(Code::kUnavailable, "peer " + peer.url + " answered " +
+                                           std::to_string(response->status) + " to a range");
     while (offset < stop) {
       const auto piece = response->body->read();
       if (!piece.ok()) return unreachable(peer, piece.error());
       if (!*piece) return Error(Code::kUnavailable, "peer " + peer.url + " ended early");
-      if ((*piece)->size() > stop - offset) return Error(Code::kUnavailable, "peer " + peer.url + " sent more than was asked for");
+      if ((*piece)->size() > stop - offset)
+        return Error(Code::kUnavailable, "peer " + peer.url + " sent more than was asked for");
       offset += (*piece)->size();
       if (const Status taken = sink(**piece); !taken.ok()) {
         sink_failed = true;

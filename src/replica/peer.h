@@ -2,7 +2,8 @@
 // bytes.
 //
 //   GET /replica/v1/snapshot?key=KEY&id=ID       200 that encoded snapshot; without id the newest
-//   GET /replica/v1/file?key=KEY&path=PATH       206 the bytes of Range: bytes=FIRST-LAST, at most kRangeBytesMax
+//   GET /replica/v1/file?key=KEY&path=PATH       206 the bytes of Range: bytes=FIRST-LAST, at most
+//   kRangeBytesMax
 //
 // The requester is identified by the common name of its certificate; both sides have certificates
 // from the edge's CA. Files that are not shared with it give 404, like missing ones. No received
@@ -48,7 +49,8 @@ class Shares {
  private:
   net::Response answer(const net::Request& request);
   net::Response snapshot(const net::Query& query, const Share& share) const;
-  net::Response file(const net::Request& request, const net::Query& query, const Share& share) const;
+  net::Response file(const net::Request& request, const net::Query& query,
+                     const Share& share) const;
 
   const OpenTree tree_;
   mutable Mutex mutex_;
@@ -66,18 +68,20 @@ struct Peer {
 /// name. kNotFound: the peer does not share it with this node. kUnavailable: the peer is
 /// unreachable, has no snapshot yet, or is not an accepted peer. kInvalid, kExhausted: from
 /// Snapshot::decode().
-Result<Snapshot> ask_snapshot(const Context& ctx, const Peer& peer, const std::string& key, const std::string& id,
-                              const Limits& limits = {});
+Result<Snapshot> ask_snapshot(const Context& ctx, const Peer& peer, const std::string& key,
+                              const std::string& id, const Limits& limits = {});
 
 /// Reads from the first peer that answers; continues at the next peer after a break.
 class PeerSource final : public BlockSource {
  public:
-  PeerSource(std::vector<Peer> peers, std::string key) : peers_(std::move(peers)), key_(std::move(key)) {}
-  Status read(const Context& ctx, const SnapshotFile& file, std::uint64_t offset, std::uint64_t length,
-              const std::function<Status(std::string_view)>& sink) override;
+  PeerSource(std::vector<Peer> peers, std::string key)
+      : peers_(std::move(peers)), key_(std::move(key)) {}
+  Status read(const Context& ctx, const SnapshotFile& file, std::uint64_t offset,
+              std::uint64_t length, const std::function<Status(std::string_view)>& sink) override;
 
  private:
-  Status read_from(const Context& ctx, const Peer& peer, const SnapshotFile& file, std::uint64_t& offset, std::uint64_t end,
+  Status read_from(const Context& ctx, const Peer& peer, const SnapshotFile& file,
+                   std::uint64_t& offset, std::uint64_t end,
                    const std::function<Status(std::string_view)>& sink, bool& sink_failed);
   const std::vector<Peer> peers_;
   const std::string key_;

@@ -47,7 +47,8 @@ class ReplicaPeer : public ::testing::Test {
     tree_ = std::move(tree).value();
     shares_ = std::make_unique<Shares>([this] { return os::open_readable_tree({root_}); });
     share();
-    hosts_.hosts["a"] = net::loopback(shares_->handler(), {.address = "1.2.3.4:5", .certificate_common_name = "edge1"});
+    hosts_.hosts["a"] = net::loopback(shares_->handler(),
+                                      {.address = "1.2.3.4:5", .certificate_common_name = "edge1"});
   }
   void TearDown() override { std::filesystem::remove_all(root_); }
 
@@ -59,15 +60,18 @@ class ReplicaPeer : public ::testing::Test {
     const auto taken = take_snapshot(kForever, *tree_, root_ / "data", nullptr, {}, kBlock);
     ASSERT_TRUE(taken.ok()) << taken.error();
     Shares::Share share{.path = root_ / "data", .nodes = {"edge1"}, .snapshots = {}};
-    share.snapshots.emplace_back(taken->snapshot.id().hex(), std::make_shared<const std::string>(taken->snapshot.encode()));
+    share.snapshots.emplace_back(taken->snapshot.id().hex(),
+                                 std::make_shared<const std::string>(taken->snapshot.encode()));
     shares_->set({{kKey, std::move(share)}});
   }
-  net::HttpClient::Answer ask(const std::string& target, const std::string& range = "", const std::string& who = "edge1") {
+  net::HttpClient::Answer ask(const std::string& target, const std::string& range = "",
+                              const std::string& who = "edge1") {
     net::ClientRequest request;
     request.url = target;
     if (!range.empty()) request.headers.add("Range", range);
-    auto answer = net::loopback(shares_->handler(), {.address = "1.2.3.4:5", .certificate_common_name = who})
-                      ->call(kForever, std::move(request));
+    auto answer =
+        net::loopback(shares_->handler(), {.address = "1.2.3.4:5", .certificate_common_name = who})
+            ->call(kForever, std::move(request));
     CHECK(answer.ok());
     return std::move(answer).value();
   }
@@ -96,8 +100,11 @@ TEST_F(ReplicaPeer, WhatOneSharesTheOtherHas) {
   PeerSource source({{&hosts_, "http://a"}}, kKey);
   ASSERT_TRUE(store_->bring(kForever, kKey, *wanted, source).ok());
   EXPECT_EQ(copied(), files_);
-  EXPECT_EQ(ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, wanted->id().hex()).value(), *wanted);
-  EXPECT_EQ(ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, std::string(64, 'a')).error().code(), Code::kNotFound);
+  EXPECT_EQ(ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, wanted->id().hex()).value(),
+            *wanted);
+  EXPECT_EQ(
+      ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, std::string(64, 'a')).error().code(),
+      Code::kNotFound);
 }
 
 TEST_F(ReplicaPeer, APeerThatIsGoneIsPassedOver) {
@@ -121,11 +128,12 @@ TEST_F(ReplicaPeer, WhereOneBreaksOffTheNextGoesOn) {
     return out;
   }));
   std::vector<std::string> ranges;
-  hosts_.hosts["a"] = net::loopback([&, handler = shares_->handler()](net::Request request, net::Responder respond) {
-    if (const auto range = request.headers.find("Range")) ranges.emplace_back(*range);
-    request.peer.certificate_common_name = "edge1";
-    handler(std::move(request), std::move(respond));
-  });
+  hosts_.hosts["a"] = net::loopback(
+      [&, handler = shares_->handler()](net::Request request, net::Responder respond) {
+        if (const auto range = request.headers.find("Range")) ranges.emplace_back(*range);
+        request.peer.certificate_common_name = "edge1";
+        handler(std::move(request), std::move(respond));
+      });
   const SnapshotFile file = snapshot_of(files_, kBlock).files[0];
   PeerSource source({{&hosts_, "http://b"}, {&hosts_, "http://a"}}, kKey);
   std::string got;
@@ -147,8 +155,10 @@ TEST_F(ReplicaPeer, WhatIsNoPeerIsNotBelieved) {
     const char* range;
     std::size_t bytes;
   };
-  for (const Case& one : {Case{200, nullptr, 5000}, Case{206, nullptr, 5000}, Case{206, "bytes 1-4999/5000", 4999},
-                          Case{206, "bytes 0-4999/5000", 6000}, Case{206, "bytes 0-4999/5000", 10}, Case{302, nullptr, 0}}) {
+  for (const Case& one :
+       {Case{200, nullptr, 5000}, Case{206, nullptr, 5000}, Case{206, "bytes 1-4999/5000", 4999},
+        Case{206, "bytes 0-4999/5000", 6000}, Case{206, "bytes 0-4999/5000", 10},
+        Case{302, nullptr, 0}}) {
     hosts_.hosts["portal"] = net::loopback(net::inline_handler([one](const net::Request&) {
       net::Response out;
       out.status = one.status;
@@ -175,13 +185,17 @@ TEST_F(ReplicaPeer, ASnapshotOfAnotherNameIsNotBelieved) {
     out.body = snapshot_of({{"a", "other"}}, kBlock).encode();
     return out;
   }));
-  EXPECT_EQ(ask_snapshot(kForever, {&hosts_, "http://liar"}, kKey, snapshot_of(files_, kBlock).id().hex()).error().code(),
-            Code::kUnavailable);
+  EXPECT_EQ(
+      ask_snapshot(kForever, {&hosts_, "http://liar"}, kKey, snapshot_of(files_, kBlock).id().hex())
+          .error()
+          .code(),
+      Code::kUnavailable);
 }
 
 TEST_F(ReplicaPeer, OnlyWhoItIsSharedWithSeesIt) {
   const std::string snapshot = std::string("/replica/v1/snapshot?key=") + net::percent_encode(kKey);
-  const std::string file = std::string("/replica/v1/file?key=") + net::percent_encode(kKey) + "&path=a";
+  const std::string file =
+      std::string("/replica/v1/file?key=") + net::percent_encode(kKey) + "&path=a";
   EXPECT_EQ(ask(snapshot).status, 200);
   EXPECT_EQ(ask(file, "bytes=0-9").status, 206);
   for (const std::string& target : {snapshot, file}) {
@@ -194,14 +208,16 @@ TEST_F(ReplicaPeer, OnlyWhoItIsSharedWithSeesIt) {
 }
 
 TEST_F(ReplicaPeer, NothingBesideTheShareIsRead) {
-  const std::string file = std::string("/replica/v1/file?key=") + net::percent_encode(kKey) + "&path=";
+  const std::string file =
+      std::string("/replica/v1/file?key=") + net::percent_encode(kKey) + "&path=";
   std::filesystem::create_symlink(root_ / "secret", root_ / "data/link");
   struct Case {
     const char* path;
     int status;
   };
-  for (const Case& one : {Case{"..%2Fsecret", 400}, Case{"sub%2F..%2F..%2Fsecret", 400}, Case{"%2Fetc%2Fpasswd", 400},
-                          Case{"../secret", 400}, Case{"sub", 404}, Case{"missing", 404}, Case{"a%00", 400}})
+  for (const Case& one :
+       {Case{"..%2Fsecret", 400}, Case{"sub%2F..%2F..%2Fsecret", 400}, Case{"%2Fetc%2Fpasswd", 400},
+        Case{"../secret", 400}, Case{"sub", 404}, Case{"missing", 404}, Case{"a%00", 400}})
     EXPECT_EQ(ask(file + one.path, "bytes=0-1").status, one.status) << one.path;
   std::filesystem::create_directory_symlink(root_, root_ / "data/up");
   EXPECT_EQ(ask(file + "link", "bytes=0-1").status, 404);
@@ -209,18 +225,22 @@ TEST_F(ReplicaPeer, NothingBesideTheShareIsRead) {
 }
 
 TEST_F(ReplicaPeer, OtherRangesAreRefused) {
-  const std::string file = std::string("/replica/v1/file?key=") + net::percent_encode(kKey) + "&path=a";
-  for (const char* range : {"", "bytes=0-", "bytes=-5", "bytes=5-2", "bytes=0-1,3-4", "lines=0-1", "bytes=0-5000",
-                            "bytes=9-99999999999999999999", "bytes=0-1x", "bytes=+0-1"})
+  const std::string file =
+      std::string("/replica/v1/file?key=") + net::percent_encode(kKey) + "&path=a";
+  for (const char* range :
+       {"", "bytes=0-", "bytes=-5", "bytes=5-2", "bytes=0-1,3-4", "lines=0-1", "bytes=0-5000",
+        "bytes=9-99999999999999999999", "bytes=0-1x", "bytes=+0-1"})
     EXPECT_EQ(ask(file, range).status, 416) << range;
   EXPECT_EQ(ask(file, "bytes=4999-4999").body, "x");
 }
 
 TEST_F(ReplicaPeer, BeforeItsSnapshotIsTakenItSaysSo) {
   shares_->set({{kKey, {.path = root_ / "data", .nodes = {"edge1"}, .snapshots = {}}}});
-  EXPECT_EQ(ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, "").error().code(), Code::kUnavailable);
+  EXPECT_EQ(ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, "").error().code(),
+            Code::kUnavailable);
   shares_->set({});
-  EXPECT_EQ(ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, "").error().code(), Code::kNotFound);
+  EXPECT_EQ(ask_snapshot(kForever, {&hosts_, "http://a"}, kKey, "").error().code(),
+            Code::kNotFound);
 }
 
 TEST_F(ReplicaPeer, FilesThatChangeMeanwhileAreAConflictAndTheNextSnapshotWorks) {

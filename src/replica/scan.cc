@@ -22,21 +22,25 @@ class Scan {
 
   Status folder(os::ReadableDirectory& directory, const std::string& path, std::size_t depth) {
     if (depth > kFolderDepthMax)
-      return Error(Code::kExhausted, path + ": folders deeper than " + std::to_string(kFolderDepthMax) + " are not copied");
+      return Error(Code::kExhausted, path + ": folders deeper than " +
+                                         std::to_string(kFolderDepthMax) + " are not copied");
     std::vector<os::ReadableDirectory::Entry> entries;
     while (true) {
       TRY_VOID(ctx_.check());
       TRY(auto entry, directory.next());
       if (!entry) break;
-      if (entry->facts.kind != os::FileKind::kFile && entry->facts.kind != os::FileKind::kDirectory) continue;
+      if (entry->facts.kind != os::FileKind::kFile && entry->facts.kind != os::FileKind::kDirectory)
+        continue;
       if (seen_ + entries.size() >= limits_.files_max)
         return Error(Code::kExhausted, "more than " + std::to_string(limits_.files_max) + " files");
       entries.push_back(std::move(*entry));
     }
-    std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    std::sort(entries.begin(), entries.end(),
+              [](const auto& a, const auto& b) { return a.name < b.name; });
     for (const auto& entry : entries) {
       const std::string below = path.empty() ? entry.name : path + "/" + entry.name;
-      if (const std::string wrong = check_path(below, limits_); !wrong.empty()) return Error(Code::kInvalid, below + ": " + wrong);
+      if (const std::string wrong = check_path(below, limits_); !wrong.empty())
+        return Error(Code::kInvalid, below + ": " + wrong);
       if (entry.facts.kind == os::FileKind::kDirectory) {
         auto inner = directory.descend(entry.name);
         if (!inner.ok()) return gone(inner.error(), below);
@@ -74,17 +78,20 @@ class Scan {
  private:
   /// Fails the snapshot, because a partial one would pass as complete.
   static Status gone(const Error& error, const std::string& path) {
-    if (error.code() == Code::kNotFound) return Error(Code::kUnavailable, path + " went away while it was read");
+    if (error.code() == Code::kNotFound)
+      return Error(Code::kUnavailable, path + " went away while it was read");
     return error;
   }
 
-  Result<codec::Sha256> digest_of(os::ReadableFile& opened, const std::string& path, std::uint64_t size, std::uint64_t block) {
+  Result<codec::Sha256> digest_of(os::ReadableFile& opened, const std::string& path,
+                                  std::uint64_t size, std::uint64_t block) {
     TRY_VOID(ctx_.check());
     const std::uint64_t want = length_of(block, size, block_bytes_);
     std::uint64_t have = 0;
     while (have < want) {
       TRY(const std::size_t got,
-          opened.read(block * block_bytes_ + have, std::span(buffer_.data() + have, static_cast<std::size_t>(want - have))));
+          opened.read(block * block_bytes_ + have,
+                      std::span(buffer_.data() + have, static_cast<std::size_t>(want - have))));
       if (got == 0) return Error(Code::kUnavailable, path + " shrank while it was read");
       have += got;
     }
@@ -93,7 +100,8 @@ class Scan {
   }
 
   /// Blocks of the previous snapshot that need not be read again.
-  Result<std::vector<codec::Sha256>> taken_over(os::ReadableFile& opened, const std::string& path, const os::FileFacts& facts) {
+  Result<std::vector<codec::Sha256>> taken_over(os::ReadableFile& opened, const std::string& path,
+                                                const os::FileFacts& facts) {
     std::vector<codec::Sha256> none;
     const auto known = known_.find(path);
     if (known == known_.end()) return none;
@@ -101,8 +109,8 @@ class Scan {
     if (facts_before == before_->facts.end()) return none;
     const SnapshotFile& was = *known->second;
     if (facts_before->second == facts && was.size == facts.size_bytes) return was.blocks;
-    const bool grew =
-        facts.device == facts_before->second.device && facts.inode == facts_before->second.inode && facts.size_bytes > was.size;
+    const bool grew = facts.device == facts_before->second.device &&
+                      facts.inode == facts_before->second.inode && facts.size_bytes > was.size;
     if (!grew) return none;
     const std::uint64_t whole = was.size / block_bytes_;
     if (whole == 0) return none;
@@ -110,7 +118,8 @@ class Scan {
       TRY(const codec::Sha256 digest, digest_of(opened, path, facts.size_bytes, block));
       if (digest != was.blocks[block]) return none;
     }
-    return std::vector<codec::Sha256>(was.blocks.begin(), was.blocks.begin() + static_cast<std::ptrdiff_t>(whole));
+    return std::vector<codec::Sha256>(was.blocks.begin(),
+                                      was.blocks.begin() + static_cast<std::ptrdiff_t>(whole));
   }
 
   const Context& ctx_;
@@ -133,7 +142,8 @@ void put(std::string& out, std::uint64_t number) {
 
 std::uint64_t take(std::string_view& text) {
   std::uint64_t out = 0;
-  for (std::size_t i = 0; i < 8; ++i) out |= static_cast<std::uint64_t>(static_cast<unsigned char>(text[i])) << (8 * i);
+  for (std::size_t i = 0; i < 8; ++i)
+    out |= static_cast<std::uint64_t>(static_cast<unsigned char>(text[i])) << (8 * i);
   text.remove_prefix(8);
   return out;
 }
@@ -147,7 +157,8 @@ std::string encode(const Taken& taken) {
   out += snapshot;
   for (const SnapshotFile& file : taken.snapshot.files) {
     const os::FileFacts& facts = taken.facts.at(file.path);
-    for (const std::uint64_t number : {facts.size_bytes, facts.device, facts.inode, static_cast<std::uint64_t>(facts.modified_ns),
+    for (const std::uint64_t number : {facts.size_bytes, facts.device, facts.inode,
+                                       static_cast<std::uint64_t>(facts.modified_ns),
                                        static_cast<std::uint64_t>(facts.changed_ns)})
       put(out, number);
   }
@@ -176,8 +187,8 @@ std::optional<Taken> decode_taken(std::string_view text, const Limits& limits) {
   return out;
 }
 
-Result<Taken> take_snapshot(const Context& ctx, os::ReadableTree& tree, const os::Path& path, const Taken* before,
-                            const Limits& limits, std::uint32_t block_bytes) {
+Result<Taken> take_snapshot(const Context& ctx, os::ReadableTree& tree, const os::Path& path,
+                            const Taken* before, const Limits& limits, std::uint32_t block_bytes) {
   TRY(const os::FileFacts facts, tree.facts(path));
   Scan scan(ctx, before, limits, block_bytes);
   if (facts.kind == os::FileKind::kDirectory) {

@@ -35,7 +35,8 @@ std::optional<Taken> decode_taken(std::string_view text, const Limits& limits = 
 ///
 /// kNotFound, kForbidden: from the tree. kExhausted: beyond the limits. kUnavailable: a file shrank
 /// or vanished while it was read; retry. kCancelled, kTimeout: from the context.
-Result<Taken> take_snapshot(const Context& ctx, os::ReadableTree& tree, const os::Path& path, const Taken* before = nullptr,
-                            const Limits& limits = {}, std::uint32_t block_bytes = kBlockBytes);
+Result<Taken> take_snapshot(const Context& ctx, os::ReadableTree& tree, const os::Path& path,
+                            const Taken* before = nullptr, const Limits& limits = {},
+                            std::uint32_t block_bytes = kBlockBytes);
 
 }  // namespace varda::replica

@@ -31,7 +31,8 @@ class Scan : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(root_); }
 
-  void write(const std::string& path, const std::string& bytes, std::ios::openmode how = std::ios::trunc) {
+  void write(const std::string& path, const std::string& bytes,
+             std::ios::openmode how = std::ios::trunc) {
     std::filesystem::create_directories((root_ / "data" / path).parent_path());
     std::ofstream(root_ / "data" / path, std::ios::binary | how) << bytes;
   }
@@ -41,8 +42,10 @@ class Scan : public ::testing::Test {
                                {.tv_sec = 1'000'000'000 + seconds, .tv_nsec = 0}};
     ASSERT_EQ(utimensat(AT_FDCWD, (root_ / "data" / path).c_str(), times, 0), 0);
   }
-  Result<Taken> take(const Taken* before = nullptr, const std::string& path = "", const Limits& limits = {}) {
-    return take_snapshot(kForever, *tree_, path.empty() ? root_ / "data" : root_ / "data" / path, before, limits, kBlock);
+  Result<Taken> take(const Taken* before = nullptr, const std::string& path = "",
+                     const Limits& limits = {}) {
+    return take_snapshot(kForever, *tree_, path.empty() ? root_ / "data" : root_ / "data" / path,
+                         before, limits, kBlock);
   }
 
   os::Path root_;
@@ -50,7 +53,10 @@ class Scan : public ::testing::Test {
 };
 
 TEST_F(Scan, FoldersAndFilesAreWhatTheyHold) {
-  const Files files{{"a", ""}, {"b/c", std::string(3000, 'x')}, {"b/d/e", "1"}, {"b.txt", std::string(1024, 'y')}};
+  const Files files{{"a", ""},
+                    {"b/c", std::string(3000, 'x')},
+                    {"b/d/e", "1"},
+                    {"b.txt", std::string(1024, 'y')}};
   for (const auto& [path, bytes] : files) write(path, bytes);
   std::filesystem::create_directories(root_ / "data/empty");
   const auto taken = take();
@@ -106,7 +112,8 @@ TEST_F(Scan, WhatWasKeptIsGoneOnFrom) {
   EXPECT_EQ(read->snapshot, first->snapshot);
   EXPECT_EQ(read->facts, first->facts);
   EXPECT_EQ(take(&*read)->bytes_read, 0u);
-  for (std::size_t length = 0; length < kept.size(); ++length) EXPECT_FALSE(decode_taken(kept.substr(0, length)));
+  for (std::size_t length = 0; length < kept.size(); ++length)
+    EXPECT_FALSE(decode_taken(kept.substr(0, length)));
   EXPECT_FALSE(decode_taken(kept + "x"));
 }
 
@@ -142,7 +149,8 @@ TEST_F(Scan, LimitsAndMissingPathsAreErrors) {
   EXPECT_EQ(take_snapshot(kForever, *tree_, "/etc").error().code(), Code::kForbidden);
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_EQ(take_snapshot(Context(stop.get_token()), *tree_, root_ / "data").error().code(), Code::kCancelled);
+  EXPECT_EQ(take_snapshot(Context(stop.get_token()), *tree_, root_ / "data").error().code(),
+            Code::kCancelled);
 }
 
 }  // namespace scan_test

@@ -28,7 +28,8 @@ class Reader {
   Result<T> number() {
     TRY(const std::string_view bytes, take(sizeof(T)));
     T out = 0;
-    for (std::size_t i = 0; i < sizeof(T); ++i) out |= static_cast<T>(static_cast<unsigned char>(bytes[i])) << (8 * i);
+    for (std::size_t i = 0; i < sizeof(T); ++i)
+      out |= static_cast<T>(static_cast<unsigned char>(bytes[i])) << (8 * i);
     return out;
   }
 
@@ -37,7 +38,8 @@ class Reader {
 };
 
 bool inside(std::string_view path, std::string_view folder) {
-  return folder.empty() || (path.size() > folder.size() && path[folder.size()] == '/' && path.starts_with(folder));
+  return folder.empty() ||
+         (path.size() > folder.size() && path[folder.size()] == '/' && path.starts_with(folder));
 }
 
 }  // namespace
@@ -52,7 +54,8 @@ bool PathOrder::operator()(std::string_view a, std::string_view b) const {
 }
 
 std::string check_path(std::string_view path, const Limits& limits) {
-  if (path.size() > limits.path_bytes_max) return "longer than " + std::to_string(limits.path_bytes_max) + " bytes";
+  if (path.size() > limits.path_bytes_max)
+    return "longer than " + std::to_string(limits.path_bytes_max) + " bytes";
   if (path.find('\0') != std::string_view::npos) return "holds a NUL";
   if (path.empty()) return "";
   while (true) {
@@ -91,29 +94,37 @@ Result<Snapshot> Snapshot::decode(std::string_view text, const Limits& limits) {
   Reader reader(text.substr(kMagic.size()));
   Snapshot out;
   TRY(out.block_bytes, reader.number<std::uint32_t>());
-  if (!std::has_single_bit(out.block_bytes) || out.block_bytes < 1u << 10 || out.block_bytes > 16u << 20)
-    return Error(Code::kInvalid, "snapshot: blocks of " + std::to_string(out.block_bytes) + " bytes");
+  if (!std::has_single_bit(out.block_bytes) || out.block_bytes < 1u << 10 ||
+      out.block_bytes > 16u << 20)
+    return Error(Code::kInvalid,
+                 "snapshot: blocks of " + std::to_string(out.block_bytes) + " bytes");
   std::uint64_t blocks = 0;
   while (!reader.empty()) {
     if (out.files.size() == limits.files_max)
-      return Error(Code::kExhausted, "snapshot: more than " + std::to_string(limits.files_max) + " files");
+      return Error(Code::kExhausted,
+                   "snapshot: more than " + std::to_string(limits.files_max) + " files");
     SnapshotFile file;
     TRY(const auto length, reader.number<std::uint32_t>());
     TRY(const std::string_view path, reader.take(length));
     if (const std::string wrong = check_path(path, limits); !wrong.empty())
-      return Error(Code::kInvalid, "snapshot: the path of file " + std::to_string(out.files.size() + 1) + " " + wrong);
+      return Error(Code::kInvalid, "snapshot: the path of file " +
+                                       std::to_string(out.files.size() + 1) + " " + wrong);
     file.path = path;
     if (!out.files.empty()) {
       const std::string& last = out.files.back().path;
-      if (!PathOrder()(last, path)) return Error(Code::kInvalid, "snapshot: " + file.path + " stands behind " + last);
-      if (inside(path, last)) return Error(Code::kInvalid, "snapshot: " + last + " is a file and a folder");
+      if (!PathOrder()(last, path))
+        return Error(Code::kInvalid, "snapshot: " + file.path + " stands behind " + last);
+      if (inside(path, last))
+        return Error(Code::kInvalid, "snapshot: " + last + " is a file and a folder");
     }
     TRY(file.size, reader.number<std::uint64_t>());
     const std::uint64_t count = blocks_of(file.size, out.block_bytes);
     if (count > limits.blocks_max - blocks)
-      return Error(Code::kExhausted, "snapshot: more than " + std::to_string(limits.blocks_max) + " blocks");
+      return Error(Code::kExhausted,
+                   "snapshot: more than " + std::to_string(limits.blocks_max) + " blocks");
     blocks += count;
-    if (count > reader.left() / sizeof(codec::Sha256)) return Error(Code::kInvalid, "snapshot: it ends too early");
+    if (count > reader.left() / sizeof(codec::Sha256))
+      return Error(Code::kInvalid, "snapshot: it ends too early");
     file.blocks.resize(count);
     for (codec::Sha256& block : file.blocks) {
       TRY(const std::string_view digest, reader.take(block.bytes.size()));

@@ -1,7 +1,8 @@
 // A snapshot: the content of a file or a folder at one moment, as hashed blocks.
 //
 //   encoded:  "varda-snapshot-1\n", u32 bytes of a block, then for each file, by path:
-//             u32 length of the path, the path, u64 size, 32 bytes SHA-256 for each block       (little-endian)
+//             u32 length of the path, the path, u64 size, 32 bytes SHA-256 for each block
+//             (little-endian)
 //
 // The SHA-256 of that text is the snapshot's name, so nodes with the same files use the same name.
 // All blocks have one length, except a shorter last block of a file. An empty file has no blocks.
@@ -18,7 +19,8 @@
 
 namespace varda::replica {
 
-inline constexpr std::uint32_t kBlockBytes = 1u << 20;  // default; allowed are powers of two from 1 KiB to 16 MiB
+inline constexpr std::uint32_t kBlockBytes =
+    1u << 20;  // default; allowed are powers of two from 1 KiB to 16 MiB
 
 /// Limits on memory that a peer can make this node use: about 64 MiB.
 struct Limits {
@@ -38,7 +40,8 @@ struct SnapshotFile {
 constexpr std::uint64_t blocks_of(std::uint64_t size, std::uint64_t block_bytes) {
   return size / block_bytes + (size % block_bytes != 0 ? 1 : 0);
 }
-constexpr std::uint64_t length_of(std::uint64_t block, std::uint64_t size, std::uint64_t block_bytes) {
+constexpr std::uint64_t length_of(std::uint64_t block, std::uint64_t size,
+                                  std::uint64_t block_bytes) {
   const std::uint64_t rest = size - block * block_bytes;
   return rest < block_bytes ? rest : block_bytes;
 }

@@ -42,15 +42,16 @@ class DiskStore final : public Store {
     return out;
   }
 
-  Status bring(const Context& ctx, const std::string& key, const Snapshot& wanted, BlockSource& source,
-               const std::function<void(const Progress&)>& progress) override {
+  Status bring(const Context& ctx, const std::string& key, const Snapshot& wanted,
+               BlockSource& source, const std::function<void(const Progress&)>& progress) override {
     TRY(const os::Path folder, folder_of(key));
     TRY_VOID(make_folder(folder));
     const codec::Sha256 id = wanted.id();
     TRY(const auto before, current(folder));
     const bool readable = before && snapshot_of(folder, *before).ok();
     if (readable && *before == id) return {};
-    if (!snapshot_of(folder, id).ok()) TRY_VOID(make(ctx, folder, id, wanted, readable ? before : std::nullopt, source, progress));
+    if (!snapshot_of(folder, id).ok())
+      TRY_VOID(make(ctx, folder, id, wanted, readable ? before : std::nullopt, source, progress));
     TRY_VOID(show(folder, id));
     return sweep(key, before);
   }
@@ -65,7 +66,8 @@ class DiskStore final : public Store {
     TRY(const auto there, fs_.stat(folder));
     if (there) TRY_VOID(discard(folder, {}));
     TRY_VOID(fs_.remove_all(folder));
-    for (os::Path above = folder.parent_path(); above != options_.root; above = above.parent_path()) {
+    for (os::Path above = folder.parent_path(); above != options_.root;
+         above = above.parent_path()) {
       const auto rest = fs_.list(above);
       if (!rest.ok() || !rest->empty() || !fs_.remove(above).ok()) break;
     }
@@ -75,8 +77,10 @@ class DiskStore final : public Store {
  private:
   Result<os::Path> folder_of(const std::string& key) const {
     std::string wrong = key.empty() ? "is empty" : check_path(key, options_.limits);
-    if (wrong.empty() && (key[0] == '.' || key.find("/.") != std::string::npos)) wrong = "has a component that begins with a dot";
-    if (wrong.empty() && std::count(key.begin(), key.end(), '/') >= static_cast<std::ptrdiff_t>(kKeyDepthMax))
+    if (wrong.empty() && (key[0] == '.' || key.find("/.") != std::string::npos))
+      wrong = "has a component that begins with a dot";
+    if (wrong.empty() &&
+        std::count(key.begin(), key.end(), '/') >= static_cast<std::ptrdiff_t>(kKeyDepthMax))
       wrong = "has more than " + std::to_string(kKeyDepthMax) + " components";
     if (!wrong.empty()) return Error(Code::kInvalid, "replica key \"" + key + "\" " + wrong);
     return options_.root / key;
@@ -108,22 +112,27 @@ class DiskStore final : public Store {
   /// Reads the snapshot of a complete version.
   Result<Snapshot> snapshot_of(const os::Path& folder, const codec::Sha256& id) {
     TRY(const auto there, fs_.stat(folder / id.hex()));
-    if (!there || there->kind != os::FileKind::kDirectory) return Error(Code::kNotFound, "there is no copy " + id.hex());
-    const auto text = os::read_file(fs_, folder / (id.hex() + std::string(kSuffix)), std::uint64_t{256} << 20);
+    if (!there || there->kind != os::FileKind::kDirectory)
+      return Error(Code::kNotFound, "there is no copy " + id.hex());
+    const auto text =
+        os::read_file(fs_, folder / (id.hex() + std::string(kSuffix)), std::uint64_t{256} << 20);
     if (!text.ok()) return Error(Code::kCorrupt, text.error().message());
-    if (codec::Sha256::of(*text) != id) return Error(Code::kCorrupt, id.hex() + std::string(kSuffix) + " is damaged");
+    if (codec::Sha256::of(*text) != id)
+      return Error(Code::kCorrupt, id.hex() + std::string(kSuffix) + " is damaged");
     return Snapshot::decode(*text, options_.limits);
   }
 
-  Status make(const Context& ctx, const os::Path& folder, const codec::Sha256& id, const Snapshot& wanted,
-              const std::optional<codec::Sha256>& before, BlockSource& source,
-              const std::function<void(const Progress&)>& progress) {
+  Status make(const Context& ctx, const os::Path& folder, const codec::Sha256& id,
+              const Snapshot& wanted, const std::optional<codec::Sha256>& before,
+              BlockSource& source, const std::function<void(const Progress&)>& progress) {
     const os::Path staging = folder / (std::string(kNew) + id.hex());
     std::vector<LocalFile> local;
     if (before) {
       TRY(const Snapshot there, snapshot_of(folder, *before));
-      for (const SnapshotFile& file : there.block_bytes == wanted.block_bytes ? there.files : std::vector<SnapshotFile>())
-        local.push_back({folder / before->hex() / (file.path.empty() ? options_.file_name : file.path), file});
+      for (const SnapshotFile& file :
+           there.block_bytes == wanted.block_bytes ? there.files : std::vector<SnapshotFile>())
+        local.push_back(
+            {folder / before->hex() / (file.path.empty() ? options_.file_name : file.path), file});
     }
     // Complete parts of an interrupted version are not fetched again.
     TRY(const std::vector<std::string> names, fs_.list(folder));
@@ -135,7 +144,8 @@ class DiskStore final : public Store {
     TRY_VOID(fs_.make_directories(staging));
     const std::string text = wanted.encode();
     TRY_VOID(os::write_file_atomically(fs_, staging / "snapshot", text));
-    TRY_VOID(Bring(ctx, fs_, staging, wanted, std::move(local), source, progress).run(options_.file_name));
+    TRY_VOID(Bring(ctx, fs_, staging, wanted, std::move(local), source, progress)
+                 .run(options_.file_name));
     // Removes a version with a missing or damaged snapshot. Next to the correct snapshot, its
     // remains would count as complete.
     TRY_VOID(discard_one(folder, id.hex()));
@@ -215,12 +225,15 @@ class DiskStore final : public Store {
     return {};
   }
 
-  void collect(const os::Path& folder, const std::string& key, std::size_t depth, std::vector<std::string>& out) {
+  void collect(const os::Path& folder, const std::string& key, std::size_t depth,
+               std::vector<std::string>& out) {
     const auto names = fs_.list(folder);
     if (!names.ok()) return;
-    const bool holds_copies = std::any_of(names->begin(), names->end(), [](const std::string& name) {
-      return name == kCurrent || name.starts_with(kNew) || name.starts_with(kOld) || name.ends_with(kSuffix);
-    });
+    const bool holds_copies =
+        std::any_of(names->begin(), names->end(), [](const std::string& name) {
+          return name == kCurrent || name.starts_with(kNew) || name.starts_with(kOld) ||
+                 name.ends_with(kSuffix);
+        });
     if (holds_copies && depth > 0) {
       out.push_back(key);
       return;
@@ -241,7 +254,8 @@ class DiskStore final : public Store {
 
 Result<std::unique_ptr<Store>> Store::open(Options options, os::FileSystem& fs) {
   if (const std::string wrong = check_path(options.file_name);
-      !wrong.empty() || options.file_name.empty() || options.file_name.find('/') != std::string::npos)
+      !wrong.empty() || options.file_name.empty() ||
+      options.file_name.find('/') != std::string::npos)
     return Error(Code::kInvalid, "the file name of replicas: must be one component");
   auto store = std::make_unique<DiskStore>(std::move(options), fs);
   TRY_VOID(store->start());

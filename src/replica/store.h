@@ -30,7 +30,8 @@ class BlockSource {
   /// Passes `length` bytes of the file from `offset` to `sink`, in order, in pieces of any length.
   /// Both values are within the file's size. An error of the sink ends the read. kNotFound,
   /// kConflict: the files have changed, so request the snapshot again. kUnavailable: retry.
-  virtual Status read(const Context& ctx, const SnapshotFile& file, std::uint64_t offset, std::uint64_t length,
+  virtual Status read(const Context& ctx, const SnapshotFile& file, std::uint64_t offset,
+                      std::uint64_t length,
                       const std::function<Status(std::string_view)>& sink) = 0;
 };
 
@@ -67,7 +68,8 @@ class Store {
   /// with the same snapshot resumes; at most one fetched block is lost. Every block is checked.
   /// Only the previous version is kept besides the new one. kCorrupt: a block came with wrong bytes
   /// twice. kExhausted: the disk is full. Other errors come from the source.
-  virtual Status bring(const Context& ctx, const std::string& key, const Snapshot& wanted, BlockSource& source,
+  virtual Status bring(const Context& ctx, const std::string& key, const Snapshot& wanted,
+                       BlockSource& source,
                        const std::function<void(const Progress&)>& progress = {}) = 0;
   /// Success if missing.
   virtual Status remove(const std::string& key) = 0;

@@ -30,7 +30,9 @@ std::string noise(std::size_t size, std::uint64_t seed) {
   return bytes;
 }
 
-std::unique_ptr<Store> open_store(os::FileSystem& fs) { return Store::open({.root = "/data/replicas", .limits = {}}, fs).value(); }
+std::unique_ptr<Store> open_store(os::FileSystem& fs) {
+  return Store::open({.root = "/data/replicas", .limits = {}}, fs).value();
+}
 
 /// The files that readers see.
 Files read_copy(os::FileSystem& fs, Store& store) {
@@ -38,7 +40,8 @@ Files read_copy(os::FileSystem& fs, Store& store) {
   const auto copy = store.find(kKey);
   if (!copy.ok() || !*copy) return out;
   for (const SnapshotFile& file : (*copy)->snapshot.files) {
-    const auto bytes = os::read_file(fs, file.path.empty() ? (*copy)->path : (*copy)->path / file.path);
+    const auto bytes =
+        os::read_file(fs, file.path.empty() ? (*copy)->path : (*copy)->path / file.path);
     out[file.path] = bytes.ok() ? *bytes : "?" + bytes.error().message();
   }
   return out;
@@ -52,14 +55,19 @@ class ReplicaStore : public ::testing::Test {
  protected:
   MemoryFileSystem fs_;
   std::unique_ptr<Store> store_ = open_store(fs_);
-  Files files_{{"train/a.csv", noise(5000, 1)}, {"train/b.csv", noise(3 * kBlock, 2)}, {"classes.txt", "a\nb\n"}, {"empty", ""}};
+  Files files_{{"train/a.csv", noise(5000, 1)},
+               {"train/b.csv", noise(3 * kBlock, 2)},
+               {"classes.txt", "a\nb\n"},
+               {"empty", ""}};
   FileSource source_{files_};
 };
 
 TEST_F(ReplicaStore, WhatIsBroughtIsWhatReadersSee) {
   std::vector<Progress> told;
-  ASSERT_TRUE(
-      store_->bring(kForever, kKey, snapshot_of(files_, kBlock), source_, [&](const Progress& p) { told.push_back(p); }).ok());
+  ASSERT_TRUE(store_
+                  ->bring(kForever, kKey, snapshot_of(files_, kBlock), source_,
+                          [&](const Progress& p) { told.push_back(p); })
+                  .ok());
   EXPECT_EQ(read_copy(fs_, *store_), files_);
   EXPECT_EQ(source_.given_bytes, 5000u + 3 * kBlock + 4);
   ASSERT_FALSE(told.empty());
@@ -86,11 +94,12 @@ TEST_F(ReplicaStore, OfWhatGrewOnlyTheEndIsFetched) {
 
 TEST_F(ReplicaStore, FilesThatAreTheSameAreLinks) {
   ASSERT_TRUE(bring(*store_, files_, source_).ok());
-  const auto before =
-      fs_.stat("/data/replicas/datasets/default/faces/current/../" + snapshot_of(files_, kBlock).id().hex() + "/classes.txt");
+  const auto before = fs_.stat("/data/replicas/datasets/default/faces/current/../" +
+                               snapshot_of(files_, kBlock).id().hex() + "/classes.txt");
   files_["new"] = "x";
   ASSERT_TRUE(bring(*store_, files_, source_).ok());
-  const auto after = fs_.stat("/data/replicas/datasets/default/faces/" + snapshot_of(files_, kBlock).id().hex() + "/classes.txt");
+  const auto after = fs_.stat("/data/replicas/datasets/default/faces/" +
+                              snapshot_of(files_, kBlock).id().hex() + "/classes.txt");
   ASSERT_TRUE(before.ok() && *before && after.ok() && *after);
   EXPECT_EQ((*before)->inode, (*after)->inode);
 }
@@ -150,7 +159,9 @@ TEST_F(ReplicaStore, ABrokenFetchGoesOnWhereItStopped) {
 TEST_F(ReplicaStore, WhatChangesMeanwhileKeepsWhatWasFetched) {
   FileSource broken(files_);
   int pieces = 9;
-  broken.before_piece = [&]() -> Status { return --pieces < 0 ? Status(Error(Code::kUnavailable, "broke")) : Status(); };
+  broken.before_piece = [&]() -> Status {
+    return --pieces < 0 ? Status(Error(Code::kUnavailable, "broke")) : Status();
+  };
   ASSERT_FALSE(bring(*store_, files_, broken).ok());
   files_["train/b.csv"] += "grown";
   FileSource source(files_);
@@ -176,7 +187,8 @@ TEST_F(ReplicaStore, ABlockThatBrokeOnTheWayIsAskedForAgain) {
   class Flips final : public BlockSource {
    public:
     Flips(FileSource& inner, bool& once) : inner_(inner), once_(once) {}
-    Status read(const Context& ctx, const SnapshotFile& file, std::uint64_t offset, std::uint64_t length,
+    Status read(const Context& ctx, const SnapshotFile& file, std::uint64_t offset,
+                std::uint64_t length,
                 const std::function<Status(std::string_view)>& sink) override {
       return inner_.read(ctx, file, offset, length, [&](std::string_view piece) {
         std::string bytes(piece);
@@ -204,9 +216,11 @@ TEST_F(ReplicaStore, ASourceThatGivesTooMuchOrTooLittleIsRefused) {
   } liar;
   const Files one{{"a", noise(kBlock, 9)}};
   liar.bytes = one.at("a") + "x";
-  EXPECT_EQ(store_->bring(kForever, kKey, snapshot_of(one, kBlock), liar).error().code(), Code::kConflict);
+  EXPECT_EQ(store_->bring(kForever, kKey, snapshot_of(one, kBlock), liar).error().code(),
+            Code::kConflict);
   liar.bytes = one.at("a").substr(1);
-  EXPECT_EQ(store_->bring(kForever, "other", snapshot_of(one, kBlock), liar).error().code(), Code::kUnavailable);
+  EXPECT_EQ(store_->bring(kForever, "other", snapshot_of(one, kBlock), liar).error().code(),
+            Code::kUnavailable);
 }
 
 TEST_F(ReplicaStore, ACopyThatSomebodyWroteIntoIsNotSpread) {
@@ -262,14 +276,16 @@ std::string forgotten(os::FileSystem& fs, Store& store) {
   if (!names.ok() || !store.list().empty()) return "";
   for (const std::string& name : *names) {
     const auto info = fs.stat(folder / name);
-    if (info.ok() && *info && (*info)->kind == os::FileKind::kDirectory) return name + " is left of a key that is not listed";
+    if (info.ok() && *info && (*info)->kind == os::FileKind::kDirectory)
+      return name + " is left of a key that is not listed";
   }
   return "";
 }
 
 /// Makes a next state of the files: grown, changed, renamed, removed, added.
 void change(Files& files, Rng& rng) {
-  const std::string name = std::string(rng.below(3) == 0 ? "d/" : "") + static_cast<char>('a' + rng.below(4));
+  const std::string name =
+      std::string(rng.below(3) == 0 ? "d/" : "") + static_cast<char>('a' + rng.below(4));
   switch (rng.below(5)) {
     case 0:
       files[name] += noise(rng.below(1500), rng.next());
@@ -321,7 +337,8 @@ TEST(ReplicaStoreCrash, EveryState) {
         last = wanted_once[more.below(wanted_once.size())];
       }
       FileSource source(last);
-      if (const Status status = bring(**store, last, source); !status.ok()) return "bring: " + status.error().message();
+      if (const Status status = bring(**store, last, source); !status.ok())
+        return "bring: " + status.error().message();
       return read_copy(left, **store) == last ? "" : "the next copy is wrong";
     };
     fs.on_call([&](auto, const auto&) {
@@ -354,7 +371,8 @@ TEST(ReplicaStoreCrash, EveryState) {
 // After any disk error, transient or permanent, readers see a whole version. Once the disk works
 // again, so does the store.
 TEST(ReplicaStoreFaults, EveryCall) {
-  const Files first{{"a", noise(2500, 1)}, {"d/b", noise(900, 2)}}, second{{"a", noise(2500, 1) + "x"}, {"c", noise(1100, 3)}};
+  const Files first{{"a", noise(2500, 1)}, {"d/b", noise(900, 2)}},
+      second{{"a", noise(2500, 1) + "x"}, {"c", noise(1100, 3)}};
   const auto work = [&](CrashingFileSystem& fs) {
     const auto store = Store::open({.root = "/data/replicas", .limits = {}}, fs);
     if (!store.ok()) return;

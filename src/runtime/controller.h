@@ -7,10 +7,12 @@
 //       w.owns<Pod>(runtime::Update::kRecreate).owns<Service>();
 //       w.maps<Node>(models_wanting_node);        // both orders of arrival converge
 //     }
-//     Result<runtime::Action> reconcile(const Context& ctx, const Model& model, runtime::Writer& writer);
+//     Result<runtime::Action> reconcile(const Context& ctx, const Model& model, runtime::Writer&
+//     writer);
 //     // Optional: the object is gone. Called at least once after the deletion, and for keys from
 //     // map functions that have no object.
-//     Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer);
+//     Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer&
+//     writer);
 //   };
 //
 // reconcile() is level-triggered and idempotent. It runs only after all caches are complete, and
@@ -88,7 +90,9 @@ class Watches {
   template <Object C>
   Watches& owns(Update update = Update::kInPlace) {
     spec_.sources.push_back(
-        {Informer::typed<C>(), [](const Stored& s, const Caches&) { return keys_of_controller(s, T::resource()); }, update});
+        {Informer::typed<C>(),
+         [](const Stored& s, const Caches&) { return keys_of_controller(s, T::resource()); },
+         update});
     return *this;
   }
 
@@ -106,18 +110,19 @@ class Watches {
   /// wait.
   template <Object W, typename Map>
   Watches& maps(Map map) {
-    spec_.sources.push_back({Informer::typed<W>(),
-                             [map](const Stored& s, const Caches& caches) -> std::vector<ObjectKey> {
-                               const std::shared_ptr<const void> held = s.object();
-                               if (!held) return {};
-                               const W& object = *static_cast<const W*>(held.get());
-                               if constexpr (std::invocable<Map, const W&, const Caches&>) {
-                                 return std::invoke(map, object, caches);
-                               } else {
-                                 return std::invoke(map, object);
-                               }
-                             },
-                             std::nullopt});
+    spec_.sources.push_back(
+        {Informer::typed<W>(),
+         [map](const Stored& s, const Caches& caches) -> std::vector<ObjectKey> {
+           const std::shared_ptr<const void> held = s.object();
+           if (!held) return {};
+           const W& object = *static_cast<const W*>(held.get());
+           if constexpr (std::invocable<Map, const W&, const Caches&>) {
+             return std::invoke(map, object, caches);
+           } else {
+             return std::invoke(map, object);
+           }
+         },
+         std::nullopt});
     return *this;
   }
 
@@ -141,7 +146,8 @@ class Watches {
     spec_.sources.back().index = std::move(name);
     spec_.sources.back().index_of = [of](const Stored& s) -> std::vector<std::string> {
       const std::shared_ptr<const void> held = s.object();
-      return held ? std::invoke(of, *static_cast<const W*>(held.get())) : std::vector<std::string>();
+      return held ? std::invoke(of, *static_cast<const W*>(held.get()))
+                  : std::vector<std::string>();
     };
     return *this;
   }
@@ -178,17 +184,23 @@ ControllerSpec make_controller(Reconciler& reconciler) {
   ControllerSpec spec;
   spec.primary = T::resource();
   spec.name = spec.primary.plural;
-  spec.sources.push_back({Informer::typed<T>(),
-                          [](const Stored& s, const Caches&) { return std::vector<ObjectKey>{s.metadata.key()}; }, std::nullopt});
+  spec.sources.push_back(
+      {Informer::typed<T>(),
+       [](const Stored& s, const Caches&) { return std::vector<ObjectKey>{s.metadata.key()}; },
+       std::nullopt});
   Watches<T> watches(spec);
   reconciler.watches(watches);
-  spec.reconcile = [&reconciler](const Context& ctx, const Stored& stored, Writer& writer) -> Result<Action> {
+  spec.reconcile = [&reconciler](const Context& ctx, const Stored& stored,
+                                 Writer& writer) -> Result<Action> {
     const std::shared_ptr<const void> held = stored.object();
     if (!held) return Action::await_change();
     return reconciler.reconcile(ctx, *static_cast<const T*>(held.get()), writer);
   };
-  if constexpr (requires(const Context& ctx, const ObjectKey& key, Writer& writer) { reconciler.gone(ctx, key, writer); }) {
-    spec.gone = [&reconciler](const Context& ctx, const ObjectKey& key, Writer& writer) -> Result<Action> {
+  if constexpr (requires(const Context& ctx, const ObjectKey& key, Writer& writer) {
+                  reconciler.gone(ctx, key, writer);
+                }) {
+    spec.gone = [&reconciler](const Context& ctx, const ObjectKey& key,
+                              Writer& writer) -> Result<Action> {
       return reconciler.gone(ctx, key, writer);
     };
   }

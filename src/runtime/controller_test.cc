@@ -80,9 +80,16 @@ Json widget(const char* name, const char* spec) {
 class WidgetReconciler {
  public:
   void watches(Watches<Widget>& w) const {
-    w.owns<ConfigMap>().owns<Pod>(Update::kRecreate).workers(2).backoff({.first = milliseconds(1), .max = milliseconds(20)});
-    w.maps<Node>([](const Node& node) -> std::vector<ObjectKey> { return {{"default", node.metadata.labels.at("widget")}}; });
-    w.indexes<Pod>("node", [](const Pod& pod) { return std::vector<std::string>{pod.json["spec"]["nodeName"].as_string()}; });
+    w.owns<ConfigMap>()
+        .owns<Pod>(Update::kRecreate)
+        .workers(2)
+        .backoff({.first = milliseconds(1), .max = milliseconds(20)});
+    w.maps<Node>([](const Node& node) -> std::vector<ObjectKey> {
+      return {{"default", node.metadata.labels.at("widget")}};
+    });
+    w.indexes<Pod>("node", [](const Pod& pod) {
+      return std::vector<std::string>{pod.json["spec"]["nodeName"].as_string()};
+    });
   }
 
   Result<Action> reconcile(const Context& ctx, const Widget& widget, Writer& writer) {
@@ -93,19 +100,23 @@ class WidgetReconciler {
     if (mode == "hopeless") return Error(Code::kInvalid, "spec is hopeless");
     std::vector<Json> wanted;
     for (const auto& [name, data] : widget.json["spec"]["maps"].as_object()) {
-      wanted.push_back(Json::object(
-          {{"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"metadata", Json::object({{"name", name}})}, {"data", data}}));
+      wanted.push_back(Json::object({{"apiVersion", "v1"},
+                                     {"kind", "ConfigMap"},
+                                     {"metadata", Json::object({{"name", name}})},
+                                     {"data", data}}));
     }
     if (const Json* image = widget.json["spec"].find("image")) {
       Json pod =
-          parse_json(R"({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}})")
+          parse_json(
+              R"({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}})")
               .value();
       pod["spec"]["containers"].array_items()[0].set("image", *image);
       wanted.push_back(std::move(pod));
     }
     TRY_VOID(writer.converge(ctx, widget, std::move(wanted)));
-    TRY_VOID(writer.status(
-        ctx, widget, Json::object({{"seen", widget.json["spec"]["say"]}, {"observedGeneration", widget.metadata.generation}})));
+    TRY_VOID(writer.status(ctx, widget,
+                           Json::object({{"seen", widget.json["spec"]["say"]},
+                                         {"observedGeneration", widget.metadata.generation}})));
     return mode == "again" ? Action::after(milliseconds(1)) : Action::await_change();
   }
 
@@ -130,10 +141,13 @@ class ControllerTest : public ::testing::Test {
       options.keep = keep_;
       options.decoded_max = 1;
     };
-    manager_ = std::make_unique<Manager>(
-        client_, Manager::Options{.informers = keep, .informer_backoff_min = milliseconds(1), .metrics = &metrics_});
+    manager_ =
+        std::make_unique<Manager>(client_, Manager::Options{.informers = keep,
+                                                            .informer_backoff_min = milliseconds(1),
+                                                            .metrics = &metrics_});
     enqueue_ = manager_->add<Widget>(reconciler_);
-    thread_ = std::jthread([this](std::stop_token stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
+    thread_ = std::jthread(
+        [this](std::stop_token stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
     ASSERT_TRUE(eventually("the manager is ready", [&] { return manager_->ready(); }));
   }
   void stop() {
@@ -154,7 +168,9 @@ class ControllerTest : public ::testing::Test {
       return calm > 20;
     }));
   }
-  std::string revision() { return api_.get("/api/v1/namespaces").body["metadata"]["resourceVersion"].as_string(); }
+  std::string revision() {
+    return api_.get("/api/v1/namespaces").body["metadata"]["resourceVersion"].as_string();
+  }
   /// The copies agree with the server. Compares contents, because the version of a quiet kind lags
   /// behind.
   bool seen_up_to(const std::string&) {
@@ -165,17 +181,23 @@ class ControllerTest : public ::testing::Test {
       for (const Json& item : list["items"].as_array()) {
         const auto& m = item["metadata"];
         const StoredPtr have = informer->get({m["namespace"].as_string(), m["name"].as_string()});
-        if (!have || have->metadata.resource_version != m["resourceVersion"].as_string()) return false;
+        if (!have || have->metadata.resource_version != m["resourceVersion"].as_string())
+          return false;
       }
       return true;
     };
-    return same("/apis/test.varda.io/v1/widgets", widgets_resource()) && same("/api/v1/configmaps", config_maps_resource()) &&
+    return same("/apis/test.varda.io/v1/widgets", widgets_resource()) &&
+           same("/api/v1/configmaps", config_maps_resource()) &&
            same("/api/v1/pods", pods_resource());
   }
 
   Json get_widget(const char* name) { return api_.get(path(name)).body; }
-  static std::string path(const char* name) { return std::string("/apis/test.varda.io/v1/namespaces/default/widgets/") + name; }
-  static std::string map_path(const char* name) { return std::string("/api/v1/namespaces/default/configmaps/") + name; }
+  static std::string path(const char* name) {
+    return std::string("/apis/test.varda.io/v1/namespaces/default/widgets/") + name;
+  }
+  static std::string map_path(const char* name) {
+    return std::string("/api/v1/namespaces/default/configmaps/") + name;
+  }
   void post(const Json& object) {
     const auto reply = api_.post("/apis/test.varda.io/v1/namespaces/default/widgets", object);
     ASSERT_EQ(reply.status, 201) << reply.text;
@@ -204,8 +226,11 @@ class KeptTest : public ControllerTest, public ::testing::WithParamInterface<Inf
  protected:
   KeptTest() { keep_ = GetParam(); }
 };
-INSTANTIATE_TEST_SUITE_P(Controller, KeptTest, ::testing::Values(Informer::Keep::kObject, Informer::Keep::kText),
-                         [](const auto& keep) { return keep.param == Informer::Keep::kText ? "Text" : "Object"; });
+INSTANTIATE_TEST_SUITE_P(Controller, KeptTest,
+                         ::testing::Values(Informer::Keep::kObject, Informer::Keep::kText),
+                         [](const auto& keep) {
+                           return keep.param == Informer::Keep::kText ? "Text" : "Object";
+                         });
 
 TEST_P(KeptTest, ChildrenAreMadeChangedAndTakenAwayAsWanted) {
   start();
@@ -261,17 +286,22 @@ TEST_P(KeptTest, AtRestNothingIsWritten) {
 TEST_F(ControllerTest, AnObjectOfSomebodyElseIsNotTouched) {
   start();
   const Json theirs =
-      parse_json(R"({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "y"}})").value();
+      parse_json(
+          R"({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "y"}})")
+          .value();
   ASSERT_EQ(api_.post("/api/v1/namespaces/default/configmaps", theirs).status, 201);
   post(widget("w", R"({"maps": {"a": {"k": "1"}, "b": {"k": "2"}}})"));
   ASSERT_TRUE(eventually("an event tells", [&] { return !events().empty(); }));
   EXPECT_EQ(api_.get(map_path("a")).body["data"], theirs["data"]);
   EXPECT_EQ(api_.get(map_path("b")).status, 200) << "the others are made all the same";
-  EXPECT_NE(events()[0]["message"].as_string().find("ConfigMap default/a: an object of that name exists"), std::string::npos)
+  EXPECT_NE(
+      events()[0]["message"].as_string().find("ConfigMap default/a: an object of that name exists"),
+      std::string::npos)
       << events()[0]["message"].as_string();
   ASSERT_EQ(api_.remove(map_path("a")).status, 200);
-  ASSERT_TRUE(
-      eventually("it is made once the name is free", [&] { return api_.get(map_path("a")).body["data"]["k"].as_string() == "1"; }));
+  ASSERT_TRUE(eventually("it is made once the name is free", [&] {
+    return api_.get(map_path("a")).body["data"]["k"].as_string() == "1";
+  }));
 }
 
 TEST_P(KeptTest, APodIsMadeAnewWhenOurWishForItChanges) {
@@ -281,13 +311,15 @@ TEST_P(KeptTest, APodIsMadeAnewWhenOurWishForItChanges) {
   const Json first = api_.get("/api/v1/namespaces/default/pods/p").body;
   patch("/api/v1/namespaces/default/pods/p", R"({"metadata": {"labels": {"theirs": "x"}}})");
   settle();
-  EXPECT_EQ(api_.get("/api/v1/namespaces/default/pods/p").body["metadata"]["uid"], first["metadata"]["uid"]);
+  EXPECT_EQ(api_.get("/api/v1/namespaces/default/pods/p").body["metadata"]["uid"],
+            first["metadata"]["uid"]);
   patch(path("w"), R"({"spec": {"image": "i:2"}})");
   const auto pod = [&] { return api_.get("/api/v1/namespaces/default/pods/p").body; };
   // A pod without a node goes at once or after a confirmed end. Here the test plays the node.
   ASSERT_TRUE(eventually("the old pod goes and the new one comes", [&] {
     if (!pod()["metadata"]["deletionTimestamp"].is_null()) {
-      api_.call("DELETE", "/api/v1/namespaces/default/pods/p", parse_json(R"({"gracePeriodSeconds": 0})").value());
+      api_.call("DELETE", "/api/v1/namespaces/default/pods/p",
+                parse_json(R"({"gracePeriodSeconds": 0})").value());
     }
     const Json now = pod();
     return now["metadata"]["uid"].is_string() && now["metadata"]["uid"] != first["metadata"]["uid"];
@@ -298,7 +330,8 @@ TEST_P(KeptTest, APodIsMadeAnewWhenOurWishForItChanges) {
 TEST_F(ControllerTest, ErrorsAndExceptionsAreRetriedAndToldAsEvents) {
   start();
   post(widget("w", R"({"mode": "throw", "say": "done"})"));
-  ASSERT_TRUE(eventually("it worked in the end", [&] { return get_widget("w")["status"]["seen"].as_string() == "done"; }));
+  ASSERT_TRUE(eventually("it worked in the end",
+                         [&] { return get_widget("w")["status"]["seen"].as_string() == "done"; }));
   post(widget("v", R"({"mode": "hopeless"})"));
   ASSERT_TRUE(eventually("both are told", [&] { return events().size() >= 2; }));
   settle();
@@ -319,19 +352,25 @@ TEST_F(ControllerTest, ErrorsAndExceptionsAreRetriedAndToldAsEvents) {
   settle();
   EXPECT_EQ(reconciler_.runs, runs) << "what is hopeless waits for a change";
   patch(path("v"), R"({"spec": {"mode": "", "say": "better"}})");
-  ASSERT_TRUE(eventually("the change helps", [&] { return get_widget("v")["status"]["seen"].as_string() == "better"; }));
+  ASSERT_TRUE(eventually("the change helps", [&] {
+    return get_widget("v")["status"]["seen"].as_string() == "better";
+  }));
   const std::string text = metrics_.text();
-  EXPECT_NE(text.find("controller_runtime_reconcile_errors_total{controller=\"widgets\"} 4"), std::string::npos) << text;
+  EXPECT_NE(text.find("controller_runtime_reconcile_errors_total{controller=\"widgets\"} 4"),
+            std::string::npos)
+      << text;
 }
 
 TEST_F(ControllerTest, AnUnreadableObjectIsToldAndNothingOfItIsTakenDown) {
   post(widget("bad", R"({"mode": 7})"));
   start();
   post(widget("w", R"({"say": "fine", "maps": {"a": {"k": "1"}}})"));
-  ASSERT_TRUE(eventually("the good one is served", [&] { return get_widget("w")["status"]["seen"].as_string() == "fine"; }));
+  ASSERT_TRUE(eventually("the good one is served",
+                         [&] { return get_widget("w")["status"]["seen"].as_string() == "fine"; }));
   ASSERT_TRUE(eventually("the bad one is told", [&] { return !events().empty(); }));
   EXPECT_EQ(events()[0]["reason"].as_string(), "Unreadable");
-  EXPECT_NE(events()[0]["message"].as_string().find("spec.mode: must be a string"), std::string::npos);
+  EXPECT_NE(events()[0]["message"].as_string().find("spec.mode: must be a string"),
+            std::string::npos);
   patch(path("w"), R"({"spec": {"mode": 7}})");
   ASSERT_TRUE(eventually("now both are", [&] { return events().size() == 2; }));
   settle();
@@ -359,22 +398,28 @@ TEST_F(ControllerTest, OtherKindsReconcileWhatTheyConcern) {
   settle();
   const int runs = reconciler_.runs;
   const Json node =
-      parse_json(R"({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {"widget": "w"}}})").value();
+      parse_json(
+          R"({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {"widget": "w"}}})")
+          .value();
   ASSERT_EQ(api_.post("/api/v1/nodes", node).status, 201);
-  ASSERT_TRUE(eventually("the node reconciles the widget", [&] { return reconciler_.runs > runs; }));
+  ASSERT_TRUE(
+      eventually("the node reconciles the widget", [&] { return reconciler_.runs > runs; }));
   const Json pod = parse_json(R"({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "there"},
                                   "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}})")
                        .value();
   ASSERT_EQ(api_.post("/api/v1/namespaces/default/pods", pod).status, 201);
   const auto pods = manager_->caches().of<Pod>();
-  ASSERT_TRUE(
-      eventually("the pod is found by what the controller's index says", [&] { return pods.by_index("node", "n").size() == 1; }));
+  ASSERT_TRUE(eventually("the pod is found by what the controller's index says",
+                         [&] { return pods.by_index("node", "n").size() == 1; }));
   EXPECT_TRUE(pods.by_index("node", "").empty());
   // A map function that throws does not harm the controller.
-  const Json odd = parse_json(R"({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "odd"}})").value();
+  const Json odd =
+      parse_json(R"({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "odd"}})").value();
   ASSERT_EQ(api_.post("/api/v1/nodes", odd).status, 201);
   post(widget("v", R"({"say": "still here"})"));
-  ASSERT_TRUE(eventually("the controller lives", [&] { return get_widget("v")["status"]["seen"].as_string() == "still here"; }));
+  ASSERT_TRUE(eventually("the controller lives", [&] {
+    return get_widget("v")["status"]["seen"].as_string() == "still here";
+  }));
 }
 
 TEST_F(ControllerTest, ADelayComesBackByItself) {
@@ -388,14 +433,15 @@ TEST_F(ControllerTest, ConflictingWritersBothGetThrough) {
   post(widget("w", R"({"say": "0", "maps": {"a": {"k": "0"}}})"));
   settle();
   for (int i = 1; i <= 50; ++i) {
-    patch(path("w"),
-          ("{\"spec\": {\"say\": \"" + std::to_string(i) + "\", \"maps\": {\"a\": {\"k\": \"" + std::to_string(i) + "\"}}}}")
-              .c_str());
+    patch(path("w"), ("{\"spec\": {\"say\": \"" + std::to_string(i) +
+                      "\", \"maps\": {\"a\": {\"k\": \"" + std::to_string(i) + "\"}}}}")
+                         .c_str());
     patch(map_path("a"), ("{\"data\": {\"theirs\": \"" + std::to_string(i) + "\"}}").c_str());
   }
   settle();
   EXPECT_EQ(get_widget("w")["status"]["seen"].as_string(), "50");
-  EXPECT_EQ(api_.get(map_path("a")).body["data"], parse_json(R"({"k": "50", "theirs": "50"})").value());
+  EXPECT_EQ(api_.get(map_path("a")).body["data"],
+            parse_json(R"({"k": "50", "theirs": "50"})").value());
 }
 
 TEST_F(ControllerTest, WriterEditsAppliesAndKeepsFinalizers) {
@@ -406,7 +452,8 @@ TEST_F(ControllerTest, WriterEditsAppliesAndKeepsFinalizers) {
   Writer& writer = manager_->writer();
   const Context ctx = Context().with_timeout(seconds(60));
   const Json live = get_widget("w");
-  const ObjectRef ref{&widgets_resource(), {"default", "w"}, live["metadata"]["uid"].as_string(), ""};
+  const ObjectRef ref{
+      &widgets_resource(), {"default", "w"}, live["metadata"]["uid"].as_string(), ""};
   ASSERT_TRUE(writer.add_finalizer(ctx, ref, "test.varda.io/f").ok());
   ASSERT_TRUE(writer.add_finalizer(ctx, ref, "test.varda.io/f").ok());
   EXPECT_EQ(get_widget("w")["metadata"]["finalizers"].size(), 1u);
@@ -415,7 +462,12 @@ TEST_F(ControllerTest, WriterEditsAppliesAndKeepsFinalizers) {
   ASSERT_TRUE(writer.remove_finalizer(ctx, ref, "test.varda.io/f").ok());
   EXPECT_EQ(api_.get(path("w")).status, 404);
   EXPECT_TRUE(writer.remove(ctx, ref).ok()) << "gone is no error";
-  EXPECT_TRUE(writer.edit(ctx, ref, Part::kStatus, [](Json& object) { object.set("status", Json::object({{"x", 1}})); }).ok());
+  EXPECT_TRUE(writer
+                  .edit(ctx, ref, Part::kStatus,
+                        [](Json& object) {
+                          object.set("status", Json::object({{"x", 1}}));
+                        })
+                  .ok());
 
   const Json map =
       parse_json(
@@ -428,7 +480,12 @@ TEST_F(ControllerTest, WriterEditsAppliesAndKeepsFinalizers) {
   ASSERT_TRUE(writer.apply(ctx, changed).ok());
   EXPECT_EQ(api_.get(map_path("m")).body["data"], parse_json(R"({"b": "2", "c": "3"})").value());
   EXPECT_EQ(
-      writer.apply(ctx, parse_json(R"({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}})").value()).error().code(),
+      writer
+          .apply(ctx,
+                 parse_json(R"({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}})")
+                     .value())
+          .error()
+          .code(),
       Code::kInternal)
       << "nobody watches Secrets";
 }
@@ -453,10 +510,12 @@ TEST_F(ControllerTest, AStatusOfALaterGenerationIsNotTakenBack) {
 
 TEST_F(ControllerTest, AManagerStopsPromptlyWhateverItDoes) {
   start();
-  for (int i = 0; i < 20; ++i) post(widget(("w" + std::to_string(i)).c_str(), R"({"mode": "again", "maps": {}})"));
+  for (int i = 0; i < 20; ++i)
+    post(widget(("w" + std::to_string(i)).c_str(), R"({"mode": "again", "maps": {}})"));
   const auto begin = system_clock().now();
   stop();
-  EXPECT_LT(system_clock().now() - begin, seconds(60));  // below the timeout of a watch, which takes minutes
+  EXPECT_LT(system_clock().now() - begin,
+            seconds(60));  // below the timeout of a watch, which takes minutes
 }
 
 TEST_F(ControllerTest, EventsOfOneKindAreCountedNotRepeated) {
@@ -474,11 +533,13 @@ TEST_F(ControllerTest, EventsOfOneKindAreCountedNotRepeated) {
   ASSERT_EQ(events().size(), 1u);
   EXPECT_EQ(events()[0]["count"].as_integer(), 5);
   EXPECT_EQ(events()[0]["source"]["component"].as_string(), "test");
-  for (int i = 0; i < 100; ++i) recorder.record(ref, EventType::kNormal, "Many", "number " + std::to_string(i));
+  for (int i = 0; i < 100; ++i)
+    recorder.record(ref, EventType::kNormal, "Many", "number " + std::to_string(i));
   recorder.flush(ctx);
   EXPECT_LE(events().size(), 26u) << "an object has a burst of 25";
   EXPECT_NE(registry.text().find("varda_events_dropped_total"), std::string::npos);
-  recorder.record({&widgets_resource(), {"default", "x"}, "uid-2", ""}, EventType::kNormal, "Long", std::string(5000, 'x'));
+  recorder.record({&widgets_resource(), {"default", "x"}, "uid-2", ""}, EventType::kNormal, "Long",
+                  std::string(5000, 'x'));
   recorder.flush(ctx);
   for (const Json& event : events()) EXPECT_LE(event["message"].as_string().size(), 1024u);
 }

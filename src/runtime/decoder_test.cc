@@ -20,14 +20,17 @@ class DecoderTest : public ::testing::Test {
           ++decoded_;
           if (json.as_string() == "throw") throw std::runtime_error("thrown by the test");
           if (!json.is_integer()) return Error(Code::kInvalid, "no number");
-          return std::shared_ptr<const void>(std::make_shared<const std::int64_t>(json.as_integer()));
+          return std::shared_ptr<const void>(
+              std::make_shared<const std::int64_t>(json.as_integer()));
         },
         kept_max);
   }
   static std::int64_t number(const std::shared_ptr<const void>& object) {
     return object ? *static_cast<const std::int64_t*>(object.get()) : -1;
   }
-  static std::shared_ptr<const void> object(std::int64_t value) { return std::make_shared<const std::int64_t>(value); }
+  static std::shared_ptr<const void> object(std::int64_t value) {
+    return std::make_shared<const std::int64_t>(value);
+  }
   std::atomic<int> decoded_{0};
 };
 
@@ -78,7 +81,8 @@ TEST_F(DecoderTest, ManyThreadsReadWhatIsTheirs) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 200; ++i) {
         const std::size_t at = static_cast<std::size_t>(i * (t + 1)) % ids.size();
-        EXPECT_EQ(number(decoder.object(ids[at], std::to_string(at))), static_cast<std::int64_t>(at));
+        EXPECT_EQ(number(decoder.object(ids[at], std::to_string(at))),
+                  static_cast<std::int64_t>(at));
       }
     });
   }

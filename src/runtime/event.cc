@@ -22,7 +22,8 @@ constexpr int kAttemptsMax = 10;
 constexpr std::chrono::seconds kUnreachablePause{1};
 
 const Resource& events_resource() {
-  static const Resource resource{.group = "", .version = "v1", .kind = "Event", .plural = "events", .namespaced = true};
+  static const Resource resource{
+      .group = "", .version = "v1", .kind = "Event", .plural = "events", .namespaced = true};
   return resource;
 }
 
@@ -97,7 +98,9 @@ std::string cut(std::string_view text) {
   return std::string(text.substr(0, end)) + "...";
 }
 
-std::string namespace_of(const ObjectKey& object) { return object.ns.empty() ? "default" : object.ns; }
+std::string namespace_of(const ObjectKey& object) {
+  return object.ns.empty() ? "default" : object.ns;
+}
 
 }  // namespace
 
@@ -111,7 +114,8 @@ struct ApiEventRecorder::Impl {
         buckets(options.remembered_max),
         similar(options.remembered_max) {
     if (options.metrics)
-      dropped = &options.metrics->counter("varda_events_dropped_total", "Events dropped: full queue, rate, or refused.");
+      dropped = &options.metrics->counter("varda_events_dropped_total",
+                                          "Events dropped: full queue, rate, or refused.");
   }
 
   /// Writes one event; false: retry later.
@@ -135,14 +139,16 @@ struct ApiEventRecorder::Impl {
   Recent<Bucket> buckets GUARDED_BY(mutex);
   Recent<Similar> similar GUARDED_BY(mutex);
   std::deque<Pending> queue GUARDED_BY(mutex);
-  SteadyTime again GUARDED_BY(mutex) = SteadyTime::min();  // no attempt before this: the server was unreachable
+  SteadyTime again GUARDED_BY(mutex) =
+      SteadyTime::min();  // no attempt before this: the server was unreachable
 };
 
 ApiEventRecorder::ApiEventRecorder(const kube::Client& client, Options options)
     : impl_(std::make_unique<Impl>(client, std::move(options))) {}
 ApiEventRecorder::~ApiEventRecorder() = default;
 
-void ApiEventRecorder::record(const ObjectRef& object, EventType type, std::string_view reason, std::string_view message) {
+void ApiEventRecorder::record(const ObjectRef& object, EventType type, std::string_view reason,
+                              std::string_view message) {
   const WallTime wall = impl_->clock.wall();
   Pending event;
   event.resource = *object.resource;
@@ -153,7 +159,8 @@ void ApiEventRecorder::record(const ObjectRef& object, EventType type, std::stri
   event.reason = std::string(reason);
   event.message = cut(message);
   event.first = event.last = wall;
-  const std::string kind_of = object.uid + '\n' + object.str() + '\n' + (type == EventType::kNormal ? "N" : "W") + event.reason;
+  const std::string kind_of = object.uid + '\n' + object.str() + '\n' +
+                              (type == EventType::kNormal ? "N" : "W") + event.reason;
   event.identity = kind_of + '\n' + event.message;
 
   bool kept = true;
@@ -161,8 +168,8 @@ void ApiEventRecorder::record(const ObjectRef& object, EventType type, std::stri
     MutexLock lock(impl_->mutex);
     const SteadyTime now = impl_->clock.now();
     impl_->combine(event, kind_of, now);
-    const auto same =
-        std::find_if(impl_->queue.begin(), impl_->queue.end(), [&](const Pending& p) { return p.identity == event.identity; });
+    const auto same = std::find_if(impl_->queue.begin(), impl_->queue.end(),
+                                   [&](const Pending& p) { return p.identity == event.identity; });
     if (same != impl_->queue.end()) {
       ++same->count;
       same->last = wall;
@@ -173,8 +180,8 @@ void ApiEventRecorder::record(const ObjectRef& object, EventType type, std::stri
     const double burst = impl_->options.burst;
     Bucket* bucket = impl_->buckets.find(whose);
     if (!bucket) bucket = &impl_->buckets.put(whose, {burst, now});
-    const double refill =
-        std::chrono::duration<double>(now - bucket->at).count() / static_cast<double>(impl_->options.refill.count());
+    const double refill = std::chrono::duration<double>(now - bucket->at).count() /
+                          static_cast<double>(impl_->options.refill.count());
     bucket->tokens = std::min(burst, bucket->tokens + refill);
     bucket->at = now;
     kept = bucket->tokens >= 1 && impl_->queue.size() < impl_->options.queue_max;
@@ -204,26 +211,28 @@ void ApiEventRecorder::Impl::combine(Pending& event, const std::string& kind_of,
 }
 
 Json ApiEventRecorder::Impl::object_of(const Pending& event, const std::string& name) const {
-  Json involved =
-      Json::object({{"kind", event.resource.kind}, {"apiVersion", event.resource.api_version()}, {"name", event.object.name}});
+  Json involved = Json::object({{"kind", event.resource.kind},
+                                {"apiVersion", event.resource.api_version()},
+                                {"name", event.object.name}});
   if (!event.object.ns.empty()) involved.set("namespace", event.object.ns);
   if (!event.uid.empty()) involved.set("uid", event.uid);
   if (!event.resource_version.empty()) involved.set("resourceVersion", event.resource_version);
   Json source = Json::object({{"component", options.component}});
   if (!options.host.empty()) source.set("host", options.host);
-  return Json::object({{"apiVersion", "v1"},
-                       {"kind", "Event"},
-                       {"metadata", Json::object({{"name", name}, {"namespace", namespace_of(event.object)}})},
-                       {"involvedObject", std::move(involved)},
-                       {"reason", event.reason},
-                       {"message", event.message},
-                       {"source", std::move(source)},
-                       {"firstTimestamp", meta::format_time(event.first)},
-                       {"lastTimestamp", meta::format_time(event.last)},
-                       {"count", event.count},
-                       {"type", event.type == EventType::kNormal ? "Normal" : "Warning"},
-                       {"reportingComponent", options.component},
-                       {"reportingInstance", options.host}});
+  return Json::object(
+      {{"apiVersion", "v1"},
+       {"kind", "Event"},
+       {"metadata", Json::object({{"name", name}, {"namespace", namespace_of(event.object)}})},
+       {"involvedObject", std::move(involved)},
+       {"reason", event.reason},
+       {"message", event.message},
+       {"source", std::move(source)},
+       {"firstTimestamp", meta::format_time(event.first)},
+       {"lastTimestamp", meta::format_time(event.last)},
+       {"count", event.count},
+       {"type", event.type == EventType::kNormal ? "Normal" : "Warning"},
+       {"reportingComponent", options.component},
+       {"reportingInstance", options.host}});
 }
 
 bool ApiEventRecorder::Impl::write(const Context& ctx, const Pending& event) {
@@ -231,11 +240,13 @@ bool ApiEventRecorder::Impl::write(const Context& ctx, const Pending& event) {
   Status status;
   Known* before = known.find(event.identity);
   if (before) {
-    Json patch = Json::object({{"count", before->count + event.count}, {"lastTimestamp", meta::format_time(event.last)}});
+    Json patch = Json::object(
+        {{"count", before->count + event.count}, {"lastTimestamp", meta::format_time(event.last)}});
     if (event.combined) patch.set("message", event.message);
     status = [&]() -> Status {
       TRY(const Json ignored,
-          client.patch(ctx, events_resource(), {namespace_of(event.object), before->name}, kube::PatchType::kMerge, patch));
+          client.patch(ctx, events_resource(), {namespace_of(event.object), before->name},
+                       kube::PatchType::kMerge, patch));
       return {};
     }();
     if (status.ok()) {
@@ -250,12 +261,15 @@ bool ApiEventRecorder::Impl::write(const Context& ctx, const Pending& event) {
   }
   if (!before) {
     std::string about = event.object.name.substr(0, 200);
-    while (about.ends_with('-') || about.ends_with('.')) about.pop_back();  // a name must not contain "-." or ".."
+    while (about.ends_with('-') || about.ends_with('.'))
+      about.pop_back();  // a name must not contain "-." or ".."
     // Names sort by time: kubectl sorts events of one second by name.
     char time[17];
-    std::snprintf(time, sizeof time, "%016llx",
-                  static_cast<unsigned long long>(
-                      std::chrono::duration_cast<std::chrono::nanoseconds>(event.first.time_since_epoch()).count()));
+    std::snprintf(
+        time, sizeof time, "%016llx",
+        static_cast<unsigned long long>(
+            std::chrono::duration_cast<std::chrono::nanoseconds>(event.first.time_since_epoch())
+                .count()));
     const std::string name = about + "." + time + rng.name_suffix(5);
     const auto created = client.create(ctx, events_resource(), object_of(event, name));
     if (created.ok()) {
@@ -265,9 +279,11 @@ bool ApiEventRecorder::Impl::write(const Context& ctx, const Pending& event) {
     status = created.error();
   }
   const Code code = status.error().code();
-  if (code == Code::kUnavailable || code == Code::kTimeout || code == Code::kCancelled) return false;
+  if (code == Code::kUnavailable || code == Code::kTimeout || code == Code::kCancelled)
+    return false;
   // A terminating namespace, a missing permission: a retry would not help.
-  log::debug("event refused", {{"object", event.object.str()}, {"reason", event.reason}, {"error", status.error()}});
+  log::debug("event refused",
+             {{"object", event.object.str()}, {"reason", event.reason}, {"error", status.error()}});
   if (dropped) dropped->add();
   return true;
 }

@@ -25,7 +25,8 @@ class EventRecorder {
   virtual ~EventRecorder() = default;
   /// Never blocks and never fails: events are best effort. `reason` is CamelCase; `message` is for
   /// people (cut at 1 KiB).
-  virtual void record(const ObjectRef& object, EventType type, std::string_view reason, std::string_view message) = 0;
+  virtual void record(const ObjectRef& object, EventType type, std::string_view reason,
+                      std::string_view message) = 0;
 };
 
 /// Writes events on a separate thread, with the limits of client-go:
@@ -53,7 +54,8 @@ class ApiEventRecorder final : public EventRecorder {
   /// `client` outlives the recorder.
   ApiEventRecorder(const kube::Client& client, Options options);
   ~ApiEventRecorder() override;
-  void record(const ObjectRef& object, EventType type, std::string_view reason, std::string_view message) override;
+  void record(const ObjectRef& object, EventType type, std::string_view reason,
+              std::string_view message) override;
   /// Writes queued events until `ctx` stops.
   void run(const Context& ctx);
   /// Writes queued events once, for callers that schedule the work themselves instead of run(). If

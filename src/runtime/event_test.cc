@@ -23,15 +23,18 @@ struct HandClock final : Clock {
 
 class EventTest : public ::testing::Test {
  protected:
-  void record(const std::string& message, EventType type = EventType::kWarning, const char* reason = "Broken") {
-    recorder_.record({&config_maps_resource(), {"default", "w"}, "uid-1", "7"}, type, reason, message);
+  void record(const std::string& message, EventType type = EventType::kWarning,
+              const char* reason = "Broken") {
+    recorder_.record({&config_maps_resource(), {"default", "w"}, "uid-1", "7"}, type, reason,
+                     message);
     recorder_.flush(Context().with_timeout(seconds(60)));
   }
   /// Counts of all events by message.
   std::map<std::string, std::int64_t> told() {
     const Json list = api_.get("/api/v1/namespaces/default/events").body;
     std::map<std::string, std::int64_t> out;
-    for (const Json& event : list["items"].as_array()) out[event["message"].as_string()] += event["count"].as_integer();
+    for (const Json& event : list["items"].as_array())
+      out[event["message"].as_string()] += event["count"].as_integer();
     return out;
   }
   using Told = std::map<std::string, std::int64_t>;
@@ -40,7 +43,8 @@ class EventTest : public ::testing::Test {
   kube::Client client_{api_.transport(), {}};
   HandClock clock_;
   metrics::Registry metrics_;
-  ApiEventRecorder recorder_{client_, {.component = "test", .burst = 1000, .clock = &clock_, .metrics = &metrics_}};
+  ApiEventRecorder recorder_{
+      client_, {.component = "test", .burst = 1000, .clock = &clock_, .metrics = &metrics_}};
 };
 
 TEST_F(EventTest, ManyThatAreAlikeBecomeOneThatSaysSo) {
@@ -64,7 +68,8 @@ TEST_F(EventTest, NamesOfOneObjectSortByTime) {
   for (const Json& event : api_.get("/api/v1/namespaces/default/events").body["items"].as_array())
     reasons[event.at("metadata/name").as_string()] = event["reason"].as_string();
   int next = 0;
-  for (const auto& [name, reason] : reasons) EXPECT_EQ(reason, "Reason" + std::to_string(next++)) << name;
+  for (const auto& [name, reason] : reasons)
+    EXPECT_EQ(reason, "Reason" + std::to_string(next++)) << name;
   EXPECT_EQ(next, 20);
 }
 
@@ -80,8 +85,9 @@ TEST_F(EventTest, AfterTenQuietMinutesTheyAreToldOneByOneAgain) {
 
 TEST_F(EventTest, ALongNameIsCutToOneThatTheServerTakes) {
   for (const char* end : {"-tail", ".tail", "..tail", "tail"}) {
-    recorder_.record({&config_maps_resource(), {"default", std::string(199, 'w') + end}, "uid-1", "7"}, EventType::kWarning,
-                     "Broken", end);
+    recorder_.record(
+        {&config_maps_resource(), {"default", std::string(199, 'w') + end}, "uid-1", "7"},
+        EventType::kWarning, "Broken", end);
     recorder_.flush(Context().with_timeout(seconds(60)));
     EXPECT_EQ(told().count(end), 1u) << end;
   }
@@ -91,7 +97,8 @@ TEST_F(EventTest, AnObjectHasABurstAndThenOneEveryFiveMinutes) {
   ApiEventRecorder recorder(client_, {.component = "test", .clock = &clock_, .metrics = &metrics_});
   const auto storm = [&] {
     for (int i = 0; i < 100; ++i) {
-      recorder.record({&config_maps_resource(), {"default", "w"}, "uid-1", "7"}, EventType::kWarning, "Broken", "the same");
+      recorder.record({&config_maps_resource(), {"default", "w"}, "uid-1", "7"},
+                      EventType::kWarning, "Broken", "the same");
       recorder.flush(Context().with_timeout(seconds(60)));
     }
   };
@@ -100,7 +107,8 @@ TEST_F(EventTest, AnObjectHasABurstAndThenOneEveryFiveMinutes) {
   clock_.time += minutes(5);
   storm();
   EXPECT_EQ(told(), (Told{{"the same", 26}}));
-  EXPECT_NE(metrics_.text().find("varda_events_dropped_total 174"), std::string::npos) << metrics_.text();
+  EXPECT_NE(metrics_.text().find("varda_events_dropped_total 174"), std::string::npos)
+      << metrics_.text();
 }
 
 }  // namespace event_test

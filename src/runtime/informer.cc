@@ -20,7 +20,8 @@ namespace {
 std::optional<std::uint64_t> number(std::string_view version) {
   std::uint64_t out = 0;
   const auto [end, error] = std::from_chars(version.data(), version.data() + version.size(), out);
-  if (version.empty() || error != std::errc() || end != version.data() + version.size()) return std::nullopt;
+  if (version.empty() || error != std::errc() || end != version.data() + version.size())
+    return std::nullopt;
   return out;
 }
 
@@ -45,11 +46,15 @@ ObjectKey key_of(const Json& object) {
 /// The reduced form of an object that Options::whole rejects.
 Json name_of(const Json& object) {
   Json metadata = Json::object();
-  for (const char* member : {"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
-                             "labels", "ownerReferences"}) {
-    if (const Json& value = object["metadata"][member]; !value.is_null()) metadata.set(member, value);
+  for (const char* member :
+       {"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp",
+        "deletionTimestamp", "labels", "ownerReferences"}) {
+    if (const Json& value = object["metadata"][member]; !value.is_null())
+      metadata.set(member, value);
   }
-  return Json::object({{"apiVersion", object["apiVersion"]}, {"kind", object["kind"]}, {"metadata", std::move(metadata)}});
+  return Json::object({{"apiVersion", object["apiVersion"]},
+                       {"kind", object["kind"]},
+                       {"metadata", std::move(metadata)}});
 }
 
 }  // namespace
@@ -60,7 +65,9 @@ Json Stored::json() const {
   return std::move(*tree);
 }
 
-std::shared_ptr<const void> Stored::object() const { return decoder ? decoder->object(id, text) : typed; }
+std::shared_ptr<const void> Stored::object() const {
+  return decoder ? decoder->object(id, text) : typed;
+}
 
 std::vector<std::string> Informer::values_of(const Index& index, const Stored& object) const {
   if (!object.problem.empty()) return {};
@@ -71,10 +78,11 @@ std::vector<std::string> Informer::values_of(const Index& index, const Stored& o
   try {
     values = index.of(object);
   } catch (const std::exception& e) {
-    log::error("index function threw, object not indexed", {{"resource", options_.resource.group_resource()},
-                                                            {"object", object.metadata.key().str()},
-                                                            {"index", index.name},
-                                                            {"exception", e.what()}});
+    log::error("index function threw, object not indexed",
+               {{"resource", options_.resource.group_resource()},
+                {"object", object.metadata.key().str()},
+                {"index", index.name},
+                {"exception", e.what()}});
     return {};
   }
   std::sort(values.begin(), values.end());
@@ -86,7 +94,8 @@ void Informer::Index::remove(const StoredPtr& object) {
   const auto [first, last] = places.equal_range(object.get());
   for (auto place = first; place != last; ++place) {
     const Objects::iterator at = place->second;
-    const auto [begin, end] = std::equal_range(at->second.begin(), at->second.end(), object, ByKey{});
+    const auto [begin, end] =
+        std::equal_range(at->second.begin(), at->second.end(), object, ByKey{});
     at->second.erase(begin, end);
     if (at->second.empty()) objects.erase(at);
   }
@@ -96,22 +105,27 @@ void Informer::Index::remove(const StoredPtr& object) {
 void Informer::Index::insert(const std::vector<std::string>& values, const StoredPtr& object) {
   for (const std::string& value : values) {
     const auto at = objects.try_emplace(value).first;
-    at->second.insert(std::lower_bound(at->second.begin(), at->second.end(), object, ByKey{}), object);
+    at->second.insert(std::lower_bound(at->second.begin(), at->second.end(), object, ByKey{}),
+                      object);
     places.emplace(object.get(), at);
   }
 }
 
-Informer::Informer(const kube::Client& client, Options options) : client_(client), options_(std::move(options)) {
+Informer::Informer(const kube::Client& client, Options options)
+    : client_(client), options_(std::move(options)) {
   std::vector<std::string> namespaces{options_.filter.ns};
-  if (options_.filter.ns.empty() && options_.resource.namespaced && !options_.namespaces.empty()) namespaces = options_.namespaces;
-  for (std::string& ns : namespaces) scopes_.push_back({.ns = std::move(ns), .backoff = options_.backoff_min});
+  if (options_.filter.ns.empty() && options_.resource.namespaced && !options_.namespaces.empty())
+    namespaces = options_.namespaces;
+  for (std::string& ns : namespaces)
+    scopes_.push_back({.ns = std::move(ns), .backoff = options_.backoff_min});
   synced_ = std::vector<std::atomic<bool>>(scopes_.size());
   unsynced_ = scopes_.size();
   versions_.resize(scopes_.size());
   if (options_.decode) decoder_ = std::make_shared<Decoder>(options_.decode, options_.decoded_max);
   add_index(kOwners, [](const Stored& object) {
     std::vector<std::string> uids;
-    for (const meta::OwnerReference& owner : object.metadata.owner_references) uids.push_back(owner.uid);
+    for (const meta::OwnerReference& owner : object.metadata.owner_references)
+      uids.push_back(owner.uid);
     return uids;
   });
 }
@@ -119,7 +133,8 @@ Informer::Informer(const kube::Client& client, Options options) : client_(client
 void Informer::on_change(Handler handler) { handlers_.push_back(std::move(handler)); }
 
 void Informer::add_index(std::string name, IndexOf of) {
-  const bool there = std::any_of(indexes_.begin(), indexes_.end(), [&](const Index& index) { return index.name == name; });
+  const bool there = std::any_of(indexes_.begin(), indexes_.end(),
+                                 [&](const Index& index) { return index.name == name; });
   if (!there) indexes_.push_back({std::move(name), std::move(of), {}});
 }
 
@@ -136,7 +151,8 @@ void Informer::run(const Context& ctx) {
     }
   };
   std::vector<std::jthread> others;
-  for (std::size_t scope = 1; scope < scopes_.size(); ++scope) others.emplace_back([&follow, scope] { follow(scope); });
+  for (std::size_t scope = 1; scope < scopes_.size(); ++scope)
+    others.emplace_back([&follow, scope] { follow(scope); });
   follow(0);
 }
 
@@ -151,7 +167,8 @@ Duration Informer::step(const Context& ctx, std::size_t index) {
       status = list_once(ctx, index);
       scope.listed = status.ok();
       if (options_.optional && !status.ok() && status.error().code() == Code::kNotFound) {
-        if (served_.exchange(false)) log::info("resource not served", {{"resource", options_.resource.group_resource()}});
+        if (served_.exchange(false))
+          log::info("resource not served", {{"resource", options_.resource.group_resource()}});
         if (!synced_[index].exchange(true)) unsynced_.fetch_sub(1, std::memory_order_release);
         return kNotServedAgain;
       }
@@ -177,19 +194,22 @@ Duration Informer::step(const Context& ctx, std::size_t index) {
     if (scope.listed && !unreachable) ++scope.refused;
     // An expired version stays expired, and unreadable data stays unreadable. Any other refusal may
     // be due to the version: a server restored from a backup calls it "too large".
-    if (code == Code::kGone || code == Code::kCorrupt || code == Code::kExhausted || scope.refused >= kRefusedMax) {
+    if (code == Code::kGone || code == Code::kCorrupt || code == Code::kExhausted ||
+        scope.refused >= kRefusedMax) {
       scope.listed = false;
       scope.refused = 0;
     }
     if (code == Code::kGone) {
       log::info("watch expired (410 Gone), relisting", {{"resource", options_.resource.plural}});
     } else {
-      log::warn("cannot follow a resource, retrying",
-                {{"resource", options_.resource.plural}, {"error", status.error()}, {"delay_ms", scope.backoff.count()}});
+      log::warn("cannot follow a resource, retrying", {{"resource", options_.resource.plural},
+                                                       {"error", status.error()},
+                                                       {"delay_ms", scope.backoff.count()}});
     }
   }
   if (status.ok() && lived) return Duration::zero();
-  const auto jitter = std::chrono::milliseconds(rng.below(static_cast<std::uint64_t>(scope.backoff.count()) / 2 + 1));
+  const auto jitter = std::chrono::milliseconds(
+      rng.below(static_cast<std::uint64_t>(scope.backoff.count()) / 2 + 1));
   const Duration pause = scope.backoff + jitter;
   scope.backoff = std::min(scope.backoff * 2, options_.backoff_max);
   return pause;
@@ -197,7 +217,8 @@ Duration Informer::step(const Context& ctx, std::size_t index) {
 
 Strand informer_strand(Informer& informer, const Clock& clock, std::size_t scope) {
   const auto next = std::make_shared<SteadyTime>(SteadyTime::min());
-  return {"informer " + informer.resource().plural, [next] { return std::optional<SteadyTime>(*next); },
+  return {"informer " + informer.resource().plural,
+          [next] { return std::optional<SteadyTime>(*next); },
           [&informer, &clock, scope, next](const Context& ctx) {
             const Duration pause = informer.step(ctx, scope);
             *next = pause > Duration::zero() ? clock.now() + pause : SteadyTime::min();
@@ -213,7 +234,8 @@ Status Informer::list_once(const Context& ctx, std::size_t scope) {
     fresh.reserve(fresh.size() + page.items.size());
     for (Json& item : page.items) {
       if (key_of(std::as_const(item)).name.empty()) {
-        log::warn("list item has no name, skipped", {{"resource", options_.resource.group_resource()}});
+        log::warn("list item has no name, skipped",
+                  {{"resource", options_.resource.group_resource()}});
         continue;
       }
       fresh.push_back(store_of(std::move(item)));
@@ -240,13 +262,14 @@ Status Informer::watch_once(const Context& ctx, std::size_t scope, Watched& watc
   Rng& rng = options_.rng ? *options_.rng : system_rng();
   const auto seconds = options_.watch_timeout.count();
   TRY(const std::unique_ptr<kube::Watch> watch,
-      client_.watch(
-          ctx, options_.resource,
-          {.ns = scopes_[scope].ns,
-           .label_selector = options_.filter.label_selector,
-           .field_selector = options_.filter.field_selector,
-           .resource_version = resource_version(scope),
-           .timeout = std::chrono::seconds(seconds + static_cast<long>(rng.below(static_cast<std::uint64_t>(seconds / 2 + 1))))}));
+      client_.watch(ctx, options_.resource,
+                    {.ns = scopes_[scope].ns,
+                     .label_selector = options_.filter.label_selector,
+                     .field_selector = options_.filter.field_selector,
+                     .resource_version = resource_version(scope),
+                     .timeout = std::chrono::seconds(
+                         seconds + static_cast<long>(
+                                       rng.below(static_cast<std::uint64_t>(seconds / 2 + 1))))}));
   watched.since = (options_.clock ? *options_.clock : system_clock()).now();
   while (true) {
     TRY(std::optional<kube::WatchEvent> event, watch->next());
@@ -263,7 +286,8 @@ std::optional<std::size_t> Informer::scope_of(const std::string& ns) const {
   return std::nullopt;
 }
 
-void Informer::replace(std::vector<StoredPtr> fresh, const std::string& resource_version, std::size_t scope) {
+void Informer::replace(std::vector<StoredPtr> fresh, const std::string& resource_version,
+                       std::size_t scope) {
   std::set<ObjectKey> listed;
   for (const StoredPtr& object : fresh) listed.insert(object->metadata.key());
   MutexLock order(order_);
@@ -276,7 +300,8 @@ void Informer::replace(std::vector<StoredPtr> fresh, const std::string& resource
       const ObjectKey key = object->metadata.key();
       if (scope_of(key.ns) != scope) continue;
       // Objects that this process wrote after the list was made stay.
-      const bool newer = !went_back && surely_older(resource_version, object->metadata.resource_version);
+      const bool newer =
+          !went_back && surely_older(resource_version, object->metadata.resource_version);
       if (!listed.contains(key) && !newer) gone.push_back(key);
     }
   }
@@ -302,15 +327,18 @@ void Informer::apply(kube::WatchEvent event, std::size_t scope) {
   }
   const ObjectKey key = key_of(event.object);
   if (key.name.empty()) {
-    log::warn("watch event has no object name, skipped", {{"resource", options_.resource.group_resource()}});
+    log::warn("watch event has no object name, skipped",
+              {{"resource", options_.resource.group_resource()}});
     return;
   }
   // An event that repeats a write known from wrote() is not decoded again.
   const StoredPtr before = get(key);
-  const bool known = event.type != Type::kDeleted && before && !event.resource_version.empty() &&
-                     before->metadata.resource_version == event.resource_version &&
-                     before->metadata.uid == std::as_const(event.object)["metadata"]["uid"].as_string();
-  StoredPtr object = event.type == Type::kDeleted || known ? nullptr : store_of(std::move(event.object));
+  const bool known =
+      event.type != Type::kDeleted && before && !event.resource_version.empty() &&
+      before->metadata.resource_version == event.resource_version &&
+      before->metadata.uid == std::as_const(event.object)["metadata"]["uid"].as_string();
+  StoredPtr object =
+      event.type == Type::kDeleted || known ? nullptr : store_of(std::move(event.object));
   MutexLock order(order_);
   if (known) {
     passed(event.resource_version, scope);
@@ -344,7 +372,8 @@ void Informer::wrote(const Json& object) {
 StoredPtr Informer::store_of(Json object) const {
   const bool whole = !options_.whole || options_.whole(object);
   if (!whole) object = name_of(object);
-  if (Json* metadata = object.find("metadata"); metadata && metadata->is_object()) metadata->erase("managedFields");
+  if (Json* metadata = object.find("metadata"); metadata && metadata->is_object())
+    metadata->erase("managedFields");
   if (options_.trim) options_.trim(object);
   auto out = std::make_shared<Stored>();
   auto metadata = meta::ObjectMeta::from_json(std::as_const(object)["metadata"]);
@@ -361,7 +390,8 @@ StoredPtr Informer::store_of(Json object) const {
     out->metadata.ns = raw["namespace"].as_string();
     out->metadata.uid = raw["uid"].as_string();
     out->metadata.resource_version = raw["resourceVersion"].as_string();
-    if (raw["deletionTimestamp"].is_string()) out->metadata.deletion_timestamp = raw["deletionTimestamp"].as_string();
+    if (raw["deletionTimestamp"].is_string())
+      out->metadata.deletion_timestamp = raw["deletionTimestamp"].as_string();
   }
   out->text = codec::write_json(object);
   out->text.shrink_to_fit();
@@ -386,14 +416,19 @@ void Informer::put(StoredPtr object, bool whatever_version) {
     const std::string& before = old->metadata.resource_version;
     const std::string& after = object->metadata.resource_version;
     // A repeat of a write known from wrote(), or of an object in a list.
-    const bool same = !after.empty() && before == after && old->metadata.uid == object->metadata.uid;
+    const bool same =
+        !after.empty() && before == after && old->metadata.uid == object->metadata.uid;
     if (same && (!whatever_version || old->text == object->text)) return;
-    if (!whatever_version && surely_older(after, before) && old->metadata.uid == object->metadata.uid) return;
+    if (!whatever_version && surely_older(after, before) &&
+        old->metadata.uid == object->metadata.uid)
+      return;
   }
   swap(key, object);
   if (!object->problem.empty()) {
     log::warn("cannot decode object, treated as missing",
-              {{"resource", options_.resource.group_resource()}, {"object", key.str()}, {"problem", object->problem}});
+              {{"resource", options_.resource.group_resource()},
+               {"object", key.str()},
+               {"problem", object->problem}});
     if (options_.on_problem) options_.on_problem(*object);
   }
   dispatch({key, old, object});
@@ -418,7 +453,8 @@ StoredPtr Informer::swap(const ObjectKey& key, StoredPtr now) {
   // order_ prevents other changes to the copy, so index functions can run without blocking readers.
   const StoredPtr old = get(key);
   std::vector<std::vector<std::string>> values;
-  for (const Index& index : indexes_) values.push_back(now ? values_of(index, *now) : std::vector<std::string>());
+  for (const Index& index : indexes_)
+    values.push_back(now ? values_of(index, *now) : std::vector<std::string>());
   MutexLock lock(mutex_);
   for (std::size_t i = 0; i < indexes_.size(); ++i) {
     if (old) indexes_[i].remove(old);
@@ -449,10 +485,13 @@ std::vector<StoredPtr> Informer::list(std::string_view ns) const {
   return out;
 }
 
-std::vector<StoredPtr> Informer::owned_by(const std::string& uid) const { return by_index(kOwners, uid); }
+std::vector<StoredPtr> Informer::owned_by(const std::string& uid) const {
+  return by_index(kOwners, uid);
+}
 
 std::vector<StoredPtr> Informer::by_index(std::string_view name, std::string_view value) const {
-  const auto index = std::find_if(indexes_.begin(), indexes_.end(), [&](const Index& one) { return one.name == name; });
+  const auto index = std::find_if(indexes_.begin(), indexes_.end(),
+                                  [&](const Index& one) { return one.name == name; });
   CHECK(index != indexes_.end());
   MutexLock lock(mutex_);
   const auto found = index->objects.find(value);
@@ -478,7 +517,8 @@ Informer* Caches::find(const Resource& resource) const {
 
 Informer* Caches::find(std::string_view api_version, std::string_view kind) const {
   for (const auto& informer : informers_) {
-    if (informer->resource().kind == kind && informer->resource().api_version() == api_version) return informer.get();
+    if (informer->resource().kind == kind && informer->resource().api_version() == api_version)
+      return informer.get();
   }
   return nullptr;
 }
@@ -494,7 +534,8 @@ Informer& Caches::add(const kube::Client& client, Informer::Options options) {
 }
 
 bool Caches::synced() const {
-  return std::all_of(informers_.begin(), informers_.end(), [](const auto& informer) { return informer->has_synced(); });
+  return std::all_of(informers_.begin(), informers_.end(),
+                     [](const auto& informer) { return informer->has_synced(); });
 }
 
 }  // namespace varda::runtime

@@ -42,8 +42,9 @@ class Decoder;
 
 /// One object as read. Immutable: a new version is a new Stored.
 struct Stored {
-  std::string text;                             // JSON text: a fifth of the tree's size, and the tree is rarely needed
-  meta::ObjectMeta metadata;                    // without annotations if the informer decodes: the C++ object holds them
+  std::string text;  // JSON text: a fifth of the tree's size, and the tree is rarely needed
+  meta::ObjectMeta
+      metadata;  // without annotations if the informer decodes: the C++ object holds them
   std::shared_ptr<const void> typed = nullptr;  // the C++ object, if it is kept
   std::string problem{};                        // the reason why it is unreadable
   // Set if the C++ object is not kept: makes it from the text.
@@ -205,7 +206,8 @@ class Informer {
   };
   Status watch_once(const Context& ctx, std::size_t scope, Watched& watched);
   void apply(kube::WatchEvent event, std::size_t scope);
-  void replace(std::vector<StoredPtr> fresh, const std::string& resource_version, std::size_t scope);
+  void replace(std::vector<StoredPtr> fresh, const std::string& resource_version,
+               std::size_t scope);
   std::optional<std::size_t> scope_of(const std::string& ns) const;
   StoredPtr store_of(Json object) const;
   void put(StoredPtr object, bool whatever_version = false) REQUIRES(order_);
@@ -217,7 +219,9 @@ class Informer {
   /// Orders objects by key, without a second copy of the key.
   struct ByKey {
     using is_transparent = void;
-    static auto key(const StoredPtr& object) { return std::tie(object->metadata.ns, object->metadata.name); }
+    static auto key(const StoredPtr& object) {
+      return std::tie(object->metadata.ns, object->metadata.name);
+    }
     static auto key(const ObjectKey& name) { return std::tie(name.ns, name.name); }
     bool operator()(const auto& a, const auto& b) const { return key(a) < key(b); }
   };
@@ -227,7 +231,8 @@ class Informer {
     std::string name;
     IndexOf of;
     Objects objects;
-    std::unordered_multimap<const Stored*, Objects::iterator> places;  // the places of each object, so that `of` is called once
+    std::unordered_multimap<const Stored*, Objects::iterator>
+        places;  // the places of each object, so that `of` is called once
     void remove(const StoredPtr& object);
     void insert(const std::vector<std::string>& values, const StoredPtr& object);
   };
@@ -247,34 +252,45 @@ class Informer {
   Mutex order_;  // held over one change and its handlers, so that every handler sees the same order
   mutable Mutex mutex_;
   std::set<StoredPtr, ByKey> objects_ GUARDED_BY(mutex_);
-  std::vector<Index> indexes_;                            // the first index holds owner uids; the entries are guarded by mutex_
+  std::vector<Index>
+      indexes_;  // the first index holds owner uids; the entries are guarded by mutex_
   std::vector<std::string> versions_ GUARDED_BY(mutex_);  // one for each of scopes_
 };
 
 /// For callers that schedule the work themselves; one strand for each scope. The informer and the
 /// clock outlive it.
-Strand informer_strand(Informer& informer, const Clock& clock = system_clock(), std::size_t scope = 0);
+Strand informer_strand(Informer& informer, const Clock& clock = system_clock(),
+                       std::size_t scope = 0);
 
 /// Typed access to an informer's copy. A cheap value; valid as long as the informer. Thread-safe.
 template <Object T>
 class Cache {
  public:
-  explicit Cache(const Informer& informer) : informer_(&informer) { CHECK(informer.type() == std::type_index(typeid(T))); }
+  explicit Cache(const Informer& informer) : informer_(&informer) {
+    CHECK(informer.type() == std::type_index(typeid(T)));
+  }
 
   /// Null: missing or unreadable.
   std::shared_ptr<const T> get(const ObjectKey& key) const {
     const StoredPtr stored = informer_->get(key);
     return stored ? std::static_pointer_cast<const T>(stored->object()) : nullptr;
   }
-  std::vector<std::shared_ptr<const T>> list(std::string_view ns = "") const { return typed(informer_->list(ns)); }
-  std::vector<std::shared_ptr<const T>> select(const meta::LabelSelector& selector, std::string_view ns = "") const {
+  std::vector<std::shared_ptr<const T>> list(std::string_view ns = "") const {
+    return typed(informer_->list(ns));
+  }
+  std::vector<std::shared_ptr<const T>> select(const meta::LabelSelector& selector,
+                                               std::string_view ns = "") const {
     std::vector<StoredPtr> some = informer_->list(ns);
-    std::erase_if(some, [&](const StoredPtr& stored) { return !selector.matches(stored->metadata.labels); });
+    std::erase_if(
+        some, [&](const StoredPtr& stored) { return !selector.matches(stored->metadata.labels); });
     return typed(some);
   }
-  std::vector<std::shared_ptr<const T>> owned_by(const std::string& uid) const { return typed(informer_->owned_by(uid)); }
+  std::vector<std::shared_ptr<const T>> owned_by(const std::string& uid) const {
+    return typed(informer_->owned_by(uid));
+  }
   /// Objects by an index declared with Watches::indexes.
-  std::vector<std::shared_ptr<const T>> by_index(std::string_view name, std::string_view value) const {
+  std::vector<std::shared_ptr<const T>> by_index(std::string_view name,
+                                                 std::string_view value) const {
     return typed(informer_->by_index(name, value));
   }
   std::size_t size() const { return informer_->size(); }
@@ -284,7 +300,8 @@ class Cache {
     std::vector<std::shared_ptr<const T>> out;
     out.reserve(all.size());
     for (const StoredPtr& stored : all) {
-      if (auto object = stored->object()) out.push_back(std::static_pointer_cast<const T>(std::move(object)));
+      if (auto object = stored->object())
+        out.push_back(std::static_pointer_cast<const T>(std::move(object)));
     }
     return out;
   }

@@ -28,7 +28,8 @@ struct StrictPod {
   Json json;
   static const Resource& resource() { return pods_resource(); }
   static Result<StrictPod> from_json(const Json& json) {
-    if (!json["spec"].is_null() && !json["spec"].is_object()) return Error(Code::kInvalid, "spec: must be an object");
+    if (!json["spec"].is_null() && !json["spec"].is_object())
+      return Error(Code::kInvalid, "spec: must be an object");
     TRY(meta::ObjectMeta metadata, meta::ObjectMeta::from_json(json["metadata"]));
     return StrictPod{std::move(metadata), json};
   }
@@ -41,7 +42,8 @@ struct ThrowingPod {
   Json json;
   static const Resource& resource() { return pods_resource(); }
   static Result<ThrowingPod> from_json(const Json& json) {
-    if (json["metadata"]["name"].as_string() == "poison") throw std::runtime_error("thrown by the test");
+    if (json["metadata"]["name"].as_string() == "poison")
+      throw std::runtime_error("thrown by the test");
     TRY(meta::ObjectMeta metadata, meta::ObjectMeta::from_json(json["metadata"]));
     return ThrowingPod{std::move(metadata), json};
   }
@@ -77,7 +79,9 @@ class InformerTest : public ::testing::Test {
       object.erase("extra");
     };
     options.whole = whole_;
-    options.on_problem = [this](const Stored& stored) { tell("problem " + stored.metadata.name + ": " + stored.problem); };
+    options.on_problem = [this](const Stored& stored) {
+      tell("problem " + stored.metadata.name + ": " + stored.problem);
+    };
     informer_ = std::make_unique<Informer>(client_, std::move(options));
     informer_->on_change([this](const Change& change) {
       if (change.key.name == "trap") throw std::runtime_error("thrown by the test");
@@ -112,8 +116,9 @@ class InformerTest : public ::testing::Test {
     return out;
   }
   void wait_version(const std::string& version) {
-    ASSERT_TRUE(eventually("the informer has version " + version, [&] { return informer_->resource_version() == version; }))
-        << informer_->resource_version();
+    ASSERT_TRUE(eventually("the informer has version " + version, [&] {
+      return informer_->resource_version() == version;
+    })) << informer_->resource_version();
   }
   void stop() {
     thread_.request_stop();
@@ -144,7 +149,8 @@ TEST_F(InformerTest, ListsInPagesThenWatchesFromThere) {
   EXPECT_NE(watch.find("allowWatchBookmarks=true"), std::string::npos) << watch;
   EXPECT_TRUE(informer_->has_synced());
   EXPECT_EQ(seen(3), "+a3 +b4 +c5");
-  EXPECT_NE(api_.requests()[1].find("limit=2&continue=token"), std::string::npos) << api_.requests()[1];
+  EXPECT_NE(api_.requests()[1].find("limit=2&continue=token"), std::string::npos)
+      << api_.requests()[1];
 
   api_.send(watch_event("ADDED", pod_object("d", 11)));
   api_.send(watch_event("MODIFIED", pod_object("a", 12)));
@@ -164,7 +170,9 @@ TEST_F(InformerTest, TellsUpToWhichVersionTheCopyIsCompleteAfterTheChangesThatMa
   EXPECT_EQ(seen(3), "+a3 +b4 list10");
   api_.send(watch_event("MODIFIED", pod_object("a", 12)));
   api_.send(watch_event("DELETED", pod_object("b", 13)));
-  api_.send(watch_event("BOOKMARK", Json::object({{"kind", "Pod"}, {"metadata", Json::object({{"resourceVersion", "40"}})}})));
+  api_.send(watch_event(
+      "BOOKMARK",
+      Json::object({{"kind", "Pod"}, {"metadata", Json::object({{"resourceVersion", "40"}})}})));
   EXPECT_EQ(seen(8), "+a3 +b4 list10 ~a12 to12 -b to13 to40");
   stop();
 }
@@ -191,12 +199,15 @@ TEST_F(InformerTest, ResumesFromTheLastVersionWithoutListing) {
   EXPECT_EQ(seen(2), "+a3 ~a15");
   api_.end_watch();
   EXPECT_NE(api_.wait_watches(2).find("resourceVersion=15"), std::string::npos);
-  api_.send(watch_event("BOOKMARK", Json::object({{"kind", "Pod"}, {"metadata", Json::object({{"resourceVersion", "40"}})}})));
+  api_.send(watch_event(
+      "BOOKMARK",
+      Json::object({{"kind", "Pod"}, {"metadata", Json::object({{"resourceVersion", "40"}})}})));
   wait_version("40");
   api_.end_watch();
   EXPECT_NE(api_.wait_watches(3).find("resourceVersion=40"), std::string::npos);
   int lists = 0;
-  for (const std::string& request : api_.requests()) lists += request.find("watch=true") == std::string::npos;
+  for (const std::string& request : api_.requests())
+    lists += request.find("watch=true") == std::string::npos;
   EXPECT_EQ(lists, 1);
   stop();
 }
@@ -207,7 +218,10 @@ TEST_F(InformerTest, AGonePastIsListedAgainAndDifferencesAreTold) {
   api_.wait_watches(1);
   EXPECT_EQ(seen(3), "+a3 +b4 +c5");
   api_.answer(200, pod_list(50, {pod_object("a", 3), pod_object("c", 45), pod_object("d", 46)}));
-  const Json gone = codec::parse_json(R"({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})").value();
+  const Json gone =
+      codec::parse_json(
+          R"({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})")
+          .value();
   api_.send(watch_event("ERROR", gone));
   EXPECT_NE(api_.wait_watches(2).find("resourceVersion=50"), std::string::npos);
   EXPECT_EQ(seen(6), "+a3 +b4 +c5 -b ~c45 +d46");
@@ -235,7 +249,8 @@ TEST_F(InformerTest, AnOptionalResourceThatTheServerLacksIsCompleteAndEmpty) {
   Informer::Options options = Informer::typed<Pod>();
   options.optional = true;
   Informer informer(client_, std::move(options));
-  EXPECT_GE(informer.step(Context()), std::chrono::minutes(1)) << "it is asked for again, and not soon";
+  EXPECT_GE(informer.step(Context()), std::chrono::minutes(1))
+      << "it is asked for again, and not soon";
   EXPECT_TRUE(informer.has_synced());
   EXPECT_FALSE(informer.served());
   EXPECT_EQ(informer.size(), 0u);
@@ -258,14 +273,16 @@ TEST_F(InformerTest, AnUnreadableObjectIsAProblemAndNothingMore) {
   Json good = pod_object("bad", 12);
   api_.send(watch_event("MODIFIED", good));
   EXPECT_EQ(seen(6),
-            "+a3 problem bad: spec: must be an object +bad4 problem worse: metadata.labels: must be an object of strings +worse11 "
+            "+a3 problem bad: spec: must be an object +bad4 problem worse: metadata.labels: must "
+            "be an object of strings +worse11 "
             "~bad12");
   EXPECT_NE(cache.get({"default", "bad"}), nullptr);
   stop();
 }
 
 TEST_F(InformerTest, WhatThrowsConcernsItsObjectAndNoOther) {
-  api_.answer(200, pod_list(10, {pod_object("a", 3), pod_object("poison", 4), pod_object("trap", 5), pod_object("z", 6)}));
+  api_.answer(200, pod_list(10, {pod_object("a", 3), pod_object("poison", 4), pod_object("trap", 5),
+                                 pod_object("z", 6)}));
   start<ThrowingPod>();
   api_.wait_watches(1);  // the list in which the handler threw is read again
   EXPECT_TRUE(informer_->has_synced());
@@ -273,7 +290,8 @@ TEST_F(InformerTest, WhatThrowsConcernsItsObjectAndNoOther) {
   api_.send(watch_event("MODIFIED", pod_object("trap", 11)));
   api_.answer(200, pod_list(20, {pod_object("a", 12), pod_object("trap", 11)}));
   EXPECT_NE(api_.wait_watches(2).find("resourceVersion=20"), std::string::npos);
-  EXPECT_EQ(seen(7), "+a3 problem poison: exception: thrown by the test +poison4 +z6 -poison -z ~a12");
+  EXPECT_EQ(seen(7),
+            "+a3 problem poison: exception: thrown by the test +poison4 +z6 -poison -z ~a12");
   stop();
 }
 
@@ -304,7 +322,8 @@ TEST_F(InformerTest, ARelistKeepsWhatWasWrittenAfterIt) {
   api_.wait_watches(1);
   informer_->wrote(pod_object("mine", 30));
   api_.answer(200, pod_list(20, {}));
-  api_.send(watch_event("ERROR", codec::parse_json(R"({"kind": "Status", "code": 410, "reason": "Gone"})").value()));
+  api_.send(watch_event(
+      "ERROR", codec::parse_json(R"({"kind": "Status", "code": 410, "reason": "Gone"})").value()));
   api_.wait_watches(2);
   EXPECT_NE(informer_->get({"default", "mine"}), nullptr);
   api_.send(watch_event("ADDED", pod_object("mine", 30)));
@@ -315,7 +334,8 @@ TEST_F(InformerTest, ARelistKeepsWhatWasWrittenAfterIt) {
 
 TEST_F(InformerTest, APageThatAgesBeginsTheListAnew) {
   api_.answer(200, pod_list(10, {pod_object("a", 3), pod_object("b", 4)}, "token"));
-  api_.answer(410, codec::parse_json(R"({"kind": "Status", "code": 410, "reason": "Expired"})").value());
+  api_.answer(410,
+              codec::parse_json(R"({"kind": "Status", "code": 410, "reason": "Expired"})").value());
   api_.answer(200, pod_list(12, {pod_object("b", 4), pod_object("c", 11)}));
   start();
   EXPECT_NE(api_.wait_watches(1).find("resourceVersion=12"), std::string::npos);
@@ -333,8 +353,11 @@ Json labelled(const char* name, int version, const std::string& label) {
 
 // Readers see the same, however an informer keeps its objects.
 class KeepingTest : public InformerTest, public ::testing::WithParamInterface<Informer::Keep> {};
-INSTANTIATE_TEST_SUITE_P(Informer, KeepingTest, ::testing::Values(Informer::Keep::kObject, Informer::Keep::kText),
-                         [](const auto& keep) { return keep.param == Informer::Keep::kText ? "Text" : "Object"; });
+INSTANTIATE_TEST_SUITE_P(Informer, KeepingTest,
+                         ::testing::Values(Informer::Keep::kObject, Informer::Keep::kText),
+                         [](const auto& keep) {
+                           return keep.param == Informer::Keep::kText ? "Text" : "Object";
+                         });
 
 TEST_P(KeepingTest, ObjectsAreFoundByWhatAnIndexSaysOfThem) {
   keep_ = GetParam();
@@ -345,7 +368,9 @@ TEST_P(KeepingTest, ObjectsAreFoundByWhatAnIndexSaysOfThem) {
       if (label == pod->metadata.labels.end()) return {};
       return {label->second, "any", label->second};
     });
-    informer.add_index("app", [](const Stored&) -> std::vector<std::string> { return {"the second of a name is not kept"}; });
+    informer.add_index("app", [](const Stored&) -> std::vector<std::string> {
+      return {"the second of a name is not kept"};
+    });
   };
   api_.answer(200, pod_list(10, {labelled("b", 4, "x"), labelled("a", 3, "x")}, "token"));
   api_.answer(200, pod_list(10, {pod_object("c", 5)}));
@@ -368,7 +393,8 @@ TEST_P(KeepingTest, ObjectsAreFoundByWhatAnIndexSaysOfThem) {
   EXPECT_EQ(names("x"), "");
   EXPECT_EQ(names("y"), "ac");
   EXPECT_EQ(names("any"), "ac");
-  EXPECT_EQ(cache.by_index("app", "y").front()->metadata.resource_version, "11") << "the newest version";
+  EXPECT_EQ(cache.by_index("app", "y").front()->metadata.resource_version, "11")
+      << "the newest version";
   EXPECT_EQ(cache.list().size(), 2u);
   EXPECT_EQ(cache.select(meta::LabelSelector::equals({{"app", "y"}})).size(), 2u);
   EXPECT_EQ(cache.select(meta::LabelSelector::equals({{"app", "x"}})).size(), 0u);
@@ -392,7 +418,8 @@ TEST_P(KeepingTest, WhatAnObjectIsFoundByIsAskedOnceForEachVersion) {
   api_.send(watch_event("MODIFIED", labelled("b", 12, "x")));
   wait_version("12");
   FadingPod::faded = false;
-  EXPECT_EQ(informer_->by_index("app", "x").size(), 0u) << "one is gone, and the other cannot be read any more";
+  EXPECT_EQ(informer_->by_index("app", "x").size(), 0u)
+      << "one is gone, and the other cannot be read any more";
   EXPECT_EQ(asked, 2);
   api_.send(watch_event("MODIFIED", labelled("b", 13, "y")));
   api_.send(watch_event("MODIFIED", labelled("b", 14, "z")));
@@ -430,7 +457,9 @@ TEST_P(KeepingTest, WhatIsNotKeptWholeIsFoundByItsOwnersAlone) {
   };
   const auto owned = [](const char* name, int version) {
     Json pod = pod_object(name, version);
-    pod.make("metadata").set("ownerReferences", Json::array({Json::object({{"kind", "ReplicaSet"}, {"uid", "u1"}})}));
+    pod.make("metadata")
+        .set("ownerReferences",
+             Json::array({Json::object({{"kind", "ReplicaSet"}, {"uid", "u1"}})}));
     return pod;
   };
   api_.answer(200, pod_list(10, {owned("part", 3), owned("whole", 4)}));
@@ -463,7 +492,8 @@ TEST_P(KeepingTest, AnObjectIsWholeAndAnUnreadableOneIsNotThere) {
   api_.send(watch_event("MODIFIED", pod_object("bad", 12)));
   wait_version("12");
   EXPECT_EQ(before->metadata.labels.at("app"), "x");
-  EXPECT_EQ(std::static_pointer_cast<const StrictPod>(stored->object())->metadata.labels.at("app"), "x");
+  EXPECT_EQ(std::static_pointer_cast<const StrictPod>(stored->object())->metadata.labels.at("app"),
+            "x");
   EXPECT_EQ(cache.get({"default", "a"})->metadata.labels.at("app"), "y");
   EXPECT_EQ(cache.list().size(), 2u);
   stop();
@@ -485,7 +515,8 @@ TEST_F(InformerTest, FiltersGoIntoEveryRequest) {
 
 TEST_F(InformerTest, ChildrenAreFoundByTheirOwner) {
   Json child = pod_object("c", 4);
-  child["metadata"].set("ownerReferences", codec::parse_json(R"([{"uid": "o1"}, {"uid": "o2"}])").value());
+  child["metadata"].set("ownerReferences",
+                        codec::parse_json(R"([{"uid": "o1"}, {"uid": "o2"}])").value());
   api_.answer(200, pod_list(10, {pod_object("a", 3), child}));
   start();
   api_.wait_watches(1);

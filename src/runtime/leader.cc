@@ -14,8 +14,11 @@ namespace {
 using codec::Json;
 
 const meta::Resource& leases_resource() {
-  static const meta::Resource resource{
-      .group = "coordination.k8s.io", .version = "v1", .kind = "Lease", .plural = "leases", .namespaced = true};
+  static const meta::Resource resource{.group = "coordination.k8s.io",
+                                       .version = "v1",
+                                       .kind = "Lease",
+                                       .plural = "leases",
+                                       .namespaced = true};
   return resource;
 }
 
@@ -25,7 +28,8 @@ LeaderElector::Options with_identity(LeaderElector::Options options) {
   if (!options.lease.identity.empty()) return options;
   char host[256] = "";
   if (::gethostname(host, sizeof(host) - 1) != 0 || host[0] == '\0') host[0] = '-';
-  options.lease.identity = std::string(host) + "_" + (options.rng ? *options.rng : system_rng()).uuid();
+  options.lease.identity =
+      std::string(host) + "_" + (options.rng ? *options.rng : system_rng()).uuid();
   return options;
 }
 
@@ -34,15 +38,16 @@ LeaderElector::Options with_identity(LeaderElector::Options options) {
 void LeaseCore::observe(const Json& lease, SteadyTime now) {
   const Json& spec = lease["spec"];
   holder_ = spec["holderIdentity"].as_string();
-  duration_seconds_ = static_cast<int>(spec["leaseDurationSeconds"].as_integer(options_.lease_duration.count()));
+  duration_seconds_ =
+      static_cast<int>(spec["leaseDurationSeconds"].as_integer(options_.lease_duration.count()));
   std::string seen = holder_ + '\n' + spec["renewTime"].as_string();
   if (changed_ && seen == seen_) return;
   seen_ = std::move(seen);
   changed_ = now;
 }
 
-std::optional<Json> LeaseCore::attempt(const Json& lease, SteadyTime now, WallTime wall, std::string_view ns,
-                                       std::string_view name) const {
+std::optional<Json> LeaseCore::attempt(const Json& lease, SteadyTime now, WallTime wall,
+                                       std::string_view ns, std::string_view name) const {
   const std::string time = meta::format_micro_time(wall);
   Json out = lease;
   if (lease.is_null()) {
@@ -111,16 +116,18 @@ Status LeaderElector::attempt(const Context& caller) {
     core_.observe(*lease, seen);
     uid_ = (*lease)["metadata"]["uid"].as_string();
   }
-  const auto wanted = core_.attempt(lease ? *lease : Json(), seen, clock_.wall(), options_.ns, options_.name);
+  const auto wanted =
+      core_.attempt(lease ? *lease : Json(), seen, clock_.wall(), options_.ns, options_.name);
   if (!wanted) {
     if (core_.holder() != followed_) {
       followed_ = core_.holder();
-      log::info("another leads, waiting for the lease", {{"lease", key_.str()}, {"holder", followed_}});
+      log::info("another leads, waiting for the lease",
+                {{"lease", key_.str()}, {"holder", followed_}});
     }
     return {};
   }
-  TRY(const Json written,
-      lease ? client_->update(ctx, leases_resource(), *wanted) : client_->create(ctx, leases_resource(), *wanted));
+  TRY(const Json written, lease ? client_->update(ctx, leases_resource(), *wanted)
+                                : client_->create(ctx, leases_resource(), *wanted));
   core_.observe(written, clock_.now());
   core_.wrote(begin);
   uid_ = written["metadata"]["uid"].as_string();
@@ -131,24 +138,29 @@ ObjectRef LeaderElector::lease() const { return {&leases_resource(), key_, uid_,
 
 Duration LeaderElector::pause() {
   const auto period = std::chrono::duration_cast<Duration>(options_.lease.retry_period);
-  return period + Duration(static_cast<Duration::rep>(static_cast<double>(period.count()) * 0.2 * rng_.unit()));
+  return period + Duration(static_cast<Duration::rep>(static_cast<double>(period.count()) * 0.2 *
+                                                      rng_.unit()));
 }
 
 void LeaderElector::release(const Context& ctx) {
   if (const auto lease = client_->find(ctx, leases_resource(), key_);
-      lease.ok() && *lease && (**lease)["spec"]["holderIdentity"].as_string() == options_.lease.identity) {
+      lease.ok() && *lease &&
+      (**lease)["spec"]["holderIdentity"].as_string() == options_.lease.identity) {
     (void)client_->update(ctx, leases_resource(), core_.release(**lease, clock_.wall()));
   }
 }
 
 Status LeaderElector::run(const Context& ctx, const std::function<void(const Context&)>& lead) {
   metrics::Gauge* gauge = options_.metrics
-                              ? &options_.metrics->gauge("leader_election_master_status", "1 while this process is the leader.",
+                              ? &options_.metrics->gauge("leader_election_master_status",
+                                                         "1 while this process is the leader.",
                                                          {{"name", options_.name}})
                               : nullptr;
   while (!leading()) {
-    if (const Status tried = attempt(ctx); !tried.ok() && !ctx.stopped() && tried.error().code() != Code::kConflict) {
-      log::warn("cannot read or take the leader lease", {{"lease", key_.str()}, {"error", tried.error()}});
+    if (const Status tried = attempt(ctx);
+        !tried.ok() && !ctx.stopped() && tried.error().code() != Code::kConflict) {
+      log::warn("cannot read or take the leader lease",
+                {{"lease", key_.str()}, {"error", tried.error()}});
     }
     if (leading()) break;
     if (!ctx.sleep_for(pause()).ok()) return {};
@@ -174,7 +186,9 @@ Status LeaderElector::run(const Context& ctx, const std::function<void(const Con
     return core_.leads_until().value_or(now) - now;
   };
   SteadyTime begun = clock_.now();  // start of the last attempt, subtracted from the pause
-  while (ctx.with_stop(ended.get_token()).sleep_for(std::min(pause() - (clock_.now() - begun), until_deadline())).ok()) {
+  while (ctx.with_stop(ended.get_token())
+             .sleep_for(std::min(pause() - (clock_.now() - begun), until_deadline()))
+             .ok()) {
     begun = clock_.now();
     // An answer after the deadline is useless, because another process may lead by then.
     const Status tried = attempt(ctx.with_timeout(until_deadline()));
@@ -187,9 +201,11 @@ Status LeaderElector::run(const Context& ctx, const std::function<void(const Con
   }
   stop.request_stop();
   // Renewals have stopped. Work that outlasts the lease ends with the process.
-  const Duration left = until_deadline() + options_.lease.lease_duration - options_.lease.renew_deadline;
+  const Duration left =
+      until_deadline() + options_.lease.lease_duration - options_.lease.renew_deadline;
   if (Context(done.get_token()).sleep_for(left).ok()) {
-    log::error("work still runs after leadership was lost, ending the process", {{"lease", key_.str()}});
+    log::error("work still runs after leadership was lost, ending the process",
+               {{"lease", key_.str()}});
     options_.last_resort();
   }
   work.join();

@@ -24,7 +24,8 @@ class LeaseCore {
   struct Options {
     std::string identity;
     std::chrono::seconds lease_duration{15};
-    std::chrono::milliseconds renew_deadline{10'000};  // a leader that could not renew for this long steps down
+    std::chrono::milliseconds renew_deadline{
+        10'000};  // a leader that could not renew for this long steps down
     std::chrono::milliseconds retry_period{2'000};
   };
   explicit LeaseCore(Options options) : options_(std::move(options)) {}
@@ -32,8 +33,8 @@ class LeaseCore {
   /// Records the lease as read (null: no lease exists).
   void observe(const codec::Json& lease, SteadyTime now);
   /// The Lease to write to take or keep leadership; absent: another process holds it.
-  std::optional<codec::Json> attempt(const codec::Json& lease, SteadyTime now, WallTime wall, std::string_view ns,
-                                     std::string_view name) const;
+  std::optional<codec::Json> attempt(const codec::Json& lease, SteadyTime now, WallTime wall,
+                                     std::string_view ns, std::string_view name) const;
   /// Records that our write succeeded.
   void wrote(SteadyTime now);
   bool leading(SteadyTime now) const;

@@ -23,7 +23,8 @@ TEST(LeaseCore, TakesAFreeLeaseAndRenewsIt) {
   ASSERT_TRUE(lease);
   EXPECT_EQ((*lease)["spec"]["holderIdentity"].as_string(), "a");
   EXPECT_EQ((*lease)["spec"]["leaseDurationSeconds"].as_integer(), 15);
-  EXPECT_EQ((*lease)["spec"]["renewTime"].as_string().size(), std::string("2024-05-01T10:00:00.000000Z").size());
+  EXPECT_EQ((*lease)["spec"]["renewTime"].as_string().size(),
+            std::string("2024-05-01T10:00:00.000000Z").size());
   EXPECT_FALSE(core.leading(kStart));
   core.observe(*lease, kStart);
   core.wrote(kStart);
@@ -64,7 +65,10 @@ TEST(LeaderElector, OneLeadsAndTheOtherFollowsWhenItEnds) {
   kube::Client client(api.transport(), {});
   const auto options = [](const char* name) {
     LeaderElector::Options out;
-    out.lease = {.identity = name, .lease_duration = seconds(900), .renew_deadline = seconds(600), .retry_period = milliseconds(5)};
+    out.lease = {.identity = name,
+                 .lease_duration = seconds(900),
+                 .renew_deadline = seconds(600),
+                 .retry_period = milliseconds(5)};
     return out;
   };
   std::atomic<int> leaders{0}, most{0};
@@ -79,12 +83,15 @@ TEST(LeaderElector, OneLeadsAndTheOtherFollowsWhenItEnds) {
     };
   };
   LeaderElector one(client, options("one")), two(client, options("two"));
-  std::jthread first([&](std::stop_token stop) { EXPECT_TRUE(one.run(Context(stop), lead(first_leads)).ok()); });
+  std::jthread first(
+      [&](std::stop_token stop) { EXPECT_TRUE(one.run(Context(stop), lead(first_leads)).ok()); });
   ASSERT_TRUE(eventually("the first leads", [&] { return first_leads.load(); }));
-  std::jthread second([&](std::stop_token stop) { EXPECT_TRUE(two.run(Context(stop), lead(second_leads)).ok()); });
+  std::jthread second(
+      [&](std::stop_token stop) { EXPECT_TRUE(two.run(Context(stop), lead(second_leads)).ok()); });
   first.request_stop();
   first.join();
-  ASSERT_TRUE(eventually("the second leads", [&] { return second_leads.load(); })) << "a released lease need not run out";
+  ASSERT_TRUE(eventually("the second leads", [&] { return second_leads.load(); }))
+      << "a released lease need not run out";
   second.request_stop();
   second.join();
   EXPECT_EQ(most, 1);
@@ -94,7 +101,9 @@ TEST(LeaderElector, OneLeadsAndTheOtherFollowsWhenItEnds) {
 class HandClock final : public Clock {
  public:
   SteadyTime now() const override { return kStart + Duration(passed_); }
-  WallTime wall() const override { return kWall + std::chrono::duration_cast<WallTime::duration>(Duration(passed_)); }
+  WallTime wall() const override {
+    return kWall + std::chrono::duration_cast<WallTime::duration>(Duration(passed_));
+  }
   void pass(Duration duration) { passed_ += duration.count(); }
 
  private:
@@ -104,7 +113,8 @@ class HandClock final : public Clock {
 /// A transport on which `next` handles the next request, before or instead of the server.
 class Link final : public net::HttpClient {
  public:
-  using Next = std::function<Result<net::ClientResponse>(const Context& ctx, net::ClientRequest request)>;
+  using Next =
+      std::function<Result<net::ClientResponse>(const Context& ctx, net::ClientRequest request)>;
   explicit Link(net::HttpClient& inner) : inner_(inner) {}
   Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
     ++requests;
@@ -213,7 +223,8 @@ TEST(LeaderElector, ALeaderThatIsCutOffEndsByItselfAndLeavesTheLeaseToRunOut) {
   EXPECT_EQ(end.error().code(), Code::kUnavailable);
   EXPECT_TRUE(stopped_inside) << "its work was told to stop";
 
-  const auto left = near.get(Context(), {"coordination.k8s.io", "v1", "Lease", "leases", true}, {"kube-system", "varda-operator"});
+  const auto left = near.get(Context(), {"coordination.k8s.io", "v1", "Lease", "leases", true},
+                             {"kube-system", "varda-operator"});
   ASSERT_TRUE(left.ok()) << left.error();
   EXPECT_EQ((*left)["spec"]["holderIdentity"].as_string(), "one") << "it could not give it up";
   LeaderElector two(near, named("two", clock));
@@ -243,7 +254,8 @@ TEST(LeaderElector, WorkThatGoesOnWhenAnotherMayLeadEndsWithTheProcess) {
     return Error(Code::kTimeout, "never");
   };
   const Status end = one.run(Context().with_timeout(seconds(120)), [&](const Context&) {
-    EXPECT_TRUE(eventually("the process ends", [&] { return process_ended.load(); }));  // ignores its context
+    EXPECT_TRUE(eventually("the process ends",
+                           [&] { return process_ended.load(); }));  // ignores its context
   });
   EXPECT_EQ(end.error().code(), Code::kUnavailable);
 }

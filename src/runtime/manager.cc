@@ -52,12 +52,14 @@ struct Manager::Impl {
 
   void run_controllers(const Context& ctx) {
     std::vector<std::jthread> threads;
-    for (const auto& controller : controllers) threads.emplace_back([&controller, &ctx] { controller->run(ctx); });
+    for (const auto& controller : controllers)
+      threads.emplace_back([&controller, &ctx] { controller->run(ctx); });
     for (std::jthread& thread : threads) thread.join();
   }
 };
 
-Manager::Manager(const kube::Client& client, Options options) : impl_(std::make_unique<Impl>(client, std::move(options))) {}
+Manager::Manager(const kube::Client& client, Options options)
+    : impl_(std::make_unique<Impl>(client, std::move(options))) {}
 Manager::~Manager() = default;
 
 Informer& Manager::add_informer(Informer::Options options) {
@@ -69,9 +71,10 @@ Informer& Manager::add_informer(Informer::Options options) {
   options.metrics = impl_->options.metrics;
   if (!options.on_problem) {
     options.on_problem = [this, resource = options.resource](const Stored& object) {
-      events().record({&resource, object.metadata.key(), object.metadata.uid, object.metadata.resource_version},
-                      EventType::kWarning, "Unreadable",
-                      "this object cannot be read and is ignored until it is corrected: " + object.problem);
+      events().record(
+          {&resource, object.metadata.key(), object.metadata.uid, object.metadata.resource_version},
+          EventType::kWarning, "Unreadable",
+          "this object cannot be read and is ignored until it is corrected: " + object.problem);
     };
   }
   if (impl_->options.informers) impl_->options.informers(options);
@@ -86,9 +89,11 @@ std::function<void(const ObjectKey&)> Manager::add(ControllerSpec spec) {
   }
   const ControllerLoop::Options options{
       .clock = impl_->options.clock, .rng = impl_->options.rng, .metrics = impl_->options.metrics};
-  impl_->controllers.push_back(
-      std::make_unique<ControllerLoop>(std::move(spec), impl_->client, impl_->caches, impl_->events, options));
-  return [controller = impl_->controllers.back().get()](const ObjectKey& key) { controller->enqueue(key); };
+  impl_->controllers.push_back(std::make_unique<ControllerLoop>(
+      std::move(spec), impl_->client, impl_->caches, impl_->events, options));
+  return [controller = impl_->controllers.back().get()](const ObjectKey& key) {
+    controller->enqueue(key);
+  };
 }
 
 const Caches& Manager::caches() const { return impl_->caches; }
@@ -113,16 +118,19 @@ Status Manager::run(const Context& ctx) {
   std::stop_source stop;
   const Context inner = Context(stop.get_token());
   std::vector<std::jthread> threads;
-  for (const auto& informer : impl_->caches.all()) threads.emplace_back([&informer, &inner] { informer->run(inner); });
+  for (const auto& informer : impl_->caches.all())
+    threads.emplace_back([&informer, &inner] { informer->run(inner); });
   threads.emplace_back([this, &inner] { impl_->events.run(inner); });
 
-  for (auto pause = kLookMin; !impl_->caches.synced() && ctx.sleep_for(pause).ok();) pause = std::min(pause * 2, kLookMax);
+  for (auto pause = kLookMin; !impl_->caches.synced() && ctx.sleep_for(pause).ok();)
+    pause = std::min(pause * 2, kLookMax);
   Status status;
   if (impl_->caches.synced() && !ctx.stopped()) {
     if (impl_->options.election) {
       const auto elector = impl_->make_elector();
       status = elector->run(ctx, [this, &elector](const Context& leading) {
-        impl_->events.record(elector->lease(), EventType::kNormal, "LeaderElection", elector->identity() + " became leader");
+        impl_->events.record(elector->lease(), EventType::kNormal, "LeaderElection",
+                             elector->identity() + " became leader");
         impl_->leads = true;
         // From now on the controllers' remaining work is that of a former leader.
         const std::stop_callback lost(leading.stop_token(), [this] { impl_->leads = false; });
@@ -147,9 +155,11 @@ std::vector<Strand> Manager::strands() {
   const Clock& clock = impl_->options.clock ? *impl_->options.clock : system_clock();
   std::vector<Strand> out;
   for (const auto& informer : impl_->caches.all()) {
-    for (std::size_t scope = 0; scope < informer->scopes(); ++scope) out.push_back(informer_strand(*informer, clock, scope));
+    for (std::size_t scope = 0; scope < informer->scopes(); ++scope)
+      out.push_back(informer_strand(*informer, clock, scope));
   }
-  out.push_back({"events", [this] { return impl_->events.due(); }, [this](const Context& ctx) { impl_->events.step(ctx); }});
+  out.push_back({"events", [this] { return impl_->events.due(); },
+                 [this](const Context& ctx) { impl_->events.step(ctx); }});
   if (impl_->options.election) {
     impl_->elector = impl_->make_elector();
     out.push_back({"lease",
@@ -168,7 +178,9 @@ std::vector<Strand> Manager::strands() {
     for (std::size_t i = 0; i < controller->workers(); ++i) {
       out.push_back({controller->name(),
                      [this, &controller]() -> std::optional<SteadyTime> {
-                       if (!impl_->caches.synced() || (impl_->elector && !impl_->elector->leading())) return std::nullopt;
+                       if (!impl_->caches.synced() ||
+                           (impl_->elector && !impl_->elector->leading()))
+                         return std::nullopt;
                        return controller->due();
                      },
                      [&controller](const Context& ctx) { controller->step(ctx); }});

@@ -32,7 +32,7 @@ class Manager {
     std::string component = "varda";  // in events
     std::string host;
     std::optional<LeaderElector::Options> election;  // set: controllers run only while leading
-    std::vector<std::string> namespaces;             // limits namespaced kinds to these namespaces; empty: all
+    std::vector<std::string> namespaces;  // limits namespaced kinds to these namespaces; empty: all
     /// May change how a resource's copy is kept (trim, whole), before the copy exists. Absent: no
     /// change.
     std::function<void(Informer::Options&)> informers;

@@ -32,7 +32,9 @@ struct Slow {
 TEST(Manager, LeadsNoMoreFromTheMomentItIsToldToStop) {
   apiserver::InMemoryApiServer api;
   const kube::Client client(api.transport(), {});
-  ASSERT_EQ(api.post("/api/v1/nodes", Json::object({{"metadata", Json::object({{"name", "one"}})}})).status, 201);
+  ASSERT_EQ(api.post("/api/v1/nodes", Json::object({{"metadata", Json::object({{"name", "one"}})}}))
+                .status,
+            201);
   LeaderElector::Options election;
   election.lease.lease_duration = seconds(1000);  // no other process takes over while the work ends
   Manager manager(client, {.election = election});

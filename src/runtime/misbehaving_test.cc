@@ -24,12 +24,14 @@ const Resource& config_maps_resource() {
 }
 using ConfigMap = Raw<config_maps_resource>;
 
-constexpr const char* kGone = R"({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"})";
+constexpr const char* kGone =
+    R"({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"})";
 constexpr const char* kFault =
     R"({"kind": "Status", "code": 500, "reason": "InternalError", "message": "etcdserver: leader changed"})";
 constexpr const char* kTooLarge =
     R"({"kind": "Status", "code": 504, "reason": "Timeout", "message": "Too large resource version: 99, current: 3"})";
-constexpr const char* kBusy = R"({"kind": "Status", "code": 429, "reason": "TooManyRequests", "message": "too many requests"})";
+constexpr const char* kBusy =
+    R"({"kind": "Status", "code": 429, "reason": "TooManyRequests", "message": "too many requests"})";
 
 /// A line of a watch as an HTTP chunk.
 std::string framed(const std::string& line) {
@@ -37,9 +39,15 @@ std::string framed(const std::string& line) {
   std::snprintf(size, sizeof(size), "%zx\r\n", line.size() + 1);
   return size + line + "\n\r\n";
 }
-std::string error_event(const char* status) { return framed(std::string(R"({"type": "ERROR", "object": )") + status + "}"); }
-Fault list_says(std::string bytes) { return {.on = On::kList, .what = What::kSay, .bytes = std::move(bytes)}; }
-Fault watch_says(std::string bytes) { return {.on = On::kWatch, .what = What::kSay, .bytes = std::move(bytes)}; }
+std::string error_event(const char* status) {
+  return framed(std::string(R"({"type": "ERROR", "object": )") + status + "}");
+}
+Fault list_says(std::string bytes) {
+  return {.on = On::kList, .what = What::kSay, .bytes = std::move(bytes)};
+}
+Fault watch_says(std::string bytes) {
+  return {.on = On::kWatch, .what = What::kSay, .bytes = std::move(bytes)};
+}
 Fault watch_tells(std::size_t events, std::string then) {
   return {.on = On::kWatch, .what = What::kEvents, .bytes = std::move(then), .count = events};
 }
@@ -64,19 +72,22 @@ class Misbehaving : public ::testing::TestWithParam<Case> {
   void write(const char* method, const std::string& path, const std::string& name) {
     Json map = Json::object({{"metadata", Json::object({{"name", name}})}});
     map.set("data", Json::object({{"n", std::to_string(++written_)}}));
-    const auto reply = api_.call(method, "/api/v1/namespaces/default/configmaps" + path, map,
-                                 *method == 'P' && method[1] == 'A' ? "application/merge-patch+json" : "application/json");
+    const auto reply = api_.call(
+        method, "/api/v1/namespaces/default/configmaps" + path, map,
+        *method == 'P' && method[1] == 'A' ? "application/merge-patch+json" : "application/json");
     ASSERT_LT(reply.status, 300) << reply.text;
   }
   Versions there() {
     Versions out;
-    for (const Json& item : api_.get("/api/v1/namespaces/default/configmaps").body["items"].as_array())
+    for (const Json& item :
+         api_.get("/api/v1/namespaces/default/configmaps").body["items"].as_array())
       out[item["metadata"]["name"].as_string()] = item["metadata"]["resourceVersion"].as_string();
     return out;
   }
   static Versions copied(const Informer& informer) {
     Versions out;
-    for (const StoredPtr& stored : informer.list("default")) out[stored->metadata.name] = stored->metadata.resource_version;
+    for (const StoredPtr& stored : informer.list("default"))
+      out[stored->metadata.name] = stored->metadata.resource_version;
     return out;
   }
 
@@ -87,7 +98,8 @@ class Misbehaving : public ::testing::TestWithParam<Case> {
 TEST_P(Misbehaving, TheCopyIsRightInTheEnd) {
   MisbehavingServer server(api_.transport(), GetParam().faults);
   const auto http = net::make_client({});
-  const kube::Client client(*http, {.base_url = server.url(), .waits_max = 3, .response_bytes_max = 1u << 20});
+  const kube::Client client(
+      *http, {.base_url = server.url(), .waits_max = 3, .response_bytes_max = 1u << 20});
   auto options = Informer::typed<ConfigMap>();
   options.backoff_min = milliseconds(1);
   options.backoff_max = milliseconds(5);
@@ -112,13 +124,15 @@ TEST_P(Misbehaving, TheCopyIsRightInTheEnd) {
     if (written_ % 3 == 0) {
       write("POST", "", "new" + std::to_string(written_));
       const Versions now = there();
-      if (now.size() > 8) api_.remove("/api/v1/namespaces/default/configmaps/" + now.rbegin()->first);
+      if (now.size() > 8)
+        api_.remove("/api/v1/namespaces/default/configmaps/" + now.rbegin()->first);
     }
     std::this_thread::sleep_for(milliseconds(1));
   }
   api_.remove("/api/v1/namespaces/default/configmaps/a");
   const Versions expected = there();
-  EXPECT_TRUE(eventually("the copy agrees with the server", [&] { return copied(informer) == expected; }));
+  EXPECT_TRUE(
+      eventually("the copy agrees with the server", [&] { return copied(informer) == expected; }));
   EXPECT_EQ(copied(informer), expected);
   thread.request_stop();
   thread.join();
@@ -139,15 +153,21 @@ const Case kCases[] = {
     {"ListIsGarbage", {list_says(std::string("\0\1\2garbage\r\n\r\n", 14))}},
     {"ListIsGiant", {list_says(http_answer(200, std::string(2u << 20, ' ')))}},
     {"ListIsABomb",
-     {list_says(http_answer(200, codec::gzip(std::string(8u << 20, ' ')), "application/json", "Content-Encoding: gzip\r\n"))}},
+     {list_says(http_answer(200, codec::gzip(std::string(8u << 20, ' ')), "application/json",
+                            "Content-Encoding: gzip\r\n"))}},
     {"ListIsHalfPacked",
-     {list_says(http_answer(200, codec::gzip("{\"items\": []}").substr(0, 12), "application/json", "Content-Encoding: gzip\r\n"))}},
+     {list_says(http_answer(200, codec::gzip("{\"items\": []}").substr(0, 12), "application/json",
+                            "Content-Encoding: gzip\r\n"))}},
     {"ListGoneOnTheFirstPage", {list_says(http_answer(410, kGone))}},
-    {"ListGoneOnTheSecondPage", {{.on = On::kList, .what = What::kDribble}, list_says(http_answer(410, kGone))}},
-    {"ListBusyThenNot", times(2, {list_says(http_answer(429, kBusy, "application/json", "Retry-After: 0\r\n"))})},
-    {"ListBusyForLong", times(9, {list_says(http_answer(429, kBusy, "application/json", "Retry-After: 0\r\n"))})},
+    {"ListGoneOnTheSecondPage",
+     {{.on = On::kList, .what = What::kDribble}, list_says(http_answer(410, kGone))}},
+    {"ListBusyThenNot",
+     times(2, {list_says(http_answer(429, kBusy, "application/json", "Retry-After: 0\r\n"))})},
+    {"ListBusyForLong",
+     times(9, {list_says(http_answer(429, kBusy, "application/json", "Retry-After: 0\r\n"))})},
     {"ListForbiddenForAWhile",
-     times(3, {list_says(http_answer(403, R"({"kind": "Status", "code": 403, "reason": "Forbidden"})"))})},
+     times(3, {list_says(
+                  http_answer(403, R"({"kind": "Status", "code": 403, "reason": "Forbidden"})"))})},
     {"WatchDroppedAtOnce", times(5, {watch_says("")})},
     {"WatchRefusedAsGone", times(5, {watch_says(http_answer(410, kGone))})},
     {"WatchTellsThatItIsGone", times(5, {watch_tells(0, error_event(kGone))})},
@@ -155,15 +175,20 @@ const Case kCases[] = {
     {"WatchTellsAFault", times(4, {watch_tells(1, error_event(kFault))})},
     {"WatchOfAVersionToCome", times(4, {watch_says(http_answer(504, kTooLarge))})},
     {"WatchFaults", times(4, {watch_says(http_answer(500, kFault))})},
-    {"WatchBusy", times(6, {watch_says(http_answer(429, kBusy, "application/json", "Retry-After: 0\r\n"))})},
+    {"WatchBusy",
+     times(6, {watch_says(http_answer(429, kBusy, "application/json", "Retry-After: 0\r\n"))})},
     {"WatchCutAfterAnEvent", times(4, {watch_tells(1, "")})},
-    {"WatchCutInAnEvent", times(4, {watch_tells(1, R"(40)"
-                                                   "\r\n"
-                                                   R"({"type": "MODIFIED", "object": {"metadata": {"name": "b", "resour)")})},
+    {"WatchCutInAnEvent",
+     times(4, {watch_tells(
+                  1, R"(40)"
+                     "\r\n"
+                     R"({"type": "MODIFIED", "object": {"metadata": {"name": "b", "resour)")})},
     {"WatchEndsInAnEvent", {watch_tells(1, "9\r\n{\"type\": \"\r\n0\r\n\r\n")}},
     {"WatchTellsNoJson", times(3, {watch_tells(1, framed("<html>"))})},
-    {"WatchTellsSomethingElse", times(3, {watch_tells(1, framed(R"({"type": "FROBBED", "object": {}})"))})},
-    {"WatchTellsOfNothing", {watch_tells(0, framed(R"({"type": "ADDED", "object": {"metadata": {}}})"))}},
+    {"WatchTellsSomethingElse",
+     times(3, {watch_tells(1, framed(R"({"type": "FROBBED", "object": {}})"))})},
+    {"WatchTellsOfNothing",
+     {watch_tells(0, framed(R"({"type": "ADDED", "object": {"metadata": {}}})"))}},
     {"WatchTellsNoObject", {watch_tells(0, framed(R"({"type": "ADDED", "object": 5})"))}},
     {"WatchTellsOldNews",
      {watch_tells(
@@ -173,7 +198,8 @@ const Case kCases[] = {
     {"WatchTellsOfAnOldEnd",
      {watch_tells(
          2,
-         framed(R"({"type": "DELETED", "object": {"metadata": {"name": "b", "namespace": "default", "resourceVersion": "1"}}})"))}},
+         framed(
+             R"({"type": "DELETED", "object": {"metadata": {"name": "b", "namespace": "default", "resourceVersion": "1"}}})"))}},
     {"ServerWentBack",
      {watch_tells(
           1,
@@ -182,12 +208,15 @@ const Case kCases[] = {
               framed(
                   R"({"type": "MODIFIED", "object": {"metadata": {"name": "c", "namespace": "default", "resourceVersion": "999999"}}})")),
       watch_says(http_answer(410, kGone))}},
-    {"WatchIsAPage", times(2, {watch_says(http_answer(200, "<html>\nPlease log in\n</html>", "text/html"))})},
+    {"WatchIsAPage",
+     times(2, {watch_says(http_answer(200, "<html>\nPlease log in\n</html>", "text/html"))})},
     {"WatchByteByByte", {{.on = On::kWatch, .what = What::kDribble}}},
     {"WatchFramedWrongly", times(3, {watch_tells(1, "zz\r\n")})},
-    {"EverythingInTurn", times(3, {list_says(http_answer(500, kFault)), list_says(""), watch_tells(1, error_event(kGone)),
-                                   list_says(http_answer(410, kGone)), watch_says(http_answer(410, kGone)),
-                                   list_says(http_answer(200, "<html>")), watch_tells(2, error_event(kGone))})},
+    {"EverythingInTurn",
+     times(3,
+           {list_says(http_answer(500, kFault)), list_says(""), watch_tells(1, error_event(kGone)),
+            list_says(http_answer(410, kGone)), watch_says(http_answer(410, kGone)),
+            list_says(http_answer(200, "<html>")), watch_tells(2, error_event(kGone))})},
 };
 
 INSTANTIATE_TEST_SUITE_P(Server, Misbehaving, ::testing::ValuesIn(kCases),

@@ -70,8 +70,8 @@ class NamespacesTest : public ::testing::Test {
     }
   }
   void make(const std::string& ns, const char* name) {
-    const auto made =
-        api_.post("/api/v1/namespaces/" + ns + "/configmaps", Json::object({{"metadata", Json::object({{"name", name}})}}));
+    const auto made = api_.post("/api/v1/namespaces/" + ns + "/configmaps",
+                                Json::object({{"metadata", Json::object({{"name", name}})}}));
     ASSERT_EQ(made.status, 201) << made.text;
   }
   static std::vector<std::string> keys(const Informer& informer) {
@@ -96,7 +96,8 @@ TEST_F(NamespacesTest, AManagerListsAndWatchesOnlyWhatItIsToSee) {
   std::jthread thread([&](std::stop_token stop) { EXPECT_TRUE(manager.run(Context(stop)).ok()); });
   ASSERT_TRUE(eventually("both namespaces are known", [&] { return manager.ready(); }));
   const auto firsts = keys(maps);
-  for (const char* key : {"a/first", "b/first"}) EXPECT_NE(std::find(firsts.begin(), firsts.end(), key), firsts.end());
+  for (const char* key : {"a/first", "b/first"})
+    EXPECT_NE(std::find(firsts.begin(), firsts.end(), key), firsts.end());
 
   for (const char* ns : {"c", "b", "a"}) make(ns, "second");
   api_.remove("/api/v1/namespaces/b/configmaps/first");
@@ -106,11 +107,13 @@ TEST_F(NamespacesTest, AManagerListsAndWatchesOnlyWhatItIsToSee) {
   EXPECT_FALSE(maps.get({"c", "first"}) || maps.get({"c", "second"}));
   ASSERT_TRUE(eventually("they are reconciled", [&] {
     const std::lock_guard lock(reconciler.mutex);
-    return std::find(reconciler.seen.begin(), reconciler.seen.end(), "a/second") != reconciler.seen.end();
+    return std::find(reconciler.seen.begin(), reconciler.seen.end(), "a/second") !=
+           reconciler.seen.end();
   }));
   thread.request_stop();
   thread.join();
-  EXPECT_EQ(http_.paths(), (Keys{"/api/v1/namespaces/a/configmaps", "/api/v1/namespaces/b/configmaps", "/api/v1/nodes"}));
+  EXPECT_EQ(http_.paths(), (Keys{"/api/v1/namespaces/a/configmaps",
+                                 "/api/v1/namespaces/b/configmaps", "/api/v1/nodes"}));
 }
 
 TEST_F(NamespacesTest, AListOfOneNamespaceTakesNothingOfAnother) {
@@ -128,8 +131,9 @@ TEST_F(NamespacesTest, AListOfOneNamespaceTakesNothingOfAnother) {
   EXPECT_TRUE(informer.get({"a", "first"}));
   EXPECT_TRUE(informer.get({"b", "first"}));
   // wrote() adds an object to the scope of its namespace.
-  const Json made =
-      api_.post("/api/v1/namespaces/b/configmaps", Json::object({{"metadata", Json::object({{"name", "mine"}})}})).body;
+  const Json made = api_.post("/api/v1/namespaces/b/configmaps",
+                              Json::object({{"metadata", Json::object({{"name", "mine"}})}}))
+                        .body;
   informer.wrote(made);
   EXPECT_TRUE(informer.get({"b", "mine"}));
   Json other = made;

@@ -53,7 +53,8 @@ Duration QueueCore::retry(const ObjectKey& key, SteadyTime now, double random) {
   const double max = std::chrono::duration<double>(backoff_.max).count();
   // 2^60 first delays exceed every maximum.
   const double delay = std::min(max, first * std::pow(2.0, std::min(failures, 60)));
-  const auto jittered = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(delay * (1 + backoff_.jitter * random)));
+  const auto jittered = std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(delay * (1 + backoff_.jitter * random)));
   add_at(key, now + jittered);
   return jittered;
 }
@@ -101,13 +102,18 @@ struct WorkQueue::Impl {
     if (!options.metrics) return;
     metrics::Registry& registry = *options.metrics;
     const metrics::Labels labels{{"name", options.name}, {"controller", options.name}};
-    const std::vector<double> bounds{1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10, 100, 1000};
+    const std::vector<double> bounds{1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3,
+                                     1e-2, 0.1,  1,    10,   100,  1000};
     depth = &registry.gauge("workqueue_depth", "Current depth of workqueue", labels);
-    adds = &registry.counter("workqueue_adds_total", "Total number of adds handled by workqueue", labels);
-    retries = &registry.counter("workqueue_retries_total", "Total number of retries handled by workqueue", labels);
-    waited = &registry.histogram("workqueue_queue_duration_seconds",
-                                 "How long in seconds an item stays in workqueue before being requested", bounds, labels);
-    worked = &registry.histogram("workqueue_work_duration_seconds", "How long in seconds processing an item from workqueue takes.",
+    adds = &registry.counter("workqueue_adds_total", "Total number of adds handled by workqueue",
+                             labels);
+    retries = &registry.counter("workqueue_retries_total",
+                                "Total number of retries handled by workqueue", labels);
+    waited = &registry.histogram(
+        "workqueue_queue_duration_seconds",
+        "How long in seconds an item stays in workqueue before being requested", bounds, labels);
+    worked = &registry.histogram("workqueue_work_duration_seconds",
+                                 "How long in seconds processing an item from workqueue takes.",
                                  bounds, labels);
   }
 
@@ -161,10 +167,12 @@ WorkQueue::WorkQueue(Options options) : impl_(std::make_shared<Impl>(std::move(o
     return seconds;
   };
   const metrics::Labels labels{{"name", impl_->options.name}, {"controller", impl_->options.name}};
-  impl_->options.metrics->gauge_from("workqueue_unfinished_work_seconds", "Seconds of work in progress that is not yet observed.",
+  impl_->options.metrics->gauge_from("workqueue_unfinished_work_seconds",
+                                     "Seconds of work in progress that is not yet observed.",
                                      labels, [read] { return read(true); });
   impl_->options.metrics->gauge_from("workqueue_longest_running_processor_seconds",
-                                     "Seconds the longest running processor has run.", labels, [read] { return read(false); });
+                                     "Seconds the longest running processor has run.", labels,
+                                     [read] { return read(false); });
 }
 WorkQueue::~WorkQueue() = default;
 
@@ -176,7 +184,9 @@ void WorkQueue::add(const ObjectKey& key) {
     impl_->added();
   }
   impl_->changed.notify_one();
-  if (!kept) log::error("work queue full, key dropped", {{"queue", impl_->options.name}, {"object", key.str()}});
+  if (!kept)
+    log::error("work queue full, key dropped",
+               {{"queue", impl_->options.name}, {"object", key.str()}});
 }
 
 void WorkQueue::add_after(const ObjectKey& key, Duration delay) {
@@ -187,7 +197,9 @@ void WorkQueue::add_after(const ObjectKey& key, Duration delay) {
     kept = impl_->core.add_at(key, impl_->clock.now() + delay);
   }
   impl_->changed.notify_one();
-  if (!kept) log::error("work queue full, key dropped", {{"queue", impl_->options.name}, {"object", key.str()}});
+  if (!kept)
+    log::error("work queue full, key dropped",
+               {{"queue", impl_->options.name}, {"object", key.str()}});
 }
 
 void WorkQueue::retry(const ObjectKey& key) {
@@ -234,7 +246,8 @@ void WorkQueue::done(const ObjectKey& key) {
     MutexLock lock(impl_->mutex);
     const SteadyTime now = impl_->clock.now();
     if (const auto begun = impl_->begun.find(key); begun != impl_->begun.end()) {
-      if (impl_->worked) impl_->worked->observe(std::chrono::duration<double>(now - begun->second).count());
+      if (impl_->worked)
+        impl_->worked->observe(std::chrono::duration<double>(now - begun->second).count());
       impl_->begun.erase(begun);
     }
     impl_->core.done(key, now);

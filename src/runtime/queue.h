@@ -33,7 +33,8 @@ struct Backoff {
 
 class QueueCore {
  public:
-  explicit QueueCore(Backoff backoff, std::size_t keys_max = 1'000'000) : backoff_(backoff), keys_max_(keys_max) {}
+  explicit QueueCore(Backoff backoff, std::size_t keys_max = 1'000'000)
+      : backoff_(backoff), keys_max_(keys_max) {}
 
   /// Makes the key ready now. A key in progress becomes ready when its worker is done. False: the
   /// queue is full, and the key is dropped.

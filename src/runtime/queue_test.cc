@@ -135,16 +135,18 @@ TEST(WorkQueue, TellsItsMetrics) {
   queue.add(kA);
   queue.add(kA);
   queue.add(kB);
-  EXPECT_NE(registry.text().find("workqueue_depth{name=\"q\",controller=\"q\"} 2"), std::string::npos) << registry.text();
+  EXPECT_NE(registry.text().find("workqueue_depth{name=\"q\",controller=\"q\"} 2"),
+            std::string::npos)
+      << registry.text();
   ASSERT_EQ(queue.take(), kA);
   queue.retry(kA);
   queue.done(kA);
   const std::string text = registry.text();
-  for (const char* line :
-       {"workqueue_adds_total{name=\"q\",controller=\"q\"} 2", "workqueue_retries_total{name=\"q\",controller=\"q\"} 1",
-        "workqueue_work_duration_seconds_count{name=\"q\",controller=\"q\"} 1",
-        "workqueue_queue_duration_seconds_count{name=\"q\",controller=\"q\"} 1",
-        "workqueue_unfinished_work_seconds{name=\"q\",controller=\"q\"} 0"}) {
+  for (const char* line : {"workqueue_adds_total{name=\"q\",controller=\"q\"} 2",
+                           "workqueue_retries_total{name=\"q\",controller=\"q\"} 1",
+                           "workqueue_work_duration_seconds_count{name=\"q\",controller=\"q\"} 1",
+                           "workqueue_queue_duration_seconds_count{name=\"q\",controller=\"q\"} 1",
+                           "workqueue_unfinished_work_seconds{name=\"q\",controller=\"q\"} 0"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\n" << text;
   }
 }

@@ -54,7 +54,9 @@ class Writer {
   template <Object T>
   Status status(const Context& ctx, const T& object, Json wanted) {
     return edit(ctx, ObjectRef::of(object), Part::kStatus, [&wanted](Json& live) {
-      const auto observed = [](const Json& status) { return status["observedGeneration"].as_integer(); };
+      const auto observed = [](const Json& status) {
+        return status["observedGeneration"].as_integer();
+      };
       if (observed(std::as_const(live)["status"]) <= observed(wanted)) live.set("status", wanted);
     });
   }
@@ -66,7 +68,8 @@ class Writer {
   /// Reads the object (from the copy; after a conflict from the server), calls `change`, and writes
   /// any difference. For fields that others also write, such as one condition of a Node. Success if
   /// the object is gone. `change` may be called several times.
-  virtual Status edit(const Context& ctx, const ObjectRef& object, Part part, const std::function<void(Json&)>& change) = 0;
+  virtual Status edit(const Context& ctx, const ObjectRef& object, Part part,
+                      const std::function<void(Json&)>& change) = 0;
 
   /// Creates an object and returns the server's version. For objects with generateName. `owner`
   /// (optional) becomes its controller.
@@ -77,11 +80,14 @@ class Writer {
 
   /// Finalizers: the object stays until its last finalizer is removed. Adding one to an object that
   /// is being deleted has no effect.
-  virtual Status add_finalizer(const Context& ctx, const ObjectRef& object, std::string_view finalizer) = 0;
-  virtual Status remove_finalizer(const Context& ctx, const ObjectRef& object, std::string_view finalizer) = 0;
+  virtual Status add_finalizer(const Context& ctx, const ObjectRef& object,
+                               std::string_view finalizer) = 0;
+  virtual Status remove_finalizer(const Context& ctx, const ObjectRef& object,
+                                  std::string_view finalizer) = 0;
 
   /// Best effort; repeated events raise a count.
-  virtual void event(const ObjectRef& object, EventType type, std::string_view reason, std::string_view message) = 0;
+  virtual void event(const ObjectRef& object, EventType type, std::string_view reason,
+                     std::string_view message) = 0;
   template <Object T>
   void event(const T& object, EventType type, std::string_view reason, std::string_view message) {
     event(ObjectRef::of(object), type, reason, message);

@@ -30,15 +30,17 @@ bool ends_with(std::string_view text, std::string_view end) {
 Result<std::string> file_name(const Json& value, std::string_view setting) {
   const std::string& name = value.as_string();
   if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos) {
-    return Error(Code::kInvalid, std::string(setting) + " must be the name of a file in the model's directory");
+    return Error(Code::kInvalid,
+                 std::string(setting) + " must be the name of a file in the model's directory");
   }
   return name;
 }
 
-Result<std::int64_t> whole(const Json& value, std::string_view setting, std::int64_t min, std::int64_t max) {
+Result<std::int64_t> whole(const Json& value, std::string_view setting, std::int64_t min,
+                           std::int64_t max) {
   if (!value.is_integer() || value.as_integer() < min || value.as_integer() > max) {
-    return Error(Code::kInvalid,
-                 std::string(setting) + " must be a whole number from " + std::to_string(min) + " to " + std::to_string(max));
+    return Error(Code::kInvalid, std::string(setting) + " must be a whole number from " +
+                                     std::to_string(min) + " to " + std::to_string(max));
   }
   return value.as_integer();
 }
@@ -48,7 +50,9 @@ Result<const Json::Object*> object(const Json& value, std::string_view setting) 
   return &value.as_object();
 }
 
-Error unknown(std::string_view setting) { return Error(Code::kInvalid, "unknown setting " + std::string(setting)); }
+Error unknown(std::string_view setting) {
+  return Error(Code::kInvalid, "unknown setting " + std::string(setting));
+}
 
 Status read_queue(const Json& value, ModelConfig& config) {
   TRY(const Json::Object* members, object(value, "queue"));
@@ -83,7 +87,8 @@ Status read_warmup(const Json& value, ModelConfig& config) {
           TRY(const std::int64_t dimension, whole(size, "warmup.shapes." + input, 0, 1 << 24));
           shape.push_back(dimension);
         }
-        if (!sizes.is_array()) return Error(Code::kInvalid, "warmup.shapes." + input + " must be a list of sizes");
+        if (!sizes.is_array())
+          return Error(Code::kInvalid, "warmup.shapes." + input + " must be a list of sizes");
         config.warmup_shapes[input] = std::move(shape);
       }
     } else {
@@ -139,7 +144,8 @@ Status read_settings(const Json& yaml, ModelConfig& config, std::string& labels)
   return {};
 }
 
-Result<std::vector<std::string>> read_labels(os::FileSystem& fs, const std::filesystem::path& path) {
+Result<std::vector<std::string>> read_labels(os::FileSystem& fs,
+                                             const std::filesystem::path& path) {
   TRY(const std::string text, read_text(fs, path, 16 * kConfigBytesMax));
   std::vector<std::string> out;
   std::size_t at = 0;
@@ -147,7 +153,8 @@ Result<std::vector<std::string>> read_labels(os::FileSystem& fs, const std::file
     const std::size_t end = std::min(text.find('\n', at), text.size());
     std::string line = text.substr(at, end - at);
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (out.size() == kLabelsMax) return Error(Code::kInvalid, "has more than " + std::to_string(kLabelsMax) + " lines");
+    if (out.size() == kLabelsMax)
+      return Error(Code::kInvalid, "has more than " + std::to_string(kLabelsMax) + " lines");
     out.push_back(std::move(line));
     at = end + 1;
   }
@@ -162,28 +169,35 @@ Result<std::string> find_file(const std::vector<std::string>& names, const std::
   };
   std::vector<std::string> found;
   std::copy_if(names.begin(), names.end(), std::back_inserter(found), is_model);
-  if (const auto it = std::find(found.begin(), found.end(), "model.onnx"); it != found.end()) return *it;
+  if (const auto it = std::find(found.begin(), found.end(), "model.onnx"); it != found.end())
+    return *it;
   if (found.size() == 1) return found[0];
   if (found.empty()) {
     return Error(Code::kInvalid,
-                 engine.empty() ? "no model.onnx, and no model.yaml that names an engine and a file" : "no model file");
+                 engine.empty() ? "no model.onnx, and no model.yaml that names an engine and a file"
+                                : "no model file");
   }
-  return Error(Code::kInvalid, "several model files (" + found[0] + ", " + found[1] + (found.size() > 2 ? ", …" : "") +
+  return Error(Code::kInvalid, "several model files (" + found[0] + ", " + found[1] +
+                                   (found.size() > 2 ? ", …" : "") +
                                    "): name one model.onnx, or set file in model.yaml");
 }
 
 }  // namespace
 
-Result<ModelConfig> read_config(os::FileSystem& fs, const std::filesystem::path& directory, const ModelConfig& defaults) {
+Result<ModelConfig> read_config(os::FileSystem& fs, const std::filesystem::path& directory,
+                                const ModelConfig& defaults) {
   ModelConfig config = defaults;
   TRY(const std::vector<std::string> names, fs.list(directory / "."));
-  const auto has = [&](std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  const auto has = [&](std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
   std::string labels = has("labels.txt") ? "labels.txt" : "";
   if (has("model.yaml")) {
     TRY(const std::string text, read_text(fs, directory / "model.yaml", kConfigBytesMax));
     auto yaml = codec::parse_yaml(text);
     if (!yaml.ok()) return std::move(yaml).error().context("model.yaml");
-    if (auto status = read_settings(*yaml, config, labels); !status.ok()) return Error(status.error()).context("model.yaml");
+    if (auto status = read_settings(*yaml, config, labels); !status.ok())
+      return Error(status.error()).context("model.yaml");
   }
   if (config.file.empty()) {
     TRY(config.file, find_file(names, config.engine));
@@ -192,9 +206,11 @@ Result<ModelConfig> read_config(os::FileSystem& fs, const std::filesystem::path&
   }
   // Opening a pipe would block the loader forever.
   TRY(const std::optional<os::FileInfo> info, fs.stat(directory / config.file));
-  if (info && info->kind == os::FileKind::kOther) return Error(Code::kInvalid, config.file + " is not a file");
+  if (info && info->kind == os::FileKind::kOther)
+    return Error(Code::kInvalid, config.file + " is not a file");
   if (config.engine.empty()) {
-    if (!ends_with(config.file, kOnnx)) return Error(Code::kInvalid, "model.yaml: engine must be set for " + config.file);
+    if (!ends_with(config.file, kOnnx))
+      return Error(Code::kInvalid, "model.yaml: engine must be set for " + config.file);
     config.engine = kOnnxEngine;
   }
   if (!labels.empty()) {

@@ -47,6 +47,7 @@ struct ModelConfig {
 /// Reads model.yaml and the labels of a version's directory over `defaults`, and determines engine
 /// and file. kInvalid: an unknown or wrong setting, by name; no model file, or several; a file
 /// outside the directory.
-Result<ModelConfig> read_config(os::FileSystem& fs, const std::filesystem::path& directory, const ModelConfig& defaults);
+Result<ModelConfig> read_config(os::FileSystem& fs, const std::filesystem::path& directory,
+                                const ModelConfig& defaults);
 
 }  // namespace varda::serving

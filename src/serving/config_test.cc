@@ -17,7 +17,9 @@ class Config : public ::testing::Test {
     EXPECT_TRUE(os::write_file_atomically(fs_, os::Path("/m") / name, text).ok());
     return *this;
   }
-  Result<ModelConfig> read(const ModelConfig& defaults = {}) { return read_config(fs_, "/m", defaults); }
+  Result<ModelConfig> read(const ModelConfig& defaults = {}) {
+    return read_config(fs_, "/m", defaults);
+  }
   std::string error() { return read().error().message(); }
 
   os::testing::MemoryFileSystem fs_;
@@ -40,7 +42,8 @@ TEST_F(Config, ModelOnnxWinsAmongSeveral) {
 TEST_F(Config, SeveralOrNoModelFilesSayWhatToDo) {
   EXPECT_THAT(error(), HasSubstr("no model.onnx"));
   file("a.onnx").file("b.onnx");
-  EXPECT_EQ(error(), "several model files (a.onnx, b.onnx): name one model.onnx, or set file in model.yaml");
+  EXPECT_EQ(error(),
+            "several model files (a.onnx, b.onnx): name one model.onnx, or set file in model.yaml");
 }
 
 TEST_F(Config, EverySettingIsRead) {
@@ -63,7 +66,8 @@ postprocess: {top_k: {k: 2}}
   EXPECT_EQ(config.instances, 2u);
   EXPECT_EQ(config.threads, 4u);
   EXPECT_FALSE(config.memory_arena);
-  EXPECT_EQ(config.options, (std::map<std::string, std::string>{{"optimization", "basic"}, {"level", "3"}}));
+  EXPECT_EQ(config.options,
+            (std::map<std::string, std::string>{{"optimization", "basic"}, {"level", "3"}}));
   EXPECT_EQ(config.queue_max, 8u);
   EXPECT_EQ(config.queue_bytes_max, 1000u);
   EXPECT_EQ(config.queue_timeout, std::chrono::milliseconds(50));
@@ -80,7 +84,8 @@ TEST_F(Config, WrongSettingsAreNamed) {
       {"instance: 2", "unknown setting instance"},
       {"instances: 0", "instances must be a whole number from 1 to 64"},
       {"instances: 65", "instances must be a whole number from 1 to 64"},
-      {"queue: {maxBytes: 1073741825}", "queue.maxBytes must be a whole number from 0 to 1073741824"},
+      {"queue: {maxBytes: 1073741825}",
+       "queue.maxBytes must be a whole number from 0 to 1073741824"},
       {"instances: two", "instances must be"},
       {"threads: -1", "threads must be"},
       {"queue: {length: 3}", "unknown setting queue.length"},
@@ -90,7 +95,8 @@ TEST_F(Config, WrongSettingsAreNamed) {
       {"file: gone.onnx", "file gone.onnx is not there"},
       {"labels: a/b", "labels must be the name of a file"},
       {"memoryArena: 1", "memoryArena must be true or false"},
-      {"preprocess: {image: {chanels: rgb}}", "model.yaml: unknown setting preprocess.image.chanels"},
+      {"preprocess: {image: {chanels: rgb}}",
+       "model.yaml: unknown setting preprocess.image.chanels"},
       {"postprocess: {top_k: {}, nms: {}}", "model.yaml: postprocess has top_k or nms, not both"},
       {"options: {a: [1]}", "options.a must be a single value"},
       {"[1]", "model.yaml must be a mapping"},

@@ -53,9 +53,11 @@ Status Executor::submit(std::unique_ptr<Job>& job) {
     // jobs come first.
     const bool short_enough = average_ <= options_.inline_max && bytes <= options_.inline_bytes_max;
     if (!short_enough || running_ >= options_.instances || !queue_.empty()) {
-      if (queue_.size() >= options_.queue_max || (!queue_.empty() && queue_bytes_ + bytes > options_.queue_bytes_max)) {
-        return Error(Code::kExhausted, "the queue is full: " + std::to_string(queue_.size()) + " requests of " +
-                                           std::to_string(queue_bytes_) + " bytes are waiting");
+      if (queue_.size() >= options_.queue_max ||
+          (!queue_.empty() && queue_bytes_ + bytes > options_.queue_bytes_max)) {
+        return Error(Code::kExhausted, "the queue is full: " + std::to_string(queue_.size()) +
+                                           " requests of " + std::to_string(queue_bytes_) +
+                                           " bytes are waiting");
       }
       queue_bytes_ += bytes;
       const std::uint64_t place = next_place_++;
@@ -83,7 +85,8 @@ Status Executor::submit(std::unique_ptr<Job>& job) {
 std::unique_ptr<Job> Executor::withdraw(std::uint64_t place) {
   MutexLock lock(mutex_);
   const auto found =
-      std::lower_bound(queue_.begin(), queue_.end(), place, [](const Waiting& w, std::uint64_t p) { return w.place < p; });
+      std::lower_bound(queue_.begin(), queue_.end(), place,
+                       [](const Waiting& w, std::uint64_t p) { return w.place < p; });
   if (found == queue_.end() || found->place != place) return nullptr;
   std::unique_ptr<Job> job = std::move(found->job);
   queue_.erase(found);
@@ -115,7 +118,8 @@ void Executor::work() {
     std::unique_ptr<Job> job;
     {
       MutexLock lock(mutex_);
-      while (!stopping_ && (queue_.empty() || running_ >= options_.instances)) changed_.wait(mutex_);
+      while (!stopping_ && (queue_.empty() || running_ >= options_.instances))
+        changed_.wait(mutex_);
       if (stopping_) return;
       job = std::move(queue_.front().job);
       queue_.pop_front();

@@ -38,8 +38,8 @@ class Executor {
   struct Options {
     unsigned instances = 1;
     std::size_t queue_max = 256;
-    std::size_t queue_bytes_max = std::size_t{64} << 20;    // an empty queue takes a job of any size
-    std::chrono::microseconds inline_max{1000};             // average limit for jobs on the caller's thread
+    std::size_t queue_bytes_max = std::size_t{64} << 20;  // an empty queue takes a job of any size
+    std::chrono::microseconds inline_max{1000};  // average limit for jobs on the caller's thread
     std::size_t inline_bytes_max = std::size_t{256} << 10;  // size limit for such jobs
   };
   explicit Executor(Options options);

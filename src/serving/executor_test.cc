@@ -13,7 +13,8 @@ namespace executor_test {
 
 class Function final : public Job {
  public:
-  explicit Function(std::function<void()> body, std::size_t bytes = 0) : body_(std::move(body)), bytes_(bytes) {}
+  explicit Function(std::function<void()> body, std::size_t bytes = 0)
+      : body_(std::move(body)), bytes_(bytes) {}
   void run() override { body_(); }
   std::size_t bytes() const override { return bytes_; }
 
@@ -49,9 +50,11 @@ TEST(Executor, LongOrLargeJobsRunOnInstanceThreads) {
 
 TEST(Executor, AJobThatThrowsEndsAloneAndGivesItsPlaceBack) {
   Executor executor({.instances = 1});
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(submit(executor, [] { throw std::bad_alloc(); }).ok()) << "on this thread";
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(submit(executor, [] { throw std::bad_alloc(); }).ok()) << "on this thread";
   executor.expect(std::chrono::seconds(1));
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(submit(executor, [] { throw 7; }).ok()) << "on an instance's thread";
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(submit(executor, [] { throw 7; }).ok()) << "on an instance's thread";
   std::promise<void> ran;
   ASSERT_TRUE(submit(executor, [&] { ran.set_value(); }).ok());
   ran.get_future().wait();
@@ -103,7 +106,8 @@ TEST(Executor, FullQueueRefusesAndLeavesTheJobWithTheCaller) {
                 .code(),
             Code::kExhausted);
   std::unique_ptr<Job> job = std::make_unique<Function>([] {}, 1);
-  EXPECT_EQ(executor.submit(job).error().message(), "the queue is full: 1 requests of 500 bytes are waiting");
+  EXPECT_EQ(executor.submit(job).error().message(),
+            "the queue is full: 1 requests of 500 bytes are waiting");
   EXPECT_NE(job, nullptr);
   EXPECT_EQ(executor.waiting(), 1u);
   go.count_down();
@@ -114,7 +118,8 @@ TEST(Executor, FullQueueRefusesAndLeavesTheJobWithTheCaller) {
 TEST(Executor, JobThatIsWithdrawnLeavesItsPlaceToOthersAndOneThatRunsStays) {
   class Placed final : public Job {
    public:
-    Placed(std::atomic<std::uint64_t>& place, std::function<void()> body) : place_(place), body_(std::move(body)) {}
+    Placed(std::atomic<std::uint64_t>& place, std::function<void()> body)
+        : place_(place), body_(std::move(body)) {}
     void run() override { body_(); }
     std::size_t bytes() const override { return 60; }
     void waits(std::uint64_t place) override { place_ = place; }
@@ -145,7 +150,8 @@ TEST(Executor, JobThatIsWithdrawnLeavesItsPlaceToOthersAndOneThatRunsStays) {
   EXPECT_EQ(executor.withdraw(second), nullptr) << "once";
   EXPECT_EQ(executor.withdraw(third + 100), nullptr);
   EXPECT_EQ(executor.waiting(), 1u);
-  ASSERT_TRUE(submit(first, [&] { done.count_down(); }).ok()) << "in the place that is free, and with its bytes";
+  ASSERT_TRUE(submit(first, [&] { done.count_down(); }).ok())
+      << "in the place that is free, and with its bytes";
   go.count_down();
   done.wait();
 }

@@ -24,15 +24,23 @@ Response text(int status, std::string body) {
   return {status, {{"Content-Type", "text/plain; charset=utf-8"}}, std::move(body), nullptr};
 }
 
-Response json(int status, std::string body) { return {status, {{"Content-Type", "application/json"}}, std::move(body), nullptr}; }
+Response json(int status, std::string body) {
+  return {status, {{"Content-Type", "application/json"}}, std::move(body), nullptr};
+}
 
-double microseconds(Duration duration) { return std::chrono::duration<double, std::micro>(duration).count(); }
+double microseconds(Duration duration) {
+  return std::chrono::duration<double, std::micro>(duration).count();
+}
 
 // One inference request, from its bytes to its answer.
 class InferJob final : public Job {
  public:
-  InferJob(std::shared_ptr<ModelVersion> version, InferCall call, Responder responder, const oip::Limits& limits)
-      : version_(std::move(version)), call_(std::move(call)), responder_(std::move(responder)), limits_(limits) {}
+  InferJob(std::shared_ptr<ModelVersion> version, InferCall call, Responder responder,
+           const oip::Limits& limits)
+      : version_(std::move(version)),
+        call_(std::move(call)),
+        responder_(std::move(responder)),
+        limits_(limits) {}
 
   std::size_t bytes() const override { return call_.bytes(); }
 
@@ -89,8 +97,8 @@ class ModelServer {
     } else if (found.route) {
       respond(answer(*found.route, request));
     } else if (found.wrong_method) {
-      Response response =
-          json(405, oip::error_body(request.method + " is not allowed here, " + found.wrong_method->allowed + " is"));
+      Response response = json(405, oip::error_body(request.method + " is not allowed here, " +
+                                                    found.wrong_method->allowed + " is"));
       response.headers.add("Allow", found.wrong_method->allowed);
       respond(std::move(response));
     } else if (path == "/healthz") {
@@ -105,7 +113,10 @@ class ModelServer {
   void admin(const Request& request, Responder respond) const {
     const std::string_view path = request.path();
     if (path == "/metrics") {
-      respond({200, {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}}, service_.registry.text(), nullptr});
+      respond({200,
+               {{"Content-Type", "text/plain; version=0.0.4; charset=utf-8"}},
+               service_.registry.text(),
+               nullptr});
     } else if (path == "/healthz") {
       respond(text(200, "ok\n"));
     } else if (path == "/readyz") {
@@ -133,12 +144,14 @@ class ModelServer {
       case oip::Call::kServerLive:
         return json(200, R"({"live":true})");
       case oip::Call::kServerReady:
-        return not_ready().empty() ? json(200, R"({"ready":true})") : json(503, R"({"ready":false})");
+        return not_ready().empty() ? json(200, R"({"ready":true})")
+                                   : json(503, R"({"ready":false})");
       case oip::Call::kServerMetadata:
         return json(200, oip::write(server_metadata()));
       case oip::Call::kModelMetadata: {
         const auto version = service_.repository.find(route.model, route.version);
-        return version.ok() ? json(200, oip::write((*version)->metadata())) : error_response(version.error());
+        return version.ok() ? json(200, oip::write((*version)->metadata()))
+                            : error_response(version.error());
       }
       case oip::Call::kModelReady:
         return model_ready(route);
@@ -156,16 +169,21 @@ class ModelServer {
 
   // Whether the endpoint answers: upper tiers may answer while no local version is loaded.
   oip::ServerMetadata server_metadata() const {
-    oip::ServerMetadata out{service_.server_name, VARDA_VERSION, {"binary_tensor_data", "model_repository"}};
+    oip::ServerMetadata out{
+        service_.server_name, VARDA_VERSION, {"binary_tensor_data", "model_repository"}};
     if (service_.confined) out.extensions.emplace_back("confined_files");
     return out;
   }
 
   Response model_ready(const oip::Route& route) const {
     const Repository::Serving serving = service_.repository.serving(route.model);
-    const auto version = route.version.empty() ? serving.version : service_.repository.find(route.model, route.version);
-    if (!version.ok() && version.error().code() == Code::kNotFound) return error_response(version.error());
-    const bool others = route.version.empty() && serving.plan != nullptr && joint::answers_above(*serving.plan);
+    const auto version = route.version.empty()
+                             ? serving.version
+                             : service_.repository.find(route.model, route.version);
+    if (!version.ok() && version.error().code() == Code::kNotFound)
+      return error_response(version.error());
+    const bool others =
+        route.version.empty() && serving.plan != nullptr && joint::answers_above(*serving.plan);
     const bool draining = service_.draining.load();
     const bool ready = (version.ok() || others) && !draining;
     Json out = Json::object({{"name", route.model}, {"ready", ready}});
@@ -185,7 +203,8 @@ class ModelServer {
       ready_only = (*body)["ready"].as_bool();
     }
     std::vector<oip::IndexEntry> entries = service_.repository.index();
-    if (ready_only) std::erase_if(entries, [](const oip::IndexEntry& entry) { return entry.state != "READY"; });
+    if (ready_only)
+      std::erase_if(entries, [](const oip::IndexEntry& entry) { return entry.state != "READY"; });
     return json(200, oip::write(entries));
   }
 
@@ -193,25 +212,29 @@ class ModelServer {
     if (service_.joint != nullptr && route.version.empty()) {
       Repository::Serving serving = service_.repository.serving(route.model);
       if (serving.plan != nullptr) {
-        return joint::begin(
-            *service_.joint,
-            {std::move(serving.plan), std::move(serving.version), InferCall::of(std::move(request), system_clock().now())},
-            std::move(respond), service_.limits);
+        return joint::begin(*service_.joint,
+                            {std::move(serving.plan), std::move(serving.version),
+                             InferCall::of(std::move(request), system_clock().now())},
+                            std::move(respond), service_.limits);
       }
       return infer(std::move(serving.version), std::move(request), std::move(respond));
     }
-    infer(service_.repository.find(route.model, route.version), std::move(request), std::move(respond));
+    infer(service_.repository.find(route.model, route.version), std::move(request),
+          std::move(respond));
   }
 
-  void infer(Result<std::shared_ptr<ModelVersion>> version, Request request, Responder respond) const {
+  void infer(Result<std::shared_ptr<ModelVersion>> version, Request request,
+             Responder respond) const {
     if (!version.ok()) return respond(error_response(version.error()));
     // Keeps the executor's owner alive: the job, with the last reference to the owner, may end
     // before submit() returns.
     const std::shared_ptr<ModelVersion> keeper = *version;
-    std::unique_ptr<Job> job = std::make_unique<InferJob>(keeper, InferCall::of(std::move(request), system_clock().now()),
-                                                          std::move(respond), service_.limits);
+    std::unique_ptr<Job> job =
+        std::make_unique<InferJob>(keeper, InferCall::of(std::move(request), system_clock().now()),
+                                   std::move(respond), service_.limits);
     if (const auto status = keeper->executor().submit(job); !status.ok()) {
-      static_cast<InferJob&>(*job).refuse(Error(status.error()).context("model \"" + keeper->model() + "\""));
+      static_cast<InferJob&>(*job).refuse(
+          Error(status.error()).context("model \"" + keeper->model() + "\""));
     }
   }
 
@@ -220,22 +243,24 @@ class ModelServer {
 
 }  // namespace
 
-std::size_t body_bytes_max_of(std::string_view method, std::string_view path, std::size_t infer_bytes_max) {
+std::size_t body_bytes_max_of(std::string_view method, std::string_view path,
+                              std::size_t infer_bytes_max) {
   const oip::RouteResult found = oip::parse_route(method, path);
   const bool infers = found.route && found.route->call == oip::Call::kModelInfer;
-  return infers ? infer_bytes_max : std::min(infer_bytes_max, net::Server::Options::kSmallBodyBytes);
+  return infers ? infer_bytes_max
+                : std::min(infer_bytes_max, net::Server::Options::kSmallBodyBytes);
 }
 
 net::Handler make_handler(const Service& service) {
-  return [server = std::make_shared<const ModelServer>(service)](Request request, Responder respond) {
-    server->handle(std::move(request), std::move(respond));
-  };
+  return
+      [server = std::make_shared<const ModelServer>(service)](Request request, Responder respond) {
+        server->handle(std::move(request), std::move(respond));
+      };
 }
 
 net::Handler make_admin_handler(const Service& service) {
-  return [server = std::make_shared<const ModelServer>(service)](Request request, Responder respond) {
-    server->admin(request, std::move(respond));
-  };
+  return [server = std::make_shared<const ModelServer>(service)](
+             Request request, Responder respond) { server->admin(request, std::move(respond)); };
 }
 
 }  // namespace varda::serving

@@ -24,7 +24,8 @@ struct Service {
 };
 
 /// Body size limit by method and path: `infer_bytes_max` for inference, else 64 KiB.
-std::size_t body_bytes_max_of(std::string_view method, std::string_view path, std::size_t infer_bytes_max);
+std::size_t body_bytes_max_of(std::string_view method, std::string_view path,
+                              std::size_t infer_bytes_max);
 
 /// /v2/…, /healthz and /readyz. Short inferences run on the caller's thread (executor.h).
 net::Handler make_handler(const Service& service);

@@ -12,9 +12,11 @@ namespace varda::serving {
 namespace {
 
 Error late(Duration waited) {
-  return Error(Code::kTimeout, "the request waited " +
-                                   std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(waited).count()) +
-                                   " ms for an instance, which exceeds its limit");
+  return Error(
+      Code::kTimeout,
+      "the request waited " +
+          std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(waited).count()) +
+          " ms for an instance, which exceeds its limit");
 }
 
 std::size_t samples(const ModelVersion& version, const std::vector<tensor::Named>& inputs) {
@@ -29,7 +31,8 @@ bool is_image(std::string_view content_type) {
   constexpr std::string_view kImage = "image/";
   const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
   return content_type.size() > kImage.size() &&
-         std::equal(kImage.begin(), kImage.end(), content_type.begin(), [&](char b, char a) { return same(a, b); });
+         std::equal(kImage.begin(), kImage.end(), content_type.begin(),
+                    [&](char b, char a) { return same(a, b); });
 }
 
 /// Error for a body that is no request, with a hint what to send instead.
@@ -39,30 +42,38 @@ Error no_request(const ModelVersion& version, const InferCall& call) {
     const bool png = *format == codec::ImageFormat::kPng;
     const std::string what = std::string("the body is a ") + (png ? "PNG" : "JPEG");
     if (version.takes_images())
-      return Error(Code::kInvalid, what + ": send it with Content-Type: " + (png ? "image/png" : "image/jpeg"));
-    return Error(Code::kInvalid,
-                 what + ", and model \"" + version.model() + "\" takes tensors: its model.yaml declares no preprocess");
+      return Error(Code::kInvalid,
+                   what + ": send it with Content-Type: " + (png ? "image/png" : "image/jpeg"));
+    return Error(Code::kInvalid, what + ", and model \"" + version.model() +
+                                     "\" takes tensors: its model.yaml declares no preprocess");
   }
   const bool form = call.content_type.starts_with("multipart/");
-  return Error(Code::kInvalid, std::string(call.body->empty() ? "the body is empty"
-                                           : form             ? "the body is an upload of a form"
-                                                              : "the body is not a JSON object") +
-                                   ": send JSON, {\"inputs\": [...]}" +
-                                   (version.takes_images() ? ", or a JPEG or PNG with Content-Type: image/jpeg or image/png" : ""));
+  return Error(
+      Code::kInvalid,
+      std::string(call.body->empty() ? "the body is empty"
+                  : form             ? "the body is an upload of a form"
+                                     : "the body is not a JSON object") +
+          ": send JSON, {\"inputs\": [...]}" +
+          (version.takes_images() ? ", or a JPEG or PNG with Content-Type: image/jpeg or image/png"
+                                  : ""));
 }
 
-Result<oip::InferRequest> read_request(const ModelVersion& version, const InferCall& call, const oip::Limits& limits) {
+Result<oip::InferRequest> read_request(const ModelVersion& version, const InferCall& call,
+                                       const oip::Limits& limits) {
   const std::size_t first = call.body->find_first_not_of(" \t\r\n");
   const bool picture = is_image(call.content_type);
-  if (call.body->empty() || (!picture && (first == std::string::npos || (*call.body)[first] != '{')))
+  if (call.body->empty() ||
+      (!picture && (first == std::string::npos || (*call.body)[first] != '{')))
     return no_request(version, call);
   if (picture) {
     if (!version.takes_images()) {
       return Error(Code::kInvalid,
-                   "model \"" + version.model() + "\" takes tensors, not images: its model.yaml declares no preprocess");
+                   "model \"" + version.model() +
+                       "\" takes tensors, not images: its model.yaml declares no preprocess");
     }
     oip::InferRequest request;
-    TRY(tensor::Tensor image, tensor::Tensor::of_strings({1}, std::span<const std::string>(call.body.get(), 1)));
+    TRY(tensor::Tensor image,
+        tensor::Tensor::of_strings({1}, std::span<const std::string>(call.body.get(), 1)));
     request.inputs.push_back({std::string(transform::kImageInput), std::move(image)});
     return request;
   }
@@ -84,8 +95,8 @@ InferCall InferCall::of(net::Request request, SteadyTime arrived) {
 
 namespace {
 
-Result<Inferred> infer_or_throw(ModelVersion& version, const InferCall& call, std::span<const std::string> also,
-                                const oip::Limits& limits) {
+Result<Inferred> infer_or_throw(ModelVersion& version, const InferCall& call,
+                                std::span<const std::string> also, const oip::Limits& limits) {
   const Duration waited = system_clock().now() - call.arrived;
   const auto queue_timeout = version.config().queue_timeout;
   if (queue_timeout.count() > 0 && waited > queue_timeout) return late(waited);
@@ -102,19 +113,22 @@ Result<Inferred> infer_or_throw(ModelVersion& version, const InferCall& call, st
   const std::size_t asked = all ? version.metadata().outputs.size() : names.size();
   const auto among_all = [&](const std::string& name) {
     const auto& outputs = version.metadata().outputs;
-    return std::any_of(outputs.begin(), outputs.end(), [&](const tensor::Spec& spec) { return spec.name == name; });
+    return std::any_of(outputs.begin(), outputs.end(),
+                       [&](const tensor::Spec& spec) { return spec.name == name; });
   };
   if (all && !std::all_of(also.begin(), also.end(), among_all)) {
     for (const tensor::Spec& spec : version.metadata().outputs) names.push_back(spec.name);
   }
   for (const std::string& name : also) {
-    if (!names.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    if (!names.empty() && std::find(names.begin(), names.end(), name) == names.end())
+      names.push_back(name);
   }
   out.samples = samples(version, request.inputs);
   TRY(out.outputs, version.run(request.inputs, names));
   if (all) out.encodings.assign(asked, request.encoding);
   if (out.outputs.size() > asked) {
-    std::move(out.outputs.begin() + static_cast<std::ptrdiff_t>(asked), out.outputs.end(), std::back_inserter(out.others));
+    std::move(out.outputs.begin() + static_cast<std::ptrdiff_t>(asked), out.outputs.end(),
+              std::back_inserter(out.others));
     out.outputs.resize(asked);
   }
   out.id = std::move(request.id);
@@ -123,7 +137,8 @@ Result<Inferred> infer_or_throw(ModelVersion& version, const InferCall& call, st
 
 }  // namespace
 
-Result<Inferred> infer(ModelVersion& version, const InferCall& call, std::span<const std::string> also, const oip::Limits& limits) {
+Result<Inferred> infer(ModelVersion& version, const InferCall& call,
+                       std::span<const std::string> also, const oip::Limits& limits) {
   try {
     return infer_or_throw(version, call, also, limits);
   } catch (...) {
@@ -131,19 +146,27 @@ Result<Inferred> infer(ModelVersion& version, const InferCall& call, std::span<c
   }
 }
 
-net::Response infer_response(const std::string& model, const std::string& version, Inferred inferred, codec::Json parameters) {
+net::Response infer_response(const std::string& model, const std::string& version,
+                             Inferred inferred, codec::Json parameters) {
   const Status possible = oip::check_encodings(inferred.outputs, inferred.encodings);
   if (!possible.ok()) return error_response(possible.error());
   oip::Message message = oip::write_infer_response(
-      {model, version, std::move(inferred.id), std::move(inferred.outputs), std::move(parameters)}, inferred.encodings);
-  net::Response response{200, {{"Content-Type", std::string(message.content_type())}}, std::move(message.body), nullptr};
-  if (message.json_length) response.headers.add(std::string(oip::kJsonLengthHeader), std::to_string(*message.json_length));
+      {model, version, std::move(inferred.id), std::move(inferred.outputs), std::move(parameters)},
+      inferred.encodings);
+  net::Response response{200,
+                         {{"Content-Type", std::string(message.content_type())}},
+                         std::move(message.body),
+                         nullptr};
+  if (message.json_length)
+    response.headers.add(std::string(oip::kJsonLengthHeader), std::to_string(*message.json_length));
   return response;
 }
 
 net::Response error_response(const Error& error) {
-  net::Response out{
-      oip::http_status(error.code()), {{"Content-Type", "application/json"}}, oip::error_body(error.message()), nullptr};
+  net::Response out{oip::http_status(error.code()),
+                    {{"Content-Type", "application/json"}},
+                    oip::error_body(error.message()),
+                    nullptr};
   if (error.code() == Code::kExhausted) out.headers.add("Retry-After", "1");
   return out;
 }

@@ -41,11 +41,12 @@ struct Inferred {
 /// that take images. `also` names outputs that the caller needs besides the requested ones; an
 /// output that is requested anyway costs nothing. kInvalid, kUnsupported: the request is wrong.
 /// kTimeout: the request was queued longer than allowed. Other codes come from the engine.
-Result<Inferred> infer(ModelVersion& version, const InferCall& call, std::span<const std::string> also, const oip::Limits& limits);
+Result<Inferred> infer(ModelVersion& version, const InferCall& call,
+                       std::span<const std::string> also, const oip::Limits& limits);
 
 /// The HTTP response. `parameters` as in oip::InferResponse.
-net::Response infer_response(const std::string& model, const std::string& version, Inferred inferred,
-                             codec::Json parameters = nullptr);
+net::Response infer_response(const std::string& model, const std::string& version,
+                             Inferred inferred, codec::Json parameters = nullptr);
 
 /// {"error": …} with the HTTP status for the error's code.
 net::Response error_response(const Error& error);

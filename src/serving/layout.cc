@@ -13,13 +13,15 @@ constexpr std::string_view kCascade = "cascade.json";
 constexpr std::uint64_t kCascadeBytesMax = 1 << 20;
 
 bool digits(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 bool is_version(std::string_view name) {
   if (name.empty() || name.size() > kVersionBytesMax || name.front() == '.') return false;
   return std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
   });
 }
 
@@ -40,8 +42,8 @@ std::string fingerprint(os::FileSystem& fs, const std::filesystem::path& directo
   for (const std::string& name : *names) {
     const auto info = fs.stat(directory / name);
     if (!info.ok() || !info->has_value()) continue;
-    out += name + ":" + std::to_string((*info)->size_bytes) + ":" + std::to_string((*info)->inode) + ":" +
-           std::to_string((*info)->modified.time_since_epoch().count()) + ";";
+    out += name + ":" + std::to_string((*info)->size_bytes) + ":" + std::to_string((*info)->inode) +
+           ":" + std::to_string((*info)->modified.time_since_epoch().count()) + ";";
   }
   return out;
 }
@@ -74,11 +76,14 @@ std::optional<std::string> look_at_cascade(os::FileSystem& fs, const std::filesy
 Result<Wanted> look(os::FileSystem& fs, const std::filesystem::path& model) {
   TRY(const std::vector<std::string> names, fs.list(model / "."));
   Wanted out;
-  if (std::find(names.begin(), names.end(), kLastGood) != names.end()) look_at_last_good(fs, model, out);
+  if (std::find(names.begin(), names.end(), kLastGood) != names.end())
+    look_at_last_good(fs, model, out);
   if (std::find(names.begin(), names.end(), "target") != names.end()) {
     TRY(const std::string text, read_text(fs, model / "target", 4096));
     const std::string_view version = trimmed(text);
-    if (!is_version(version)) return Error(Code::kInvalid, "target contains no version: must be up to 63 of A-Z a-z 0-9 . _ -");
+    if (!is_version(version))
+      return Error(Code::kInvalid,
+                   "target contains no version: must be up to 63 of A-Z a-z 0-9 . _ -");
     out.version = version;
     if (!is_directory(fs, model / out.version)) {
       out.problem = "target names version " + out.version + ", which does not exist";
@@ -86,7 +91,8 @@ Result<Wanted> look(os::FileSystem& fs, const std::filesystem::path& model) {
     }
   } else {
     for (const std::string& name : names) {
-      if (is_version(name) && (out.version.empty() || older(out.version, name)) && is_directory(fs, model / name))
+      if (is_version(name) && (out.version.empty() || older(out.version, name)) &&
+          is_directory(fs, model / name))
         out.version = name;
     }
     if (out.version.empty()) return Error(Code::kNotFound, "there is no version");
@@ -97,9 +103,11 @@ Result<Wanted> look(os::FileSystem& fs, const std::filesystem::path& model) {
 
 }  // namespace
 
-Result<std::string> read_text(os::FileSystem& fs, const std::filesystem::path& path, std::uint64_t max_bytes) {
+Result<std::string> read_text(os::FileSystem& fs, const std::filesystem::path& path,
+                              std::uint64_t max_bytes) {
   TRY(const std::optional<os::FileInfo> info, fs.stat(path));
-  if (info && info->kind != os::FileKind::kFile) return Error(Code::kInvalid, path.filename().string() + " is not a file");
+  if (info && info->kind != os::FileKind::kFile)
+    return Error(Code::kInvalid, path.filename().string() + " is not a file");
   return os::read_file(fs, path, max_bytes);
 }
 
@@ -113,19 +121,24 @@ bool older(std::string_view a, std::string_view b) {
   if (digits(a) != digits(b)) return digits(b);
   if (!digits(a)) return a < b;
   // Compares digits as text: versions may be dates, or too long for an integer.
-  const auto significant = [](std::string_view text) { return text.substr(std::min(text.find_first_not_of('0'), text.size())); };
+  const auto significant = [](std::string_view text) {
+    return text.substr(std::min(text.find_first_not_of('0'), text.size()));
+  };
   const std::string_view left = significant(a), right = significant(b);
   if (left.size() != right.size()) return left.size() < right.size();
   return left != right ? left < right : a < b;
 }
 
-Result<std::map<std::string, Wanted>> scan(os::FileSystem& fs, const std::filesystem::path& repository) {
+Result<std::map<std::string, Wanted>> scan(os::FileSystem& fs,
+                                           const std::filesystem::path& repository) {
   TRY(const std::vector<std::string> names, fs.list(repository / "."));
   std::map<std::string, Wanted> out;
   for (const std::string& name : names) {
-    if (name.front() == '.' || name == "lost+found" || !is_directory(fs, repository / name)) continue;
+    if (name.front() == '.' || name == "lost+found" || !is_directory(fs, repository / name))
+      continue;
     auto wanted = look(fs, repository / name);
-    out[name] = wanted.ok() ? std::move(wanted).value() : Wanted{.problem = wanted.error().message()};
+    out[name] =
+        wanted.ok() ? std::move(wanted).value() : Wanted{.problem = wanted.error().message()};
     out[name].cascade = look_at_cascade(fs, repository / name);
   }
   return out;

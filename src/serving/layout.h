@@ -38,11 +38,13 @@ struct Wanted {
 
 /// Models by name. An unreadable model has a problem. An unreadable repository is an error, so that
 /// callers do not take it for an empty one.
-Result<std::map<std::string, Wanted>> scan(os::FileSystem& fs, const std::filesystem::path& repository);
+Result<std::map<std::string, Wanted>> scan(os::FileSystem& fs,
+                                           const std::filesystem::path& repository);
 
 /// Like os::read_file(), but for regular files only: opening a pipe would block until a writer
 /// comes.
-Result<std::string> read_text(os::FileSystem& fs, const std::filesystem::path& path, std::uint64_t max_bytes);
+Result<std::string> read_text(os::FileSystem& fs, const std::filesystem::path& path,
+                              std::uint64_t max_bytes);
 
 /// A short hash of a fingerprint: equal for equal files on one file system.
 std::string files_name(std::string_view fingerprint);

@@ -25,15 +25,15 @@ class Layout : public ::testing::Test {
 };
 
 TEST(Versions, NumbersCompareAsNumbersAndStandAboveNames) {
-  for (const auto& [low, high] :
-       std::vector<std::pair<const char*, const char*>>{{"2", "10"},
-                                                        {"9", "20240229"},
-                                                        {"alpha", "beta"},
-                                                        {"zeta", "1"},
-                                                        {"v9", "2"},
-                                                        {"007", "8"},
-                                                        {"7", "70"},
-                                                        {"99999999999999999999", "100000000000000000000"}}) {
+  for (const auto& [low, high] : std::vector<std::pair<const char*, const char*>>{
+           {"2", "10"},
+           {"9", "20240229"},
+           {"alpha", "beta"},
+           {"zeta", "1"},
+           {"v9", "2"},
+           {"007", "8"},
+           {"7", "70"},
+           {"99999999999999999999", "100000000000000000000"}}) {
     EXPECT_TRUE(older(low, high)) << low << " " << high;
     EXPECT_FALSE(older(high, low)) << low << " " << high;
   }
@@ -53,7 +53,8 @@ TEST_F(Layout, TargetNamesTheVersionHoweverOld) {
 TEST_F(Layout, TargetThatIsNotThereKeepsItsNameAndSaysSo) {
   file("digits/3/model.onnx");
   file("digits/target", "5");
-  EXPECT_EQ(wanted("digits"), (Wanted{.version = "5", .problem = "target names version 5, which does not exist"}));
+  EXPECT_EQ(wanted("digits"),
+            (Wanted{.version = "5", .problem = "target names version 5, which does not exist"}));
   file("digits/target", "../../etc");
   EXPECT_EQ(wanted("digits").version, "");
   EXPECT_NE(wanted("digits").problem, "");
@@ -78,7 +79,8 @@ TEST(LayoutOnDisk, PipesAndLinksToThemAreNotReadAndKeepNobodyWaiting) {
   directory.push_back('\0');
   ASSERT_NE(::mkdtemp(directory.data()), nullptr);
   const std::filesystem::path root = directory.data();
-  for (const char* model : {"digits", "letters"}) std::filesystem::create_directories(root / model / "3");
+  for (const char* model : {"digits", "letters"})
+    std::filesystem::create_directories(root / model / "3");
   for (const char* file : {"cascade.json", "target", ".last-good"}) {
     ASSERT_EQ(::mkfifo((root / "digits" / file).c_str(), 0600), 0);
     std::filesystem::create_symlink(root / "digits" / file, root / "letters" / file);
@@ -127,7 +129,9 @@ TEST_F(Layout, AnyChangeOfAVersionsFilesChangesItsFingerprint) {
   EXPECT_NE(wanted("digits").fingerprint, replaced);
 }
 
-TEST_F(Layout, UnreadableRepositoryIsAnErrorAndNotAnEmptyOne) { EXPECT_FALSE(scan(fs_, "/nowhere").ok()); }
+TEST_F(Layout, UnreadableRepositoryIsAnErrorAndNotAnEmptyOne) {
+  EXPECT_FALSE(scan(fs_, "/nowhere").ok());
+}
 
 }  // namespace
 }  // namespace varda::serving

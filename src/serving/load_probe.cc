@@ -41,7 +41,9 @@ class Output {
     constexpr off_t kMax = 16384;
     const off_t size = fd_ < 0 ? 0 : ::lseek(fd_, 0, SEEK_END);
     std::string text(static_cast<std::size_t>(std::clamp<off_t>(size, 0, kMax)), '\0');
-    const ssize_t count = text.empty() ? 0 : ::pread(fd_, text.data(), text.size(), size - static_cast<off_t>(text.size()));
+    const ssize_t count = text.empty() ? 0
+                                       : ::pread(fd_, text.data(), text.size(),
+                                                 size - static_cast<off_t>(text.size()));
     text.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
     return text;
   }
@@ -63,7 +65,8 @@ std::string signal_name(int signal) {
 
 }  // namespace
 
-std::optional<LoadFailure> ChildProbe::judge(const os::ExitStatus& ended, std::string_view output) const {
+std::optional<LoadFailure> ChildProbe::judge(const os::ExitStatus& ended,
+                                             std::string_view output) const {
   const std::string_view last = last_line(output);
   if (ended.signal == 0 && last.starts_with(kOutcome)) {
     if (ended.code == kLoads) return std::nullopt;
@@ -77,14 +80,18 @@ std::optional<LoadFailure> ChildProbe::judge(const os::ExitStatus& ended, std::s
   // Without recorded output the exit code alone decides.
   if (ended.signal == 0 && ended.code == kLoads && output.empty()) return std::nullopt;
   LoadFailure failure{"LoadCrashed", "", options_.crash_retry_interval};
-  failure.message = "the engine ended its process while loading (" +
-                    (ended.signal != 0 ? signal_name(ended.signal) : "exit code " + std::to_string(ended.code)) + ")";
+  failure.message =
+      "the engine ended its process while loading (" +
+      (ended.signal != 0 ? signal_name(ended.signal) : "exit code " + std::to_string(ended.code)) +
+      ")";
   if (ended.signal == SIGKILL) failure.message += "; memory may have run out";
-  if (!last.empty() && !last.starts_with(kOutcome)) failure.message += "; last output: " + std::string(last.substr(0, 512));
+  if (!last.empty() && !last.starts_with(kOutcome))
+    failure.message += "; last output: " + std::string(last.substr(0, 512));
   return failure;
 }
 
-std::optional<LoadFailure> ChildProbe::probe(const Context& ctx, const ModelVersion::Source& source) {
+std::optional<LoadFailure> ChildProbe::probe(const Context& ctx,
+                                             const ModelVersion::Source& source) {
   Output output;
   os::ProcessOptions start{.program = options_.program,
                            .arguments = options_.arguments,
@@ -95,7 +102,8 @@ std::optional<LoadFailure> ChildProbe::probe(const Context& ctx, const ModelVers
                            .limits = {{"core", 0}},
                            .new_group = false,  // signals to the server's group reach the child
                            .die_with_parent = true};
-  start.arguments.insert(start.arguments.end(), {"--probe-load", source.model + "/" + source.version});
+  start.arguments.insert(start.arguments.end(),
+                         {"--probe-load", source.model + "/" + source.version});
   const auto child = processes_.start(start);
   if (!child.ok()) {
     // An untried load is better than none: most sandboxes that forbid processes hold models that
@@ -112,17 +120,19 @@ std::optional<LoadFailure> ChildProbe::probe(const Context& ctx, const ModelVers
   const auto ended = processes_.poll(*child);
   if (!waited.ok()) {
     return LoadFailure{"LoadTimedOut",
-                       "the version did not load within " + std::to_string(options_.timeout.count() / 1000) + " s (--load-timeout)",
+                       "the version did not load within " +
+                           std::to_string(options_.timeout.count() / 1000) + " s (--load-timeout)",
                        options_.crash_retry_interval};
   }
   if (!ended.ok() || !ended->has_value()) {
-    return LoadFailure{"LoadFailed", "the exit status of the probe process is unknown", options_.retry_interval};
+    return LoadFailure{"LoadFailed", "the exit status of the probe process is unknown",
+                       options_.retry_interval};
   }
   return judge(**ended, output.tail());
 }
 
-int ChildProbe::child(const ModelVersion::Source& source, const ModelConfig& defaults, os::FileSystem& fs,
-                      infer::Engines& engines) {
+int ChildProbe::child(const ModelVersion::Source& source, const ModelConfig& defaults,
+                      os::FileSystem& fs, infer::Engines& engines) {
   // The OOM killer must choose the child, not the server. Raising one's own score needs no
   // privilege.
   if (std::FILE* score = std::fopen("/proc/self/oom_score_adj", "w")) {

@@ -37,7 +37,8 @@ class LoadProbe {
   virtual ~LoadProbe() = default;
   /// Loads and warms the version elsewhere and drops it. Empty: it loads, or the probe could not
   /// run (then the reason is logged). Blocks; a stopped context ends the probe with LoadTimedOut.
-  virtual std::optional<LoadFailure> probe(const Context& ctx, const ModelVersion::Source& source) = 0;
+  virtual std::optional<LoadFailure> probe(const Context& ctx,
+                                           const ModelVersion::Source& source) = 0;
 };
 
 /// Probes in child processes.
@@ -60,7 +61,8 @@ class ChildProbe final : public LoadProbe {
 
   /// Entry point of the child: loads, warms and drops the version, and writes the outcome to stdout
   /// as the last line. Returns the exit code. Makes the child the first victim of the OOM killer.
-  static int child(const ModelVersion::Source& source, const ModelConfig& defaults, os::FileSystem& fs, infer::Engines& engines);
+  static int child(const ModelVersion::Source& source, const ModelConfig& defaults,
+                   os::FileSystem& fs, infer::Engines& engines);
 
  private:
   std::optional<LoadFailure> judge(const os::ExitStatus& ended, std::string_view output) const;

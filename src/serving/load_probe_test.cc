@@ -19,7 +19,8 @@ using ::testing::HasSubstr;
 
 const ModelVersion::Source kSource{"m", "2", "/models/m/2"};
 
-std::optional<LoadFailure> probe_with(const std::string& script, const Context& ctx = Context::background(),
+std::optional<LoadFailure> probe_with(const std::string& script,
+                                      const Context& ctx = Context::background(),
                                       milliseconds timeout = std::chrono::minutes(1)) {
   ChildProbe probe({.program = "/bin/sh",
                     .arguments = {"-c", script, "sh"},
@@ -31,7 +32,8 @@ std::optional<LoadFailure> probe_with(const std::string& script, const Context& 
 }
 
 TEST(ChildProbe, ChildThatSaysItLoadsIsBelieved) {
-  EXPECT_EQ(probe_with(R"(echo some log; echo 'varda-serve probe-load: {"loads":true}')"), std::nullopt);
+  EXPECT_EQ(probe_with(R"(echo some log; echo 'varda-serve probe-load: {"loads":true}')"),
+            std::nullopt);
 }
 
 TEST(ChildProbe, ChildLearnsWhatToLoad) {
@@ -48,17 +50,20 @@ TEST(ChildProbe, EveryWayToEndIsUnderstood) {
   };
   const milliseconds soon(30), late(3600);
   const Row rows[] = {
-      {R"(echo 'varda-serve probe-load: {"loads":false,"message":"torn","mayPass":false}'; exit 3)", "LoadFailed", "torn",
-       std::nullopt},
-      {R"(echo 'varda-serve probe-load: {"loads":false,"message":"no memory","mayPass":true}'; exit 3)", "LoadFailed", "no memory",
-       soon},
+      {R"(echo 'varda-serve probe-load: {"loads":false,"message":"torn","mayPass":false}'; exit 3)",
+       "LoadFailed", "torn", std::nullopt},
+      {R"(echo 'varda-serve probe-load: {"loads":false,"message":"no memory","mayPass":true}'; exit 3)",
+       "LoadFailed", "no memory", soon},
       {"echo free: invalid pointer; kill -6 $$", "LoadCrashed",
-       "the engine ended its process while loading (SIGABRT); last output: free: invalid pointer", late},
+       "the engine ended its process while loading (SIGABRT); last output: free: invalid pointer",
+       late},
       {"kill -11 $$", "LoadCrashed", "the engine ended its process while loading (SIGSEGV)", late},
-      {"kill -9 $$", "LoadCrashed", "the engine ended its process while loading (SIGKILL); memory may have run out", late},
+      {"kill -9 $$", "LoadCrashed",
+       "the engine ended its process while loading (SIGKILL); memory may have run out", late},
       {"exit 7", "LoadCrashed", "the engine ended its process while loading (exit code 7)", late},
       // An engine that calls exit(0) has loaded nothing.
-      {"echo bye; exit 0", "LoadCrashed", "the engine ended its process while loading (exit code 0); last output: bye", late},
+      {"echo bye; exit 0", "LoadCrashed",
+       "the engine ended its process while loading (exit code 0); last output: bye", late},
       // A reported success before a crash does not count.
       {R"(echo 'varda-serve probe-load: {"loads":true}'; kill -11 $$)", "LoadCrashed",
        "the engine ended its process while loading (SIGSEGV)", late},
@@ -113,20 +118,24 @@ class RepositoryWithProbe : public ::testing::Test {
  protected:
   void start() {
     repository_.reset();
-    repository_ =
-        Repository::open({.directory = models_.path(), .defaults = {}, .look_interval = std::chrono::hours(1), .probe = &probe_},
-                         os::real_file_system(), engines_, registry_)
-            .value();
+    repository_ = Repository::open({.directory = models_.path(),
+                                    .defaults = {},
+                                    .look_interval = std::chrono::hours(1),
+                                    .probe = &probe_},
+                                   os::real_file_system(), engines_, registry_)
+                      .value();
     settle();
   }
   void settle() {
-    const Status status = repository_->wait_settled(Context::background().with_timeout(std::chrono::seconds(60)));
+    const Status status =
+        repository_->wait_settled(Context::background().with_timeout(std::chrono::seconds(60)));
     ASSERT_TRUE(status.ok()) << status.error();
   }
   std::vector<std::string> index() {
     std::vector<std::string> out;
     for (const oip::IndexEntry& e : repository_->index())
-      out.push_back(e.version + " " + e.state + (e.code.empty() ? "" : " " + e.code + ": " + e.reason));
+      out.push_back(e.version + " " + e.state +
+                    (e.code.empty() ? "" : " " + e.code + ": " + e.reason));
     return out;
   }
   // Ends the server after the agent has recorded the active version.
@@ -208,7 +217,10 @@ TEST_F(RepositoryWithProbe, FailureThatMayPassIsTriedAgain) {
   probe_.tell("1", {"LoadCrashed", "SIGKILL", milliseconds(0)});
   models_.add("m", "1", kModel);
   models_.target("m", "1");
-  repository_ = Repository::open({.directory = models_.path(), .defaults = {}, .look_interval = milliseconds(1), .probe = &probe_},
+  repository_ = Repository::open({.directory = models_.path(),
+                                  .defaults = {},
+                                  .look_interval = milliseconds(1),
+                                  .probe = &probe_},
                                  os::real_file_system(), engines_, registry_)
                     .value();
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));

@@ -5,17 +5,22 @@
 namespace varda::serving {
 namespace {
 
-double to_microseconds(Duration duration) { return std::chrono::duration<double, std::micro>(duration).count(); }
+double to_microseconds(Duration duration) {
+  return std::chrono::duration<double, std::micro>(duration).count();
+}
 
 // Rows of a batch if the model's first dimension is open, else 1.
 double rows(const std::vector<tensor::Spec>& specs, std::span<const tensor::Named> inputs) {
-  if (specs.empty() || inputs.empty() || specs[0].shape.empty() || specs[0].shape[0] != -1) return 1;
+  if (specs.empty() || inputs.empty() || specs[0].shape.empty() || specs[0].shape[0] != -1)
+    return 1;
   const tensor::Shape& shape = inputs[0].tensor.shape();
   return shape.empty() ? 1 : static_cast<double>(shape[0]);
 }
 
 Executor::Options executor_options(const ModelConfig& config) {
-  Executor::Options out{.instances = config.instances, .queue_max = config.queue_max, .queue_bytes_max = config.queue_bytes_max};
+  Executor::Options out{.instances = config.instances,
+                        .queue_max = config.queue_max,
+                        .queue_bytes_max = config.queue_bytes_max};
   // An image of eight kilobytes may take a second to decode, however fast earlier images were.
   // Images are therefore never decoded on the caller's thread, which serves connections.
   if (config.transform.image) out.inline_bytes_max = 0;
@@ -25,20 +30,27 @@ Executor::Options executor_options(const ModelConfig& config) {
 }  // namespace
 
 ModelVersion::ModelVersion(const Source& source, ModelConfig config, metrics::Registry& registry)
-    : config_(std::move(config)), stats_(registry, source.model, source.version), executor_(executor_options(config_)) {
+    : config_(std::move(config)),
+      stats_(registry, source.model, source.version),
+      executor_(executor_options(config_)) {
   metadata_.name = source.model;
   metadata_.versions = {source.version};
   metadata_.labels = config_.labels;
 }
 
-Result<std::unique_ptr<ModelVersion>> ModelVersion::load(const Source& source, const ModelConfig& defaults, os::FileSystem& fs,
-                                                         infer::Engines& engines, metrics::Registry& registry) {
+Result<std::unique_ptr<ModelVersion>> ModelVersion::load(const Source& source,
+                                                         const ModelConfig& defaults,
+                                                         os::FileSystem& fs,
+                                                         infer::Engines& engines,
+                                                         metrics::Registry& registry) {
   const SteadyTime start = system_clock().now();
   TRY(ModelConfig config, read_config(fs, source.directory, defaults));
-  std::unique_ptr<ModelVersion> made(new ModelVersion(source, std::move(config), registry));  // NOLINT: private constructor
+  std::unique_ptr<ModelVersion> made(
+      new ModelVersion(source, std::move(config), registry));  // NOLINT: private constructor
   TRY_VOID(made->open(source, engines));
   TRY_VOID(made->warm());
-  made->stats_.load_seconds.set(std::chrono::duration<double>(system_clock().now() - start).count());
+  made->stats_.load_seconds.set(
+      std::chrono::duration<double>(system_clock().now() - start).count());
   return made;
 }
 
@@ -53,14 +65,16 @@ Status ModelVersion::open(const Source& source, infer::Engines& engines) {
   metadata_.inputs = first->inputs();
   metadata_.outputs = first->outputs();
   if (!config_.transform.empty()) {
-    auto pipeline = transform::Pipeline::compile(config_.transform, metadata_.inputs, metadata_.outputs, config_.labels);
+    auto pipeline = transform::Pipeline::compile(config_.transform, metadata_.inputs,
+                                                 metadata_.outputs, config_.labels);
     if (!pipeline.ok()) return std::move(pipeline).error().context("model.yaml");
     pipeline_ = std::move(pipeline).value();
     metadata_.inputs = pipeline_->inputs();
     metadata_.outputs = pipeline_->outputs();
   }
   const std::size_t dot = config_.file.rfind('.');
-  metadata_.platform = config_.engine + (dot != std::string::npos ? "_" + config_.file.substr(dot + 1) : "");
+  metadata_.platform =
+      config_.engine + (dot != std::string::npos ? "_" + config_.file.substr(dot + 1) : "");
   const unsigned runs = first->concurrent_runs_max();
   models_.push_back(std::move(first));
   if (runs == 0) return {};
@@ -69,7 +83,8 @@ Status ModelVersion::open(const Source& source, infer::Engines& engines) {
     models_.push_back(std::move(copy));
   }
   MutexLock lock(mutex_);
-  for (unsigned i = 0; i < config_.instances; ++i) free_.push_back(models_[i % models_.size()].get());
+  for (unsigned i = 0; i < config_.instances; ++i)
+    free_.push_back(models_[i % models_.size()].get());
   return {};
 }
 
@@ -77,7 +92,8 @@ Result<tensor::Tensor> ModelVersion::warm_input(const tensor::Spec& spec) const 
   tensor::Shape shape = spec.shape;
   if (const auto it = config_.warmup_shapes.find(spec.name); it != config_.warmup_shapes.end()) {
     if (!tensor::fits(it->second, spec.shape)) {
-      return Error(Code::kInvalid, "model.yaml: warmup.shapes." + spec.name + " does not fit " + tensor::to_string(spec.shape));
+      return Error(Code::kInvalid, "model.yaml: warmup.shapes." + spec.name + " does not fit " +
+                                       tensor::to_string(spec.shape));
     }
     shape = it->second;
   }
@@ -85,7 +101,8 @@ Result<tensor::Tensor> ModelVersion::warm_input(const tensor::Spec& spec) const 
   for (const std::int64_t size : shape) {
     // Not every size of an open dimension works in a graph, so none is guessed.
     if (size < 0)
-      return Error(Code::kUnsupported, "input \"" + spec.name + "\" has open dimensions " + tensor::to_string(spec.shape));
+      return Error(Code::kUnsupported, "input \"" + spec.name + "\" has open dimensions " +
+                                           tensor::to_string(spec.shape));
   }
   if (spec.dtype == tensor::DType::kBytes) {
     TRY(const std::size_t count, tensor::elements(shape));
@@ -124,8 +141,9 @@ Status ModelVersion::warm() {
   return {};
 }
 
-Result<std::vector<tensor::Named>> ModelVersion::run_model(infer::Model& model, std::span<const tensor::Named> inputs,
-                                                           std::span<const std::string> outputs) const {
+Result<std::vector<tensor::Named>> ModelVersion::run_model(
+    infer::Model& model, std::span<const tensor::Named> inputs,
+    std::span<const std::string> outputs) const {
   if (!pipeline_) return model.run(inputs, outputs);
   TRY(const transform::Prepared prepared, pipeline_->before({inputs.begin(), inputs.end()}));
   TRY(const std::vector<std::string> needed, pipeline_->needs(outputs));
@@ -133,7 +151,8 @@ Result<std::vector<tensor::Named>> ModelVersion::run_model(infer::Model& model, 
   return pipeline_->after(prepared, raw, outputs);
 }
 
-Result<std::vector<tensor::Named>> ModelVersion::run(std::span<const tensor::Named> inputs, std::span<const std::string> outputs) {
+Result<std::vector<tensor::Named>> ModelVersion::run(std::span<const tensor::Named> inputs,
+                                                     std::span<const std::string> outputs) {
   if (!pipeline_) return run_free(inputs, outputs);
   // Rejects unknown outputs before any image is decoded.
   TRY(const std::vector<std::string> needed, pipeline_->needs(outputs));

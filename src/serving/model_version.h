@@ -29,8 +29,10 @@ class ModelVersion {
   };
   /// Reads the version's configuration, then loads and warms the model; blocks. `engines` and
   /// `registry` outlive the version.
-  static Result<std::unique_ptr<ModelVersion>> load(const Source& source, const ModelConfig& defaults, os::FileSystem& fs,
-                                                    infer::Engines& engines, metrics::Registry& registry);
+  static Result<std::unique_ptr<ModelVersion>> load(const Source& source,
+                                                    const ModelConfig& defaults, os::FileSystem& fs,
+                                                    infer::Engines& engines,
+                                                    metrics::Registry& registry);
 
   const std::string& model() const { return metadata_.name; }
   const std::string& version() const { return metadata_.versions.front(); }
@@ -39,7 +41,9 @@ class ModelVersion {
   const oip::ModelMetadata& metadata() const { return metadata_; }
   /// Outputs that run() accepts by plain name: the outputs of metadata(), and those that steps
   /// read.
-  const std::vector<tensor::Spec>& available() const { return pipeline_ ? pipeline_->available() : metadata_.outputs; }
+  const std::vector<tensor::Spec>& available() const {
+    return pipeline_ ? pipeline_->available() : metadata_.outputs;
+  }
   /// True if requests may send images: then metadata() has the BYTES input transform::kImageInput.
   bool takes_images() const { return pipeline_ && pipeline_->takes_images(); }
   const ModelConfig& config() const { return config_; }
@@ -50,24 +54,29 @@ class ModelVersion {
   /// after. Inputs are those of metadata(), or the model's own inputs in place of the images.
   /// `outputs` as for Pipeline::after(); empty: the outputs of metadata(). Only jobs of executor()
   /// may call this, since the executor limits concurrent runs.
-  Result<std::vector<tensor::Named>> run(std::span<const tensor::Named> inputs, std::span<const std::string> outputs);
+  Result<std::vector<tensor::Named>> run(std::span<const tensor::Named> inputs,
+                                         std::span<const std::string> outputs);
 
  private:
   ModelVersion(const Source& source, ModelConfig config, metrics::Registry& registry);
   Status open(const Source& source, infer::Engines& engines);
   Status warm();
-  Result<std::vector<tensor::Named>> run_model(infer::Model& model, std::span<const tensor::Named> inputs,
+  Result<std::vector<tensor::Named>> run_model(infer::Model& model,
+                                               std::span<const tensor::Named> inputs,
                                                std::span<const std::string> outputs) const;
-  Result<std::vector<tensor::Named>> run_free(std::span<const tensor::Named> inputs, std::span<const std::string> outputs);
+  Result<std::vector<tensor::Named>> run_free(std::span<const tensor::Named> inputs,
+                                              std::span<const std::string> outputs);
   Result<tensor::Tensor> warm_input(const tensor::Spec& spec) const;
 
   const ModelConfig config_;
   oip::ModelMetadata metadata_;
   VersionStats stats_;
-  std::optional<transform::Pipeline> pipeline_;        // set if model.yaml declares steps
-  std::vector<std::unique_ptr<infer::Model>> models_;  // several if the engine limits the runs of each
+  std::optional<transform::Pipeline> pipeline_;  // set if model.yaml declares steps
+  std::vector<std::unique_ptr<infer::Model>>
+      models_;  // several if the engine limits the runs of each
   Mutex mutex_;
-  std::vector<infer::Model*> free_ GUARDED_BY(mutex_);  // empty if one model takes any number of runs
+  std::vector<infer::Model*> free_
+      GUARDED_BY(mutex_);  // empty if one model takes any number of runs
   // Last, so that its threads end before the members that they use.
   Executor executor_;
 };

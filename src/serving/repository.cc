@@ -18,7 +18,7 @@ struct Repository::Retired {
   Mutex mutex;
   CondVar returned;
   std::vector<std::unique_ptr<ModelVersion>> versions GUARDED_BY(mutex);
-  std::size_t shared GUARDED_BY(mutex) = 0;                     // handed out by share(), not yet returned
+  std::size_t shared GUARDED_BY(mutex) = 0;  // handed out by share(), not yet returned
   internal::DirectoryWatch* watch GUARDED_BY(mutex) = nullptr;  // null once the repository ends
 
   void add(std::unique_ptr<ModelVersion> version) {
@@ -44,17 +44,26 @@ struct Repository::Retired {
   }
 };
 
-Repository::Repository(Options options, os::FileSystem& fs, infer::Engines& engines, metrics::Registry& registry)
-    : options_(std::move(options)), fs_(fs), engines_(engines), registry_(registry), retired_(std::make_shared<Retired>()) {
+Repository::Repository(Options options, os::FileSystem& fs, infer::Engines& engines,
+                       metrics::Registry& registry)
+    : options_(std::move(options)),
+      fs_(fs),
+      engines_(engines),
+      registry_(registry),
+      retired_(std::make_shared<Retired>()) {
   MutexLock lock(retired_->mutex);
   retired_->watch = &watch_;
 }
 
-Result<std::unique_ptr<Repository>> Repository::open(Options options, os::FileSystem& fs, infer::Engines& engines,
+Result<std::unique_ptr<Repository>> Repository::open(Options options, os::FileSystem& fs,
+                                                     infer::Engines& engines,
                                                      metrics::Registry& registry) {
-  if (auto first = scan(fs, options.directory); !first.ok()) return std::move(first).error().context("model repository");
-  std::unique_ptr<Repository> made(new Repository(std::move(options), fs, engines, registry));  // NOLINT: private constructor
-  made->thread_ = std::jthread([repository = made.get()](const std::stop_token& stop) { repository->follow(stop); });
+  if (auto first = scan(fs, options.directory); !first.ok())
+    return std::move(first).error().context("model repository");
+  std::unique_ptr<Repository> made(
+      new Repository(std::move(options), fs, engines, registry));  // NOLINT: private constructor
+  made->thread_ = std::jthread(
+      [repository = made.get()](const std::stop_token& stop) { repository->follow(stop); });
   return made;
 }
 
@@ -101,11 +110,13 @@ std::shared_ptr<ModelVersion> Repository::share(std::unique_ptr<ModelVersion> ve
     MutexLock lock(retired_->mutex);
     ++retired_->shared;
   }
-  return std::shared_ptr<ModelVersion>(
-      version.release(), [retired = retired_](ModelVersion* raw) { retired->give_back(std::unique_ptr<ModelVersion>(raw)); });
+  return std::shared_ptr<ModelVersion>(version.release(), [retired = retired_](ModelVersion* raw) {
+    retired->give_back(std::unique_ptr<ModelVersion>(raw));
+  });
 }
 
-Result<std::shared_ptr<ModelVersion>> Repository::find(std::string_view model, std::string_view version) const {
+Result<std::shared_ptr<ModelVersion>> Repository::find(std::string_view model,
+                                                       std::string_view version) const {
   MutexLock lock(mutex_);
   return find_locked(model, version);
 }
@@ -122,26 +133,33 @@ Result<codec::Json> Repository::describe_tiers(std::string_view model) const {
   {
     MutexLock lock(mutex_);
     const auto it = entries_.find(model);
-    if (it == entries_.end()) return Error(Code::kNotFound, "there is no model \"" + std::string(model) + "\"");
+    if (it == entries_.end())
+      return Error(Code::kNotFound, "there is no model \"" + std::string(model) + "\"");
     joint = it->second.joint;
     if (it->second.active != nullptr) version = it->second.active->version();
   }
   if (joint == nullptr)
-    return Error(Code::kNotFound, "model \"" + std::string(model) + "\" has no cascade.json: the model has one tier");
-  return joint->describe(options_.joint->instance(), version, system_clock().now(), system_clock().wall());
+    return Error(Code::kNotFound, "model \"" + std::string(model) +
+                                      "\" has no cascade.json: the model has one tier");
+  return joint->describe(options_.joint->instance(), version, system_clock().now(),
+                         system_clock().wall());
 }
 
-Result<std::shared_ptr<ModelVersion>> Repository::find_locked(std::string_view model, std::string_view version) const {
+Result<std::shared_ptr<ModelVersion>> Repository::find_locked(std::string_view model,
+                                                              std::string_view version) const {
   const auto it = entries_.find(model);
-  if (it == entries_.end()) return Error(Code::kNotFound, "there is no model \"" + std::string(model) + "\"");
+  if (it == entries_.end())
+    return Error(Code::kNotFound, "there is no model \"" + std::string(model) + "\"");
   const Entry& entry = it->second;
   if (entry.active != nullptr) {
     if (version.empty() || version == entry.active->version()) return entry.active;
-    return Error(Code::kNotFound, "version " + std::string(version) + " of model \"" + std::string(model) + "\" is not loaded; " +
+    return Error(Code::kNotFound, "version " + std::string(version) + " of model \"" +
+                                      std::string(model) + "\" is not loaded; " +
                                       entry.active->version() + " is");
   }
-  const std::string why = entry.failure ? "version " + entry.failure->version + " does not load: " + entry.failure->why.message
-                          : !entry.loading.empty()        ? "version " + entry.loading + " is loading"
+  const std::string why = entry.failure ? "version " + entry.failure->version +
+                                              " does not load: " + entry.failure->why.message
+                          : !entry.loading.empty() ? "version " + entry.loading + " is loading"
                           : !entry.wanted.problem.empty() ? entry.wanted.problem
                                                           : "it is about to load";
   return Error(Code::kUnavailable, "model \"" + std::string(model) + "\" is not ready: " + why);
@@ -152,14 +170,17 @@ std::vector<oip::IndexEntry> Repository::index() const {
   std::vector<oip::IndexEntry> out;
   for (const auto& [name, entry] : entries_) {
     if (entry.active != nullptr)
-      out.push_back(
-          {.name = name, .version = entry.active->version(), .state = "READY", .files = files_name(entry.active_fingerprint)});
+      out.push_back({.name = name,
+                     .version = entry.active->version(),
+                     .state = "READY",
+                     .files = files_name(entry.active_fingerprint)});
     if (!entry.wanted.problem.empty()) {
       out.push_back({name, entry.wanted.version, "UNAVAILABLE", entry.wanted.problem});
     } else if (!serves_wanted(entry)) {
       if (entry.failure && entry.failure->version == entry.wanted.version &&
           entry.failure->fingerprint == entry.wanted.fingerprint && entry.loading.empty()) {
-        out.push_back({name, entry.failure->version, "UNAVAILABLE", entry.failure->why.message, entry.failure->why.code});
+        out.push_back({name, entry.failure->version, "UNAVAILABLE", entry.failure->why.message,
+                       entry.failure->why.code});
       } else {
         out.push_back({name, entry.wanted.version, "LOADING", ""});
       }
@@ -198,14 +219,18 @@ std::optional<Repository::Candidate> Repository::next_load(const Entry& entry) c
   if (!entry.loading.empty() || serves_wanted(entry)) return std::nullopt;
   // A server that starts while a new version loads, or has failed, first serves the last good
   // version.
-  if (entry.active == nullptr && !wanted.version.empty() && !wanted.last_good.empty() && wanted.last_good != wanted.version &&
-      wanted.last_good_fingerprint != entry.fallback_failed) {
-    return Candidate{wanted.last_good, wanted.last_good_fingerprint, wanted.last_good_unchanged, true};
+  if (entry.active == nullptr && !wanted.version.empty() && !wanted.last_good.empty() &&
+      wanted.last_good != wanted.version && wanted.last_good_fingerprint != entry.fallback_failed) {
+    return Candidate{wanted.last_good, wanted.last_good_fingerprint, wanted.last_good_unchanged,
+                     true};
   }
   if (!wanted.problem.empty()) return std::nullopt;
-  const bool failed = entry.failure && entry.failure->version == wanted.version && entry.failure->fingerprint == wanted.fingerprint;
-  if (failed && !(entry.failure->retry_at && system_clock().now() >= *entry.failure->retry_at)) return std::nullopt;
-  return Candidate{wanted.version, wanted.fingerprint, wanted.last_good == wanted.version && wanted.last_good_unchanged, false};
+  const bool failed = entry.failure && entry.failure->version == wanted.version &&
+                      entry.failure->fingerprint == wanted.fingerprint;
+  if (failed && !(entry.failure->retry_at && system_clock().now() >= *entry.failure->retry_at))
+    return std::nullopt;
+  return Candidate{wanted.version, wanted.fingerprint,
+                   wanted.last_good == wanted.version && wanted.last_good_unchanged, false};
 }
 
 bool Repository::quiet() const {
@@ -245,7 +270,8 @@ void Repository::look() {
     auto scanned = scan(fs_, options_.directory);
     if (!scanned.ok()) {
       // An unreadable directory is not an empty one: keep all models.
-      if (!std::exchange(complained_, true)) log::error("model repository not readable", {{"error", scanned.error()}});
+      if (!std::exchange(complained_, true))
+        log::error("model repository not readable", {{"error", scanned.error()}});
       return;
     }
     complained_ = false;
@@ -273,18 +299,21 @@ void Repository::look() {
     if (entry.stats == nullptr) entry.stats = std::make_unique<ModelStats>(registry_, name);
     if (now.version.empty() && entry.active != nullptr) {
       // The last version was removed.
-      log::info("model unloaded", {{"model", name}, {"version", entry.active->version()}, {"reason", now.problem}});
+      log::info("model unloaded",
+                {{"model", name}, {"version", entry.active->version()}, {"reason", now.problem}});
       entry.active->stats().ready.set(0);
       dropped.push_back(std::move(entry.active));
       if (entry.joint != nullptr) put_in_force(entry, entry.joint->fit_none());
     }
-    if (options_.joint != nullptr && entry.wanted.cascade != now.cascade) follow_tiers(name, entry, now.cascade);
+    if (options_.joint != nullptr && entry.wanted.cascade != now.cascade)
+      follow_tiers(name, entry, now.cascade);
     if (entry.wanted.version != now.version) entry.failure.reset();
     entry.wanted = std::move(now);
   }
 }
 
-void Repository::follow_tiers(const std::string& model, Entry& entry, const std::optional<std::string>& file) {
+void Repository::follow_tiers(const std::string& model, Entry& entry,
+                              const std::optional<std::string>& file) {
   if (!file) {
     log::info("cascade.json removed, model has one tier", {{"model", model}});
     entry.joint->forget();
@@ -336,8 +365,10 @@ void Repository::apply(const std::string& model, Load& load) {
   Entry& entry = it->second;
   entry.loading.clear();
   if (load.loaded == nullptr) return fail(model, entry, load, std::move(load.failure));
-  const bool wanted = candidate.version == entry.wanted.version && candidate.fingerprint == entry.wanted.fingerprint;
-  const bool good = candidate.version == entry.wanted.last_good && candidate.fingerprint == entry.wanted.last_good_fingerprint;
+  const bool wanted = candidate.version == entry.wanted.version &&
+                      candidate.fingerprint == entry.wanted.fingerprint;
+  const bool good = candidate.version == entry.wanted.last_good &&
+                    candidate.fingerprint == entry.wanted.last_good_fingerprint;
   if (!wanted && !(candidate.fallback && good && entry.active == nullptr)) {
     // The target or its files changed during the load.
     retired_->add(std::move(load.loaded));
@@ -348,7 +379,8 @@ void Repository::apply(const std::string& model, Load& load) {
     auto fitted = entry.joint->fit(*load.loaded);
     if (!fitted.ok()) {
       retired_->add(std::move(load.loaded));
-      return fail(model, entry, load, {std::string(joint::kPolicyMismatch), fitted.error().message(), std::nullopt});
+      return fail(model, entry, load,
+                  {std::string(joint::kPolicyMismatch), fitted.error().message(), std::nullopt});
     }
     plan = std::move(fitted).value();
   }
@@ -372,14 +404,17 @@ void Repository::apply(const std::string& model, Load& load) {
 void Repository::fail(const std::string& model, Entry& entry, const Load& load, LoadFailure why) {
   const Candidate& candidate = load.candidate;
   entry.stats->load_failures.add();
-  log::error("model version failed to load",
-             {{"model", model}, {"version", candidate.version}, {"reason", why.code}, {"error", why.message}});
+  log::error("model version failed to load", {{"model", model},
+                                              {"version", candidate.version},
+                                              {"reason", why.code},
+                                              {"error", why.message}});
   if (candidate.fallback) {
     entry.fallback_failed = candidate.fingerprint;
     return;
   }
   entry.failure = Failure{candidate.version, candidate.fingerprint, std::move(why), std::nullopt};
-  if (entry.failure->why.retry_after) entry.failure->retry_at = system_clock().now() + *entry.failure->why.retry_after;
+  if (entry.failure->why.retry_after)
+    entry.failure->retry_at = system_clock().now() + *entry.failure->why.retry_after;
 }
 
 void Repository::start_loads() {
@@ -398,13 +433,17 @@ void Repository::start_load(const std::string& model, Entry& entry, Candidate ca
   load->candidate = std::move(candidate);
   log::info("loading model version", {{"model", model}, {"version", entry.loading}});
   Load& slot = *(loads_[model] = std::move(load));
-  const ModelVersion::Source source{model, entry.loading, options_.directory / model / entry.loading};
+  const ModelVersion::Source source{model, entry.loading,
+                                    options_.directory / model / entry.loading};
   slot.thread = std::jthread([this, &slot, source](const std::stop_token& stop) {
     std::optional<LoadFailure> refused;
-    if (options_.probe != nullptr && !slot.candidate.tried) refused = options_.probe->probe(Context(stop), source);
+    if (options_.probe != nullptr && !slot.candidate.tried)
+      refused = options_.probe->probe(Context(stop), source);
     if (refused) {
       slot.failure = std::move(*refused);
-    } else if (auto loaded = ModelVersion::load(source, options_.defaults, fs_, engines_, registry_); loaded.ok()) {
+    } else if (auto loaded =
+                   ModelVersion::load(source, options_.defaults, fs_, engines_, registry_);
+               loaded.ok()) {
       slot.loaded = std::move(loaded).value();
     } else {
       slot.failure = {"LoadFailed", loaded.error().message(), std::nullopt};

@@ -43,15 +43,17 @@ class Repository {
   struct Options {
     std::filesystem::path directory;
     ModelConfig defaults;
-    unsigned loads_max = 2;                           // concurrent loads
-    std::chrono::milliseconds look_interval{1000};    // scan interval, in case events are missing
-    std::chrono::milliseconds retry_interval{30000};  // after failures that may pass (memory, a missing library)
-    LoadProbe* probe = nullptr;                       // outlives the repository; null: no probes
-    joint::Center* joint = nullptr;                   // likewise; null: cascade.json is ignored
+    unsigned loads_max = 2;                         // concurrent loads
+    std::chrono::milliseconds look_interval{1000};  // scan interval, in case events are missing
+    std::chrono::milliseconds retry_interval{
+        30000};                      // after failures that may pass (memory, a missing library)
+    LoadProbe* probe = nullptr;      // outlives the repository; null: no probes
+    joint::Center* joint = nullptr;  // likewise; null: cascade.json is ignored
   };
   /// Starts to follow the directory. kNotFound, kInvalid: the directory cannot be read. `fs`,
   /// `engines` and `registry` outlive the repository.
-  static Result<std::unique_ptr<Repository>> open(Options options, os::FileSystem& fs, infer::Engines& engines,
+  static Result<std::unique_ptr<Repository>> open(Options options, os::FileSystem& fs,
+                                                  infer::Engines& engines,
                                                   metrics::Registry& registry);
   ~Repository();
 
@@ -61,12 +63,13 @@ class Repository {
   /// The version for a request; `version` "" means the active one. kNotFound: no such model, or the
   /// version is not loaded. kUnavailable: the model is known but has no loaded version (yet); the
   /// message has the reason.
-  Result<std::shared_ptr<ModelVersion>> find(std::string_view model, std::string_view version) const;
+  Result<std::shared_ptr<ModelVersion>> find(std::string_view model,
+                                             std::string_view version) const;
 
   /// The parts that answer requests without a version.
   struct Serving {
     Result<std::shared_ptr<ModelVersion>> version;  // as from find()
-    std::shared_ptr<const joint::Plan> plan;        // the tiers, fitted to that version; null: no tiers
+    std::shared_ptr<const joint::Plan> plan;  // the tiers, fitted to that version; null: no tiers
   };
   Serving serving(std::string_view model) const;
   /// State of the model's tiers, for /v2/models/MODEL/cascade. kNotFound: no such model, or no
@@ -114,17 +117,22 @@ class Repository {
   // version itself.
   struct Retired;
 
-  Repository(Options options, os::FileSystem& fs, infer::Engines& engines, metrics::Registry& registry);
+  Repository(Options options, os::FileSystem& fs, infer::Engines& engines,
+             metrics::Registry& registry);
   void follow(const std::stop_token& stop);
   void look();
   void collect();
   void apply(const std::string& model, Load& load) REQUIRES(mutex_);
-  void follow_tiers(const std::string& model, Entry& entry, const std::optional<std::string>& file) REQUIRES(mutex_);
+  void follow_tiers(const std::string& model, Entry& entry, const std::optional<std::string>& file)
+      REQUIRES(mutex_);
   void put_in_force(Entry& entry, std::shared_ptr<const joint::Plan> plan) REQUIRES(mutex_);
-  Result<std::shared_ptr<ModelVersion>> find_locked(std::string_view model, std::string_view version) const REQUIRES(mutex_);
+  Result<std::shared_ptr<ModelVersion>> find_locked(std::string_view model,
+                                                    std::string_view version) const
+      REQUIRES(mutex_);
   void start_loads();
   void start_load(const std::string& model, Entry& entry, Candidate candidate) REQUIRES(mutex_);
-  void fail(const std::string& model, Entry& entry, const Load& load, LoadFailure why) REQUIRES(mutex_);
+  void fail(const std::string& model, Entry& entry, const Load& load, LoadFailure why)
+      REQUIRES(mutex_);
   bool serves_wanted(const Entry& entry) const REQUIRES(mutex_);
   std::optional<Candidate> next_load(const Entry& entry) const REQUIRES(mutex_);
   bool quiet() const REQUIRES(mutex_);

@@ -24,33 +24,42 @@ constexpr auto kModel = "tensor FP32 -1 1\n";
 class Serving : public ::testing::Test {
  protected:
   void start(std::chrono::milliseconds look_interval = std::chrono::hours(1)) {
-    repository_ = Repository::open({.directory = models_.path(), .defaults = {.instances = 2}, .look_interval = look_interval},
+    repository_ = Repository::open({.directory = models_.path(),
+                                    .defaults = {.instances = 2},
+                                    .look_interval = look_interval},
                                    os::real_file_system(), engines_, registry_)
                       .value();
     handler_ = make_handler({*repository_, registry_, draining_});
     settle();
   }
   void settle() {
-    const Status status = repository_->wait_settled(Context::background().with_timeout(std::chrono::seconds(60)));
+    const Status status =
+        repository_->wait_settled(Context::background().with_timeout(std::chrono::seconds(60)));
     ASSERT_TRUE(status.ok()) << status.error();
   }
 
   // The answer may come later, on another thread.
-  std::future<net::Response> begin(const std::string& method, const std::string& target, std::string body = "",
-                                   net::Headers headers = {}) {
+  std::future<net::Response> begin(const std::string& method, const std::string& target,
+                                   std::string body = "", net::Headers headers = {}) {
     auto promise = std::make_shared<std::promise<net::Response>>();
     auto future = promise->get_future();
-    handler_({.method = method, .target = target, .headers = std::move(headers), .body = std::move(body)},
-             net::Responder([promise](net::Response response) { promise->set_value(std::move(response)); }));
+    handler_({.method = method,
+              .target = target,
+              .headers = std::move(headers),
+              .body = std::move(body)},
+             net::Responder(
+                 [promise](net::Response response) { promise->set_value(std::move(response)); }));
     return future;
   }
-  net::Response call(const std::string& method, const std::string& target, std::string body = "", net::Headers headers = {}) {
+  net::Response call(const std::string& method, const std::string& target, std::string body = "",
+                     net::Headers headers = {}) {
     return begin(method, target, std::move(body), std::move(headers)).get();
   }
   // "VERSION=VALUE" of an inference, or "STATUS message".
   static std::string outcome(const net::Response& response) {
     const Json json = codec::parse_json(response.body).value_or(Json());
-    if (response.status != 200) return std::to_string(response.status) + " " + json["error"].as_string();
+    if (response.status != 200)
+      return std::to_string(response.status) + " " + json["error"].as_string();
     return json["model_version"].as_string() + "=" + codec::write_json(json.at("outputs/0/data/0"));
   }
   std::string infer(const std::string& target = "/v2/models/m/infer", float x = 1) {
@@ -59,7 +68,8 @@ class Serving : public ::testing::Test {
   std::vector<std::string> index() {
     std::vector<std::string> out;
     for (const oip::IndexEntry& e : repository_->index())
-      out.push_back(e.name + "/" + e.version + " " + e.state + (e.reason.empty() ? "" : ": " + e.reason));
+      out.push_back(e.name + "/" + e.version + " " + e.state +
+                    (e.reason.empty() ? "" : ": " + e.reason));
     return out;
   }
 
@@ -77,7 +87,8 @@ TEST_F(Serving, NewestVersionServesWhereNobodyTargetsOne) {
   start();
   EXPECT_EQ(infer(), "10=10");
   EXPECT_EQ(infer("/v2/models/m/versions/10/infer"), "10=10");
-  EXPECT_EQ(infer("/v2/models/m/versions/9/infer"), "404 version 9 of model \"m\" is not loaded; 10 is");
+  EXPECT_EQ(infer("/v2/models/m/versions/9/infer"),
+            "404 version 9 of model \"m\" is not loaded; 10 is");
   EXPECT_EQ(infer("/v2/models/n/infer"), "404 there is no model \"n\"");
   EXPECT_THAT(index(), ElementsAre("m/10 READY"));
 }
@@ -128,7 +139,9 @@ TEST_F(Serving, ChangeIsNoticedWithoutAskingForIt) {
 
 TEST_F(Serving, RequestsUnderWayEndOnTheOldVersionWhileNewOnesUseTheNew) {
   const std::string begun = (models_.path() / ".begun").string();
-  models_.add("m", "3", std::string(kModel) + "scale 3\nhold_run " + models_.hold("run") + "\ncount_runs " + begun + "\n",
+  models_.add("m", "3",
+              std::string(kModel) + "scale 3\nhold_run " + models_.hold("run") + "\ncount_runs " +
+                  begun + "\n",
               "warmup: {runs: 0}\n");
   start();
   // In a new thread: a model without a known duration runs on the caller's thread.
@@ -161,7 +174,9 @@ TEST_F(Serving, VersionThatFailsLeavesTheOldOneServingAndSaysWhy) {
 
   models_.target("m", "6");
   settle();
-  EXPECT_THAT(index(), ElementsAre("m/3 READY", "m/6 UNAVAILABLE: target names version 6, which does not exist"));
+  EXPECT_THAT(
+      index(),
+      ElementsAre("m/3 READY", "m/6 UNAVAILABLE: target names version 6, which does not exist"));
 
   models_.target("m", "3");
   settle();
@@ -188,7 +203,8 @@ TEST_F(Serving, LoadThatNobodyWantsAnyMoreIsDropped) {
   start();
   models_.target("m", "4");
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
-  while (index() != std::vector<std::string>{"m/3 READY", "m/4 LOADING"}) ASSERT_TRUE(ctx.check().ok());
+  while (index() != std::vector<std::string>{"m/3 READY", "m/4 LOADING"})
+    ASSERT_TRUE(ctx.check().ok());
   EXPECT_EQ(infer(), "3=3");
   models_.target("m", "3");
   while (index() != std::vector<std::string>{"m/3 READY"}) ASSERT_TRUE(ctx.check().ok());
@@ -212,7 +228,9 @@ TEST_F(Serving, ModelsAppearAndDisappear) {
 }
 
 TEST_F(Serving, EngineThatRunsOneAtATimeGetsACopyForEachInstance) {
-  models_.add("m", "1", std::string(kModel) + "concurrent 1\ncount_runs " + (models_.path() / "m" / ".runs").string() + "\n",
+  models_.add("m", "1",
+              std::string(kModel) + "concurrent 1\ncount_runs " +
+                  (models_.path() / "m" / ".runs").string() + "\n",
               "instances: 3\nwarmup: {runs: 2}\n");
   start();
   std::ifstream runs(models_.path() / "m" / ".runs");
@@ -224,10 +242,12 @@ TEST_F(Serving, FullQueueAnswers429AndWaitingTooLong504) {
   models_.add("m", "1", std::string(kModel) + "hold_run " + models_.hold("run") + "\n",
               "instances: 1\nqueue: {max: 1}\nwarmup: {runs: 0}\n");
   start();
-  repository_->find("m", "").value()->executor().expect(std::chrono::seconds(1));  // nothing runs on this thread
+  repository_->find("m", "").value()->executor().expect(
+      std::chrono::seconds(1));  // nothing runs on this thread
   auto first = begin("POST", "/v2/models/m/infer", infer_body(1));
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
-  while (repository_->find("m", "").value()->executor().waiting() > 0) ASSERT_TRUE(ctx.check().ok());
+  while (repository_->find("m", "").value()->executor().waiting() > 0)
+    ASSERT_TRUE(ctx.check().ok());
   std::string body = infer_body(2);
   body.insert(1, R"("parameters":{"timeout":1},)");
   auto second = begin("POST", "/v2/models/m/infer", body);
@@ -242,7 +262,9 @@ TEST_F(Serving, FullQueueAnswers429AndWaitingTooLong504) {
 
 TEST_F(Serving, RequestWhoseClientHangsUpWhileItWaitsIsNotRun) {
   const auto runs = models_.path() / ".runs";
-  models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\ncount_runs " + runs.string() + "\n",
+  models_.add("m", "3",
+              std::string(kModel) + "hold_run " + models_.hold("run") + "\ncount_runs " +
+                  runs.string() + "\n",
               "instances: 1\nqueue: {max: 1}\nwarmup: {runs: 0}\n");
   start();
   Executor& executor = repository_->find("m", "").value()->executor();
@@ -253,7 +275,8 @@ TEST_F(Serving, RequestWhoseClientHangsUpWhileItWaitsIsNotRun) {
   net::Responder::Gone hang_up;
   std::atomic<int> answers{0};
   handler_({.method = "POST", .target = "/v2/models/m/infer", .body = infer_body(2)},
-           net::Responder([&](const net::Response&) { ++answers; }, [&](net::Responder::Gone gone) { hang_up = std::move(gone); }));
+           net::Responder([&](const net::Response&) { ++answers; },
+                          [&](net::Responder::Gone gone) { hang_up = std::move(gone); }));
   EXPECT_EQ(executor.waiting(), 1u);
   ASSERT_TRUE(hang_up);
   hang_up();
@@ -265,20 +288,26 @@ TEST_F(Serving, RequestWhoseClientHangsUpWhileItWaitsIsNotRun) {
   models_.release("run");
   EXPECT_EQ(outcome(first.get()), "3=1");
   EXPECT_EQ(outcome(third.get()), "3=3");
-  EXPECT_THAT(registry_.text(), HasSubstr("varda_requests_abandoned_total{model=\"m\",version=\"3\"} 1\n"));
-  EXPECT_THAT(registry_.text(), HasSubstr("nv_inference_exec_count{model=\"m\",version=\"3\"} 2\n"));
+  EXPECT_THAT(registry_.text(),
+              HasSubstr("varda_requests_abandoned_total{model=\"m\",version=\"3\"} 1\n"));
+  EXPECT_THAT(registry_.text(),
+              HasSubstr("nv_inference_exec_count{model=\"m\",version=\"3\"} 2\n"));
 }
 
 TEST_F(Serving, BadRequestsAre400AndNameTheInput) {
   models_.add("m", "1", kModel);
   start();
-  EXPECT_EQ(outcome(call("POST", "/v2/models/m/infer", "")), "400 the body is empty: send JSON, {\"inputs\": [...]}");
+  EXPECT_EQ(outcome(call("POST", "/v2/models/m/infer", "")),
+            "400 the body is empty: send JSON, {\"inputs\": [...]}");
   EXPECT_EQ(
-      outcome(call("POST", "/v2/models/m/infer", R"({"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]})")),
+      outcome(call("POST", "/v2/models/m/infer",
+                   R"({"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]})")),
       "400 input \"x\" takes shape [-1,1], not [1,2]");
-  EXPECT_EQ(outcome(call("POST", "/v2/models/m/infer",
-                         R"({"inputs":[{"name":"x","shape":[1,1],"datatype":"FP32","data":[1]}],"outputs":[{"name":"z"}]})")),
-            "400 the model has no output \"z\"");
+  EXPECT_EQ(
+      outcome(call(
+          "POST", "/v2/models/m/infer",
+          R"({"inputs":[{"name":"x","shape":[1,1],"datatype":"FP32","data":[1]}],"outputs":[{"name":"z"}]})")),
+      "400 the model has no output \"z\"");
   EXPECT_EQ(call("GET", "/v2/models/m/infer").status, 405);
   EXPECT_EQ(call("GET", "/v3").status, 404);
 }
@@ -291,12 +320,13 @@ TEST_F(Serving, BinaryTensorsGoBothWays) {
   const std::array<float, 2> values = {1.5f, -2};
   request.inputs = {{"x", tensor::Tensor::of<float>(tensor::DType::kFp32, {2, 1}, values).value()}};
   const oip::Message message = oip::write_infer_request(request);
-  const net::Response response = call("POST", "/v2/models/m/infer", message.body,
-                                      {{std::string(oip::kJsonLengthHeader), std::to_string(*message.json_length)}});
+  const net::Response response =
+      call("POST", "/v2/models/m/infer", message.body,
+           {{std::string(oip::kJsonLengthHeader), std::to_string(*message.json_length)}});
   ASSERT_EQ(response.status, 200) << response.body;
-  const auto answer =
-      oip::parse_infer_response(std::make_shared<const std::string>(response.body), response.headers.find(oip::kJsonLengthHeader))
-          .value();
+  const auto answer = oip::parse_infer_response(std::make_shared<const std::string>(response.body),
+                                                response.headers.find(oip::kJsonLengthHeader))
+                          .value();
   EXPECT_EQ(answer.outputs[0].tensor.values<float>()[1], -4.0f);
   EXPECT_THAT(registry_.text(), HasSubstr("nv_inference_count{model=\"m\",version=\"1\"} 2\n"));
 }
@@ -305,8 +335,9 @@ TEST_F(Serving, BytesThatAreNotUtf8ComeInBinaryOnly) {
   models_.add("m", "1", "tensor BYTES -1\n");
   start();
   const auto send = [&](const std::string& parameters, const std::string& bytes) {
-    const std::string json = R"({"inputs":[{"name":"x","shape":[1],"datatype":"BYTES","parameters":{"binary_data_size":)" +
-                             std::to_string(4 + bytes.size()) + "}}]" + parameters + "}";
+    const std::string json =
+        R"({"inputs":[{"name":"x","shape":[1],"datatype":"BYTES","parameters":{"binary_data_size":)" +
+        std::to_string(4 + bytes.size()) + "}}]" + parameters + "}";
     const std::string length{static_cast<char>(bytes.size()), 0, 0, 0};
     return call("POST", "/v2/models/m/infer", json + length + bytes,
                 {{std::string(oip::kJsonLengthHeader), std::to_string(json.size())}});
@@ -316,12 +347,12 @@ TEST_F(Serving, BytesThatAreNotUtf8ComeInBinaryOnly) {
   EXPECT_EQ(refused.headers.find("Content-Type"), "application/json");
   EXPECT_THAT(outcome(refused), HasSubstr("400 output \"y\" has bytes that are not UTF-8"));
   EXPECT_THAT(outcome(refused), HasSubstr("binary_data_output"));
-  for (const char* binary :
-       {R"(,"parameters":{"binary_data_output":true})", R"(,"outputs":[{"name":"y","parameters":{"binary_data":true}}])"}) {
+  for (const char* binary : {R"(,"parameters":{"binary_data_output":true})",
+                             R"(,"outputs":[{"name":"y","parameters":{"binary_data":true}}])"}) {
     const net::Response answer = send(binary, raw);
     ASSERT_EQ(answer.status, 200) << answer.body;
-    const auto read =
-        oip::parse_infer_response(std::make_shared<const std::string>(answer.body), answer.headers.find(oip::kJsonLengthHeader));
+    const auto read = oip::parse_infer_response(std::make_shared<const std::string>(answer.body),
+                                                answer.headers.find(oip::kJsonLengthHeader));
     EXPECT_EQ(read.value().outputs[0].tensor.strings()[0], raw);
   }
   const net::Response plain = send("", "ü");
@@ -332,19 +363,23 @@ TEST_F(Serving, BytesThatAreNotUtf8ComeInBinaryOnly) {
 TEST_F(Serving, DrainingTurnsReadinessOffAndStillAnswers) {
   models_.add("m", "1", kModel);
   start();
-  for (const char* path : {"/v2/health/ready", "/readyz", "/v2/models/m/ready"}) EXPECT_EQ(call("GET", path).status, 200) << path;
+  for (const char* path : {"/v2/health/ready", "/readyz", "/v2/models/m/ready"})
+    EXPECT_EQ(call("GET", path).status, 200) << path;
   draining_ = true;
-  for (const char* path : {"/v2/health/ready", "/readyz", "/v2/models/m/ready"}) EXPECT_EQ(call("GET", path).status, 503) << path;
-  for (const char* path : {"/v2/health/live", "/healthz"}) EXPECT_EQ(call("GET", path).status, 200) << path;
+  for (const char* path : {"/v2/health/ready", "/readyz", "/v2/models/m/ready"})
+    EXPECT_EQ(call("GET", path).status, 503) << path;
+  for (const char* path : {"/v2/health/live", "/healthz"})
+    EXPECT_EQ(call("GET", path).status, 200) << path;
   EXPECT_EQ(infer(), "1=1");
 }
 
 TEST_F(Serving, ModelSaysWhatItIs) {
   models_.add("m", "1", kModel);
   start();
-  EXPECT_EQ(call("GET", "/v2/models/m").body,
-            R"({"name":"m","versions":["1"],"platform":"echo_echo","inputs":[{"name":"x","datatype":"FP32","shape":[-1,1]}],)"
-            R"("outputs":[{"name":"y","datatype":"FP32","shape":[-1,1]}]})");
+  EXPECT_EQ(
+      call("GET", "/v2/models/m").body,
+      R"({"name":"m","versions":["1"],"platform":"echo_echo","inputs":[{"name":"x","datatype":"FP32","shape":[-1,1]}],)"
+      R"("outputs":[{"name":"y","datatype":"FP32","shape":[-1,1]}]})");
 }
 
 TEST_F(Serving, NoRequestFailsWhileVersionsSwitch) {

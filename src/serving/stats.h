@@ -11,16 +11,18 @@ namespace varda::serving {
 struct VersionStats {
   VersionStats(metrics::Registry& registry, const std::string& model, const std::string& version);
 
-  metrics::Counter& success;            // nv_inference_request_success
-  metrics::Counter& failure;            // nv_inference_request_failure
-  metrics::Counter& abandoned;          // varda_requests_abandoned_total: the client hung up while queued
-  metrics::Counter& inferences;         // nv_inference_count: each row of a batch counts
-  metrics::Counter& executions;         // nv_inference_exec_count
-  metrics::Counter& request_us;         // nv_inference_request_duration_us
-  metrics::Counter& queue_us;           // nv_inference_queue_duration_us
-  metrics::Counter& compute_us;         // nv_inference_compute_infer_duration_us
-  metrics::Counter& compute_input_us;   // nv_inference_compute_input_duration_us: decoding and resizing images
-  metrics::Counter& compute_output_us;  // nv_inference_compute_output_duration_us: softmax, labels, boxes
+  metrics::Counter& success;     // nv_inference_request_success
+  metrics::Counter& failure;     // nv_inference_request_failure
+  metrics::Counter& abandoned;   // varda_requests_abandoned_total: the client hung up while queued
+  metrics::Counter& inferences;  // nv_inference_count: each row of a batch counts
+  metrics::Counter& executions;  // nv_inference_exec_count
+  metrics::Counter& request_us;  // nv_inference_request_duration_us
+  metrics::Counter& queue_us;    // nv_inference_queue_duration_us
+  metrics::Counter& compute_us;  // nv_inference_compute_infer_duration_us
+  metrics::Counter&
+      compute_input_us;  // nv_inference_compute_input_duration_us: decoding and resizing images
+  metrics::Counter&
+      compute_output_us;  // nv_inference_compute_output_duration_us: softmax, labels, boxes
   metrics::Histogram& predict_seconds;  // request_predict_seconds
   metrics::Gauge& ready;                // varda_model_ready: 1 while this version is active
   metrics::Gauge& load_seconds;         // varda_model_load_seconds: read, prepare and warm

@@ -26,7 +26,8 @@ constexpr const char* kFile = "/data/store.db";
 // One seeded run of a store, with the state it must hold at each moment.
 class Life {
  public:
-  Life(CrashCampaign& campaign, std::uint64_t seed) : campaign_(campaign), rng_(seeded_rng(seed)), vfs_(fs_) {
+  Life(CrashCampaign& campaign, std::uint64_t seed)
+      : campaign_(campaign), rng_(seeded_rng(seed)), vfs_(fs_) {
     const SqliteRandomness same(static_cast<int>(seed));
     // Small limits, so that one run trims history and checkpoints often; sometimes SQLite's own
     // limits.
@@ -45,7 +46,8 @@ class Life {
   void run() {
     fs_.on_call([this](std::string_view, const os::Path&) {
       if (odds_ > 1 && rng_->below(odds_) > 0) return Status();
-      campaign_.point(fs_, promises_, [this](CrashingFileSystem& left, Rng& rng) { return check(left, rng); });
+      campaign_.point(fs_, promises_,
+                      [this](CrashingFileSystem& left, Rng& rng) { return check(left, rng); });
       return Status();
     });
     reopen();
@@ -95,7 +97,8 @@ class Life {
   void compact() {
     const Revision oldest = store_->oldest();
     const Revision revision =
-        oldest + static_cast<Revision>(rng_->below(static_cast<std::uint64_t>(model_.revision() - oldest) + 1));
+        oldest + static_cast<Revision>(
+                     rng_->below(static_cast<std::uint64_t>(model_.revision() - oldest) + 1));
     compacting_ = revision;
     CHECK(store_->compact(revision).ok());
     compacted_ = std::max(compacted_, revision);
@@ -105,7 +108,8 @@ class Life {
   std::string compare(Store& store, Rng& rng, StoreModel* found = nullptr) const {
     StoreModel model = model_;
     if (!under_way_.empty() && store.revision() == model.revision() + 1) model.apply(under_way_);
-    const Revision forgotten = std::max({compacted_, compacting_, model.trimmed(options_.history_events_max), store_oldest_max()});
+    const Revision forgotten = std::max(
+        {compacted_, compacting_, model.trimmed(options_.history_events_max), store_oldest_max()});
     if (found != nullptr) *found = model;
     return model.difference(store, compacted_, forgotten, rng);
   }
@@ -122,14 +126,16 @@ class Life {
     auto store = open(*next, vfs);
     if (!store.ok()) return "after a kill: " + store.error().message();
     StoreModel seen;
-    if (std::string wrong = compare(**store, rng, &seen); !wrong.empty()) return "after a kill: " + wrong;
+    if (std::string wrong = compare(**store, rng, &seen); !wrong.empty())
+      return "after a kill: " + wrong;
     const auto dark = next->crashed(rng.next());
     campaign_.count_nested();
     const SqliteVfs dark_vfs(*dark);
     auto again = open(*dark, dark_vfs);
     if (!again.ok()) return "after a kill and a crash: " + again.error().message();
-    std::string wrong =
-        seen.difference(**again, compacted_, std::max((*store)->oldest(), seen.trimmed(options_.history_events_max)), rng);
+    std::string wrong = seen.difference(
+        **again, compacted_,
+        std::max((*store)->oldest(), seen.trimmed(options_.history_events_max)), rng);
     return wrong.empty() ? "" : "seen after a kill, gone with a crash: " + wrong;
   }
 
@@ -169,7 +175,8 @@ class Life {
     const SqliteVfs second_vfs(*second);
     auto again = open(*second, second_vfs);
     if (!again.ok()) return "second crash: " + again.error().message();
-    const Revision forgotten = std::max((*store)->oldest(), model.trimmed(options_.history_events_max));
+    const Revision forgotten =
+        std::max((*store)->oldest(), model.trimmed(options_.history_events_max));
     std::string wrong = model.difference(**again, compacted_, forgotten, rng);
     return wrong.empty() ? "" : "second crash: " + wrong;
   }
@@ -200,20 +207,28 @@ std::unique_ptr<CrashingFileSystem> disk_of_first_format() {
   auto fs = std::make_unique<CrashingFileSystem>();
   CHECK(fs->make_directories(kDirectory, 0755).ok() && fs->sync_directory("/").ok());
   const SqliteVfs vfs(*fs);
-  std::ifstream in((std::filesystem::path(VARDA_TESTDATA) / "../../../tests/fixtures/store-1.sql").lexically_normal());
+  std::ifstream in((std::filesystem::path(VARDA_TESTDATA) / "../../../tests/fixtures/store-1.sql")
+                       .lexically_normal());
   const std::string sql((std::istreambuf_iterator<char>(in)), {});
   CHECK(!sql.empty());
-  const internal::Database db = internal::open_database(kFile, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, vfs.name()).value();
-  CHECK(internal::execute(db.get(), "PRAGMA locking_mode=EXCLUSIVE;PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;" + sql).ok());
+  const internal::Database db =
+      internal::open_database(kFile, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, vfs.name())
+          .value();
+  CHECK(internal::execute(
+            db.get(),
+            "PRAGMA locking_mode=EXCLUSIVE;PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;" + sql)
+            .ok());
   return fs;
 }
 
 std::string shown(Store& store) {
   std::string text = std::to_string(store.revision()) + " from " + std::to_string(store.oldest());
   for (const Entry& entry : store.list({}).value().entries)
-    text += "; " + entry.key + " " + std::to_string(entry.created) + " " + std::to_string(entry.modified) + " " + *entry.value;
+    text += "; " + entry.key + " " + std::to_string(entry.created) + " " +
+            std::to_string(entry.modified) + " " + *entry.value;
   for (const Event& event : store.watch("", store.oldest()).value()->poll(1'000'000).value())
-    text += "; " + std::to_string(event.entry.modified) + " " + event.entry.key + " " + *event.entry.value;
+    text += "; " + std::to_string(event.entry.modified) + " " + event.entry.key + " " +
+            *event.entry.value;
   return text;
 }
 
@@ -240,7 +255,8 @@ TEST(StoreUpgrade, OnAFullDiskChangesNothingAndSaysWhatItTakes) {
     }
     ++refused;
     ASSERT_EQ(store.error().code(), Code::kExhausted) << room << ": " << store.error();
-    EXPECT_NE(store.error().message().find("as much room again in /data; nothing has changed"), std::string::npos)
+    EXPECT_NE(store.error().message().find("as much room again in /data; nothing has changed"),
+              std::string::npos)
         << room << ": " << store.error();
     EXPECT_FALSE(fs->stat("/data/store.db.upgrade").value().has_value()) << room;
     EXPECT_FALSE(fs->stat("/data/store.db.format-1").value().has_value()) << room;
@@ -277,7 +293,8 @@ TEST(StoreCrash, UpgradeIsDoneOrNotAndLosesNothing) {
         const SqliteVfs left_vfs(left);
         auto store = open_on(left, left_vfs);
         if (!store.ok()) return store.error().message();
-        if (const std::string found = shown(**store); found != wanted) return "found " + found + ", wanted " + wanted;
+        if (const std::string found = shown(**store); found != wanted)
+          return "found " + found + ", wanted " + wanted;
         const auto second = left.crashed(rng.next());
         campaign.count_nested();
         const SqliteVfs second_vfs(*second);

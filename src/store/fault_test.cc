@@ -39,7 +39,8 @@ class StoreFaults : public ::testing::Test {
     return internal::make_store({}, std::move(opened.journal), std::move(opened.loaded));
   }
   // Checks that the store holds the model, with or without the unacknowledged transaction.
-  static std::string compare(Store& store, const StoreModel& model, const StoreModel::Events& unknown, Rng& rng) {
+  static std::string compare(Store& store, const StoreModel& model,
+                             const StoreModel::Events& unknown, Rng& rng) {
     StoreModel now = model;
     if (!unknown.empty() && store.revision() == model.revision() + 1) now.apply(unknown);
     return now.difference(store, 0, 0, rng);
@@ -52,7 +53,8 @@ class StoreFaults : public ::testing::Test {
     std::string wrong;
   };
   // Runs some transactions, whatever the disk does.
-  static Outcome work(CrashingFileSystem& fs, const SqliteVfs& vfs, std::unique_ptr<Store>& store, int steps = 14) {
+  static Outcome work(CrashingFileSystem& fs, const SqliteVfs& vfs, std::unique_ptr<Store>& store,
+                      int steps = 14) {
     Outcome out;
     const auto rng = seeded_rng(5);
     const SqliteRandomness same(5);
@@ -151,7 +153,8 @@ TEST_F(StoreFaults, AfterAFailedSyncNothingIsWrittenUntilTheFileWasReadAgain) {
   ASSERT_TRUE(store->put("a", "1").ok());
   fail = true;
   fs->on_call([&](std::string_view call, const os::Path& path) -> Status {
-    if (fail && call == "sync" && path.string().ends_with("-wal")) return Error(Code::kInternal, "Input/output error");
+    if (fail && call == "sync" && path.string().ends_with("-wal"))
+      return Error(Code::kInternal, "Input/output error");
     return {};
   });
   EXPECT_FALSE(store->put("a", "2").ok());
@@ -176,7 +179,8 @@ TEST_F(StoreFaults, OnAFullDiskDeletingWorksAndMakesRoom) {
   Result<Revision> last = Revision{0};
   for (int i = 0; last.ok(); ++i) {
     ASSERT_LT(i, 2000);
-    const std::vector<Op> ops{Put{.key = "/a/" + std::to_string(i), .value = std::string(20'000, 'x')}};
+    const std::vector<Op> ops{
+        Put{.key = "/a/" + std::to_string(i), .value = std::string(20'000, 'x')}};
     last = store->commit(ops);
     if (last.ok()) model.apply(*model.plan(ops));
   }
@@ -184,7 +188,8 @@ TEST_F(StoreFaults, OnAFullDiskDeletingWorksAndMakesRoom) {
   const Status room = room_for_objects(*fs, kFile);
   ASSERT_FALSE(room.ok());
   EXPECT_EQ(room.error().code(), Code::kExhausted);
-  EXPECT_THAT(room.error().message(), ::testing::ContainsRegex("the disk of .* is full \\([0-9.]+ MiB left\\)"));
+  EXPECT_THAT(room.error().message(),
+              ::testing::ContainsRegex("the disk of .* is full \\([0-9.]+ MiB left\\)"));
   EXPECT_THAT(last.error().message(), HasSubstr("or delete objects, which still works"));
   ASSERT_GT(model.revision(), 50);
   ASSERT_EQ(model.difference(*store, 0, 0, *rng), "");
@@ -220,10 +225,12 @@ TEST_F(StoreFaults, OnAFullDiskWhatOnlyChangesLeavesTheRoomOfDeleting) {
   };
   ASSERT_TRUE(commit({Put{.key = "/heartbeat", .value = std::string(8000, 'a')}}).ok());
   int made = 0;
-  while (commit({Put{.key = "/a/" + std::to_string(made), .value = std::string(20'000, 'x')}}).ok()) ASSERT_LT(++made, 1000);
+  while (commit({Put{.key = "/a/" + std::to_string(made), .value = std::string(20'000, 'x')}}).ok())
+    ASSERT_LT(++made, 1000);
   // A reserve without limits would allow about 150 of these.
   for (int i = 0; i < 600; ++i) {
-    const auto changed = commit({Put{.key = "/heartbeat", .value = std::string(8000, static_cast<char>('a' + i % 26))}});
+    const auto changed = commit(
+        {Put{.key = "/heartbeat", .value = std::string(8000, static_cast<char>('a' + i % 26))}});
     ASSERT_TRUE(changed.ok()) << i << ": " << changed.error();
   }
   EXPECT_EQ(store->put("/a/more", std::string(400'000, 'x')).error().code(), Code::kExhausted);
@@ -231,10 +238,12 @@ TEST_F(StoreFaults, OnAFullDiskWhatOnlyChangesLeavesTheRoomOfDeleting) {
   store.reset();
   store = open(*fs, vfs).value();
   for (int i = 0; i < 600; ++i) {
-    const auto changed = commit({Put{.key = "/heartbeat", .value = std::string(8000, static_cast<char>('a' + i % 26))}});
+    const auto changed = commit(
+        {Put{.key = "/heartbeat", .value = std::string(8000, static_cast<char>('a' + i % 26))}});
     ASSERT_TRUE(changed.ok()) << i << ": " << changed.error();
   }
-  for (int i = 0; i < made; ++i) ASSERT_TRUE(commit({Delete{.key = "/a/" + std::to_string(i)}}).ok()) << i;
+  for (int i = 0; i < made; ++i)
+    ASSERT_TRUE(commit({Delete{.key = "/a/" + std::to_string(i)}}).ok()) << i;
   const auto left = fs->crashed(3);
   const SqliteVfs left_vfs(*left);
   auto again = open(*left, left_vfs);

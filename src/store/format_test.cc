@@ -28,12 +28,15 @@ class StoreFormat : public ::testing::Test {
     root_ = pattern;
   }
   void TearDown() override { std::filesystem::remove_all(root_); }
-  std::filesystem::path file(const std::string& suffix = "") const { return root_ / ("store.db" + suffix); }
+  std::filesystem::path file(const std::string& suffix = "") const {
+    return root_ / ("store.db" + suffix);
+  }
 
   void run_sql(const std::string& sql) const {
     sqlite3* db = nullptr;
     ASSERT_EQ(sqlite3_open(file().c_str(), &db), SQLITE_OK);
-    ASSERT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
+    ASSERT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
+        << sqlite3_errmsg(db);
     sqlite3_close(db);
   }
   std::string ask(const std::string& sql) const { return ask(file(), sql); }
@@ -51,7 +54,8 @@ class StoreFormat : public ::testing::Test {
   }
   /// The store left by the first format's program: 14 revisions.
   void first_format() const {
-    std::ifstream in((std::filesystem::path(VARDA_TESTDATA) / "../../../tests/fixtures/store-1.sql").lexically_normal());
+    std::ifstream in((std::filesystem::path(VARDA_TESTDATA) / "../../../tests/fixtures/store-1.sql")
+                         .lexically_normal());
     const std::string sql{std::istreambuf_iterator<char>(in), {}};
     ASSERT_FALSE(sql.empty());
     run_sql(sql + "PRAGMA journal_mode=WAL;");
@@ -69,7 +73,8 @@ class StoreFormat : public ::testing::Test {
       seen.push_back(event.entry.value->substr(event.entry.value->find(R"("n":)"), 7));
     EXPECT_THAT(seen, ::testing::ElementsAre(R"("n":"1")", R"("n":"2")", R"("n":"3")"));
     Revision next = 0;
-    for (const Event& event : store.watch("", 0).value()->poll(1000).value()) EXPECT_EQ(event.entry.modified, ++next);
+    for (const Event& event : store.watch("", 0).value()->poll(1000).value())
+      EXPECT_EQ(event.entry.modified, ++next);
     EXPECT_EQ(next, store.revision());
   }
 
@@ -100,15 +105,17 @@ TEST_F(StoreFormat, TheFirstFormatIsBroughtUpOnceWithValuesAndHistory) {
 TEST_F(StoreFormat, AnUpgradeThatIsKilledAnywhereIsDoneByTheNextOpening) {
   int points = 0;
   for (bool reached = true; reached; ++points) {
-    for (const auto& entry : std::filesystem::directory_iterator(root_)) std::filesystem::remove(entry.path());
+    for (const auto& entry : std::filesystem::directory_iterator(root_))
+      std::filesystem::remove(entry.path());
     first_format();
     const pid_t pid = ::fork();
     ASSERT_GE(pid, 0);
     if (pid == 0) {
       int left = points;
-      const auto opened = internal::open_sqlite_journal(file(), {.pages_max = 0, .at = [&left](std::string_view) {
-                                                                   if (left-- == 0) ::_exit(9);
-                                                                 }});
+      const auto opened =
+          internal::open_sqlite_journal(file(), {.pages_max = 0, .at = [&left](std::string_view) {
+                                                   if (left-- == 0) ::_exit(9);
+                                                 }});
       ::_exit(opened.ok() ? 0 : 1);
     }
     int status = 0;
@@ -140,7 +147,8 @@ TEST_F(StoreFormat, ANewerFormatIsRefusedAndNamesTheProgramItTakes) {
 TEST_F(StoreFormat, AFileGetsSmallerWhenMuchIsDeleted) {
   const auto store = open_sqlite(file()).value();
   std::vector<Op> ops;
-  for (int i = 0; i < 4000; ++i) ops.emplace_back(Put{.key = "k" + std::to_string(i), .value = std::string(8000, 'x')});
+  for (int i = 0; i < 4000; ++i)
+    ops.emplace_back(Put{.key = "k" + std::to_string(i), .value = std::string(8000, 'x')});
   (void)store->commit(std::move(ops)).value();
   EXPECT_GT(std::filesystem::file_size(file()), 30u << 20);
   std::vector<Op> deletions;
@@ -153,18 +161,25 @@ TEST_F(StoreFormat, AFileGetsSmallerWhenMuchIsDeleted) {
 
 TEST_F(StoreFormat, AHundredThousandUpdatesOfAFewKeysStayWithinABound) {
   metrics::Registry registry;
-  const auto store = open_sqlite(file(), {.history_events_max = 5000, .history_bytes_max = 4u << 20, .metrics = &registry}).value();
+  const auto store =
+      open_sqlite(file(),
+                  {.history_events_max = 5000, .history_bytes_max = 4u << 20, .metrics = &registry})
+          .value();
   std::uintmax_t most = 0;
   for (int i = 0; i < 2000; ++i) {
     std::vector<Op> ops;
-    for (int j = 0; j < 50; ++j) ops.emplace_back(Put{.key = "k" + std::to_string(j), .value = std::string(1000, 'a' + i % 26)});
+    for (int j = 0; j < 50; ++j)
+      ops.emplace_back(
+          Put{.key = "k" + std::to_string(j), .value = std::string(1000, 'a' + i % 26)});
     (void)store->commit(std::move(ops)).value();
-    most = std::max(most, std::filesystem::file_size(file()) + std::filesystem::file_size(file("-wal")));
+    most = std::max(most,
+                    std::filesystem::file_size(file()) + std::filesystem::file_size(file("-wal")));
   }
   EXPECT_LT(most, 48u << 20);
   const std::string text = registry.text();
   EXPECT_THAT(text, HasSubstr("varda_store_revision 2000\n"));
-  EXPECT_THAT(text, HasSubstr("varda_store_oldest_revision " + std::to_string(store->oldest()) + "\n"));
+  EXPECT_THAT(text,
+              HasSubstr("varda_store_oldest_revision " + std::to_string(store->oldest()) + "\n"));
   EXPECT_GT(store->oldest(), 1800);
   EXPECT_THAT(text, ::testing::ContainsRegex("varda_store_file_bytes\\{part=\"log\"\\} [1-9]"));
   EXPECT_THAT(text, ::testing::ContainsRegex("varda_store_compactions_total [1-9]"));

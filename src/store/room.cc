@@ -17,7 +17,8 @@ Status room_for_objects(os::FileSystem& fs, const std::filesystem::path& file) {
 Error disk_is_full(os::FileSystem& fs, const std::filesystem::path& file) {
   char left[32] = "";
   if (const auto space = fs.space(file.parent_path()); space.ok()) {
-    std::snprintf(left, sizeof left, " (%.1f MiB left)", static_cast<double>(space->available_bytes) / (1 << 20));
+    std::snprintf(left, sizeof left, " (%.1f MiB left)",
+                  static_cast<double>(space->available_bytes) / (1 << 20));
   }
   return Error(Code::kExhausted, "the disk of " + file.parent_path().string() + " is full" + left);
 }

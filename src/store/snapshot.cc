@@ -26,7 +26,8 @@ Result<Page> read(const std::filesystem::path& file) {
   TRY(const int format, internal::check_format(db.get()));
   Page page;
   if (format == 0) return page;
-  TRY(page.revision, internal::read_number(db.get(), "SELECT value FROM meta WHERE name='revision'"));
+  TRY(page.revision,
+      internal::read_number(db.get(), "SELECT value FROM meta WHERE name='revision'"));
   TRY(page.entries, internal::read_entries(db.get()));
   return page;
 }
@@ -39,14 +40,16 @@ class Writer final : public SqliteWriter {
     if (finished_) return;
     insert_.reset();
     db_.reset();
-    for (const char* suffix : {"", "-journal"}) (void)os::real_file_system().remove(std::filesystem::path(file_) += suffix);
+    for (const char* suffix : {"", "-journal"})
+      (void)os::real_file_system().remove(std::filesystem::path(file_) += suffix);
   }
 
   Status add(std::string_view key, std::string_view value) override {
     Status added = insert_->bind(key).bind(value).run();
     if (added.ok()) return added;
     const bool twice = sqlite3_errcode(db_.get()) == SQLITE_CONSTRAINT;
-    return twice ? Status(Error(Code::kInvalid, std::string(key) + " occurs twice")) : std::move(added).context(file_.string());
+    return twice ? Status(Error(Code::kInvalid, std::string(key) + " occurs twice"))
+                 : std::move(added).context(file_.string());
   }
 
   Status finish(Revision revision) override {
@@ -71,21 +74,28 @@ class Writer final : public SqliteWriter {
 
 }  // namespace
 
-Result<Page> read_sqlite(const std::filesystem::path& file) { return read(file).context(file.string()); }
+Result<Page> read_sqlite(const std::filesystem::path& file) {
+  return read(file).context(file.string());
+}
 
 Revision revision_after_restore(Revision backed_up, std::chrono::system_clock::time_point now) {
   constexpr Revision kAhead = 1'000'000'000;
-  return std::max<Revision>(backed_up + kAhead,
-                            std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()).count());
+  return std::max<Revision>(
+      backed_up + kAhead,
+      std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()).count());
 }
 
 Result<std::unique_ptr<SqliteWriter>> SqliteWriter::create(const std::filesystem::path& file) {
-  { TRY([[maybe_unused]] const auto made, os::real_file_system().open(file, os::Open::kExclusive, 0600)); }
+  {
+    TRY([[maybe_unused]] const auto made,
+        os::real_file_system().open(file, os::Open::kExclusive, 0600));
+  }
   TRY(Database db, internal::open_database(file, SQLITE_OPEN_READWRITE));
   TRY_VOID(internal::create_schema(db.get()));
   TRY_VOID(execute(db.get(), "BEGIN IMMEDIATE"));
   TRY(Statement insert, Statement::prepare(db.get(), "INSERT INTO objects VALUES(?1,?2,0,0)"));
-  return std::unique_ptr<SqliteWriter>(std::make_unique<Writer>(file, std::move(db), std::move(insert)));
+  return std::unique_ptr<SqliteWriter>(
+      std::make_unique<Writer>(file, std::move(db), std::move(insert)));
 }
 
 }  // namespace varda::store

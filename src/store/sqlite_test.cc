@@ -36,7 +36,8 @@ class SqliteStore : public ::testing::Test {
   void run_sql(const std::string& sql) const {
     sqlite3* db = nullptr;
     ASSERT_EQ(sqlite3_open(file().c_str(), &db), SQLITE_OK);
-    ASSERT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK) << sqlite3_errmsg(db);
+    ASSERT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
+        << sqlite3_errmsg(db);
     sqlite3_close(db);
   }
 
@@ -71,7 +72,9 @@ TEST_F(SqliteStore, ValuesRevisionsAndHistoryContinueAfterReopen) {
 }
 
 TEST_F(SqliteStore, NobodyElseMayReadWhateverTheUmaskAndTheDirectory) {
-  const auto mode = [](const std::filesystem::path& path) { return os::real_file_system().stat(path).value()->mode; };
+  const auto mode = [](const std::filesystem::path& path) {
+    return os::real_file_system().stat(path).value()->mode;
+  };
   const mode_t before = ::umask(0);
   {
     auto store = open_sqlite(file()).value();
@@ -132,10 +135,13 @@ TEST_F(SqliteStore, ForeignNewerAndDamagedFilesAreRefused) {
 // Pages may be intact while numbers are wrong: a flipped bit must not make revisions decrease.
 TEST_F(SqliteStore, RevisionsThatCannotBeAreRefused) {
   for (const char* damage :
-       {"UPDATE meta SET value=1 WHERE name='revision'", "UPDATE meta SET value=-4 WHERE name='revision'",
-        "UPDATE meta SET value=99 WHERE name='compacted'", "UPDATE meta SET value=-1 WHERE name='compacted'",
-        "UPDATE objects SET modified=77", "UPDATE objects SET created=0", "UPDATE objects SET created=4, modified=3",
-        "UPDATE events SET revision=9 WHERE revision=2", "UPDATE events SET previous_modified=5", "UPDATE events SET created=-1"}) {
+       {"UPDATE meta SET value=1 WHERE name='revision'",
+        "UPDATE meta SET value=-4 WHERE name='revision'",
+        "UPDATE meta SET value=99 WHERE name='compacted'",
+        "UPDATE meta SET value=-1 WHERE name='compacted'", "UPDATE objects SET modified=77",
+        "UPDATE objects SET created=0", "UPDATE objects SET created=4, modified=3",
+        "UPDATE events SET revision=9 WHERE revision=2", "UPDATE events SET previous_modified=5",
+        "UPDATE events SET created=-1"}) {
     SCOPED_TRACE(damage);
     std::filesystem::remove(file());
     {
@@ -156,7 +162,9 @@ TEST_F(SqliteStore, FullDiskIsExhaustedAndReadingGoesOn) {
   auto watch = store->watch("", 0).value();
   Revision last = 0;
   Result<Revision> put = Revision{0};
-  for (int i = 0; i < 1000 && (put = store->put("k" + std::to_string(i), std::string(3000, 'x'))).ok(); ++i) last = *put;
+  for (int i = 0;
+       i < 1000 && (put = store->put("k" + std::to_string(i), std::string(3000, 'x'))).ok(); ++i)
+    last = *put;
   ASSERT_FALSE(put.ok());
   EXPECT_EQ(put.error().code(), Code::kExhausted);
   EXPECT_EQ(store->revision(), last);
@@ -171,14 +179,18 @@ TEST_F(SqliteStore, FullDiskIsExhaustedAndReadingGoesOn) {
 
 TEST_F(SqliteStore, OnAFullDiskDeletionsDoNotFailForWhatComesAlongWithThem) {
   auto opened = internal::open_sqlite_journal(file(), {.pages_max = 60}).value();
-  auto store = internal::make_store({.value_bytes_max = 16u << 20}, std::move(opened.journal), std::move(opened.loaded));
-  for (int i = 0; i < 20; ++i) ASSERT_TRUE(store->put("k" + std::to_string(i), std::string(3000, 'x')).ok());
+  auto store = internal::make_store({.value_bytes_max = 16u << 20}, std::move(opened.journal),
+                                    std::move(opened.loaded));
+  for (int i = 0; i < 20; ++i)
+    ASSERT_TRUE(store->put("k" + std::to_string(i), std::string(3000, 'x')).ok());
   std::atomic<bool> stop{false};
   std::vector<std::jthread> writers;
   for (int w = 0; w < 4; ++w) {
     writers.emplace_back([&, w] {
       // Larger than the disk plus the reserve.
-      while (!stop) EXPECT_EQ(store->put("big" + std::to_string(w), std::string(6u << 20, 'x')).error().code(), Code::kExhausted);
+      while (!stop)
+        EXPECT_EQ(store->put("big" + std::to_string(w), std::string(6u << 20, 'x')).error().code(),
+                  Code::kExhausted);
     });
   }
   for (int i = 0; i < 20; ++i) {
@@ -288,7 +300,8 @@ TEST_F(SqliteStore, EveryAcknowledgedWriteSurvivesSigkill) {
     for (const auto& [key, value] : acknowledged) {
       const auto entry = (*store)->get(key).value();
       ASSERT_TRUE(entry) << key;
-      EXPECT_GE(std::stoi(*entry->value), value) << key;  // a durable write may lack its acknowledgement
+      EXPECT_GE(std::stoi(*entry->value), value)
+          << key;  // a durable write may lack its acknowledgement
     }
     // The history is complete: one event per revision.
     Revision next = (*store)->oldest();

@@ -26,7 +26,8 @@ constexpr std::size_t kBatchMax = 512;
 
 class CoreWatch final : public Watch {
  public:
-  CoreWatch(std::shared_ptr<Core> core, std::shared_ptr<WatchState> state) : core_(std::move(core)), state_(std::move(state)) {}
+  CoreWatch(std::shared_ptr<Core> core, std::shared_ptr<WatchState> state)
+      : core_(std::move(core)), state_(std::move(state)) {}
   ~CoreWatch() override { core_->unwatch(state_); }
 
   Result<std::vector<Event>> poll(std::size_t max) override { return state_->poll(max); }
@@ -71,9 +72,10 @@ class GroupStore final : public Store {
         journal_(std::move(journal)) {
     if (options.metrics == nullptr) return;
     commits_ = &options.metrics->counter("varda_store_commits_total", "Transactions committed.");
-    batches_ = &options.metrics->counter("varda_store_batches_total", "Groups of transactions that shared one sync.");
-    seconds_ =
-        &options.metrics->histogram("varda_store_batch_seconds", "Time to make a group durable.", metrics::latency_buckets());
+    batches_ = &options.metrics->counter("varda_store_batches_total",
+                                         "Groups of transactions that shared one sync.");
+    seconds_ = &options.metrics->histogram(
+        "varda_store_batch_seconds", "Time to make a group durable.", metrics::latency_buckets());
     measure(*options.metrics);
   }
   ~GroupStore() override { core_->close(); }
@@ -107,19 +109,23 @@ class GroupStore final : public Store {
     Revision compaction = 0;  // if set, a compaction and no write
     Result<Revision> result;
     bool leads = false;  // commits the next batch, starting with this request
-    Turn turn;           // given once: it leads, or the result is ready and no other thread uses the request
+    Turn turn;  // given once: it leads, or the result is ready and no other thread uses the request
   };
 
   // The gauges may outlive the store, so they share ownership of `core_`.
   void measure(metrics::Registry& metrics) const {
     const auto gauge = [&](const char* name, const char* help, auto read) {
-      metrics.gauge_from(name, help, {}, [core = core_, read] { return static_cast<double>(read(*core)); });
+      metrics.gauge_from(name, help, {},
+                         [core = core_, read] { return static_cast<double>(read(*core)); });
     };
-    gauge("varda_store_revision", "Of the last committed write.", [](const Core& core) { return core.revision(); });
+    gauge("varda_store_revision", "Of the last committed write.",
+          [](const Core& core) { return core.revision(); });
     gauge("varda_store_oldest_revision", "The oldest revision from which a watch can resume.",
           [](const Core& core) { return core.oldest(); });
-    gauge("varda_store_history_events", "Events that are kept.", [](const Core& core) { return core.history().events; });
-    gauge("varda_store_history_bytes", "Memory of these events.", [](const Core& core) { return core.history().bytes; });
+    gauge("varda_store_history_events", "Events that are kept.",
+          [](const Core& core) { return core.history().events; });
+    gauge("varda_store_history_bytes", "Memory of these events.",
+          [](const Core& core) { return core.history().bytes; });
     gauge("varda_store_compactions_total", "Times that old history was forgotten.",
           [](const Core& core) { return core.history().compactions; });
   }
@@ -130,10 +136,13 @@ class GroupStore final : public Store {
     for (const Op& op : ops) {
       const std::string& key = key_of(op);
       if (key.empty()) return Error(Code::kInvalid, "an empty key");
-      if (!keys.insert(key).second) return Error(Code::kInvalid, key + " occurs twice in one transaction");
-      if (const Put* put = std::get_if<Put>(&op); put != nullptr && put->value.size() > value_bytes_max_) {
-        return Error(Code::kExhausted, key + ": value of " + std::to_string(put->value.size()) + " bytes, at most " +
-                                           std::to_string(value_bytes_max_) + " are allowed");
+      if (!keys.insert(key).second)
+        return Error(Code::kInvalid, key + " occurs twice in one transaction");
+      if (const Put* put = std::get_if<Put>(&op);
+          put != nullptr && put->value.size() > value_bytes_max_) {
+        return Error(Code::kExhausted, key + ": value of " + std::to_string(put->value.size()) +
+                                           " bytes, at most " + std::to_string(value_bytes_max_) +
+                                           " are allowed");
       }
     }
     return {};
@@ -185,15 +194,17 @@ class GroupStore final : public Store {
   }
 
   // The events of one transaction at `revision`; empty without changes.
-  Result<std::vector<EventPtr>> plan(std::vector<Op>& ops, const Overlay& overlay, Revision revision) const {
+  Result<std::vector<EventPtr>> plan(std::vector<Op>& ops, const Overlay& overlay,
+                                     Revision revision) const {
     std::vector<EventPtr> events;
     for (Op& op : ops) {
       std::optional<Entry> old = current(overlay, key_of(op));
       const auto expected = std::visit([](const auto& some) { return some.expected; }, op);
       const Revision modified = old ? old->modified : 0;
       if (expected && *expected != modified) {
-        return Error(Code::kConflict,
-                     key_of(op) + ": expected revision " + std::to_string(*expected) + ", it is at " + std::to_string(modified));
+        return Error(Code::kConflict, key_of(op) + ": expected revision " +
+                                          std::to_string(*expected) + ", it is at " +
+                                          std::to_string(modified));
       }
       Event event;
       if (Put* put = std::get_if<Put>(&op)) {
@@ -204,7 +215,8 @@ class GroupStore final : public Store {
       } else {
         if (!old) continue;
         event.type = EventType::kDelete;
-        event.entry = {.key = old->key, .value = old->value, .created = old->created, .modified = revision};
+        event.entry = {
+            .key = old->key, .value = old->value, .created = old->created, .modified = revision};
       }
       if (old) {
         event.previous = std::move(old->value);
@@ -216,7 +228,8 @@ class GroupStore final : public Store {
   }
 
   // Restores the operations after plan() moved bytes out of them.
-  static void give_back(std::vector<Op>& ops, const std::vector<EventPtr>& events, std::size_t at, std::size_t end) {
+  static void give_back(std::vector<Op>& ops, const std::vector<EventPtr>& events, std::size_t at,
+                        std::size_t end) {
     for (Op& op : ops) {
       if (at == end) return;
       const Entry& entry = events[at]->entry;
@@ -224,7 +237,8 @@ class GroupStore final : public Store {
         put->key = entry.key;
         put->value = *entry.value;
         ++at;
-      } else if (entry.key == std::get<Delete>(op).key) {  // else nothing was deleted, without an event
+      } else if (entry.key ==
+                 std::get<Delete>(op).key) {  // else nothing was deleted, without an event
         ++at;
       }
     }
@@ -251,19 +265,22 @@ class GroupStore final : public Store {
       if (!planned->empty()) ++revision;
       request->result = revision;
       for (EventPtr& event : *planned) {
-        overlay[event->entry.key] = event->type == EventType::kPut ? std::optional(event->entry) : std::nullopt;
+        overlay[event->entry.key] =
+            event->type == EventType::kPut ? std::optional(event->entry) : std::nullopt;
         events.push_back(std::move(event));
       }
       ends.back() = events.size();
     }
-    Status written = events.empty() || journal_ == nullptr ? Status() : journal_->write(events, core_->oldest());
+    Status written =
+        events.empty() || journal_ == nullptr ? Status() : journal_->write(events, core_->oldest());
     if (written.ok()) core_->apply(events);
     if (written.ok() && compaction > 0) {
       if (journal_ != nullptr) written = journal_->compact(compaction);
       if (written.ok()) core_->compact(compaction);
       for (Request* request : batch) {
         if (request->compaction > 0)
-          request->result = written.ok() ? Result<Revision>(compaction) : Result<Revision>(written.error());
+          request->result =
+              written.ok() ? Result<Revision>(compaction) : Result<Revision>(written.error());
       }
     } else if (!written.ok() && written.error().code() == Code::kExhausted && batch.size() > 1) {
       // A full disk still has space for deletions, so retry each request alone.
@@ -314,18 +331,22 @@ Result<Revision> Store::remove(std::string key, std::optional<Revision> expected
   return commit(std::move(ops));
 }
 
-std::unique_ptr<Store> internal::make_store(Options options, std::unique_ptr<Journal> journal, Loaded loaded) {
+std::unique_ptr<Store> internal::make_store(Options options, std::unique_ptr<Journal> journal,
+                                            Loaded loaded) {
   return std::make_unique<GroupStore>(options, std::move(journal), std::move(loaded));
 }
 
-std::unique_ptr<Store> open_memory(Options options) { return internal::make_store(options, nullptr, {}); }
+std::unique_ptr<Store> open_memory(Options options) {
+  return internal::make_store(options, nullptr, {});
+}
 
 Result<std::unique_ptr<Store>> open_sqlite(const std::filesystem::path& file, Options options) {
   TRY(internal::OpenedJournal opened, internal::open_sqlite_journal(file, {}));
   if (options.metrics != nullptr) {
-    for (const auto& [part, suffix] : {std::pair("database", ""), std::pair("log", "-wal"), std::pair("reserve", ".reserve")}) {
-      options.metrics->gauge_from("varda_store_file_bytes", "Disk that the store takes.", {{"part", part}},
-                                  [path = file.string() + suffix] {
+    for (const auto& [part, suffix] :
+         {std::pair("database", ""), std::pair("log", "-wal"), std::pair("reserve", ".reserve")}) {
+      options.metrics->gauge_from("varda_store_file_bytes", "Disk that the store takes.",
+                                  {{"part", part}}, [path = file.string() + suffix] {
                                     std::error_code gone;
                                     const auto bytes = std::filesystem::file_size(path, gone);
                                     return gone ? 0.0 : static_cast<double>(bytes);

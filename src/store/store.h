@@ -47,7 +47,7 @@ enum class EventType : std::uint8_t { kPut, kDelete };
 
 struct Event {
   EventType type = EventType::kPut;
-  Entry entry;                            // kDelete: the last value, with modified = the revision of the deletion
+  Entry entry;  // kDelete: the last value, with modified = the revision of the deletion
   std::shared_ptr<const Value> previous;  // value before; null for a creation
   Revision previous_modified = 0;
 };
@@ -75,7 +75,7 @@ struct ListOptions {
   std::string prefix;
   std::string start_after;  // continue after this key
   std::size_t limit = 0;    // 0: all
-  Revision at = 0;          // 0: now; else that snapshot (kGone if compacted, kInvalid if in the future)
+  Revision at = 0;  // 0: now; else that snapshot (kGone if compacted, kInvalid if in the future)
 };
 
 /// A stream of events. One consumer thread at a time; another thread may close it.
@@ -108,7 +108,8 @@ class Store {
   /// kInvalid: an empty transaction, an empty key or a duplicate key. Deleting an absent key writes
   /// nothing; a transaction without changes returns the current revision.
   virtual Result<Revision> commit(std::vector<Op> ops) = 0;
-  Result<Revision> put(std::string key, std::string value, std::optional<Revision> expected = std::nullopt);
+  Result<Revision> put(std::string key, std::string value,
+                       std::optional<Revision> expected = std::nullopt);
   Result<Revision> remove(std::string key, std::optional<Revision> expected = std::nullopt);
 
   /// Watches keys that start with `prefix`, from revision `after` + 1. kGone: `after` is older than

@@ -38,7 +38,8 @@ class Stores : public ::testing::TestWithParam<Which> {
       store_ = std::move(opened).value();
     }
   }
-  Revision put(const std::string& key, const std::string& value, std::optional<Revision> expected = std::nullopt) {
+  Revision put(const std::string& key, const std::string& value,
+               std::optional<Revision> expected = std::nullopt) {
     auto revision = store_->put(key, value, expected);
     EXPECT_TRUE(revision.ok()) << revision.error();
     return revision.value_or(-1);
@@ -47,13 +48,16 @@ class Stores : public ::testing::TestWithParam<Which> {
     auto page = store_->list(options);
     if (!page.ok()) return {page.error().message()};
     std::vector<std::string> out;
-    for (const Entry& entry : page->entries) out.push_back(entry.key + "=" + *entry.value + "@" + std::to_string(entry.modified));
+    for (const Entry& entry : page->entries)
+      out.push_back(entry.key + "=" + *entry.value + "@" + std::to_string(entry.modified));
     return out;
   }
   static std::string text(const Event& event) {
-    return (event.type == EventType::kPut ? "put " : "delete ") + event.entry.key + "=" + *event.entry.value + "@" +
-           std::to_string(event.entry.modified) +
-           (event.previous ? " was " + *event.previous + "@" + std::to_string(event.previous_modified) : "");
+    return (event.type == EventType::kPut ? "put " : "delete ") + event.entry.key + "=" +
+           *event.entry.value + "@" + std::to_string(event.entry.modified) +
+           (event.previous
+                ? " was " + *event.previous + "@" + std::to_string(event.previous_modified)
+                : "");
   }
   static std::vector<std::string> poll(Watch& watch, std::size_t max = 256) {
     auto events = watch.poll(max);
@@ -68,7 +72,9 @@ class Stores : public ::testing::TestWithParam<Which> {
 };
 
 INSTANTIATE_TEST_SUITE_P(All, Stores, ::testing::Values(Which::kMemory, Which::kSqlite),
-                         [](const auto& which) { return which.param == Which::kMemory ? "Memory" : "Sqlite"; });
+                         [](const auto& which) {
+                           return which.param == Which::kMemory ? "Memory" : "Sqlite";
+                         });
 
 TEST_P(Stores, RevisionsCountCommits) {
   EXPECT_EQ(store_->revision(), 0);
@@ -89,7 +95,8 @@ TEST_P(Stores, ExpectedRevisionGuardsWritesAndDeletions) {
   EXPECT_EQ(store_->put("a", "2", 7).error().code(), Code::kConflict);
   EXPECT_EQ(store_->remove("a", 7).error().code(), Code::kConflict);
   EXPECT_EQ(store_->remove("nothing", 7).error().code(), Code::kConflict);
-  EXPECT_THAT(store_->put("a", "2", 7).error().message(), HasSubstr("a: expected revision 7, it is at 1"));
+  EXPECT_THAT(store_->put("a", "2", 7).error().message(),
+              HasSubstr("a: expected revision 7, it is at 1"));
   EXPECT_EQ(put("a", "2", 1), 2);
   EXPECT_EQ(store_->remove("a", 2).value(), 3);
   EXPECT_FALSE(store_->get("a").value());
@@ -137,7 +144,9 @@ TEST_P(Stores, ListPagesByPrefix) {
   EXPECT_EQ(first.entries.size(), 2u);
   EXPECT_TRUE(first.more);
   EXPECT_EQ(first.remaining, 1u);
-  const Page second = store_->list({.prefix = "/p/", .start_after = "/p/b", .limit = 2, .at = first.revision}).value();
+  const Page second =
+      store_->list({.prefix = "/p/", .start_after = "/p/b", .limit = 2, .at = first.revision})
+          .value();
   EXPECT_EQ(second.entries.at(0).key, "/p/c");
   EXPECT_FALSE(second.more);
   EXPECT_THAT(list({.prefix = "/x"}), IsEmpty());
@@ -155,8 +164,10 @@ TEST_P(Stores, ListShowsTheSnapshotOfARevision) {
   EXPECT_THAT(list({.prefix = "/p/", .at = 3}), ElementsAre("/p/a=2@3", "/p/b=1@2"));
   EXPECT_THAT(list({.prefix = "/p/", .at = 4}), ElementsAre("/p/a=2@3"));
   EXPECT_THAT(list({.prefix = "/p/"}), ElementsAre("/p/a=2@3", "/p/c=1@5"));
-  EXPECT_THAT(list({.prefix = "/p/", .start_after = "/p/a", .limit = 1, .at = 3}), ElementsAre("/p/b=1@2"));
-  EXPECT_EQ(store_->list({.prefix = "", .start_after = "", .limit = 0, .at = 99}).error().code(), Code::kInvalid);
+  EXPECT_THAT(list({.prefix = "/p/", .start_after = "/p/a", .limit = 1, .at = 3}),
+              ElementsAre("/p/b=1@2"));
+  EXPECT_EQ(store_->list({.prefix = "", .start_after = "", .limit = 0, .at = 99}).error().code(),
+            Code::kInvalid);
 }
 
 TEST_P(Stores, WatchGetsHistoryThenEventsOfItsPrefix) {
@@ -216,7 +227,8 @@ TEST_P(Stores, CompactionForgetsHistoryAndKeepsValues) {
   ASSERT_TRUE(store_->compact(2).ok());
   EXPECT_EQ(store_->oldest(), 2);
   EXPECT_EQ(store_->watch("", 1).error().code(), Code::kGone);
-  EXPECT_EQ(store_->list({.prefix = "", .start_after = "", .limit = 0, .at = 1}).error().code(), Code::kGone);
+  EXPECT_EQ(store_->list({.prefix = "", .start_after = "", .limit = 0, .at = 1}).error().code(),
+            Code::kGone);
   EXPECT_THAT(list({.at = 2}), ElementsAre("a=2@2"));
   EXPECT_THAT(poll(*store_->watch("", 2).value()), ElementsAre("put a=3@3 was 2@2"));
   EXPECT_EQ(store_->compact(9).error().code(), Code::kInvalid);
@@ -244,7 +256,9 @@ TEST_P(Stores, WakeIsCalledWhenThereIsSomethingAndWaitEnds) {
   EXPECT_EQ(wakes, 1);
   EXPECT_TRUE(watch->wait(Context::background()).ok());
   EXPECT_EQ(poll(*watch).size(), 1u);
-  EXPECT_EQ(watch->wait(Context::background().with_timeout(std::chrono::milliseconds(5))).error().code(), Code::kTimeout);
+  EXPECT_EQ(
+      watch->wait(Context::background().with_timeout(std::chrono::milliseconds(5))).error().code(),
+      Code::kTimeout);
   std::stop_source stop;
   std::jthread stopper([&] { stop.request_stop(); });
   EXPECT_EQ(watch->wait(Context(stop.get_token())).error().code(), Code::kCancelled);
@@ -286,7 +300,9 @@ TEST_P(Stores, ManyWritersGiveEveryWatcherEveryEventOnceInOrder) {
         }
         for (;;) {
           const auto old = store_->get("/k/shared").value();
-          const auto done = store_->put("/k/shared", std::to_string(old ? std::stoi(*old->value) + 1 : 1), old ? old->modified : 0);
+          const auto done =
+              store_->put("/k/shared", std::to_string(old ? std::stoi(*old->value) + 1 : 1),
+                          old ? old->modified : 0);
           if (done.ok()) break;
           ASSERT_EQ(done.error().code(), Code::kConflict);
         }

@@ -76,7 +76,8 @@ Result<std::size_t> elements(const Shape& shape) {
   std::size_t count = 1;
   bool empty = false;
   for (const std::int64_t size : shape) {
-    if (size < 0) return Error(Code::kInvalid, "shape " + to_string(shape) + " has a negative dimension");
+    if (size < 0)
+      return Error(Code::kInvalid, "shape " + to_string(shape) + " has a negative dimension");
     if (size == 0) {
       empty = true;
     } else if (static_cast<std::uint64_t>(size) > kElementsMax / count) {

@@ -12,10 +12,13 @@ namespace {
 constexpr std::size_t kAlignment = 64;  // a cache line, and the widest vector loads
 
 Result<std::shared_ptr<std::byte>> memory(std::size_t size) {
-  const std::size_t rounded = size > 0 ? (size + kAlignment - 1) / kAlignment * kAlignment : kAlignment;
+  const std::size_t rounded =
+      size > 0 ? (size + kAlignment - 1) / kAlignment * kAlignment : kAlignment;
   void* raw = std::aligned_alloc(kAlignment, rounded);
-  if (raw == nullptr) return Error(Code::kExhausted, "no memory for a tensor of " + std::to_string(size) + " bytes");
-  return std::shared_ptr<std::byte>(static_cast<std::byte*>(raw), [](std::byte* p) { std::free(p); });
+  if (raw == nullptr)
+    return Error(Code::kExhausted, "no memory for a tensor of " + std::to_string(size) + " bytes");
+  return std::shared_ptr<std::byte>(static_cast<std::byte*>(raw),
+                                    [](std::byte* p) { std::free(p); });
 }
 
 std::uint32_t length_at(const std::byte* at) {
@@ -28,36 +31,43 @@ Status check_strings(std::size_t elements, std::span<const std::byte> bytes) {
   std::size_t at = 0;
   for (std::size_t i = 0; i < elements; ++i) {
     if (bytes.size() - at < 4) {
-      return Error(Code::kInvalid,
-                   "BYTES data ends within the length of element " + std::to_string(i) + " of " + std::to_string(elements));
+      return Error(Code::kInvalid, "BYTES data ends within the length of element " +
+                                       std::to_string(i) + " of " + std::to_string(elements));
     }
     const std::size_t length = length_at(bytes.data() + at);
     at += 4;
     if (bytes.size() - at < length) {
-      return Error(Code::kInvalid, "BYTES element " + std::to_string(i) + " says " + std::to_string(length) + " bytes, " +
+      return Error(Code::kInvalid, "BYTES element " + std::to_string(i) + " says " +
+                                       std::to_string(length) + " bytes, " +
                                        std::to_string(bytes.size() - at) + " are left");
     }
     at += length;
   }
   if (at != bytes.size()) {
-    return Error(Code::kInvalid,
-                 std::to_string(bytes.size() - at) + " bytes follow the last of " + std::to_string(elements) + " BYTES elements");
+    return Error(Code::kInvalid, std::to_string(bytes.size() - at) + " bytes follow the last of " +
+                                     std::to_string(elements) + " BYTES elements");
   }
   return {};
 }
 
-Status check_size(DType dtype, const Shape& shape, std::size_t count, std::span<const std::byte> bytes) {
+Status check_size(DType dtype, const Shape& shape, std::size_t count,
+                  std::span<const std::byte> bytes) {
   if (dtype == DType::kBytes) return check_strings(count, bytes);
   if (bytes.size() != count * element_bytes(dtype)) {
-    return Error(Code::kInvalid, "shape " + to_string(shape) + " of " + std::string(to_string(dtype)) + " takes " +
-                                     std::to_string(count * element_bytes(dtype)) + " bytes, not " + std::to_string(bytes.size()));
+    return Error(Code::kInvalid, "shape " + to_string(shape) + " of " +
+                                     std::string(to_string(dtype)) + " takes " +
+                                     std::to_string(count * element_bytes(dtype)) + " bytes, not " +
+                                     std::to_string(bytes.size()));
   }
   if (dtype == DType::kBool) {
     // Engines read elements as C++ bool, where other values are undefined behaviour.
-    const auto bad = std::find_if(bytes.begin(), bytes.end(), [](std::byte value) { return std::to_integer<unsigned>(value) > 1; });
+    const auto bad = std::find_if(bytes.begin(), bytes.end(), [](std::byte value) {
+      return std::to_integer<unsigned>(value) > 1;
+    });
     if (bad != bytes.end()) {
       return Error(Code::kInvalid, "BOOL element " + std::to_string(bad - bytes.begin()) + " is " +
-                                       std::to_string(std::to_integer<unsigned>(*bad)) + ", neither 0 nor 1");
+                                       std::to_string(std::to_integer<unsigned>(*bad)) +
+                                       ", neither 0 nor 1");
     }
   }
   return {};
@@ -81,9 +91,11 @@ Result<Tensor> Tensor::allocate(DType dtype, Shape shape) {
   return tensor;
 }
 
-Result<Tensor> Tensor::over(DType dtype, Shape shape, std::span<const std::byte> bytes, std::shared_ptr<const void> keeper) {
+Result<Tensor> Tensor::over(DType dtype, Shape shape, std::span<const std::byte> bytes,
+                            std::shared_ptr<const void> keeper) {
   const std::size_t alignment = element_bytes(dtype);
-  if (alignment > 1 && reinterpret_cast<std::uintptr_t>(bytes.data()) % alignment != 0) return copy(dtype, std::move(shape), bytes);
+  if (alignment > 1 && reinterpret_cast<std::uintptr_t>(bytes.data()) % alignment != 0)
+    return copy(dtype, std::move(shape), bytes);
   TRY(const std::size_t count, elements(shape));
   TRY_VOID(check_size(dtype, shape, count, bytes));
   Tensor tensor;
@@ -113,8 +125,8 @@ Result<Tensor> Tensor::copy(DType dtype, Shape shape, std::span<const std::byte>
 Result<Tensor> Tensor::of_strings(Shape shape, std::span<const std::string> items) {
   TRY(const std::size_t count, elements(shape));
   if (count != items.size()) {
-    return Error(Code::kInvalid,
-                 "shape " + to_string(shape) + " takes " + std::to_string(count) + " items, not " + std::to_string(items.size()));
+    return Error(Code::kInvalid, "shape " + to_string(shape) + " takes " + std::to_string(count) +
+                                     " items, not " + std::to_string(items.size()));
   }
   auto encoded = std::make_shared<std::string>();
   std::size_t size = 0;
@@ -153,7 +165,8 @@ std::vector<std::string_view> Tensor::strings() const {
 Result<Tensor> Tensor::reshaped(Shape shape) const {
   TRY(const std::size_t count, elements(shape));
   if (count != elements_) {
-    return Error(Code::kInvalid, "shape " + to_string(shape_) + " cannot become " + to_string(shape));
+    return Error(Code::kInvalid,
+                 "shape " + to_string(shape_) + " cannot become " + to_string(shape));
   }
   Tensor tensor = *this;
   tensor.shape_ = std::move(shape);

@@ -30,7 +30,8 @@ class Tensor {
   /// A view of bytes that `keeper` keeps alive; with a null keeper the caller keeps them alive.
   /// Bytes that are not aligned for the type are copied. kInvalid: the number of bytes differs from
   /// the shape's, lengths in a kBytes tensor are wrong, or a kBool byte exceeds 1.
-  static Result<Tensor> over(DType dtype, Shape shape, std::span<const std::byte> bytes, std::shared_ptr<const void> keeper);
+  static Result<Tensor> over(DType dtype, Shape shape, std::span<const std::byte> bytes,
+                             std::shared_ptr<const void> keeper);
   /// Copies the values.
   template <typename T>
   static Result<Tensor> of(DType dtype, Shape shape, std::span<const T> values) {

@@ -34,7 +34,8 @@ TEST(Shape, FitsLetsOnlyOpenDimensionsVary) {
 
 TEST(Tensor, BorrowedAlignedBytesAreNotCopied) {
   alignas(8) static const std::array<float, 4> values = {1, 2, 3, 4};
-  const auto tensor = Tensor::over(DType::kFp32, {2, 2}, std::as_bytes(std::span(values)), nullptr).value();
+  const auto tensor =
+      Tensor::over(DType::kFp32, {2, 2}, std::as_bytes(std::span(values)), nullptr).value();
   EXPECT_EQ(static_cast<const void*>(tensor.bytes().data()), values.data());
   EXPECT_EQ(tensor.values<float>()[3], 4.0f);
 }
@@ -43,7 +44,9 @@ TEST(Tensor, MisalignedBytesAreCopiedToAlignedOnes) {
   alignas(8) std::array<std::byte, 12> raw{};
   const float two = 2;
   std::memcpy(raw.data() + 1, &two, 4);
-  const auto tensor = Tensor::over(DType::kFp32, {1}, std::span<const std::byte>(raw).subspan(1, 4), nullptr).value();
+  const auto tensor =
+      Tensor::over(DType::kFp32, {1}, std::span<const std::byte>(raw).subspan(1, 4), nullptr)
+          .value();
   EXPECT_EQ(tensor.values<float>()[0], 2.0f);
   EXPECT_NE(tensor.bytes().data(), raw.data() + 1);
 }

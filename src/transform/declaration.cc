@@ -21,8 +21,12 @@ constexpr std::array<std::pair<std::string_view, BoxFormat>, 3> kFormats = {
     {{"xyxy", BoxFormat::kXyxy}, {"xywh", BoxFormat::kXywh}, {"cxcywh", BoxFormat::kCxcywh}}};
 constexpr std::array<std::string_view, 6> kLayouts = {"NCHW", "NHWC", "NHW", "CHW", "HWC", "HW"};
 
-Error invalid(const std::string& setting, const std::string& what) { return Error(Code::kInvalid, setting + " " + what); }
-Error unknown(const std::string& setting) { return Error(Code::kInvalid, "unknown setting " + setting); }
+Error invalid(const std::string& setting, const std::string& what) {
+  return Error(Code::kInvalid, setting + " " + what);
+}
+Error unknown(const std::string& setting) {
+  return Error(Code::kInvalid, "unknown setting " + setting);
+}
 
 Result<const Json::Object*> object(const Json& value, const std::string& setting) {
   if (!value.is_object()) return invalid(setting, "must be a mapping");
@@ -30,20 +34,25 @@ Result<const Json::Object*> object(const Json& value, const std::string& setting
 }
 
 Result<std::string> name_of(const Json& value, const std::string& setting) {
-  if (value.is_bool()) return invalid(setting, "must be a name: put it in quotes, because YAML reads it as true or false");
+  if (value.is_bool())
+    return invalid(setting,
+                   "must be a name: put it in quotes, because YAML reads it as true or false");
   if (!value.is_string() || value.as_string().empty()) return invalid(setting, "must be a name");
   return value.as_string();
 }
 
-Result<std::int64_t> whole(const Json& value, const std::string& setting, std::int64_t min, std::int64_t max) {
+Result<std::int64_t> whole(const Json& value, const std::string& setting, std::int64_t min,
+                           std::int64_t max) {
   if (!value.is_integer() || value.as_integer() < min || value.as_integer() > max)
-    return invalid(setting, "must be a whole number from " + std::to_string(min) + " to " + std::to_string(max));
+    return invalid(setting, "must be a whole number from " + std::to_string(min) + " to " +
+                                std::to_string(max));
   return value.as_integer();
 }
 
 // Numbers must fit a float, since models compute with floats.
 Result<double> number(const Json& value, const std::string& setting) {
-  if (!value.is_number() || !std::isfinite(static_cast<float>(value.as_double()))) return invalid(setting, "must be a number");
+  if (!value.is_number() || !std::isfinite(static_cast<float>(value.as_double())))
+    return invalid(setting, "must be a number");
   return value.as_double();
 }
 
@@ -54,7 +63,8 @@ Result<double> share(const Json& value, const std::string& setting) {
 }
 
 template <typename T, std::size_t N>
-Result<T> word(const Json& value, const std::string& setting, const std::array<std::pair<std::string_view, T>, N>& words) {
+Result<T> word(const Json& value, const std::string& setting,
+               const std::array<std::pair<std::string_view, T>, N>& words) {
   std::string all;
   for (const auto& [text, meaning] : words) {
     if (value.is_string() && value.as_string() == text) return meaning;
@@ -77,7 +87,8 @@ Result<std::vector<double>> numbers(const Json& value, const std::string& settin
     TRY(const double one, number(value, setting));
     return std::vector<double>{one};
   }
-  if (!value.is_array() || value.size() == 0 || value.size() > 3) return invalid(setting, "must be a list of one number a channel");
+  if (!value.is_array() || value.size() == 0 || value.size() > 3)
+    return invalid(setting, "must be a list of one number a channel");
   for (const Json& item : value.as_array()) {
     TRY(const double one, number(item, setting));
     out.push_back(one);
@@ -110,12 +121,14 @@ Status read_resize(const Json& value, ImageStep& out) {
       if (item.is_string() && item.as_string() == "letterbox") {
         return Error(Code::kUnsupported, setting + ": letterbox is not supported; use stretch");
       }
-      if (!item.is_string() || item.as_string() != "stretch") return invalid(setting, "must be stretch");
+      if (!item.is_string() || item.as_string() != "stretch")
+        return invalid(setting, "must be stretch");
     } else {
       return unknown(setting);
     }
   }
-  if (out.width.has_value() != out.height.has_value()) return invalid(at, "needs both width and height, or neither");
+  if (out.width.has_value() != out.height.has_value())
+    return invalid(at, "needs both width and height, or neither");
   return {};
 }
 
@@ -143,8 +156,10 @@ Status read_image(const Json& value, ImageStep& out) {
   }
   for (const auto& [setting, list] : {std::pair{"mean", &out.mean}, std::pair{"std", &out.std}}) {
     if (list->size() > 1 && list->size() != out.channel_count()) {
-      return invalid(at + "." + setting, "has " + std::to_string(list->size()) + " numbers, channels " +
-                                             std::string(to_string(out.channels)) + " are " + std::to_string(out.channel_count()));
+      return invalid(at + "." + setting, "has " + std::to_string(list->size()) +
+                                             " numbers, channels " +
+                                             std::string(to_string(out.channels)) + " are " +
+                                             std::to_string(out.channel_count()));
     }
   }
   for (const double divisor : out.std) {
@@ -232,7 +247,8 @@ Status read_preprocess(const Json& value, Declaration& out) {
       return unknown("preprocess." + name);
     }
   }
-  if (!there) return invalid("preprocess", "must have image, which declares how images become tensors");
+  if (!there)
+    return invalid("preprocess", "must have image, which declares how images become tensors");
   out.image = std::move(image);
   return {};
 }
@@ -248,14 +264,18 @@ Status read_postprocess(const Json& value, Declaration& out) {
       TRY_VOID(read_nms(item, out.nms.emplace()));
     } else if (name == "anchors") {
       return Error(Code::kUnsupported,
-                   "postprocess.anchors: anchors are not decoded yet; export the model so that it puts out boxes");
+                   "postprocess.anchors: anchors are not decoded yet; export the model so that it "
+                   "puts out boxes");
     } else if (name == "labels") {
-      return invalid("postprocess.labels", "is not a step: set the member labels of model.yaml to the file of class names");
+      return invalid(
+          "postprocess.labels",
+          "is not a step: set the member labels of model.yaml to the file of class names");
     } else {
       return unknown("postprocess." + name);
     }
   }
-  if (!out.softmax && !out.top_k && !out.nms) return invalid("postprocess", "needs one of softmax, top_k, nms");
+  if (!out.softmax && !out.top_k && !out.nms)
+    return invalid("postprocess", "needs one of softmax, top_k, nms");
   // Both produce labels and scores.
   if (out.top_k && out.nms) return invalid("postprocess", "has top_k or nms, not both");
   return {};

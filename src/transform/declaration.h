@@ -32,7 +32,11 @@ namespace varda::transform {
 
 enum class Channels : std::uint8_t { kRgb, kBgr, kGrey };
 enum class Filter : std::uint8_t { kBilinear, kNearest, kArea };
-enum class BoxFormat : std::uint8_t { kXyxy, kXywh, kCxcywh };  // corners; corner and size; centre and size
+enum class BoxFormat : std::uint8_t {
+  kXyxy,
+  kXywh,
+  kCxcywh
+};  // corners; corner and size; centre and size
 
 struct ImageStep {
   std::string input;  // "": the model's only input

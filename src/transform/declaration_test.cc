@@ -51,8 +51,10 @@ TEST(Declaration, WhatIsLeftOutHasTheDefaultsOfTheHeader) {
   ASSERT_TRUE(read("{preprocess: {image: {}}, postprocess: {softmax: {}, top_k: {}}}", got).ok());
   EXPECT_EQ(got, (Declaration{ImageStep{}, SoftmaxStep{}, TopKStep{}, {}}));
   got = {};
-  ASSERT_TRUE(
-      read("postprocess: {nms: {format: cxcywh, normalized: true, threshold: 0, iou: 1, max: 1, boxes: b, scores: s}}", got).ok());
+  ASSERT_TRUE(read("postprocess: {nms: {format: cxcywh, normalized: true, threshold: 0, iou: 1, "
+                   "max: 1, boxes: b, scores: s}}",
+                   got)
+                  .ok());
   EXPECT_EQ(got, (Declaration{{}, {}, {}, NmsStep{"b", "s", BoxFormat::kCxcywh, true, 0, 1, 1}}));
 }
 
@@ -66,14 +68,19 @@ TEST(Declaration, WrongSettingsAreNamed) {
       {"preprocess: {audio: {}, image: {}}", "unknown setting preprocess.audio"},
       {"preprocess: {image: []}", "preprocess.image must be a mapping"},
       {"preprocess: {image: {colour: rgb}}", "unknown setting preprocess.image.colour"},
-      {"preprocess: {image: {channels: RGB}}", "preprocess.image.channels must be one of rgb, bgr, grey"},
-      {"preprocess: {image: {layout: NCWH}}", "preprocess.image.layout must be one of NCHW, NHWC, NHW, CHW, HWC, HW"},
+      {"preprocess: {image: {channels: RGB}}",
+       "preprocess.image.channels must be one of rgb, bgr, grey"},
+      {"preprocess: {image: {layout: NCWH}}",
+       "preprocess.image.layout must be one of NCHW, NHWC, NHW, CHW, HWC, HW"},
       {"preprocess: {image: {resize: {width: 0, height: 1}}}",
        "preprocess.image.resize.width must be a whole number from 1 to 16384"},
       {"preprocess: {image: {resize: {width: 20000, height: 1}}}", "from 1 to 16384"},
-      {"preprocess: {image: {resize: {width: 4}}}", "preprocess.image.resize needs both width and height"},
-      {"preprocess: {image: {resize: {filter: cubic}}}", "preprocess.image.resize.filter must be one of bilinear, nearest, area"},
-      {"preprocess: {image: {resize: {fit: letterbox}}}", "preprocess.image.resize.fit: letterbox is not supported"},
+      {"preprocess: {image: {resize: {width: 4}}}",
+       "preprocess.image.resize needs both width and height"},
+      {"preprocess: {image: {resize: {filter: cubic}}}",
+       "preprocess.image.resize.filter must be one of bilinear, nearest, area"},
+      {"preprocess: {image: {resize: {fit: letterbox}}}",
+       "preprocess.image.resize.fit: letterbox is not supported"},
       {"preprocess: {image: {resize: {fit: crop}}}", "preprocess.image.resize.fit must be stretch"},
       {"preprocess: {image: {resize: {size: 3}}}", "unknown setting preprocess.image.resize.size"},
       {"preprocess: {image: {scale: big}}", "preprocess.image.scale must be a number"},
@@ -81,8 +88,10 @@ TEST(Declaration, WrongSettingsAreNamed) {
       {"preprocess: {image: {scale: 1e300}}", "preprocess.image.scale must be a number"},
       {"preprocess: {image: {scale: 0}}", "preprocess.image.scale must not be 0"},
       {"preprocess: {image: {mean: []}}", "preprocess.image.mean must be a list"},
-      {"preprocess: {image: {mean: [1, 2]}}", "preprocess.image.mean has 2 numbers, channels rgb are 3"},
-      {"preprocess: {image: {channels: grey, std: [1, 2, 3]}}", "preprocess.image.std has 3 numbers, channels grey are 1"},
+      {"preprocess: {image: {mean: [1, 2]}}",
+       "preprocess.image.mean has 2 numbers, channels rgb are 3"},
+      {"preprocess: {image: {channels: grey, std: [1, 2, 3]}}",
+       "preprocess.image.std has 3 numbers, channels grey are 1"},
       {"preprocess: {image: {std: [1, 0, 1]}}", "preprocess.image.std must not be 0"},
       {"postprocess: []", "postprocess must be a mapping"},
       {"postprocess: {}", "postprocess needs one of softmax, top_k, nms"},
@@ -94,9 +103,11 @@ TEST(Declaration, WrongSettingsAreNamed) {
       {"postprocess: {top_k: {k: 0}}", "postprocess.top_k.k must be a whole number from 1 to 1000"},
       {"postprocess: {top_k: {n: 1}}", "unknown setting postprocess.top_k.n"},
       {"postprocess: {top_k: {}, nms: {}}", "postprocess has top_k or nms, not both"},
-      {"postprocess: {nms: {format: yolo}}", "postprocess.nms.format must be one of xyxy, xywh, cxcywh"},
+      {"postprocess: {nms: {format: yolo}}",
+       "postprocess.nms.format must be one of xyxy, xywh, cxcywh"},
       {"postprocess: {nms: {normalized: 1}}", "postprocess.nms.normalized must be true or false"},
-      {"postprocess: {nms: {threshold: 1.5}}", "postprocess.nms.threshold must be a number from 0 to 1"},
+      {"postprocess: {nms: {threshold: 1.5}}",
+       "postprocess.nms.threshold must be a number from 0 to 1"},
       {"postprocess: {nms: {iou: .nan}}", "postprocess.nms.iou must be a number from 0 to 1"},
       {"postprocess: {nms: {max: 1001}}", "postprocess.nms.max must be a whole number"},
       {"postprocess: {nms: {classes: 3}}", "unknown setting postprocess.nms.classes"},

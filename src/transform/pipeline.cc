@@ -27,7 +27,16 @@ constexpr std::string_view kCounts = "counts";
 
 // Origin of an output: a step's result, or the model.
 struct Source {
-  enum class Kind { kModel, kProbabilities, kTopLabels, kTopScores, kBoxes, kBoxScores, kBoxLabels, kCounts };
+  enum class Kind {
+    kModel,
+    kProbabilities,
+    kTopLabels,
+    kTopScores,
+    kBoxes,
+    kBoxScores,
+    kBoxLabels,
+    kCounts
+  };
   Kind kind = Kind::kModel;
   std::size_t index = 0;  // for kModel
 };
@@ -43,7 +52,9 @@ std::string names(const std::vector<Spec>& specs) {
   return out;
 }
 
-std::string quoted(const Spec& spec) { return "output \"" + spec.name + "\" of shape " + tensor::to_string(spec.shape); }
+std::string quoted(const Spec& spec) {
+  return "output \"" + spec.name + "\" of shape " + tensor::to_string(spec.shape);
+}
 
 // Input of a step: an output of the model, or softmax's result.
 struct Reads {
@@ -70,7 +81,9 @@ struct Pipeline::Compiled {
   Result<std::size_t> output_of_model(const std::string& name, const std::string& setting) const;
   Result<Reads> reads(const std::string& name, const std::string& setting) const;
   Result<std::size_t> only_scores(const std::string& setting) const;
-  const Spec& spec_of(const Reads& what) const { return what.probabilities ? all.front().spec : model_outputs[what.index]; }
+  const Spec& spec_of(const Reads& what) const {
+    return what.probabilities ? all.front().spec : model_outputs[what.index];
+  }
   Status check_floating(const Spec& spec, const std::string& setting) const;
   Status check_labels(const Spec& spec, std::int64_t classes, const std::string& setting) const;
   Status bind_softmax();
@@ -88,8 +101,9 @@ namespace {
 // Builds one response; results that several outputs share are computed once.
 class Answer {
  public:
-  Answer(const Declaration& declaration, const std::vector<std::string>& labels, const std::vector<Spec>& model_outputs,
-         const Prepared& prepared, const std::vector<Named>& raw, std::pair<std::size_t, std::size_t> model_size)
+  Answer(const Declaration& declaration, const std::vector<std::string>& labels,
+         const std::vector<Spec>& model_outputs, const Prepared& prepared,
+         const std::vector<Named>& raw, std::pair<std::size_t, std::size_t> model_size)
       : declaration_(declaration),
         labels_(labels),
         model_outputs_(model_outputs),
@@ -112,7 +126,8 @@ class Answer {
     if (shape.classes == 0) return empty(model_outputs_[logits], in);
     TRY(const Floats values, Floats::of(in));
     TRY(Tensor out, Tensor::allocate(DType::kFp32, in.shape()));
-    internal::softmax(values.values(), static_cast<std::size_t>(shape.classes), out.mutable_values<float>());
+    internal::softmax(values.values(), static_cast<std::size_t>(shape.classes),
+                      out.mutable_values<float>());
     probabilities_ = std::move(out);
     return *probabilities_;
   }
@@ -159,18 +174,21 @@ class Answer {
     // The scores have the same leading dimensions, and then either classes or nothing.
     const tensor::Shape rows(shape.begin(), shape.end() - 1);
     const bool one_class = scores.shape() == rows;
-    if (!one_class && (scores.shape().size() != shape.size() || !std::equal(rows.begin(), rows.end(), scores.shape().begin())))
+    if (!one_class && (scores.shape().size() != shape.size() ||
+                       !std::equal(rows.begin(), rows.end(), scores.shape().begin())))
       return misfit(boxes, scores);
     const std::size_t classes = one_class ? 1 : static_cast<std::size_t>(scores.shape().back());
     if (!prepared_.images.empty() && prepared_.images.size() != images) {
-      return Error(Code::kInvalid, "postprocess.nms: the model gave boxes of " + std::to_string(images) + " images for " +
+      return Error(Code::kInvalid, "postprocess.nms: the model gave boxes of " +
+                                       std::to_string(images) + " images for " +
                                        std::to_string(prepared_.images.size()));
     }
     std::vector<internal::Box> found;
     std::vector<std::int64_t> counts;
     for (std::size_t i = 0; i < images; ++i) {
-      std::vector<internal::Box> one = internal::suppress(*declaration_.nms, corners.values().subspan(i * count * 4, count * 4),
-                                                          values.values().subspan(i * count * classes, count * classes), classes);
+      std::vector<internal::Box> one = internal::suppress(
+          *declaration_.nms, corners.values().subspan(i * count * 4, count * 4),
+          values.values().subspan(i * count * classes, count * classes), classes);
       counts.push_back(static_cast<std::int64_t>(one.size()));
       if (!prepared_.images.empty()) to_image(prepared_.images[i], one);
       found.insert(found.end(), one.begin(), one.end());
@@ -180,13 +198,16 @@ class Answer {
 
  private:
   static Error empty(const Spec& spec, const Tensor& in) {
-    return Error(Code::kInvalid, "the model gave no classes: " + quoted(spec) + " is " + tensor::to_string(in.shape()));
+    return Error(Code::kInvalid, "the model gave no classes: " + quoted(spec) + " is " +
+                                     tensor::to_string(in.shape()));
   }
   static Error misfit(const Tensor& boxes, const Tensor& scores) {
     return Error(Code::kInvalid,
-                 "postprocess.nms takes boxes [n,4] with scores [n,classes] or [n], all with or without a batch dimension; "
+                 "postprocess.nms takes boxes [n,4] with scores [n,classes] or [n], all with or "
+                 "without a batch dimension; "
                  "the model gave " +
-                     tensor::to_string(boxes.shape()) + " and " + tensor::to_string(scores.shape()));
+                     tensor::to_string(boxes.shape()) + " and " +
+                     tensor::to_string(scores.shape()));
   }
 
   // Converts from model units to pixels of the original image, clipped to it.
@@ -197,12 +218,13 @@ class Answer {
     const float y = shares ? height : height / static_cast<float>(model_size_.second);
     for (internal::Box& box : found) {
       auto& c = box.corners;
-      c = {std::clamp(c[0] * x, 0.0f, width), std::clamp(c[1] * y, 0.0f, height), std::clamp(c[2] * x, 0.0f, width),
-           std::clamp(c[3] * y, 0.0f, height)};
+      c = {std::clamp(c[0] * x, 0.0f, width), std::clamp(c[1] * y, 0.0f, height),
+           std::clamp(c[2] * x, 0.0f, width), std::clamp(c[3] * y, 0.0f, height)};
     }
   }
 
-  Result<Boxes> tensors(const std::vector<internal::Box>& found, const std::vector<std::int64_t>& counts) {
+  Result<Boxes> tensors(const std::vector<internal::Box>& found,
+                        const std::vector<std::int64_t>& counts) {
     const auto n = static_cast<std::int64_t>(found.size());
     Boxes out;
     TRY(out.boxes, Tensor::allocate(DType::kFp32, {n, 4}));
@@ -215,7 +237,8 @@ class Answer {
       labels.push_back(internal::label_of(found[i].label, labels_));
     }
     TRY(out.labels, Tensor::of_strings({n}, labels));
-    TRY(out.counts, Tensor::of<std::int64_t>(DType::kInt64, {static_cast<std::int64_t>(counts.size())}, counts));
+    TRY(out.counts, Tensor::of<std::int64_t>(DType::kInt64,
+                                             {static_cast<std::int64_t>(counts.size())}, counts));
     boxes_ = std::move(out);
     return *boxes_;
   }
@@ -233,11 +256,13 @@ class Answer {
 
 }  // namespace
 
-Result<std::size_t> Pipeline::Compiled::output_of_model(const std::string& name, const std::string& setting) const {
+Result<std::size_t> Pipeline::Compiled::output_of_model(const std::string& name,
+                                                        const std::string& setting) const {
   for (std::size_t i = 0; i < model_outputs.size(); ++i) {
     if (model_outputs[i].name == name) return i;
   }
-  return Error(Code::kInvalid, setting + ": the model has no output \"" + name + "\"; it has " + names(model_outputs));
+  return Error(Code::kInvalid, setting + ": the model has no output \"" + name + "\"; it has " +
+                                   names(model_outputs));
 }
 
 Result<Reads> Pipeline::Compiled::reads(const std::string& name, const std::string& setting) const {
@@ -251,22 +276,29 @@ Result<std::size_t> Pipeline::Compiled::only_scores(const std::string& setting) 
   std::optional<std::size_t> found;
   for (std::size_t i = 0; i < model_outputs.size(); ++i) {
     if (!internal::is_floating(model_outputs[i].dtype) || model_outputs[i].shape.empty()) continue;
-    if (found) return Error(Code::kInvalid, setting + " must name the output to read: " + names(model_outputs));
+    if (found)
+      return Error(Code::kInvalid,
+                   setting + " must name the output to read: " + names(model_outputs));
     found = i;
   }
-  if (!found) return Error(Code::kInvalid, setting + ": the model has no output of scores; it has " + names(model_outputs));
+  if (!found)
+    return Error(Code::kInvalid,
+                 setting + ": the model has no output of scores; it has " + names(model_outputs));
   return *found;
 }
 
 Status Pipeline::Compiled::check_floating(const Spec& spec, const std::string& setting) const {
   if (internal::is_floating(spec.dtype)) return {};
-  return Error(Code::kInvalid,
-               setting + ": " + quoted(spec) + " is " + std::string(to_string(spec.dtype)) + ", not a floating type");
+  return Error(Code::kInvalid, setting + ": " + quoted(spec) + " is " +
+                                   std::string(to_string(spec.dtype)) + ", not a floating type");
 }
 
-Status Pipeline::Compiled::check_labels(const Spec& spec, std::int64_t classes, const std::string& setting) const {
-  if (labels.empty() || classes == -1 || static_cast<std::int64_t>(labels.size()) == classes) return {};
-  return Error(Code::kInvalid, setting + ": there are " + std::to_string(labels.size()) + " labels, but " + quoted(spec) + " has " +
+Status Pipeline::Compiled::check_labels(const Spec& spec, std::int64_t classes,
+                                        const std::string& setting) const {
+  if (labels.empty() || classes == -1 || static_cast<std::int64_t>(labels.size()) == classes)
+    return {};
+  return Error(Code::kInvalid, setting + ": there are " + std::to_string(labels.size()) +
+                                   " labels, but " + quoted(spec) + " has " +
                                    std::to_string(classes) + " classes");
 }
 
@@ -284,11 +316,14 @@ Status Pipeline::Compiled::bind_softmax() {
   auto shape = ScoreShape::of(in.shape);
   if (!shape.ok()) return std::move(shape).error().context(setting);
   if (step.output.rfind(kRawPrefix, 0) == 0)
-    return Error(Code::kInvalid, "postprocess.softmax.output must not begin with " + std::string(kRawPrefix));
-  const bool taken =
-      (declaration.top_k && (step.output == kLabels || step.output == kScores)) ||
-      (declaration.nms && (step.output == kLabels || step.output == kScores || step.output == kBoxes || step.output == kCounts));
-  if (taken) return Error(Code::kInvalid, "postprocess.softmax.output: another step's result is called " + step.output);
+    return Error(Code::kInvalid,
+                 "postprocess.softmax.output must not begin with " + std::string(kRawPrefix));
+  const bool taken = (declaration.top_k && (step.output == kLabels || step.output == kScores)) ||
+                     (declaration.nms && (step.output == kLabels || step.output == kScores ||
+                                          step.output == kBoxes || step.output == kCounts));
+  if (taken)
+    return Error(Code::kInvalid,
+                 "postprocess.softmax.output: another step's result is called " + step.output);
   all.push_back({{step.output, DType::kFp32, in.shape}, {Source::Kind::kProbabilities, 0}});
   return {};
 }
@@ -309,8 +344,9 @@ Status Pipeline::Compiled::bind_top_k() {
   if (!shape.ok()) return std::move(shape).error().context(setting);
   TRY_VOID(check_labels(in, shape->classes, "postprocess.top_k"));
   if (shape->classes != -1 && step.k > shape->classes) {
-    return Error(Code::kInvalid, "postprocess.top_k.k is " + std::to_string(step.k) + ", but " + quoted(in) + " has " +
-                                     std::to_string(shape->classes) + " classes");
+    return Error(Code::kInvalid, "postprocess.top_k.k is " + std::to_string(step.k) + ", but " +
+                                     quoted(in) + " has " + std::to_string(shape->classes) +
+                                     " classes");
   }
   tensor::Shape out = shape->rows;
   out.push_back(shape->classes == -1 ? -1 : step.k);
@@ -330,20 +366,23 @@ Status Pipeline::Compiled::bind_nms() {
   TRY_VOID(check_floating(values, "postprocess.nms.scores"));
   const tensor::Shape& shape = corners.shape;
   if ((shape.size() != 2 && shape.size() != 3) || !fits_size(shape.back(), 4)) {
-    return Error(Code::kInvalid, "postprocess.nms.boxes: " + quoted(corners) + " is neither [n,4] nor [batch,n,4]");
+    return Error(Code::kInvalid,
+                 "postprocess.nms.boxes: " + quoted(corners) + " is neither [n,4] nor [batch,n,4]");
   }
   const std::size_t rows = shape.size() - 1;
   bool fits = values.shape.size() == shape.size() || values.shape.size() == rows;
   for (std::size_t i = 0; fits && i < rows; ++i) fits = fits_size(values.shape[i], shape[i]);
   if (!fits) {
-    return Error(Code::kInvalid, "postprocess.nms.scores: " + quoted(values) + " does not fit " + quoted(corners) +
-                                     ": it must have one row of classes, or one number, for each box");
+    return Error(Code::kInvalid,
+                 "postprocess.nms.scores: " + quoted(values) + " does not fit " + quoted(corners) +
+                     ": it must have one row of classes, or one number, for each box");
   }
   const std::int64_t classes = values.shape.size() == shape.size() ? values.shape.back() : 1;
   TRY_VOID(check_labels(values, classes, "postprocess.nms"));
   if (image && image->files()[0] > 1 && shape.size() == 2) {
-    return Error(Code::kInvalid, "postprocess.nms.boxes: " + quoted(corners) +
-                                     " has no batch dimension, but the model takes several images at a time");
+    return Error(Code::kInvalid,
+                 "postprocess.nms.boxes: " + quoted(corners) +
+                     " has no batch dimension, but the model takes several images at a time");
   }
   const std::int64_t images = shape.size() == 3 ? shape[0] : 1;
   all.push_back({{std::string(kBoxes), DType::kFp32, {-1, 4}}, {Source::Kind::kBoxes, 0}});
@@ -355,8 +394,8 @@ Status Pipeline::Compiled::bind_nms() {
 
 // Outputs that no step reads come first: these are the default of a request.
 void Pipeline::Compiled::list_outputs() {
-  const bool softmax_read =
-      declaration.softmax && ((declaration.top_k && top_k.probabilities) || (declaration.nms && scores.probabilities));
+  const bool softmax_read = declaration.softmax && ((declaration.top_k && top_k.probabilities) ||
+                                                    (declaration.nms && scores.probabilities));
   std::vector<bool> read(model_outputs.size());
   if (declaration.softmax) read[softmax.index] = true;
   if (declaration.top_k && !top_k.probabilities) read[top_k.index] = true;
@@ -364,11 +403,16 @@ void Pipeline::Compiled::list_outputs() {
   if (declaration.nms && !scores.probabilities) read[scores.index] = true;
 
   std::vector<Output> first, rest;
-  for (Output& result : all) (softmax_read && result.source.kind == Source::Kind::kProbabilities ? rest : first).push_back(result);
+  for (Output& result : all)
+    (softmax_read && result.source.kind == Source::Kind::kProbabilities ? rest : first)
+        .push_back(result);
   const std::size_t results = all.size();
   for (std::size_t i = 0; i < model_outputs.size(); ++i) {
-    const auto same = [&](const Output& result) { return result.spec.name == model_outputs[i].name; };
-    if (std::any_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(results), same)) continue;  // as raw.NAME only
+    const auto same = [&](const Output& result) {
+      return result.spec.name == model_outputs[i].name;
+    };
+    if (std::any_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(results), same))
+      continue;  // as raw.NAME only
     (read[i] ? rest : first).push_back({model_outputs[i], {Source::Kind::kModel, i}});
   }
   for (const Output& output : first) outputs.push_back(output.spec);
@@ -378,7 +422,8 @@ void Pipeline::Compiled::list_outputs() {
 }
 
 const Output* Pipeline::Compiled::find(std::string_view name) const {
-  const auto it = std::find_if(all.begin(), all.end(), [&](const Output& output) { return output.spec.name == name; });
+  const auto it = std::find_if(all.begin(), all.end(),
+                               [&](const Output& output) { return output.spec.name == name; });
   return it == all.end() ? nullptr : &*it;
 }
 
@@ -387,10 +432,12 @@ Result<Output> Pipeline::Compiled::resolve(std::string_view name) const {
   if (name.substr(0, kRawPrefix.size()) == kRawPrefix) {
     for (std::size_t i = 0; i < model_outputs.size(); ++i) {
       if (model_outputs[i].name != name.substr(kRawPrefix.size())) continue;
-      return Output{{std::string(name), model_outputs[i].dtype, model_outputs[i].shape}, {Source::Kind::kModel, i}};
+      return Output{{std::string(name), model_outputs[i].dtype, model_outputs[i].shape},
+                    {Source::Kind::kModel, i}};
     }
   }
-  return Error(Code::kInvalid, "the model has no output \"" + std::string(name) + "\"; it has " + names(available));
+  return Error(Code::kInvalid,
+               "the model has no output \"" + std::string(name) + "\"; it has " + names(available));
 }
 
 Pipeline::Pipeline(std::unique_ptr<const Compiled> compiled) : compiled_(std::move(compiled)) {}
@@ -398,8 +445,9 @@ Pipeline::~Pipeline() = default;
 Pipeline::Pipeline(Pipeline&&) noexcept = default;
 Pipeline& Pipeline::operator=(Pipeline&&) noexcept = default;
 
-Result<Pipeline> Pipeline::compile(const Declaration& declaration, std::vector<Spec> inputs, std::vector<Spec> outputs,
-                                   std::vector<std::string> labels, const Limits& limits) {
+Result<Pipeline> Pipeline::compile(const Declaration& declaration, std::vector<Spec> inputs,
+                                   std::vector<Spec> outputs, std::vector<std::string> labels,
+                                   const Limits& limits) {
   auto made = std::make_unique<Compiled>();
   made->declaration = declaration;
   made->labels = std::move(labels);
@@ -412,7 +460,8 @@ Result<Pipeline> Pipeline::compile(const Declaration& declaration, std::vector<S
         input = {std::string(kImageInput), DType::kBytes, made->image->files()};
       } else if (input.name == kImageInput) {
         return Error(Code::kInvalid,
-                     "preprocess: the model already has an input called image; rename that input when you export the model");
+                     "preprocess: the model already has an input called image; rename that input "
+                     "when you export the model");
       }
     }
   }
@@ -432,18 +481,21 @@ const std::vector<Spec>& Pipeline::available() const { return compiled_->availab
 Result<Prepared> Pipeline::before(std::vector<Named> inputs) const {
   Prepared out{std::move(inputs), {}};
   if (!takes_images()) return out;
-  const auto is_image = [](const Named& input) { return input.name == kImageInput && input.tensor.dtype() == DType::kBytes; };
+  const auto is_image = [](const Named& input) {
+    return input.name == kImageInput && input.tensor.dtype() == DType::kBytes;
+  };
   const auto it = std::find_if(out.inputs.begin(), out.inputs.end(), is_image);
   if (it == out.inputs.end()) return out;
   const std::string& target = compiled_->image->target().name;
   for (const Named& input : out.inputs) {
     if (&input != &*it && input.name == target) {
-      return Error(Code::kInvalid,
-                   "the request has both \"image\" and \"" + target + "\", which image replaces: send only one of them");
+      return Error(Code::kInvalid, "the request has both \"image\" and \"" + target +
+                                       "\", which image replaces: send only one of them");
     }
   }
   if (it->tensor.shape().size() != 1) {
-    return Error(Code::kInvalid, "input \"image\" takes shape " + tensor::to_string(compiled_->image->files()) + ", not " +
+    return Error(Code::kInvalid, "input \"image\" takes shape " +
+                                     tensor::to_string(compiled_->image->files()) + ", not " +
                                      tensor::to_string(it->tensor.shape()));
   }
   TRY(Tensor made, compiled_->image->make(it->tensor.strings(), out.images));
@@ -454,7 +506,9 @@ Result<Prepared> Pipeline::before(std::vector<Named> inputs) const {
 Result<std::vector<std::string>> Pipeline::needs(std::span<const std::string> wanted) const {
   const Compiled& c = *compiled_;
   std::vector<bool> needed(c.model_outputs.size());
-  const auto add = [&](const Reads& reads) { needed[reads.probabilities ? c.softmax.index : reads.index] = true; };
+  const auto add = [&](const Reads& reads) {
+    needed[reads.probabilities ? c.softmax.index : reads.index] = true;
+  };
   const auto add_source = [&](const Source& source) {
     switch (source.kind) {
       case Source::Kind::kModel:
@@ -493,11 +547,13 @@ Result<std::vector<Named>> Pipeline::after(const Prepared& prepared, const std::
   if (c.image) size = {c.image->width(), c.image->height()};
   Answer answer(c.declaration, c.labels, c.model_outputs, prepared, raw, size);
   const auto read = [&](const Reads& what) {
-    return what.probabilities ? answer.probabilities(c.softmax.index) : answer.model_output(what.index);
+    return what.probabilities ? answer.probabilities(c.softmax.index)
+                              : answer.model_output(what.index);
   };
   const auto ranked = [&]() -> Result<Answer::Ranked> {
     TRY(const Tensor in, read(c.top_k));
-    return answer.ranked(in, c.top_k.probabilities ? c.model_outputs[c.softmax.index] : c.model_outputs[c.top_k.index]);
+    return answer.ranked(in, c.top_k.probabilities ? c.model_outputs[c.softmax.index]
+                                                   : c.model_outputs[c.top_k.index]);
   };
   const auto boxes = [&]() -> Result<Answer::Boxes> {
     TRY(const Tensor corners, read(c.boxes));
@@ -550,7 +606,8 @@ Result<std::vector<Named>> Pipeline::sample() const {
   black.pixels.resize(black.width * black.height);
   TRY(std::string png, codec::encode_png(black));
   const std::int64_t count = std::max<std::int64_t>(image.files()[0], 1);
-  TRY(Tensor tensor, Tensor::of_strings({count}, std::vector<std::string>(static_cast<std::size_t>(count), png)));
+  TRY(Tensor tensor,
+      Tensor::of_strings({count}, std::vector<std::string>(static_cast<std::size_t>(count), png)));
   out.push_back({std::string(kImageInput), std::move(tensor)});
   return out;
 }

@@ -60,7 +60,8 @@ class Pipeline {
   /// declaration does not fit the model. The message names the setting, the model's inputs or
   /// outputs, and a fix.
   static Result<Pipeline> compile(const Declaration& declaration, std::vector<tensor::Spec> inputs,
-                                  std::vector<tensor::Spec> outputs, std::vector<std::string> labels, const Limits& limits = {});
+                                  std::vector<tensor::Spec> outputs,
+                                  std::vector<std::string> labels, const Limits& limits = {});
   ~Pipeline();
   Pipeline(Pipeline&&) noexcept;
   Pipeline& operator=(Pipeline&&) noexcept;
@@ -87,7 +88,8 @@ class Pipeline {
   Result<std::vector<std::string>> needs(std::span<const std::string> wanted) const;
   /// The response, ordered like `wanted` (empty: outputs()). `raw` has at least the outputs from
   /// needs(). kInvalid: a step cannot read the model's output (open dimensions are known only now).
-  Result<std::vector<tensor::Named>> after(const Prepared& prepared, const std::vector<tensor::Named>& raw,
+  Result<std::vector<tensor::Named>> after(const Prepared& prepared,
+                                           const std::vector<tensor::Named>& raw,
                                            std::span<const std::string> wanted) const;
 
   /// Inputs for a warm-up request: a black PNG of the model's size as `image`. Empty if

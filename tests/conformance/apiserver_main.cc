@@ -1,4 +1,5 @@
-// The API server alone, for the conformance cases: what `varda apiserver` runs, without the rest of the program.
+// The API server alone, for the conformance cases: what `varda apiserver` runs, without the rest of
+// the program.
 //
 //   conformance_apiserver DIR [LISTEN]     prints "ready URL KUBECONFIG" and serves until SIGTERM
 #include <csignal>
@@ -32,7 +33,8 @@ int main(int argc, char** argv) {
     std::printf("ready %s %s\n", url.c_str(), kubeconfig.c_str());
     std::fflush(stdout);
   };
-  const varda::Status served = varda::apiserver::run_standalone(varda::Context(stop.get_token()), std::move(options));
+  const varda::Status served =
+      varda::apiserver::run_standalone(varda::Context(stop.get_token()), std::move(options));
   if (!served.ok()) {
     varda::log::error("the API server ended", {{"error", served.error()}});
     pthread_kill(waiter.native_handle(), SIGTERM);

@@ -56,7 +56,8 @@ std::optional<std::string> resolved(os::FileSystem& fs, const std::string& path)
   std::vector<std::string> todo, done;
   const auto push = [&](std::string_view text) {
     std::vector<std::string> parts;
-    for (fuzz::Input input(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()); !input.rest().empty();)
+    for (fuzz::Input input(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
+         !input.rest().empty();)
       parts.emplace_back(input.until('/'));
     todo.insert(todo.end(), parts.rbegin(), parts.rend());
   };
@@ -97,7 +98,8 @@ void look(os::testing::MemoryFileSystem& fs, const std::string& below, Seen& see
     const auto info = fs.stat(kInto + "/" + path).value();
     CHECK(info.has_value());
     ++seen.entries;
-    CHECK(info->kind == FileKind::kFile || info->kind == FileKind::kDirectory || info->kind == FileKind::kSymlink);
+    CHECK(info->kind == FileKind::kFile || info->kind == FileKind::kDirectory ||
+          info->kind == FileKind::kSymlink);
     CHECK((info->mode & 07000) == 0);
     if (info->kind == FileKind::kFile) seen.bytes += info->size_bytes;
     if (info->kind == FileKind::kSymlink) CHECK(resolved(fs, path).has_value());
@@ -153,7 +155,8 @@ std::string gzip(std::string_view bytes) {
 
 }  // namespace
 
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size, unsigned int seed) {
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                               std::size_t max_size, unsigned int seed) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto inner = gunzip(text);
   const bool is_tar = inner || (size >= kBlock && text.substr(257, 5) == "ustar");

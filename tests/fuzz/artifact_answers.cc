@@ -47,7 +47,8 @@ void check_dates(fuzz::Input& input) {
 }
 
 const std::map<std::string, std::string>& files() {
-  static const std::map<std::string, std::string> files{{"a.tar.gz", content(700'000)}, {"sub/b c", content(100)}, {"empty", ""}};
+  static const std::map<std::string, std::string> files{
+      {"a.tar.gz", content(700'000)}, {"sub/b c", content(100)}, {"empty", ""}};
   return files;
 }
 
@@ -55,11 +56,16 @@ os::testing::MemoryFileSystem& disk() {
   static os::testing::MemoryFileSystem fs;
   static const bool made = [] {
     CHECK(fs.make_directories("/root/sub", 0755).ok());
-    for (const auto& [path, bytes] : files()) CHECK(os::write_file_atomically(fs, os::Path("/root") / path, bytes).ok());
+    for (const auto& [path, bytes] : files())
+      CHECK(os::write_file_atomically(fs, os::Path("/root") / path, bytes).ok());
     CHECK(os::write_file_atomically(fs, "/secret", kSecret).ok());
-    const std::map<std::string, std::string> links{
-        {"up", ".."}, {"out", "/secret"}, {"far", "sub/../../secret"}, {"in", "sub/b c"}, {"loop", "loop"}};
-    for (const auto& [name, target] : links) CHECK(fs.symlink(target, os::Path("/root") / name).ok());
+    const std::map<std::string, std::string> links{{"up", ".."},
+                                                   {"out", "/secret"},
+                                                   {"far", "sub/../../secret"},
+                                                   {"in", "sub/b c"},
+                                                   {"loop", "loop"}};
+    for (const auto& [name, target] : links)
+      CHECK(fs.symlink(target, os::Path("/root") / name).ok());
     return true;
   }();
   CHECK(made);
@@ -83,7 +89,9 @@ void serve(fuzz::Input& input) {
     body += *piece;
   }
   CHECK(body.find(kSecret) == std::string::npos);
-  const auto header = [&](const char* name) { return std::string(response.headers.find(name).value_or("")); };
+  const auto header = [&](const char* name) {
+    return std::string(response.headers.find(name).value_or(""));
+  };
   if (response.status >= 400 || response.status == 304) {
     CHECK(body.size() < 100);
     return;
@@ -96,7 +104,8 @@ void serve(fuzz::Input& input) {
   CHECK(header("Content-Length") == std::to_string(body.size()));
   std::size_t first = 0, last = 0, total = body.size();
   if (response.status == 206) {
-    CHECK(std::sscanf(header("Content-Range").c_str(), "bytes %zu-%zu/%zu", &first, &last, &total) == 3);
+    CHECK(std::sscanf(header("Content-Range").c_str(), "bytes %zu-%zu/%zu", &first, &last,
+                      &total) == 3);
     CHECK(last - first + 1 == body.size() && last < total);
   }
   // The size identifies the file.
@@ -111,7 +120,8 @@ void serve(fuzz::Input& input) {
 
 class Pieces final : public net::BodyReader {
  public:
-  Pieces(std::string body, std::size_t piece, bool breaks) : body_(std::move(body)), piece_(piece), breaks_(breaks) {}
+  Pieces(std::string body, std::size_t piece, bool breaks)
+      : body_(std::move(body)), piece_(piece), breaks_(breaks) {}
   Result<std::optional<std::string>> read() override {
     if (body_.empty() && breaks_) return Error(Code::kUnavailable, "the connection broke");
     if (body_.empty()) return std::optional<std::string>();
@@ -143,19 +153,23 @@ class Script final : public net::HttpClient {
     if (input_.rest().empty()) return Error(Code::kUnavailable, "no route");
     net::ClientResponse out;
     out.status = std::atoi(std::string(input_.until(' ')).c_str());
-    const int bytes = std::clamp(std::atoi(std::string(input_.until(' ')).c_str()), -20'000, 20'000);
+    const int bytes =
+        std::clamp(std::atoi(std::string(input_.until(' ')).c_str()), -20'000, 20'000);
     std::string_view rest = input_.line();
     const std::size_t bar = rest.find('|');
-    fuzz::Input headers(reinterpret_cast<const std::uint8_t*>(rest.data()), std::min(bar, rest.size()));
+    fuzz::Input headers(reinterpret_cast<const std::uint8_t*>(rest.data()),
+                        std::min(bar, rest.size()));
     while (!headers.rest().empty()) {
       const std::string name(headers.until('='));
       std::string value(headers.until(';'));
-      for (std::size_t at; (at = value.find("{first}")) != std::string::npos;) value.replace(at, 7, std::to_string(first));
+      for (std::size_t at; (at = value.find("{first}")) != std::string::npos;)
+        value.replace(at, 7, std::to_string(first));
       out.headers.add(name, value);
     }
     std::string body(bar == std::string_view::npos ? "" : rest.substr(bar + 1));
     const auto& file = files().at("a.tar.gz");
-    if (body.empty()) body = file.substr(std::min(first, file.size()), static_cast<std::size_t>(std::abs(bytes)));
+    if (body.empty())
+      body = file.substr(std::min(first, file.size()), static_cast<std::size_t>(std::abs(bytes)));
     out.body = std::make_unique<Pieces>(std::move(body), 3000, bytes < 0);
     return out;
   }
@@ -183,7 +197,8 @@ void download(fuzz::Input& input, bool s3) {
   std::string got;
   for (int attempt = 0; attempt < 3; ++attempt) {
     artifact::SourceOptions options;
-    options.url = options.request.url = s3 ? "s3://bucket/a.tar.gz" : "https://files.example/a.tar.gz";
+    options.url = options.request.url =
+        s3 ? "s3://bucket/a.tar.gz" : "https://files.example/a.tar.gz";
     options.spool = "/scratch/a.part";
     options.limits.archive_bytes_max = 100'000;
     options.credentials = &credentials;

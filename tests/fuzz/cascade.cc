@@ -38,7 +38,8 @@ void policy(fuzz::Input& input) {
   }
   const auto faults = cascade::check_policy(name, parameters);
   CHECK(cascade::make_policy(name, parameters).ok() == faults.empty());
-  for (const auto& fault : faults) CHECK(codec::is_utf8(fault.what) && (!fault.index || *fault.index < parameters.size()));
+  for (const auto& fault : faults)
+    CHECK(codec::is_utf8(fault.what) && (!fault.index || *fault.index < parameters.size()));
 }
 
 /// The tensor that a line describes; absent if malformed or large.
@@ -49,11 +50,14 @@ std::optional<tensor::Named> tensor_of(std::string_view line, std::string_view b
   tensor::Shape shape;
   while (!words.rest().empty()) {
     const std::string word(words.until(' '));
-    shape.push_back(
-        word.empty() || word.size() > 9 || word.find_first_not_of("0123456789") != std::string::npos ? 0 : std::stoll(word));
+    shape.push_back(word.empty() || word.size() > 9 ||
+                            word.find_first_not_of("0123456789") != std::string::npos
+                        ? 0
+                        : std::stoll(word));
   }
   const auto size = tensor::elements(shape);
-  if (!type || !size.ok() || *size > 4096 || shape.size() > 16 || bytes.empty()) return std::nullopt;
+  if (!type || !size.ok() || *size > 4096 || shape.size() > 16 || bytes.empty())
+    return std::nullopt;
   if (*type == tensor::DType::kBytes) {
     std::vector<std::string> items;
     for (std::size_t i = 0; i < *size; ++i) items.emplace_back(1, bytes[i % bytes.size()]);
@@ -61,7 +65,8 @@ std::optional<tensor::Named> tensor_of(std::string_view line, std::string_view b
   }
   auto made = tensor::Tensor::allocate(*type, shape).value();
   const auto room = made.mutable_bytes();
-  for (std::size_t i = 0; i < room.size(); ++i) room[i] = static_cast<std::byte>(bytes[i % bytes.size()]);
+  for (std::size_t i = 0; i < room.size(); ++i)
+    room[i] = static_cast<std::byte>(bytes[i % bytes.size()]);
   return tensor::Named{name, std::move(made)};
 }
 

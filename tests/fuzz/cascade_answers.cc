@@ -22,16 +22,20 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     auto answer = agent::read_cascade(*line);
     if (!answer.ok()) continue;
-    CHECK(!answer->instance.empty() && answer->counters.size() <= agent::CascadeAnswer::kCountersMax);
+    CHECK(!answer->instance.empty() &&
+          answer->counters.size() <= agent::CascadeAnswer::kCountersMax);
     CHECK(agent::urgent(agent::noteworthy(answer->rest)) == agent::urgent(answer->rest));
     const agent::Counts before = record.sums(), said = answer->counters;
     const bool begins = !record.to_json()["skip"].is_null();
     record.take(std::move(*answer));
     const agent::Counts after = record.sums();
-    for (const auto& [place, count] : before) CHECK(begins || after.at(place) >= count);  // sums never shrink
+    for (const auto& [place, count] : before)
+      CHECK(begins || after.at(place) >= count);  // sums never shrink
     // The record reads back equal, and is not behind itself.
-    const auto again = agent::CascadeRecord::from_json(codec::parse_json(codec::write_json(record.to_json())).value());
-    CHECK(again.has_value() && again->sums() == after && again->report(after) == record.report(after));
+    const auto again = agent::CascadeRecord::from_json(
+        codec::parse_json(codec::write_json(record.to_json())).value());
+    CHECK(again.has_value() && again->sums() == after &&
+          again->report(after) == record.report(after));
     Json report = record.report(after);
     const Json as_told = report;
     agent::keep_ahead(report, as_told);

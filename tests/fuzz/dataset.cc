@@ -23,7 +23,8 @@ Tally at_once(const Format& format, std::string_view text) {
 void check_same(const Tally& tally, const testing::ReferenceCount& wanted) {
   CHECK(tally.samples == wanted.samples && tally.malformed == wanted.malformed);
   if (wanted.malformed > 0)
-    CHECK(tally.first_malformed->line == wanted.first_line && tally.first_malformed->byte == wanted.first_byte);
+    CHECK(tally.first_malformed->line == wanted.first_line &&
+          tally.first_malformed->byte == wanted.first_byte);
 }
 
 /// True if the text may contain a large number: many digits, or an exponent.
@@ -31,7 +32,8 @@ bool has_great_number(std::string_view text) {
   std::size_t digits = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] < '0' || text[i] > '9') continue;
-    if (++digits > 15 || (i + 1 < text.size() && (text[i + 1] == 'e' || text[i + 1] == 'E'))) return true;
+    if (++digits > 15 || (i + 1 < text.size() && (text[i + 1] == 'e' || text[i + 1] == 'E')))
+      return true;
   }
   return false;
 }
@@ -40,7 +42,8 @@ void check_reference(const Format& format, std::string_view text) {
   if (format.name == "csv" || format.name == "tsv") {
     const bool csv = format.name == "csv";
     const Dialect dialect{.delimiter = csv ? ',' : '\t', .quote = csv ? '"' : '\0'};
-    const testing::ReferenceCount wanted = testing::reference_csv(text, dialect.delimiter, dialect.quote);
+    const testing::ReferenceCount wanted =
+        testing::reference_csv(text, dialect.delimiter, dialect.quote);
     for (const Instructions& instructions : Instructions::all()) {
       DelimitedScanner scanner(dialect, {.header = Header::kNo}, instructions);
       scanner.feed(text);
@@ -49,10 +52,13 @@ void check_reference(const Format& format, std::string_view text) {
   } else if (format.name == "jsonl") {
     const testing::ReferenceCount wanted = testing::reference_lines(
         text, [](std::string_view line) { return line.find_first_not_of(" \t\r") == line.npos; },
-        [](std::string_view line) { return varda::codec::parse_json(line, {.depth_max = 600}).ok(); });
+        [](std::string_view line) {
+          return varda::codec::parse_json(line, {.depth_max = 600}).ok();
+        });
     const Tally tally = at_once(format, text);
     // Numbers that our trees cannot hold are still valid JSON.
-    CHECK(tally.samples >= wanted.samples && tally.samples + tally.malformed == wanted.samples + wanted.malformed);
+    CHECK(tally.samples >= wanted.samples &&
+          tally.samples + tally.malformed == wanted.samples + wanted.malformed);
     if (!has_great_number(text)) check_same(tally, wanted);
   }
 }

@@ -42,7 +42,9 @@ class Upstream final : public net::HttpClient {
     const bool writes = request.method == "PUT" || request.method == "POST";
     const bool key = request.method == "GET" && request.url.find("/node-key-") != std::string::npos;
     out.status = key ? 404 : status_;
-    out.body = std::make_unique<Body>(writes ? request.body : key ? std::string("{}") : std::string(text_));
+    out.body = std::make_unique<Body>(writes ? request.body
+                                      : key  ? std::string("{}")
+                                             : std::string(text_));
     return out;
   }
 
@@ -52,7 +54,8 @@ class Upstream final : public net::HttpClient {
 };
 
 const gateway::Authority& authority() {
-  static const gateway::Authority made = gateway::Authority::of(net::make_ca("edge", std::chrono::hours(24)).value()).value();
+  static const gateway::Authority made =
+      gateway::Authority::of(net::make_ca("edge", std::chrono::hours(24)).value()).value();
   return made;
 }
 
@@ -77,8 +80,10 @@ void check_secret(std::string_view text) {
   const auto record = gateway::JoinTokenRecord::from_secret(*json);
   if (!record.ok()) return;
   const auto again = gateway::JoinTokenRecord::from_secret(record->to_secret()).value();
-  CHECK(again.id == record->id && again.node == record->node && again.secret_sha256 == record->secret_sha256);
-  CHECK(again.expires == record->expires && again.used_by == record->used_by && again.revoked == record->revoked);
+  CHECK(again.id == record->id && again.node == record->node &&
+        again.secret_sha256 == record->secret_sha256);
+  CHECK(again.expires == record->expires && again.used_by == record->used_by &&
+        again.revoked == record->revoked);
   CHECK(record->node.size() <= gateway::kNodeNameBytesMax);
 }
 
@@ -95,7 +100,8 @@ int ask(gateway::Enrolment& enrolment, std::string path, std::string body, net::
   if (answer->status == 200) {
     const auto facts = net::certificate_facts(json["certificate"].as_string()).value();
     CHECK(facts.common_name == json["node"].as_string());
-    CHECK(facts.organizations == std::vector<std::string>{std::string(gateway::kNodesOrganization)});
+    CHECK(facts.organizations ==
+          std::vector<std::string>{std::string(gateway::kNodesOrganization)});
   } else {
     CHECK(answer->status >= 400 && json["kind"].as_string() == "Status");
     CHECK(json["code"].as_integer() == answer->status);
@@ -120,28 +126,34 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)net::certificate_facts(rest);
   if (const auto key = net::csr_key_sha256(rest); key.ok()) CHECK(key->size() == 64);
 
-  Upstream transport(has_secret ? 200 : 404, has_secret ? std::string_view(rest) : std::string_view("{}"));
+  Upstream transport(has_secret ? 200 : 404,
+                     has_secret ? std::string_view(rest) : std::string_view("{}"));
   const kube::Client client(transport, {});
   gateway::Enrolment enrolment(client, authority(), {.failures_in_a_row = 1000});
-  gateway::Enrolment of_agents(client, authority(), {.failures_in_a_row = 1000, .join_secret = meta::ObjectKey{"edge", "join"}});
+  gateway::Enrolment of_agents(
+      client, authority(),
+      {.failures_in_a_row = 1000, .join_secret = meta::ObjectKey{"edge", "join"}});
   const net::Peer node{.address = "10.0.0.7:1",
                        .certificate_common_name = "line7",
                        .certificate_organizations = {"system:nodes"},
                        .certificate_not_after = system_clock().wall() + std::chrono::hours(1)};
   if (has_secret) {
-    (void)ask(enrolment, "/gateway/v1/enroll", codec::write_json(codec::Json::object({{"token", token}, {"csr", csr()}})),
+    (void)ask(enrolment, "/gateway/v1/enroll",
+              codec::write_json(codec::Json::object({{"token", token}, {"csr", csr()}})),
               {.address = "10.0.0.7:1"});
     // A Secret alone does not prove that the node and its agent exist.
-    const int status =
-        ask(of_agents, "/gateway/v1/enroll",
-            codec::write_json(codec::Json::object({{"token", token}, {"csr", csr()}, {"node", token}})), {.address = "10.0.0.7:1"});
+    const int status = ask(
+        of_agents, "/gateway/v1/enroll",
+        codec::write_json(codec::Json::object({{"token", token}, {"csr", csr()}, {"node", token}})),
+        {.address = "10.0.0.7:1"});
     const auto shared = gateway::find_shared_join_token(Context(), client, {"edge", "join"});
     if (shared.ok() && *shared) CHECK(status != 200);
   } else {
     // Without a Secret every enrolment is refused.
     CHECK(ask(enrolment, "/gateway/v1/enroll", rest, {.address = "10.0.0.7:1"}) != 200);
     CHECK(ask(of_agents, "/gateway/v1/enroll", rest, {.address = "10.0.0.7:1"}) != 200);
-    CHECK(ask(enrolment, "/gateway/v1/renew", rest, {.address = "10.0.0.7:1", .certificate_common_name = token}) != 200);
+    CHECK(ask(enrolment, "/gateway/v1/renew", rest,
+              {.address = "10.0.0.7:1", .certificate_common_name = token}) != 200);
     (void)ask(enrolment, "/gateway/v1/renew", rest, node);
   }
   return 0;

@@ -32,8 +32,10 @@ constexpr const char* kNode = "line7";
 struct Words {
   Words() {
     key = net::make_key().value();
-    const net::KeyPair ca = net::make_ca("edge", 24h).value(), other_ca = net::make_ca("edge", 24h).value();
-    const auto sign = [](const net::KeyPair& by, const std::string& of, const std::string& name, const std::string& organization) {
+    const net::KeyPair ca = net::make_ca("edge", 24h).value(),
+                       other_ca = net::make_ca("edge", 24h).value();
+    const auto sign = [](const net::KeyPair& by, const std::string& of, const std::string& name,
+                         const std::string& organization) {
       net::CertificateRequest request;
       request.common_name = name;
       request.organizations = {organization};
@@ -54,7 +56,8 @@ struct Words {
   // Longer names first, so that @ca2 is not read as @ca.
   std::string filled(std::string text) const {
     for (auto word = of.rbegin(); word != of.rend(); ++word) {
-      for (std::size_t at = 0; (at = text.find(word->first, at)) != std::string::npos; at += word->second.size())
+      for (std::size_t at = 0; (at = text.find(word->first, at)) != std::string::npos;
+           at += word->second.size())
         text.replace(at, word->first.size(), word->second);
       if (text.size() > 64 << 10) text.resize(64 << 10);
     }
@@ -80,7 +83,8 @@ class Gateway final : public net::HttpClient {
  public:
   explicit Gateway(fuzz::Input& input) : input_(input) {}
   Result<net::ClientResponse> send(const Context&, net::ClientRequest request) override {
-    CHECK(request.url == "https://gateway.example/gateway/v1/enroll" || request.url == "https://gateway.example/gateway/v1/renew");
+    CHECK(request.url == "https://gateway.example/gateway/v1/enroll" ||
+          request.url == "https://gateway.example/gateway/v1/renew");
     CHECK(request.body.find("PRIVATE") == std::string::npos);
     if (input_.rest().empty()) return Error(Code::kUnavailable, "no route");
     class Body final : public net::BodyReader {
@@ -96,7 +100,8 @@ class Gateway final : public net::HttpClient {
     };
     net::ClientResponse out;
     out.status = std::atoi(std::string(input_.until(' ')).c_str());
-    if (const std::string_view after = input_.until(' '); !after.empty()) out.headers.add("Retry-After", std::string(after));
+    if (const std::string_view after = input_.until(' '); !after.empty())
+      out.headers.add("Retry-After", std::string(after));
     out.body = std::make_unique<Body>(in_json(words().filled(std::string(input_.line()))));
     return out;
   }
@@ -121,12 +126,17 @@ agent::IdentityOptions options(net::HttpClient& gateway) {
   out.node_name = kNode;
   out.gateway = "https://gateway.example";
   out.directory = kDirectory;
-  out.join_token = [] { return Result<std::string>("varda-join.0123456789ab." + std::string(64, 'a') + "." + words().ca_sha256); };
+  out.join_token = [] {
+    return Result<std::string>("varda-join.0123456789ab." + std::string(64, 'a') + "." +
+                               words().ca_sha256);
+  };
   out.connect = [&gateway](const net::TlsClient&) { return std::make_unique<Shared>(gateway); };
   return out;
 }
 
-std::string file(os::FileSystem& fs, const char* name) { return os::read_file(fs, os::Path(kDirectory) / name).value_or(""); }
+std::string file(os::FileSystem& fs, const char* name) {
+  return os::read_file(fs, os::Path(kDirectory) / name).value_or("");
+}
 
 void check_identity(const agent::Identity& identity, os::FileSystem& fs) {
   const auto facts = identity.facts();
@@ -154,7 +164,8 @@ void take_answers(fuzz::Input& input) {
       enrolled = true;
       CHECK(net::certificate_facts(file(fs, "ca.pem")).value().sha256 == words().ca_sha256);
     }
-    if (enrolled) CHECK(identity->facts()->organizations == std::vector<std::string>{"system:nodes"});
+    if (enrolled)
+      CHECK(identity->facts()->organizations == std::vector<std::string>{"system:nodes"});
     CHECK(identity->facts().has_value() == enrolled);
     check_identity(*identity, fs);
     CHECK(file(fs, "key.pem") == words().key);
@@ -181,7 +192,8 @@ void read_disk(fuzz::Input& input) {
   }
   Gateway nobody(input);
   const auto identity = agent::Identity::open(options(nobody), fs);
-  for (const auto& [name, text] : put) CHECK(file(fs, name.c_str()) == text);  // an operator must inspect files that do not fit
+  for (const auto& [name, text] : put)
+    CHECK(file(fs, name.c_str()) == text);  // an operator must inspect files that do not fit
   if (!identity.ok()) {
     CHECK(identity.error().code() == Code::kCorrupt || identity.error().code() == Code::kInvalid);
     CHECK(identity.error().message().find("PRIVATE") == std::string::npos);

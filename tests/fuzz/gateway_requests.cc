@@ -32,7 +32,8 @@ bool only(const Json& object, std::initializer_list<std::string_view> names) {
 
 void check_asked(const varda::net::Request& request, const Asked& asked) {
   // The path has one reading: reassembled, it equals the path that was sent.
-  std::string path = asked.group.empty() ? "/api/" + asked.version : "/apis/" + asked.group + "/" + asked.version;
+  std::string path =
+      asked.group.empty() ? "/api/" + asked.version : "/apis/" + asked.group + "/" + asked.version;
   if (!asked.ns.empty()) path += "/namespaces/" + asked.ns;
   path += "/" + asked.resource;
   if (!asked.name.empty()) path += "/" + asked.name;
@@ -48,7 +49,8 @@ void check_asked(const varda::net::Request& request, const Asked& asked) {
   switch (*way) {
     case Route::kListOwn:
       CHECK(asked.name.empty() && asked.ns.empty() && asked.label_selector.empty());
-      CHECK(asked.field_selector.ends_with("=" + kNode) && asked.field_selector.find(',') == std::string::npos);
+      CHECK(asked.field_selector.ends_with("=" + kNode) &&
+            asked.field_selector.find(',') == std::string::npos);
       CHECK(asked.field_selector.find('!') == std::string::npos);
       break;
     case Route::kReadSelf:
@@ -67,7 +69,8 @@ void check_asked(const varda::net::Request& request, const Asked& asked) {
 void check_bodies(const Json& body) {
   if (const auto object = own_object(kNode, kEdgeNode, body); object.ok()) {
     CHECK(only(*object, {"apiVersion", "kind", "metadata", "spec"}) && (*object)["spec"].empty());
-    CHECK(only((*object)["metadata"], {"name", "labels", "annotations"}) && (*object)["metadata"]["name"].as_string() == kNode);
+    CHECK(only((*object)["metadata"], {"name", "labels", "annotations"}) &&
+          (*object)["metadata"]["name"].as_string() == kNode);
     CHECK(own_object(kNode, kEdgeNode, *object).value() == *object);
   }
   if (auto node = own_object(kNode, kNodeKind, body); node.ok()) {
@@ -89,7 +92,8 @@ void check_bodies(const Json& body) {
     const Involved about = Involved::of(*event);
     CHECK(about.ns.empty() || about.ns == "default");
   }
-  if (const auto patch = event_patch(body); patch.ok()) CHECK(!patch->contains("involvedObject") && !patch->contains("metadata"));
+  if (const auto patch = event_patch(body); patch.ok())
+    CHECK(!patch->contains("involvedObject") && !patch->contains("metadata"));
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ struct Outcome {
 };
 
 std::string text_of(const Message& message) {
-  std::string out = message.method + " " + message.target + " " + std::to_string(message.status) + "\n";
+  std::string out =
+      message.method + " " + message.target + " " + std::to_string(message.status) + "\n";
   for (const auto& [name, value] : message.headers.all()) out += name + ": " + value + "\n";
   return out + "\n" + message.body;
 }
@@ -85,7 +86,8 @@ void check_target(std::string_view text) {
     CHECK(parsed.ok() && parsed->user == url->user && parsed->host == url->host);
     CHECK(parsed->port == url->port && parsed->target == url->target);
   }
-  if (const auto decoded = percent_decode(text); decoded.ok()) CHECK(percent_decode(percent_encode(*decoded)).value() == *decoded);
+  if (const auto decoded = percent_decode(text); decoded.ok())
+    CHECK(percent_decode(percent_encode(*decoded)).value() == *decoded);
   CHECK(percent_decode(percent_encode(text)).value() == text);
   const Query query = Query::parse(text);
   std::string again;

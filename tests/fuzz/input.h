@@ -11,7 +11,8 @@ namespace varda::fuzz {
 
 class Input {
  public:
-  Input(const std::uint8_t* data, std::size_t size) : left_(reinterpret_cast<const char*>(data), size) {}
+  Input(const std::uint8_t* data, std::size_t size)
+      : left_(reinterpret_cast<const char*>(data), size) {}
 
   /// The bytes up to `end`; consumes `end` too.
   std::string_view until(char end) {

@@ -44,7 +44,8 @@ Json walk(JsonReader& reader, int depth) {
 std::size_t depth_of(const Json& value) {
   std::size_t deepest = 0;
   for (const Json& item : value.as_array()) deepest = std::max(deepest, depth_of(item));
-  for (const auto& [name, member] : value.as_object()) deepest = std::max(deepest, depth_of(member));
+  for (const auto& [name, member] : value.as_object())
+    deepest = std::max(deepest, depth_of(member));
   return deepest + 1;
 }
 

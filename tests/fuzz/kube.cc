@@ -32,9 +32,11 @@ class Body final : public net::BodyReader {
 /// Answers every request with the same bytes.
 class Server final : public net::HttpClient {
  public:
-  Server(std::string_view bytes, std::size_t step, int status) : bytes_(bytes), step_(step), status_(status) {}
+  Server(std::string_view bytes, std::size_t step, int status)
+      : bytes_(bytes), step_(step), status_(status) {}
   Result<net::ClientResponse> send(const Context&, net::ClientRequest) override {
-    net::ClientResponse out{.status = status_, .headers = {{"Content-Type", "application/json"}}, .body = nullptr};
+    net::ClientResponse out{
+        .status = status_, .headers = {{"Content-Type", "application/json"}}, .body = nullptr};
     out.body = std::make_unique<Body>(bytes_, step_);
     return out;
   }
@@ -45,13 +47,16 @@ class Server final : public net::HttpClient {
   const int status_;
 };
 
-const meta::Resource kPods{.group = "", .version = "v1", .kind = "Pod", .plural = "pods", .namespaced = true};
+const meta::Resource kPods{
+    .group = "", .version = "v1", .kind = "Pod", .plural = "pods", .namespaced = true};
 
 std::vector<std::string> frames(std::string_view bytes, std::size_t step) {
   std::vector<std::string> out;
   Server server(bytes, step, 200);
   const kube::Client client(server, {});
-  auto watch = client.watch(Context(), kPods, {.ns = "", .label_selector = "", .field_selector = "", .resource_version = "1"});
+  auto watch =
+      client.watch(Context(), kPods,
+                   {.ns = "", .label_selector = "", .field_selector = "", .resource_version = "1"});
   CHECK(watch.ok());
   while (out.size() < 10'000) {
     const auto event = (*watch)->next();
@@ -71,7 +76,8 @@ void kubeconfig(std::string_view text) {
   if (!config.ok()) return;
   const auto again = kube::parse_kubeconfig(kube::write_kubeconfig(*config), "/nonexistent");
   CHECK(again.ok());
-  CHECK(again->server == config->server && again->token == config->token && again->ns == config->ns);
+  CHECK(again->server == config->server && again->token == config->token &&
+        again->ns == config->ns);
   CHECK(again->tls.ca_pem == config->tls.ca_pem && again->tls.key_pem == config->tls.key_pem &&
         again->tls.certificate_pem == config->tls.certificate_pem);
 }

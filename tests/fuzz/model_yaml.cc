@@ -27,9 +27,10 @@ using codec::Json;
 const os::Path kModel = "/models/digits", kVersion = kModel / "3";
 
 bool same(const serving::ModelConfig& a, const serving::ModelConfig& b) {
-  return a.engine == b.engine && a.file == b.file && a.instances == b.instances && a.threads == b.threads &&
-         a.memory_arena == b.memory_arena && a.options == b.options && a.queue_max == b.queue_max &&
-         a.queue_bytes_max == b.queue_bytes_max && a.queue_timeout == b.queue_timeout && a.warmup_runs == b.warmup_runs &&
+  return a.engine == b.engine && a.file == b.file && a.instances == b.instances &&
+         a.threads == b.threads && a.memory_arena == b.memory_arena && a.options == b.options &&
+         a.queue_max == b.queue_max && a.queue_bytes_max == b.queue_bytes_max &&
+         a.queue_timeout == b.queue_timeout && a.warmup_runs == b.warmup_runs &&
          a.warmup_shapes == b.warmup_shapes && a.labels == b.labels && a.transform == b.transform;
 }
 
@@ -41,9 +42,10 @@ Json written(const serving::ModelConfig& config, const Json& yaml) {
                            {"threads", config.threads},
                            {"memoryArena", config.memory_arena}});
   for (const auto& [name, value] : config.options) out["options"].set(name, value);
-  out.set("queue", Json::object({{"max", static_cast<std::int64_t>(config.queue_max)},
-                                 {"maxBytes", static_cast<std::int64_t>(config.queue_bytes_max)},
-                                 {"timeoutMs", static_cast<std::int64_t>(config.queue_timeout.count())}}));
+  out.set("queue",
+          Json::object({{"max", static_cast<std::int64_t>(config.queue_max)},
+                        {"maxBytes", static_cast<std::int64_t>(config.queue_bytes_max)},
+                        {"timeoutMs", static_cast<std::int64_t>(config.queue_timeout.count())}}));
   out.set("warmup", Json::object({{"runs", config.warmup_runs}}));
   for (const auto& [input, shape] : config.warmup_shapes) {
     Json sizes = Json::array();
@@ -64,7 +66,8 @@ void check_config(os::FileSystem& fs, const std::string& yaml) {
   CHECK(!config->engine.empty() && config->file.find('/') == std::string::npos);
   CHECK(fs.stat(kVersion / config->file).value().has_value());
   CHECK(config->instances >= 1 && config->instances <= 256 && config->threads <= 256);
-  CHECK(config->queue_max <= 1'000'000 && config->queue_timeout.count() >= 0 && config->warmup_runs <= 1000);
+  CHECK(config->queue_max <= 1'000'000 && config->queue_timeout.count() >= 0 &&
+        config->warmup_runs <= 1000);
   for (const auto& [input, shape] : config->warmup_shapes)
     for (const std::int64_t size : shape) CHECK(size >= 0 && size <= 1 << 24);
   for (const std::string& label : config->labels) CHECK(label.find('\n') == std::string::npos);
@@ -82,16 +85,19 @@ void check_layout(os::FileSystem& fs) {
   CHECK(models.ok() && models->size() == 1);
   const serving::Wanted& wanted = models->at("digits");
   for (const std::string& version : {wanted.version, wanted.last_good}) {
-    CHECK(version.size() <= 63 && version.find('/') == std::string::npos && !version.starts_with('.'));
-    if (!version.empty() && wanted.problem.empty()) CHECK(version == "3" || version == "20" || version == "v1.0");
+    CHECK(version.size() <= 63 && version.find('/') == std::string::npos &&
+          !version.starts_with('.'));
+    if (!version.empty() && wanted.problem.empty())
+      CHECK(version == "3" || version == "20" || version == "v1.0");
   }
   if (!wanted.problem.empty()) CHECK(wanted.fingerprint.empty());
   if (wanted.last_good_unchanged) CHECK(!wanted.last_good.empty());
   CHECK(serving::scan(fs, "/models").value() == *models);
   if (wanted.last_good.empty()) return;
   // The next server reads the note of the previous server.
-  CHECK(os::write_file_atomically(fs, kModel / ".last-good",
-                                  wanted.last_good + " " + serving::files_name(wanted.last_good_fingerprint))
+  CHECK(os::write_file_atomically(
+            fs, kModel / ".last-good",
+            wanted.last_good + " " + serving::files_name(wanted.last_good_fingerprint))
             .ok());
   const serving::Wanted noted = serving::scan(fs, "/models").value().at("digits");
   CHECK(noted.last_good == wanted.last_good && noted.last_good_unchanged);
@@ -107,17 +113,19 @@ void check_order(const std::string& a, const std::string& b) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
-  const std::string yaml(input.until('\0')), labels(input.until('\0')), target(input.until('\0')), last_good(input.until('\0')),
-      cascade(input.until('\0'));
+  const std::string yaml(input.until('\0')), labels(input.until('\0')), target(input.until('\0')),
+      last_good(input.until('\0')), cascade(input.until('\0'));
   os::testing::MemoryFileSystem fs;
-  for (const char* version : {"3", "20", "v1.0"}) CHECK(fs.make_directories(kModel / version, 0755).ok());
+  for (const char* version : {"3", "20", "v1.0"})
+    CHECK(fs.make_directories(kModel / version, 0755).ok());
   const auto put = [&](const os::Path& path, const std::string& text) {
     if (!text.empty()) CHECK(os::write_file_atomically(fs, path, text).ok());
   };
   for (int i = 0; i < 8 && !input.rest().empty(); ++i) {
     const std::string name(input.until('\0'));
     // YAML holds UTF-8 only, so other file names could not be written into it below.
-    if (codec::is_utf8(name) && name.size() <= 200 && name.find('/') == std::string::npos && name != "." && name != "..")
+    if (codec::is_utf8(name) && name.size() <= 200 && name.find('/') == std::string::npos &&
+        name != "." && name != "..")
       put(kVersion / name, name);
   }
   put(kVersion / "model.yaml", yaml);

@@ -187,7 +187,8 @@ status: {observedGeneration: 1, modelRoot: /data/models, workerRoot: /data/worke
 class Part {
  public:
   Part(const api::Kind& kind, std::string name) : name_(std::move(name)) {
-    whole_ = apiserver::schema::compile(api::crd(kind).at("spec/versions/0/schema/openAPIV3Schema")).value();
+    whole_ = apiserver::schema::compile(api::crd(kind).at("spec/versions/0/schema/openAPIV3Schema"))
+                 .value();
     part_ = whole_->properties.at(name_);
   }
 
@@ -202,7 +203,8 @@ class Part {
   }
   void check(const Json& value) const {
     const std::string causes = wrong(value);
-    if (!causes.empty()) log::error("controller wrote an invalid object", {{"part", name_}, {"causes", causes}});
+    if (!causes.empty())
+      log::error("controller wrote an invalid object", {{"part", name_}, {"causes", causes}});
     CHECK(causes.empty());
     Json object = Json::object({{name_, value}});
     std::vector<std::string> unknown;
@@ -245,7 +247,8 @@ void check_status(const Json& status) {
   part(T::kind(), "status").check(status);
   CHECK(!has_negative(status));
   for (const Json& condition : status["conditions"].as_array()) {
-    for (const char* member : {"type", "status", "reason", "lastTransitionTime"}) CHECK(!condition[member].as_string().empty());
+    for (const char* member : {"type", "status", "reason", "lastTransitionTime"})
+      CHECK(!condition[member].as_string().empty());
   }
 }
 
@@ -284,7 +287,8 @@ World world_of(const api::InferenceModel& model, const Cluster& cluster) {
   world.nodes = cluster.nodes;
   world.models = cluster.models;
   world.pods = cluster.pods;
-  if (const auto agent = cluster.agents.find(place(model, cluster.nodes).node); agent != cluster.agents.end())
+  if (const auto agent = cluster.agents.find(place(model, cluster.nodes).node);
+      agent != cluster.agents.end())
     world.edge_node = agent->second;
   return world;
 }
@@ -307,7 +311,8 @@ JointWorld world_of(const api::JointInferenceService& service, const Cluster& cl
   }
   for (const auto& pod : cluster.pods) {
     const auto label = pod->metadata.labels.find(std::string(kJobLabel));
-    if (label != pod->metadata.labels.end() && label->second == service.metadata.name) world.pods.push_back(pod);
+    if (label != pod->metadata.labels.end() && label->second == service.metadata.name)
+      world.pods.push_back(pod);
   }
   return world;
 }
@@ -327,7 +332,8 @@ void look_at_model(std::shared_ptr<const T>& model, const Cluster& cluster) {
   auto after = std::make_shared<T>(*model);
   after->status = look(model->status, cluster.now);
   check_status<T>(after->status.to_json());
-  CHECK(look(after->status, cluster.now + std::chrono::hours(24)).to_json() == after->status.to_json());
+  CHECK(look(after->status, cluster.now + std::chrono::hours(24)).to_json() ==
+        after->status.to_json());
   model = after;
 }
 
@@ -339,8 +345,9 @@ void look_at_dataset(std::shared_ptr<const api::Dataset>& dataset, const Cluster
   const auto look = [&](const api::Dataset& before, WallTime now) {
     const std::string time = meta::format_time(now);
     api::DatasetStatus status = observe(view(before), world, time);
-    status.replication = observe_replication(claim_of(view(before)).value(), {cluster.nodes, cluster.agents},
-                                             before.status.replication.value_or(api::ReplicationStatus()), time);
+    status.replication =
+        observe_replication(claim_of(view(before)).value(), {cluster.nodes, cluster.agents},
+                            before.status.replication.value_or(api::ReplicationStatus()), time);
     return status;
   };
   auto after = std::make_shared<api::Dataset>(*dataset);
@@ -350,7 +357,8 @@ void look_at_dataset(std::shared_ptr<const api::Dataset>& dataset, const Cluster
   dataset = after;
 }
 
-void look_at_inference_model(std::shared_ptr<const api::InferenceModel>& model, const Cluster& cluster) {
+void look_at_inference_model(std::shared_ptr<const api::InferenceModel>& model,
+                             const Cluster& cluster) {
   const World world = world_of(*model, cluster);
   const Plan wanted = plan(*model, world, options());
   auto after = std::make_shared<api::InferenceModel>(*model);
@@ -358,25 +366,30 @@ void look_at_inference_model(std::shared_ptr<const api::InferenceModel>& model, 
   check_status<api::InferenceModel>(after->status.to_json());
   const Plan again = plan(*after, world, options());
   CHECK(again.objects == wanted.objects);
-  CHECK(observe(*after, again, world, options(), meta::format_time(cluster.now + std::chrono::hours(24))).to_json() ==
-        after->status.to_json());
+  CHECK(observe(*after, again, world, options(),
+                meta::format_time(cluster.now + std::chrono::hours(24)))
+            .to_json() == after->status.to_json());
   model = after;
 }
 
-void look_at_service(std::shared_ptr<const api::JointInferenceService>& service, const Cluster& cluster) {
+void look_at_service(std::shared_ptr<const api::JointInferenceService>& service,
+                     const Cluster& cluster) {
   const JointWorld world = world_of(*service, cluster);
   auto after = std::make_shared<api::JointInferenceService>(*service);
   after->status = service->status;
   // A plan may need values that an earlier status assigned. The second or third run changes nothing
   // more.
   for (int i = 0; i < 3; ++i) {
-    after->status = observe(*after, plan(*after, world, options()), world, options(), cluster.now).status;
+    after->status =
+        observe(*after, plan(*after, world, options()), world, options(), cluster.now).status;
     check_status<api::JointInferenceService>(after->status.to_json());
   }
   const JointPlan second = plan(*after, world, options());
   for (const Json& object : second.objects)
-    if (object["kind"].as_string() == "InferenceModel") CHECK(api::validate(api::InferenceModel::kind(), object).empty());
-  const JointObservation again = observe(*after, second, world, options(), cluster.now + std::chrono::hours(24));
+    if (object["kind"].as_string() == "InferenceModel")
+      CHECK(api::validate(api::InferenceModel::kind(), object).empty());
+  const JointObservation again =
+      observe(*after, second, world, options(), cluster.now + std::chrono::hours(24));
   CHECK(again.status.to_json() == after->status.to_json());
   CHECK(!again.look_again);
   CHECK(plan(*after, world, options()).objects == second.objects);
@@ -396,13 +409,16 @@ Json work_list(const std::string& name, Cluster& cluster) {
   world.pods = cluster.pods;
   world.datasets = cluster.datasets;
   for (const auto& model : cluster.edgeai_models)
-    if (auto claim = claim_of({api::Model::resource(), model->metadata}, model->spec)) world.claims.push_back(std::move(*claim));
+    if (auto claim = claim_of({api::Model::resource(), model->metadata}, model->spec))
+      world.claims.push_back(std::move(*claim));
   world.servers = &options().servers;
   world.edge_nodes = cluster.agents;
   for (const auto& service : cluster.services)
-    if (auto work = work_for(*service, node, world_of(*service, cluster), options())) world.jobs.push_back(std::move(*work));
+    if (auto work = work_for(*service, node, world_of(*service, cluster), options()))
+      world.jobs.push_back(std::move(*work));
   api::EdgeNodeSpec spec = plan_edge_node(node, world);
-  if (!node.status.usable_peer_url().empty() && !spec.models.empty()) share_archives(spec, node, world, cluster.givers);
+  if (!node.status.usable_peer_url().empty() && !spec.models.empty())
+    share_archives(spec, node, world, cluster.givers);
 
   part(api::EdgeNode::kind(), "spec").check(spec.to_json());
   const auto check_sources = [&](const std::vector<api::EdgeReplicaSource>& sources) {
@@ -453,10 +469,12 @@ void look(Cluster& cluster) {
 }
 
 constexpr const char* kNodeOfPod =
-    "spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
+    "spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/"
+    "matchFields/0/values/0";
 
 // Starts the pods of a plan, and one pod of its Deployment.
-void start(const std::vector<Json>& objects, const api::Kind& kind, const meta::ObjectMeta& owner, Cluster& cluster) {
+void start(const std::vector<Json>& objects, const api::Kind& kind, const meta::ObjectMeta& owner,
+           Cluster& cluster) {
   for (Json object : objects) {
     const bool deployment = object["kind"].as_string() == "Deployment";
     if (deployment) {
@@ -471,13 +489,17 @@ void start(const std::vector<Json>& objects, const api::Kind& kind, const meta::
     object["spec"].set("nodeName", node);
     object["metadata"].set("namespace", owner.ns);
     object["metadata"].set("uid", "pod-" + std::to_string(cluster.pods.size()));
-    object["metadata"].set("ownerReferences", Json::array({Json::object({{"apiVersion", kind.resource.api_version()},
-                                                                         {"kind", kind.resource.kind},
-                                                                         {"name", owner.name},
-                                                                         {"uid", owner.uid},
-                                                                         {"controller", true}})}));
-    object.set("status",
-               codec::parse_yaml(R"({phase: Running, podIP: 127.9.1.1, conditions: [{type: Ready, status: "True"}]})").value());
+    object["metadata"].set("ownerReferences",
+                           Json::array({Json::object({{"apiVersion", kind.resource.api_version()},
+                                                      {"kind", kind.resource.kind},
+                                                      {"name", owner.name},
+                                                      {"uid", owner.uid},
+                                                      {"controller", true}})}));
+    object.set(
+        "status",
+        codec::parse_yaml(
+            R"({phase: Running, podIP: 127.9.1.1, conditions: [{type: Ready, status: "True"}]})")
+            .value());
     cluster.pods.push_back(typed<api::Pod>(object));
   }
 }
@@ -486,11 +508,13 @@ Cluster running_cluster() {
   Cluster cluster;
   const auto documents = codec::parse_yaml_stream(kCluster).value();
   for (const Json& object : documents) {
-    const std::string kind = object["kind"].as_string(), name = object.at("metadata/name").as_string();
+    const std::string kind = object["kind"].as_string(),
+                      name = object.at("metadata/name").as_string();
     if (kind == "Node") cluster.nodes.push_back(typed<api::Node>(object));
     if (kind == "EdgeNode") cluster.agents[name] = typed<api::EdgeNode>(object);
     if (kind == "InferenceModel") cluster.models.push_back(typed<api::InferenceModel>(object));
-    if (kind == "JointInferenceService") cluster.services.push_back(typed<api::JointInferenceService>(object));
+    if (kind == "JointInferenceService")
+      cluster.services.push_back(typed<api::JointInferenceService>(object));
     if (kind == "Service") cluster.cloud_service = typed<api::Service>(object);
     if (kind == "EndpointSlice") cluster.cloud_slices.push_back(typed<api::EndpointSlice>(object));
     if (kind == "Dataset") cluster.datasets.push_back(typed<api::Dataset>(object));
@@ -508,12 +532,14 @@ Cluster running_cluster() {
     Cluster before = cluster;
     for (const auto& model : before.models)
       if (model->spec.on_edge() && edge_pod(*model, before.pods) == nullptr)
-        start(plan(*model, world_of(*model, before), options()).objects, api::InferenceModel::kind(), model->metadata, cluster);
+        start(plan(*model, world_of(*model, before), options()).objects,
+              api::InferenceModel::kind(), model->metadata, cluster);
     for (const auto& service : before.services) {
       std::vector<Json> missing = plan(*service, world_of(*service, before), options()).objects;
       std::erase_if(missing, [&](const Json& object) {
-        return std::any_of(before.pods.begin(), before.pods.end(),
-                           [&](const PodPtr& pod) { return pod->metadata.name == object.at("metadata/name").as_string(); });
+        return std::any_of(before.pods.begin(), before.pods.end(), [&](const PodPtr& pod) {
+          return pod->metadata.name == object.at("metadata/name").as_string();
+        });
       });
       start(missing, api::JointInferenceService::kind(), service->metadata, cluster);
     }
@@ -523,11 +549,13 @@ Cluster running_cluster() {
   // Working services are Ready.
   CHECK(cluster.pods.size() == 7);
   for (const auto& model : cluster.models)
-    if (model->spec.on_edge()) CHECK(meta::find_condition(model->status.conditions, "Ready")->status == "True");
+    if (model->spec.on_edge())
+      CHECK(meta::find_condition(model->status.conditions, "Ready")->status == "True");
   for (const auto& service : cluster.services) {
     const meta::Condition* const ready = meta::find_condition(service->status.conditions, "Ready");
     if (ready->status != "True")
-      log::error("not Ready", {{"service", service->metadata.name}, {"why", ready->reason + ": " + ready->message}});
+      log::error("not Ready", {{"service", service->metadata.name},
+                               {"why", ready->reason + ": " + ready->message}});
     CHECK(ready->status == "True");
   }
   return cluster;

@@ -22,42 +22,50 @@ using namespace varda;  // NOLINT: a program of one file
 void check_same(const std::vector<tensor::Named>& a, const std::vector<tensor::Named>& b) {
   CHECK(a.size() == b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
-    CHECK(a[i].name == b[i].name && a[i].tensor.dtype() == b[i].tensor.dtype() && a[i].tensor.shape() == b[i].tensor.shape());
+    CHECK(a[i].name == b[i].name && a[i].tensor.dtype() == b[i].tensor.dtype() &&
+          a[i].tensor.shape() == b[i].tensor.shape());
     const auto left = a[i].tensor.bytes(), right = b[i].tensor.bytes();
     CHECK(left.size() == right.size() && std::equal(left.begin(), left.end(), right.begin()));
   }
 }
 
-void request(const std::shared_ptr<const std::string>& body, std::optional<std::string_view> length) {
+void request(const std::shared_ptr<const std::string>& body,
+             std::optional<std::string_view> length) {
   const auto parsed = oip::parse_infer_request(body, length);
   if (!parsed.ok()) return;
   const oip::Message written = oip::write_infer_request(*parsed);
   const std::string json_length = std::to_string(written.json_length.value_or(0));
-  const auto again = oip::parse_infer_request(std::make_shared<const std::string>(written.body), json_length);
+  const auto again =
+      oip::parse_infer_request(std::make_shared<const std::string>(written.body), json_length);
   CHECK(again.ok());
   check_same(parsed->inputs, again->inputs);
 }
 
-void response(const std::shared_ptr<const std::string>& body, std::optional<std::string_view> length) {
+void response(const std::shared_ptr<const std::string>& body,
+              std::optional<std::string_view> length) {
   const auto parsed = oip::parse_infer_response(body, length);
   if (!parsed.ok()) return;
   const std::vector<oip::Encoding> binary(parsed->outputs.size(), oip::Encoding::kBinary);
   const oip::Message written = oip::write_infer_response(*parsed, binary);
   std::optional<std::string> json_length;
   if (written.json_length) json_length = std::to_string(*written.json_length);
-  const auto again = oip::parse_infer_response(std::make_shared<const std::string>(written.body), json_length);
+  const auto again =
+      oip::parse_infer_response(std::make_shared<const std::string>(written.body), json_length);
   CHECK(again.ok());
   check_same(parsed->outputs, again->outputs);
 }
 
 // An opened message can be resealed with another name and opened again, with the same tensors.
-void envelope(const std::shared_ptr<const std::string>& body, std::optional<std::string_view> length) {
+void envelope(const std::shared_ptr<const std::string>& body,
+              std::optional<std::string_view> length) {
   const auto opened = oip::open_infer_response(body, length);
   if (!opened.ok()) return;
-  const oip::Message sealed = oip::reseal(*opened, "m", "1", codec::Json::object({{"tier", "cloud"}}));
+  const oip::Message sealed =
+      oip::reseal(*opened, "m", "1", codec::Json::object({{"tier", "cloud"}}));
   std::optional<std::string> json_length;
   if (sealed.json_length) json_length = std::to_string(*sealed.json_length);
-  const auto again = oip::open_infer_response(std::make_shared<const std::string>(sealed.body), json_length);
+  const auto again =
+      oip::open_infer_response(std::make_shared<const std::string>(sealed.body), json_length);
   CHECK(again.ok());
   CHECK(again->model_name == "m" && again->id == opened->id && again->outputs == opened->outputs &&
         again->binary == opened->binary);

@@ -20,7 +20,8 @@ constexpr std::size_t kDepthMax = 450;
 std::size_t depth_of(const Json& value) {
   std::size_t deepest = 0;
   for (const Json& item : value.as_array()) deepest = std::max(deepest, depth_of(item));
-  for (const auto& [name, member] : value.as_object()) deepest = std::max(deepest, depth_of(member));
+  for (const auto& [name, member] : value.as_object())
+    deepest = std::max(deepest, depth_of(member));
   return deepest + 1;
 }
 
@@ -31,12 +32,16 @@ bool has_null_member(const Json& value) {
   return false;
 }
 
-Json operation(const char* op, Json value) { return Json::object({{"op", op}, {"path", ""}, {"value", std::move(value)}}); }
+Json operation(const char* op, Json value) {
+  return Json::object({{"op", op}, {"path", ""}, {"value", std::move(value)}});
+}
 
 void json_patch(const Json& document, const Json& patch) {
   CHECK(meta::apply_json_patch(document, Json::array()).value() == document);
-  CHECK(meta::apply_json_patch(document, Json::array({operation("test", document)})).value() == document);
-  CHECK(meta::apply_json_patch(document, Json::array({operation("replace", patch)})).value() == patch);
+  CHECK(meta::apply_json_patch(document, Json::array({operation("test", document)})).value() ==
+        document);
+  CHECK(meta::apply_json_patch(document, Json::array({operation("replace", patch)})).value() ==
+        patch);
   const auto patched = meta::apply_json_patch(document, patch, 100);
   if (!patched.ok()) return;
   CHECK(depth_of(*patched) <= kDepthMax);
@@ -85,6 +90,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   json_patch(*document, *patch);
   merge_patch(*document, *patch);
   strategic(*document, *patch);
-  if (third.ok() && document->is_object() && patch->is_object() && third->is_object()) three_way(*document, *patch, *third);
+  if (third.ok() && document->is_object() && patch->is_object() && third->is_object())
+    three_way(*document, *patch, *third);
   return 0;
 }

@@ -43,7 +43,8 @@ std::string content(std::size_t size) {
 }
 
 const std::map<std::string, std::string>& files() {
-  static const std::map<std::string, std::string> files{{"a", content(150'000)}, {"sub/b c.txt", "1,2\n"}, {"sub/e", ""}};
+  static const std::map<std::string, std::string> files{
+      {"a", content(150'000)}, {"sub/b c.txt", "1,2\n"}, {"sub/e", ""}};
   return files;
 }
 
@@ -57,12 +58,14 @@ struct Answer {
 Answer ask(const net::Handler& handler, fuzz::Input& input) {
   net::Request request;
   request.target = input.line();
-  if (const std::string_view range = input.line(); !range.empty()) request.headers.add("Range", std::string(range));
+  if (const std::string_view range = input.line(); !range.empty())
+    request.headers.add("Range", std::string(range));
   request.peer = {.address = "192.0.2.1:1", .certificate_common_name = std::string(input.line())};
   if (const std::string_view method = input.line(); !method.empty()) request.method = method;
   const std::string who = request.peer.certificate_common_name;
   std::optional<net::Response> got;
-  handler(std::move(request), net::Responder([&](net::Response response) { got = std::move(response); }));
+  handler(std::move(request),
+          net::Responder([&](net::Response response) { got = std::move(response); }));
   CHECK(got.has_value());
   Answer answer{.who = who, .status = got->status, .headers = got->headers, .body = got->body};
   if (got->stream) {
@@ -102,7 +105,8 @@ ContentRange content_range(const Answer& answer) {
 // The temporary directory of this process.
 struct Disk {
   Disk() {
-    std::string name = (std::filesystem::temp_directory_path() / "varda-fuzz-peers-XXXXXX").string();
+    std::string name =
+        (std::filesystem::temp_directory_path() / "varda-fuzz-peers-XXXXXX").string();
     CHECK(mkdtemp(name.data()) != nullptr);
     root = name;
     for (const auto& [path, bytes] : files()) {
@@ -122,10 +126,12 @@ net::Handler shares_handler() {
   static replica::Shares shares([] { return os::open_readable_tree({disk.root}); });
   static const bool shared = [] {
     const auto tree = os::open_readable_tree({disk.root}).value();
-    const auto taken = replica::take_snapshot(Context(), *tree, disk.root / "data", nullptr, {}, 1024).value();
+    const auto taken =
+        replica::take_snapshot(Context(), *tree, disk.root / "data", nullptr, {}, 1024).value();
     CHECK(taken.snapshot.files.size() == files().size());
     replica::Shares::Share share{.path = disk.root / "data", .nodes = {kNode}, .snapshots = {}};
-    share.snapshots.emplace_back(taken.snapshot.id().hex(), std::make_shared<const std::string>(taken.snapshot.encode()));
+    share.snapshots.emplace_back(taken.snapshot.id().hex(),
+                                 std::make_shared<const std::string>(taken.snapshot.encode()));
     replica::Shares::Share hidden{.path = disk.root / "secret", .nodes = {kOther}, .snapshots = {}};
     shares.set({{kKey, std::move(share)}, {kSecretKey, std::move(hidden)}});
     return true;
@@ -137,10 +143,12 @@ net::Handler shares_handler() {
 void ask_for_files(fuzz::Input& input) {
   const std::string target(input.rest().substr(0, input.rest().find('\n')));
   const Answer answer = ask(shares_handler(), input);
-  CHECK(answer.status == 200 || answer.status == 206 || (answer.status >= 400 && answer.status <= 503));
+  CHECK(answer.status == 200 || answer.status == 206 ||
+        (answer.status >= 400 && answer.status <= 503));
   if (answer.status >= 400) return;
   const std::size_t question = target.find('?');
-  const net::Query query = net::Query::parse(question == std::string::npos ? "" : std::string_view(target).substr(question + 1));
+  const net::Query query = net::Query::parse(
+      question == std::string::npos ? "" : std::string_view(target).substr(question + 1));
   if (query.get("key") == kSecretKey) {
     CHECK(answer.who == kOther);
     return;
@@ -161,22 +169,26 @@ void ask_for_archive(fuzz::Input& input) {
   static os::testing::MemoryFileSystem fs;
   static const std::string bytes = content(200'000);
   static const auto digest = [](const char* name) { return codec::Sha256::of(name); };
-  static replica::Archives archives([](const codec::Sha256& wanted) -> std::optional<replica::Archives::Content> {
-    if (wanted == digest("coming")) return std::nullopt;
-    if (wanted == digest("hidden"))
-      return replica::Archives::Content{
-          .file = fs.open("/hidden", os::Open::kRead, 0).value(), .bytes = kSecret.size(), .total = kSecret.size()};
-    replica::Archives::Content out{
-        .file = fs.open("/archive", os::Open::kRead, 0).value(), .bytes = bytes.size(), .total = bytes.size()};
-    if (wanted == digest("partly")) out.total += 1000;
-    if (wanted == digest("unsized")) out.total = 0;
-    return out;
-  });
+  static replica::Archives archives(
+      [](const codec::Sha256& wanted) -> std::optional<replica::Archives::Content> {
+        if (wanted == digest("coming")) return std::nullopt;
+        if (wanted == digest("hidden"))
+          return replica::Archives::Content{.file = fs.open("/hidden", os::Open::kRead, 0).value(),
+                                            .bytes = kSecret.size(),
+                                            .total = kSecret.size()};
+        replica::Archives::Content out{.file = fs.open("/archive", os::Open::kRead, 0).value(),
+                                       .bytes = bytes.size(),
+                                       .total = bytes.size()};
+        if (wanted == digest("partly")) out.total += 1000;
+        if (wanted == digest("unsized")) out.total = 0;
+        return out;
+      });
   static const bool shared = [] {
     CHECK(os::write_file_atomically(fs, "/archive", bytes).ok());
     CHECK(os::write_file_atomically(fs, "/hidden", std::string(kSecret)).ok());
     std::map<codec::Sha256, replica::Archives::Share> shares;
-    for (const char* name : {"coming", "partly", "unsized", "whole"}) shares[digest(name)] = {.nodes = {kNode}, .coming = true};
+    for (const char* name : {"coming", "partly", "unsized", "whole"})
+      shares[digest(name)] = {.nodes = {kNode}, .coming = true};
     shares[digest("hidden")] = {.nodes = {kOther}};
     archives.set(std::move(shares));
     return true;
@@ -189,7 +201,8 @@ void ask_for_archive(fuzz::Input& input) {
   }
   const ContentRange range = content_range(answer);
   if (answer.who == kOther) {
-    CHECK(answer.body == std::string_view(kSecret).substr(range.first, range.last - range.first + 1));
+    CHECK(answer.body ==
+          std::string_view(kSecret).substr(range.first, range.last - range.first + 1));
     return;
   }
   CHECK(answer.who == kNode);
@@ -200,7 +213,8 @@ void ask_for_archive(fuzz::Input& input) {
 
 class Pieces final : public net::BodyReader {
  public:
-  Pieces(std::string body, std::size_t piece, bool breaks) : body_(std::move(body)), piece_(piece), breaks_(breaks) {}
+  Pieces(std::string body, std::size_t piece, bool breaks)
+      : body_(std::move(body)), piece_(piece), breaks_(breaks) {}
   Result<std::optional<std::string>> read() override {
     if (body_.empty() && breaks_) return Error(Code::kUnavailable, "the connection broke");
     if (body_.empty()) return std::optional<std::string>();
@@ -234,18 +248,21 @@ class Script final : public net::HttpClient {
     net::ClientResponse out;
     out.status = std::atoi(std::string(input_.until(' ')).c_str());
     const std::string_view kind = input_.until(' ');
-    const auto eighths = static_cast<std::size_t>(std::clamp(std::atoi(std::string(input_.until(' ')).c_str()), 0, 16));
+    const auto eighths = static_cast<std::size_t>(
+        std::clamp(std::atoi(std::string(input_.until(' ')).c_str()), 0, 16));
     const std::string text(input_.line());
     std::size_t first = 0, last = 0;
     CHECK(std::sscanf(std::string(asked).c_str(), "bytes=%zu-%zu", &first, &last) == 2);
     CHECK(first <= last && last < files().at("a").size());
-    const std::string range = "bytes " + std::to_string(first) + "-" + std::to_string(last) + "/150000";
+    const std::string range =
+        "bytes " + std::to_string(first) + "-" + std::to_string(last) + "/150000";
     out.headers.add("Content-Range", kind == "r" ? range : text);
     const std::size_t bytes = (last - first + 1) * eighths / 8;
     std::string body = files().at("a").substr(first, bytes);
     body.resize(bytes, '!');
-    out.body =
-        std::make_unique<Pieces>(std::move(body), static_cast<std::size_t>(std::clamp(out.status, 1, 100'000)), text == "break");
+    out.body = std::make_unique<Pieces>(
+        std::move(body), static_cast<std::size_t>(std::clamp(out.status, 1, 100'000)),
+        text == "break");
     return out;
   }
 
@@ -258,12 +275,12 @@ void read_from_peers(fuzz::Input& input) {
   const replica::Peer peer{.http = &script, .url = "https://192.0.2.7:10445"};
   replica::PeerSource source({peer, peer, peer}, kKey);
   std::string got;
-  const Status status =
-      source.read(Context(), {.path = "a", .size = 150'000, .blocks = {}}, offset, length, [&](std::string_view piece) {
-        got += piece;
-        CHECK(got.size() <= length);
-        return Status();
-      });
+  const Status status = source.read(Context(), {.path = "a", .size = 150'000, .blocks = {}}, offset,
+                                    length, [&](std::string_view piece) {
+                                      got += piece;
+                                      CHECK(got.size() <= length);
+                                      return Status();
+                                    });
   CHECK(script.requests <= 3);
   CHECK(status.ok() == (got.size() == length));
   // This peer sends correct bytes wherever it sends bytes of the range.

@@ -45,8 +45,10 @@ void edge_node(const Json& json) {
 void pod(const Json& json) {
   PodRecord record = PodRecord::of(json);
   if (auto read = PodRecord::from_json(json); read.ok()) record = std::move(*read);
-  if (const auto again = PodRecord::from_json(record.to_json()); again.ok()) CHECK(again->to_json() == record.to_json());
-  (void)node::internal::make_status(record, {.scheme = "process", .host_ip = "127.0.0.1", .now = "2024-01-01T00:00:00Z"});
+  if (const auto again = PodRecord::from_json(record.to_json()); again.ok())
+    CHECK(again->to_json() == record.to_json());
+  (void)node::internal::make_status(
+      record, {.scheme = "process", .host_ip = "127.0.0.1", .now = "2024-01-01T00:00:00Z"});
   (void)node::internal::pod_phase(record);
   (void)node::internal::is_terminal(record);
   (void)record.restart_policy();
@@ -63,8 +65,10 @@ void pod(const Json& json) {
     CHECK((fs.list("/pods").value() == std::vector<std::string>{"a", "other"}));
   }
   for (const Json& container : record.pod.at("spec/containers").as_array()) {
-    const auto environment = node::internal::make_environment(record, "127.0.0.1", container, config);
-    if (environment.ok()) (void)node::internal::make_mounts(fs, "/pods/a", record, container, *environment);
+    const auto environment =
+        node::internal::make_environment(record, "127.0.0.1", container, config);
+    if (environment.ok())
+      (void)node::internal::make_mounts(fs, "/pods/a", record, container, *environment);
   }
 }
 

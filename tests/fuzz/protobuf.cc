@@ -121,7 +121,8 @@ void change(std::vector<Field>& root, unsigned seed) {
       if (field.fields.empty() && (field.tag & 7) == 2) {
         const std::size_t size = field.bytes.size();
         field.bytes.resize(size + 16);
-        field.bytes.resize(LLVMFuzzerMutate(reinterpret_cast<std::uint8_t*>(field.bytes.data()), size, size + 16));
+        field.bytes.resize(
+            LLVMFuzzerMutate(reinterpret_cast<std::uint8_t*>(field.bytes.data()), size, size + 16));
       } else {
         field.number = std::uint64_t{1} << seed / 64 % 64;
       }
@@ -130,7 +131,8 @@ void change(std::vector<Field>& root, unsigned seed) {
 
 }  // namespace
 
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size, unsigned int seed) {
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                               std::size_t max_size, unsigned int seed) {
   std::string_view text(reinterpret_cast<const char*>(data), size);
   std::optional<std::vector<Field>> tree;
   if (text.starts_with(kMagic)) tree = parse(text.substr(kMagic.size()), 0);

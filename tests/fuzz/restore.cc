@@ -29,7 +29,9 @@ const std::filesystem::path& directory() {
     Directory() {
       const std::filesystem::path memory = "/dev/shm";
       std::string name =
-          ((std::filesystem::is_directory(memory) ? memory : std::filesystem::temp_directory_path()) / "varda-fuzz-restore-XXXXXX")
+          ((std::filesystem::is_directory(memory) ? memory
+                                                  : std::filesystem::temp_directory_path()) /
+           "varda-fuzz-restore-XXXXXX")
               .string();
       CHECK(mkdtemp(name.data()) != nullptr);
       path = name;
@@ -55,15 +57,17 @@ struct Entry {
 
 std::string archive_of(const std::vector<Entry>& entries) {
   std::string out;
-  const auto writer = codec::ArchiveWriter::create(codec::ArchiveFormat::kTar, [&](std::string_view bytes) {
-                        out += bytes;
-                        return Status();
-                      }).value();
+  const auto writer =
+      codec::ArchiveWriter::create(codec::ArchiveFormat::kTar, [&](std::string_view bytes) {
+        out += bytes;
+        return Status();
+      }).value();
   for (const Entry& entry : entries) {
     codec::ArchiveEntry header;
     header.path = entry.path;
     header.size_bytes = entry.bytes.size();
-    if (!writer->add(header).ok() || !writer->write(entry.bytes).ok()) return "";  // no archive can hold such a path
+    if (!writer->add(header).ok() || !writer->write(entry.bytes).ok())
+      return "";  // no archive can hold such a path
   }
   return writer->finish().ok() ? out : "";
 }
@@ -77,7 +81,8 @@ std::string read_input(fuzz::Input& input) {
     Entry entry{std::string(input.line()), ""};
     std::size_t length = input.byte();
     length = length << 8 | input.byte();
-    while (length-- > 0 && !input.rest().empty()) entry.bytes.push_back(static_cast<char>(input.byte()));
+    while (length-- > 0 && !input.rest().empty())
+      entry.bytes.push_back(static_cast<char>(input.byte()));
     sums += codec::Sha256::of(entry.bytes).hex() + "  " + entry.path + "\n";
     entries.push_back(std::move(entry));
   }
@@ -89,11 +94,16 @@ void read_back(const app::BackupInfo& info, const std::filesystem::path& data) {
   const store::Page page = store::read_sqlite(data / "store.db").value();
   CHECK(page.entries.size() == info.objects);
   CHECK(page.revision > info.revision);
-  for (const store::Entry& entry : page.entries) CHECK(!entry.key.empty() && entry.value != nullptr);
-  const auto credentials = std::filesystem::exists(data / "tokens.json") || std::filesystem::exists(data / "pki");
-  if (info.revision > store::Revision{1} << 52) return;  // the next backup may exceed the largest revision of a backup
+  for (const store::Entry& entry : page.entries)
+    CHECK(!entry.key.empty() && entry.value != nullptr);
+  const auto credentials =
+      std::filesystem::exists(data / "tokens.json") || std::filesystem::exists(data / "pki");
+  if (info.revision > store::Revision{1} << 52)
+    return;  // the next backup may exceed the largest revision of a backup
   auto maker =
-      app::BackupMaker::create({data, credentials ? app::Credentials::kInclude : app::Credentials::kLeaveOut}, page).value();
+      app::BackupMaker::create(
+          {data, credentials ? app::Credentials::kInclude : app::Credentials::kLeaveOut}, page)
+          .value();
   std::string again;
   while (true) {
     const auto piece = maker->next().value();
@@ -106,7 +116,8 @@ void read_back(const app::BackupInfo& info, const std::filesystem::path& data) {
   const store::Page same = store::read_sqlite(second / "store.db").value();
   CHECK(same.revision > page.revision && same.entries.size() == page.entries.size());
   for (std::size_t i = 0; i < page.entries.size(); ++i) {
-    CHECK(same.entries[i].key == page.entries[i].key && *same.entries[i].value == *page.entries[i].value);
+    CHECK(same.entries[i].key == page.entries[i].key &&
+          *same.entries[i].value == *page.entries[i].value);
   }
   std::filesystem::remove_all(second);
 }
@@ -129,7 +140,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     CHECK(std::filesystem::is_empty(directory()));
     return 0;
   }
-  CHECK(checked.ok() && checked->objects == restored->objects && checked->revision == restored->revision);
+  CHECK(checked.ok() && checked->objects == restored->objects &&
+        checked->revision == restored->revision);
   read_back(*restored, data_dir);
   std::filesystem::remove_all(data_dir);
   CHECK(std::filesystem::is_empty(directory()));

@@ -16,7 +16,9 @@ using namespace varda;  // NOLINT: a program of one file
 class Canned final : public net::GrpcClient {
  public:
   explicit Canned(std::string_view answer) : answer_(answer) {}
-  Result<std::string> call(const Context&, std::string_view, std::string_view) override { return answer_; }
+  Result<std::string> call(const Context&, std::string_view, std::string_view) override {
+    return answer_;
+  }
 
  private:
   const std::string answer_;
@@ -45,7 +47,8 @@ void read_log(std::string_view bytes, std::size_t piece) {
   node::internal::CriLog whole, pieces;
   const std::string once = whole.take(bytes) + whole.finish();
   std::string parts;
-  for (std::size_t at = 0; at < bytes.size(); at += piece) parts += pieces.take(bytes.substr(at, piece));
+  for (std::size_t at = 0; at < bytes.size(); at += piece)
+    parts += pieces.take(bytes.substr(at, piece));
   CHECK(parts + pieces.finish() == once);
 }
 

@@ -14,8 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text = fuzz::Input(data, size).rest();
   if (const auto time = meta::parse_time(text); time.ok()) {
     const auto again = meta::parse_time(meta::format_micro_time(*time));
-    CHECK(again.ok() &&
-          std::chrono::floor<std::chrono::microseconds>(*again) == std::chrono::floor<std::chrono::microseconds>(*time));
+    CHECK(again.ok() && std::chrono::floor<std::chrono::microseconds>(*again) ==
+                            std::chrono::floor<std::chrono::microseconds>(*time));
     CHECK(meta::format_time(*again) == meta::format_time(*time));
   }
   if (const auto quantity = apiserver::canonical_quantity(text); quantity.ok()) {
@@ -27,13 +27,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   if (const auto digest = codec::Sha256::parse(text); digest.ok()) CHECK(digest->hex() == text);
   CHECK(codec::unbase64(codec::base64(text)).value() == text);
-  if (const auto bytes = codec::unbase64(text); bytes.ok()) CHECK(codec::unbase64(codec::base64(*bytes)).value() == *bytes);
+  if (const auto bytes = codec::unbase64(text); bytes.ok())
+    CHECK(codec::unbase64(codec::base64(*bytes)).value() == *bytes);
   CHECK(codec::hex(text).size() == 2 * text.size());
   // Every label is a valid subdomain, and subdomains have no other characters.
-  const bool label = meta::check_dns_label(text).empty(), subdomain = meta::check_dns_subdomain(text).empty();
+  const bool label = meta::check_dns_label(text).empty(),
+             subdomain = meta::check_dns_subdomain(text).empty();
   CHECK(!label || subdomain);
   CHECK(!meta::check_dns1035_label(text).empty() || label);
-  if (subdomain) CHECK(text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") == std::string_view::npos);
+  if (subdomain)
+    CHECK(text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") ==
+          std::string_view::npos);
   (void)meta::check_label_key(text);
   (void)meta::check_label_value(text);
   (void)log::parse_level(text);

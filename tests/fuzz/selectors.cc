@@ -34,7 +34,8 @@ void check_fields(const meta::FieldSelector& selector, const codec::Json& labels
   for (std::size_t i = 0; i < selector.terms().size(); ++i) {
     const auto &a = selector.terms()[i], &b = again->terms()[i];
     CHECK(a.field == b.field && a.value == b.value && a.negated == b.negated);
-    if (const auto exact = selector.exact(a.field); exact && selector.matches(read)) CHECK(read(a.field) == *exact);
+    if (const auto exact = selector.exact(a.field); exact && selector.matches(read))
+      CHECK(read(a.field) == *exact);
   }
   CHECK(again->matches(read) == selector.matches(read));
 }
@@ -45,12 +46,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::Input input(data, size);
   const auto labels_text = input.line();
   codec::Json labels = codec::Json::object();
-  if (auto parsed = codec::parse_json(input.line()); parsed.ok() && parsed->is_object()) labels = std::move(*parsed);
+  if (auto parsed = codec::parse_json(input.line()); parsed.ok() && parsed->is_object())
+    labels = std::move(*parsed);
   const auto fields_text = input.line();
-  if (const auto selector = meta::LabelSelector::parse(labels_text); selector.ok()) check_labels(*selector, labels);
-  if (const auto selector = meta::FieldSelector::parse(fields_text); selector.ok()) check_fields(*selector, labels);
+  if (const auto selector = meta::LabelSelector::parse(labels_text); selector.ok())
+    check_labels(*selector, labels);
+  if (const auto selector = meta::FieldSelector::parse(fields_text); selector.ok())
+    check_fields(*selector, labels);
   if (const auto object = codec::parse_json(input.rest()); object.ok()) {
-    if (const auto selector = meta::LabelSelector::from_json(*object); selector.ok()) check_labels(*selector, labels);
+    if (const auto selector = meta::LabelSelector::from_json(*object); selector.ok())
+      check_labels(*selector, labels);
   }
   return 0;
 }

@@ -12,7 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t cut = input.byte();
   const std::string_view text = input.rest();
   const replica::Limits limits{.files_max = 1000, .blocks_max = 10'000};
-  const auto wanted = replica::Snapshot::decode(text, limits), have = replica::Snapshot::decode(text.substr(0, cut), limits);
+  const auto wanted = replica::Snapshot::decode(text, limits),
+             have = replica::Snapshot::decode(text.substr(0, cut), limits);
   if (!wanted.ok()) return 0;
   CHECK(wanted->encode() == text);
   std::string_view last;
@@ -31,7 +32,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         if (run.fetch) {
           fetched += replica::length_of(b, wanted->files[i].size, wanted->block_bytes);
         } else {
-          CHECK(have->files.at(run.file).blocks.at(run.from_block + b - run.first) == wanted->files[i].blocks[b]);
+          CHECK(have->files.at(run.file).blocks.at(run.from_block + b - run.first) ==
+                wanted->files[i].blocks[b]);
         }
       }
       next += run.count;

@@ -24,7 +24,9 @@ std::string read(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
-void write(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes; }
+void write(const fs::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
 
 constexpr store::Options kOptions{.history_events_max = 16};
 
@@ -33,12 +35,15 @@ constexpr store::Options kOptions{.history_events_max = 16};
 struct Fixture {
   Fixture() {
     const fs::path shm = "/dev/shm";
-    std::string pattern = (fs::is_directory(shm) ? shm : fs::temp_directory_path()) / "varda_fuzz_XXXXXX";
+    std::string pattern =
+        (fs::is_directory(shm) ? shm : fs::temp_directory_path()) / "varda_fuzz_XXXXXX";
     CHECK(::mkdtemp(pattern.data()) != nullptr);
     root = pattern;
     {
       auto made = store::open_sqlite(root / "made.db", kOptions).value();
-      for (int i = 0; i < 40; ++i) CHECK(made->put("/registry/key" + std::to_string(i % 11), std::string(200, 'a' + i % 26)).ok());
+      for (int i = 0; i < 40; ++i)
+        CHECK(made->put("/registry/key" + std::to_string(i % 11), std::string(200, 'a' + i % 26))
+                  .ok());
       CHECK(made->remove("/registry/key3").ok());
       killed = read(root / "made.db");
       log = read(root / "made.db-wal");
@@ -60,7 +65,8 @@ void damage(std::string& bytes, fuzz::Input& input) {
         bytes.resize(place);  // truncated
         break;
       case 1:
-        for (std::size_t i = place; i < std::min(place + value, bytes.size()); ++i) bytes[i] = 0;  // a lost sector
+        for (std::size_t i = place; i < std::min(place + value, bytes.size()); ++i)
+          bytes[i] = 0;  // a lost sector
         break;
       case 2:
         bytes[place] = static_cast<char>(bytes[place] ^ (1 << value % 8));
@@ -83,7 +89,8 @@ void use(const fs::path& file) {
   auto opened = store::open_sqlite(file, kOptions);
   if (!opened.ok()) {
     // An agent starts over after damage, but stops for good at an internal error.
-    if (opened.error().code() == Code::kInternal) std::fputs((opened.error().message() + "\n").c_str(), stderr);
+    if (opened.error().code() == Code::kInternal)
+      std::fputs((opened.error().message() + "\n").c_str(), stderr);
     CHECK(opened.error().code() != Code::kInternal && !opened.error().message().empty());
     return;
   }
@@ -91,7 +98,8 @@ void use(const fs::path& file) {
   const auto page = store.list({});
   CHECK(page.ok());
   for (const auto& entry : page->entries) {
-    CHECK(entry.created > 0 && entry.created <= entry.modified && entry.modified <= store.revision());
+    CHECK(entry.created > 0 && entry.created <= entry.modified &&
+          entry.modified <= store.revision());
     CHECK(store.get(entry.key).value()->modified == entry.modified);
   }
   if (auto watch = store.watch("", store.oldest()); watch.ok()) {

@@ -38,7 +38,8 @@ const std::array<Model, 3> kModels = {{
 Tensor numbers(const Shape& shape, std::string_view bytes) {
   Tensor out = Tensor::allocate(DType::kFp32, shape).value();
   const auto to = out.mutable_bytes();
-  for (std::size_t i = 0; i < to.size() && !bytes.empty(); ++i) to[i] = static_cast<std::byte>(bytes[i % bytes.size()]);
+  for (std::size_t i = 0; i < to.size() && !bytes.empty(); ++i)
+    to[i] = static_cast<std::byte>(bytes[i % bytes.size()]);
   return out;
 }
 
@@ -46,7 +47,8 @@ void run(const varda::transform::Pipeline& pipeline, const Model& model, std::st
   varda::transform::Prepared prepared;
   if (pipeline.takes_images()) {
     // Uses the picture as it is, or a valid sample, so that the later steps run.
-    std::vector<Named> inputs = {{"image", Tensor::of_strings({1}, std::vector{std::string(bytes)}).value()}};
+    std::vector<Named> inputs = {
+        {"image", Tensor::of_strings({1}, std::vector{std::string(bytes)}).value()}};
     auto own = pipeline.before(inputs);
     auto sound = own.ok() ? std::move(own) : pipeline.before(pipeline.sample().value());
     CHECK(sound.ok());
@@ -54,7 +56,8 @@ void run(const varda::transform::Pipeline& pipeline, const Model& model, std::st
     prepared = std::move(sound).value();
   }
   std::vector<Named> raw;
-  for (std::size_t i = 0; i < model.outputs.size(); ++i) raw.push_back({model.outputs[i].name, numbers(model.given[i], bytes)});
+  for (std::size_t i = 0; i < model.outputs.size(); ++i)
+    raw.push_back({model.outputs[i].name, numbers(model.given[i], bytes)});
   const auto answer = pipeline.after(prepared, raw, {});
   CHECK(answer.ok());
   CHECK(answer->size() == pipeline.outputs().size());
@@ -68,17 +71,22 @@ void run(const varda::transform::Pipeline& pipeline, const Model& model, std::st
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   varda::fuzz::Input input(data, size);
-  const auto yaml = varda::codec::parse_yaml(input.until('\0'), {.depth_max = 20, .nodes_max = 1000});
+  const auto yaml =
+      varda::codec::parse_yaml(input.until('\0'), {.depth_max = 20, .nodes_max = 1000});
   if (!yaml.ok()) return 0;
   varda::transform::Declaration declaration;
-  if (const auto* pre = yaml->find("preprocess"); pre != nullptr && !varda::transform::read_preprocess(*pre, declaration).ok())
+  if (const auto* pre = yaml->find("preprocess");
+      pre != nullptr && !varda::transform::read_preprocess(*pre, declaration).ok())
     return 0;
-  if (const auto* post = yaml->find("postprocess"); post != nullptr && !varda::transform::read_postprocess(*post, declaration).ok())
+  if (const auto* post = yaml->find("postprocess");
+      post != nullptr && !varda::transform::read_postprocess(*post, declaration).ok())
     return 0;
   // Sizes that would slow every run are not the subject of this test.
-  const varda::transform::Limits limits{.images_max = 2, .pixels_max = 1 << 14, .tensor_bytes_max = 1 << 16};
+  const varda::transform::Limits limits{
+      .images_max = 2, .pixels_max = 1 << 14, .tensor_bytes_max = 1 << 16};
   for (const Model& model : kModels) {
-    const auto pipeline = varda::transform::Pipeline::compile(declaration, model.inputs, model.outputs, {}, limits);
+    const auto pipeline =
+        varda::transform::Pipeline::compile(declaration, model.inputs, model.outputs, {}, limits);
     if (pipeline.ok()) run(*pipeline, model, input.rest());
   }
   return 0;

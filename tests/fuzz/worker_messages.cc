@@ -34,7 +34,8 @@ Result<bool> take(agent::WorkerState& state, char kind, const Json& said) {
 void check(const agent::WorkerState& state, std::size_t room) {
   const Json report = state.report(room);
   CHECK(codec::write_json(report).size() <= std::max<std::size_t>(room, 256));
-  const auto again = agent::WorkerState::from_json(codec::parse_json(codec::write_json(state.to_json())).value());
+  const auto again =
+      agent::WorkerState::from_json(codec::parse_json(codec::write_json(state.to_json())).value());
   CHECK(again.has_value() && again->report(room) == report);
 }
 

@@ -21,7 +21,8 @@ Object object(Revision revision, Fields fields, std::string uid = "u1") {
   return {.key = kKey, .uid = std::move(uid), .revision = revision, .fields = std::move(fields)};
 }
 
-Operation operation(Kind kind, Tick invoked, Tick returned, Object result, Fields wanted = {}, Revision lock = 0) {
+Operation operation(Kind kind, Tick invoked, Tick returned, Object result, Fields wanted = {},
+                    Revision lock = 0) {
   Operation op;
   op.kind = kind;
   op.invoked = invoked;
@@ -39,21 +40,24 @@ Operation refused(Kind kind, Tick invoked, Tick returned, Outcome outcome, Revis
   return op;
 }
 
-Event event(Type type, const Object& object, Tick received = 100) { return {.type = type, .object = object, .received = received}; }
+Event event(Type type, const Object& object, Tick received = 100) {
+  return {.type = type, .object = object, .received = received};
+}
 
 /// Created, patched by two clients concurrently, read in between, listed, a stale replacement
 /// rejected, deleted, not found, created again.
 History good() {
   const Object first = object(11, {{"w", "1"}}), second = object(13, {{"w", "1"}, {"p1", "x"}}),
-               third = object(14, {{"w", "1"}, {"p1", "x"}, {"p2", "y"}}), gone = object(17, third.fields),
-               again = object(20, {{"w", "2"}}, "u2");
+               third = object(14, {{"w", "1"}, {"p1", "x"}, {"p2", "y"}}),
+               gone = object(17, third.fields), again = object(20, {{"w", "2"}}, "u2");
   History out;
   out.begin = 10;
   Operation list = operation(Kind::kList, 8, 9, {});
   list.key = "default";
   list.revision = 15;
   list.items = {third};
-  Operation removal = operation(Kind::kDelete, 12, 13, {.key = kKey, .uid = "u1", .revision = 0, .fields = {}}, {}, 14);
+  Operation removal = operation(Kind::kDelete, 12, 13,
+                                {.key = kKey, .uid = "u1", .revision = 0, .fields = {}}, {}, 14);
   out.operations = {
       operation(Kind::kCreate, 1, 2, first, first.fields),
       operation(Kind::kPatch, 3, 6, second, {{"p1", "x"}}),
@@ -66,10 +70,13 @@ History good() {
       operation(Kind::kCreate, 16, 17, again, again.fields),
       refused(Kind::kCreate, 18, 19, Outcome::kExists),
   };
-  out.log = {event(Type::kAdded, first), event(Type::kModified, second), event(Type::kModified, third), event(Type::kDeleted, gone),
+  out.log = {event(Type::kAdded, first), event(Type::kModified, second),
+             event(Type::kModified, third), event(Type::kDeleted, gone),
              event(Type::kAdded, again)};
-  out.watches = {
-      {.ns = "default", .phase = "", .after = 13, .events = {event(Type::kModified, third), event(Type::kDeleted, gone)}}};
+  out.watches = {{.ns = "default",
+                  .phase = "",
+                  .after = 13,
+                  .events = {event(Type::kModified, third), event(Type::kDeleted, gone)}}};
   return out;
 }
 
@@ -168,7 +175,8 @@ TEST(Checker, WritesOutOfRealTimeAcrossObjectsAreSeen) {
 }
 
 TEST(Checker, OneRevisionForTwoWritesIsSeen) {
-  const History history = broken([](History& h) { h.operations[2].object = h.operations[1].object; });
+  const History history =
+      broken([](History& h) { h.operations[2].object = h.operations[1].object; });
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("two writes were acknowledged")));
 }
 
@@ -183,7 +191,8 @@ TEST(Checker, ListThatIsNoSnapshotIsSeen) {
     h.log.insert(h.log.begin() + 1, event(Type::kAdded, other));
   });
   EXPECT_THAT(check_keys(history), IsEmpty());
-  EXPECT_THAT(check_revisions(history), Contains(HasSubstr("the list at revision 15 is not the state")));
+  EXPECT_THAT(check_revisions(history),
+              Contains(HasSubstr("the list at revision 15 is not the state")));
 }
 
 TEST(Checker, ListOfThePastIsSeen) {
@@ -195,18 +204,21 @@ TEST(Checker, ListOfThePastIsSeen) {
 }
 
 TEST(Checker, DuplicatedEventIsSeen) {
-  const History history =
-      broken([](History& h) { h.watches[0].events.insert(h.watches[0].events.begin(), h.watches[0].events[0]); });
+  const History history = broken([](History& h) {
+    h.watches[0].events.insert(h.watches[0].events.begin(), h.watches[0].events[0]);
+  });
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("where DELETED")));
 }
 
 TEST(Checker, ReorderedEventsAreSeen) {
-  const History history = broken([](History& h) { std::swap(h.watches[0].events[0], h.watches[0].events[1]); });
+  const History history =
+      broken([](History& h) { std::swap(h.watches[0].events[0], h.watches[0].events[1]); });
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("where MODIFIED")));
 }
 
 TEST(Checker, MissingEventIsSeen) {
-  const History history = broken([](History& h) { h.watches[0].events.erase(h.watches[0].events.begin()); });
+  const History history =
+      broken([](History& h) { h.watches[0].events.erase(h.watches[0].events.begin()); });
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("where MODIFIED")));
 }
 
@@ -227,7 +239,9 @@ TEST(Checker, PhantomIsSeen) {
     h.watches[0].events = {h.log.back()};
   });
   EXPECT_THAT(check_revisions(history), Contains(HasSubstr("phantom: ")));
-  EXPECT_THAT(check_revisions(broken([](History& h) { h.watches[0].events.push_back(event(Type::kAdded, object(30, {}))); })),
+  EXPECT_THAT(check_revisions(broken([](History& h) {
+                h.watches[0].events.push_back(event(Type::kAdded, object(30, {})));
+              })),
               Not(IsEmpty()));
 }
 
@@ -251,16 +265,20 @@ TEST(Checker, BookmarkThatPassesOverAnEventIsSeen) {
 }
 
 TEST(Checker, SelectionOfAWatchIsFollowed) {
-  const Object in = object(11, {{"phase", "x"}}), out = object(12, {{"phase", "y"}}), back = object(13, {{"phase", "x"}});
+  const Object in = object(11, {{"phase", "x"}}), out = object(12, {{"phase", "y"}}),
+               back = object(13, {{"phase", "x"}});
   History history;
   history.begin = 10;
-  history.operations = {operation(Kind::kCreate, 1, 2, in, in.fields), operation(Kind::kPatch, 3, 4, out, {{"phase", "y"}}),
+  history.operations = {operation(Kind::kCreate, 1, 2, in, in.fields),
+                        operation(Kind::kPatch, 3, 4, out, {{"phase", "y"}}),
                         operation(Kind::kPatch, 5, 6, back, {{"phase", "x"}})};
-  history.log = {event(Type::kAdded, in), event(Type::kModified, out), event(Type::kModified, back)};
-  history.watches = {{.ns = "",
-                      .phase = "x",
-                      .after = 10,
-                      .events = {event(Type::kAdded, in), event(Type::kDeleted, out), event(Type::kAdded, back)}}};
+  history.log = {event(Type::kAdded, in), event(Type::kModified, out),
+                 event(Type::kModified, back)};
+  history.watches = {
+      {.ns = "",
+       .phase = "x",
+       .after = 10,
+       .events = {event(Type::kAdded, in), event(Type::kDeleted, out), event(Type::kAdded, back)}}};
   EXPECT_THAT(check(history), IsEmpty());
   history.watches[0].events[2].type = Type::kModified;
   EXPECT_THAT(check(history), Contains(HasSubstr("where ADDED")));

@@ -29,11 +29,12 @@ Fields merged(Fields fields, const Fields& patch) {
 
 /// The state after `op` with its answer; nothing: a single map could not have answered that.
 std::optional<State> apply(const State& state, const Operation& op) {
-  const bool locked_out =
-      (op.revision_lock != 0 && op.revision_lock != state.revision) || (!op.uid_lock.empty() && op.uid_lock != state.uid);
+  const bool locked_out = (op.revision_lock != 0 && op.revision_lock != state.revision) ||
+                          (!op.uid_lock.empty() && op.uid_lock != state.uid);
   const auto written = [&](const Fields& fields) -> std::optional<State> {
     if (op.object.fields != fields || op.object.revision <= state.revision) return std::nullopt;
-    return State{.there = true, .uid = op.object.uid, .revision = op.object.revision, .fields = fields};
+    return State{
+        .there = true, .uid = op.object.uid, .revision = op.object.revision, .fields = fields};
   };
   switch (op.outcome) {
     case Outcome::kNotFound:
@@ -45,7 +46,8 @@ std::optional<State> apply(const State& state, const Operation& op) {
     case Outcome::kOk:
       break;
   }
-  if (op.kind == Kind::kCreate) return !state.there && op.object.uid != state.uid ? written(op.wanted) : std::nullopt;
+  if (op.kind == Kind::kCreate)
+    return !state.there && op.object.uid != state.uid ? written(op.wanted) : std::nullopt;
   if (!state.there || locked_out || op.object.uid != state.uid) return std::nullopt;
   switch (op.kind) {
     case Kind::kReplace:
@@ -56,7 +58,9 @@ std::optional<State> apply(const State& state, const Operation& op) {
       // Keep the uid: the next object of that name must have another one.
       return State{.there = false, .uid = state.uid, .revision = state.revision, .fields = {}};
     default:
-      return op.object.revision == state.revision && op.object.fields == state.fields ? std::optional(state) : std::nullopt;
+      return op.object.revision == state.revision && op.object.fields == state.fields
+                 ? std::optional(state)
+                 : std::nullopt;
   }
 }
 
@@ -65,7 +69,8 @@ std::optional<State> apply(const State& state, const Operation& op) {
 class Search {
  public:
   explicit Search(std::vector<const Operation*> operations) : operations_(std::move(operations)) {
-    std::sort(operations_.begin(), operations_.end(), [](const auto* a, const auto* b) { return a->invoked < b->invoked; });
+    std::sort(operations_.begin(), operations_.end(),
+              [](const auto* a, const auto* b) { return a->invoked < b->invoked; });
   }
 
   bool found() {
@@ -83,7 +88,8 @@ class Search {
         stuck_.clear();
       }
       Tick earliest_end = INT64_MAX;
-      for (std::size_t i = first_open(placed); i < operations_.size() && operations_[i]->invoked < earliest_end; ++i) {
+      for (std::size_t i = first_open(placed);
+           i < operations_.size() && operations_[i]->invoked < earliest_end; ++i) {
         if (!placed[i]) earliest_end = std::min(earliest_end, operations_[i]->returned);
       }
       bool advanced = false;
@@ -121,14 +127,15 @@ class Search {
 
  private:
   static std::size_t first_open(const std::vector<bool>& placed) {
-    return static_cast<std::size_t>(std::find(placed.begin(), placed.end(), false) - placed.begin());
+    return static_cast<std::size_t>(std::find(placed.begin(), placed.end(), false) -
+                                    placed.begin());
   }
   /// The completely placed prefix, and the placed operations after it: short, because few
   /// operations overlap.
   static std::vector<std::size_t> key_of(const std::vector<bool>& placed) {
     std::vector<std::size_t> out{first_open(placed)};
-    std::size_t left =
-        static_cast<std::size_t>(std::count(placed.begin() + static_cast<std::ptrdiff_t>(out[0]), placed.end(), true));
+    std::size_t left = static_cast<std::size_t>(
+        std::count(placed.begin() + static_cast<std::ptrdiff_t>(out[0]), placed.end(), true));
     for (std::size_t i = out[0]; left > 0; ++i) {
       if (!placed[i]) continue;
       out.push_back(i);
@@ -146,11 +153,13 @@ class Search {
 std::string text(const Operation& op) {
   static constexpr const char* kKinds[] = {"create", "replace", "patch", "delete", "get", "list"};
   static constexpr const char* kOutcomes[] = {"ok", "exists", "conflict", "not found"};
-  std::string out = std::string(kKinds[static_cast<int>(op.kind)]) + " of client " + std::to_string(op.client) + " in [" +
-                    std::to_string(op.invoked) + "," + std::to_string(op.returned) + "]";
+  std::string out = std::string(kKinds[static_cast<int>(op.kind)]) + " of client " +
+                    std::to_string(op.client) + " in [" + std::to_string(op.invoked) + "," +
+                    std::to_string(op.returned) + "]";
   if (op.revision_lock != 0) out += " if at " + std::to_string(op.revision_lock);
   if (!op.uid_lock.empty()) out += " if " + op.uid_lock;
-  return out + ": " + kOutcomes[static_cast<int>(op.outcome)] + " " + std::to_string(op.object.revision) + " " + op.object.uid;
+  return out + ": " + kOutcomes[static_cast<int>(op.outcome)] + " " +
+         std::to_string(op.object.revision) + " " + op.object.uid;
 }
 
 }  // namespace
@@ -174,7 +183,8 @@ std::vector<std::string> check_keys(const History& history) {
       read.kind = Kind::kGet;
       read.key = key;
       read.items.clear();
-      const auto found = std::find_if(op.items.begin(), op.items.end(), [&](const Object& item) { return item.key == key; });
+      const auto found = std::find_if(op.items.begin(), op.items.end(),
+                                      [&](const Object& item) { return item.key == key; });
       read.outcome = found == op.items.end() ? Outcome::kNotFound : Outcome::kOk;
       if (found != op.items.end()) read.object = *found;
       by_key[key].push_back(std::move(read));
@@ -187,7 +197,8 @@ std::vector<std::string> check_keys(const History& history) {
     Search search(std::move(pointers));
     if (!search.found()) {
       out.push_back(key + ": no order of its " + std::to_string(operations.size()) +
-                    " operations explains their answers (at most " + std::to_string(search.deepest()) + " of them); stuck at:");
+                    " operations explains their answers (at most " +
+                    std::to_string(search.deepest()) + " of them); stuck at:");
       for (const Operation* op : search.stuck()) out.back() += " " + text(*op) + ";";
     }
   }

@@ -32,14 +32,16 @@ void expect_linearizable(std::unique_ptr<store::Store> store, const Load& load) 
   const auto http = net::loopback(server->handler());
   const History history = run(*http, load);
   std::size_t acknowledged = 0, events = 0;
-  for (const Operation& op : history.operations) acknowledged += op.outcome == Operation::Outcome::kOk;
+  for (const Operation& op : history.operations)
+    acknowledged += op.outcome == Operation::Outcome::kOk;
   for (const Watch& watch : history.watches) events += watch.events.size();
   // Enough must have happened to make the check meaningful.
   EXPECT_EQ(history.operations.size(), static_cast<std::size_t>(load.clients * load.operations));
   EXPECT_GT(acknowledged, history.operations.size() / 4);
   EXPECT_GT(history.log.size(), history.operations.size() / 10);
   EXPECT_GT(events, 0u);
-  for (const std::string& problem : check(history)) ADD_FAILURE() << "seed " << load.seed << ": " << problem;
+  for (const std::string& problem : check(history))
+    ADD_FAILURE() << "seed " << load.seed << ": " << problem;
 }
 
 /// A store that runs a function between a reader's read and write, once.
@@ -53,7 +55,9 @@ class Meddling final : public store::Store {
     return below_.commit(std::move(ops));
   }
   Result<std::optional<store::Entry>> get(std::string_view key) override { return below_.get(key); }
-  Result<store::Page> list(const store::ListOptions& options) override { return below_.list(options); }
+  Result<store::Page> list(const store::ListOptions& options) override {
+    return below_.list(options);
+  }
   Result<std::unique_ptr<store::Watch>> watch(std::string prefix, store::Revision after) override {
     return below_.watch(std::move(prefix), after);
   }
@@ -76,9 +80,13 @@ TEST(Linearizability, ReplacementThatLosesAgainstADeletionIsNotFound) {
   options.controllers = false;
   const auto server = apiserver::Server::create(std::move(options)).value();
   const auto http = net::loopback(server->handler());
-  const std::string collection = "/api/v1/namespaces/default/configmaps", key = "/registry/core/configmaps/default/a";
+  const std::string collection = "/api/v1/namespaces/default/configmaps",
+                    key = "/registry/core/configmaps/default/a";
   const auto send = [&](const char* method, const std::string& target, const codec::Json& body) {
-    net::ClientRequest request{.method = method, .url = target, .headers = {{"Content-Type", "application/json"}}, .body = ""};
+    net::ClientRequest request{.method = method,
+                               .url = target,
+                               .headers = {{"Content-Type", "application/json"}},
+                               .body = ""};
     request.body = codec::write_json(body);
     return http->call(Context(), std::move(request)).value();
   };
@@ -92,14 +100,18 @@ TEST(Linearizability, ReplacementThatLosesAgainstADeletionIsNotFound) {
   object["metadata"].erase("uid");
   object = codec::parse_json(send("POST", collection, object).body).value();
   object["data"].set("k", "3");
-  store.before_next_commit(
-      [&] { ASSERT_TRUE(below->put(key, R"({"metadata":{"name":"a","namespace":"default","uid":"u"}})").ok()); });
+  store.before_next_commit([&] {
+    ASSERT_TRUE(
+        below->put(key, R"({"metadata":{"name":"a","namespace":"default","uid":"u"}})").ok());
+  });
   EXPECT_EQ(send("PUT", collection + "/a", object).status, 409);
 }
 
 TEST(Linearizability, ServerOverTheStoreInMemory) {
   for (int round = 1; round <= rounds() && !HasFailure(); ++round) {
-    expect_linearizable(store::open_memory(), {.seed = first_seed() + static_cast<std::uint64_t>(round), .clients = 4 + round % 5});
+    expect_linearizable(
+        store::open_memory(),
+        {.seed = first_seed() + static_cast<std::uint64_t>(round), .clients = 4 + round % 5});
   }
 }
 
@@ -107,10 +119,12 @@ TEST(Linearizability, ServerOverTheStoreOnDisk) {
   std::string pattern = ::testing::TempDir() + "linearizability_XXXXXX";
   ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
   for (int round = 1; round <= rounds() && !HasFailure(); ++round) {
-    auto store = store::open_sqlite(std::filesystem::path(pattern) / ("store" + std::to_string(round) + ".db"));
+    auto store = store::open_sqlite(std::filesystem::path(pattern) /
+                                    ("store" + std::to_string(round) + ".db"));
     ASSERT_TRUE(store.ok()) << store.error();
     expect_linearizable(std::move(*store),
-                        {.seed = first_seed() + static_cast<std::uint64_t>(1000 + round), .clients = 4 + round % 5});
+                        {.seed = first_seed() + static_cast<std::uint64_t>(1000 + round),
+                         .clients = 4 + round % 5});
   }
   std::filesystem::remove_all(pattern);
 }

@@ -24,18 +24,24 @@ using Kind = Operation::Kind;
 using Outcome = Operation::Outcome;
 
 const std::string kEnd = "default/the-end";
-const std::vector<std::string> kKeys = {"default/a", "default/b", "default/c", "kube-public/a", "kube-public/b"};
-const meta::Resource kConfigMaps{.group = "", .version = "v1", .kind = "ConfigMap", .plural = "configmaps", .namespaced = true};
+const std::vector<std::string> kKeys = {"default/a", "default/b", "default/c", "kube-public/a",
+                                        "kube-public/b"};
+const meta::Resource kConfigMaps{
+    .group = "", .version = "v1", .kind = "ConfigMap", .plural = "configmaps", .namespaced = true};
 
-Revision number(const Json& text) { return text.as_string().empty() ? 0 : std::stoll(text.as_string()); }
+Revision number(const Json& text) {
+  return text.as_string().empty() ? 0 : std::stoll(text.as_string());
+}
 
 Object object_of(const Json& json) {
-  Object out{.key = json.at("metadata/namespace").as_string() + "/" + json.at("metadata/name").as_string(),
-             .uid = json.at("metadata/uid").as_string(),
-             .revision = number(json.at("metadata/resourceVersion")),
-             .fields = {}};
+  Object out{
+      .key = json.at("metadata/namespace").as_string() + "/" + json.at("metadata/name").as_string(),
+      .uid = json.at("metadata/uid").as_string(),
+      .revision = number(json.at("metadata/resourceVersion")),
+      .fields = {}};
   for (const auto& [name, value] : json["data"].as_object()) out.fields[name] = value.as_string();
-  if (const Json& phase = json.at("metadata/labels/phase"); phase.is_string()) out.fields["phase"] = phase.as_string();
+  if (const Json& phase = json.at("metadata/labels/phase"); phase.is_string())
+    out.fields["phase"] = phase.as_string();
   return out;
 }
 
@@ -56,8 +62,12 @@ std::string name_of(const std::string& key) { return key.substr(key.find('/') + 
 std::string collection(const std::string& ns) {
   return ns.empty() ? "/api/v1/configmaps" : "/api/v1/namespaces/" + ns + "/configmaps";
 }
-std::string path_of(const std::string& key) { return collection(namespace_of(key)) + "/" + name_of(key); }
-bool ours(const std::string& key) { return std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end(); }
+std::string path_of(const std::string& key) {
+  return collection(namespace_of(key)) + "/" + name_of(key);
+}
+bool ours(const std::string& key) {
+  return std::find(kKeys.begin(), kKeys.end(), key) != kKeys.end();
+}
 
 struct Answer {
   int status = 0;
@@ -69,8 +79,10 @@ struct World {
   net::HttpClient& http;
   std::atomic<Tick> ticks{1};
 
-  Answer call(std::string method, std::string target, const Json& body = nullptr, std::string type = "application/json") {
-    net::ClientRequest request{.method = std::move(method), .url = std::move(target), .headers = {}, .body = ""};
+  Answer call(std::string method, std::string target, const Json& body = nullptr,
+              std::string type = "application/json") {
+    net::ClientRequest request{
+        .method = std::move(method), .url = std::move(target), .headers = {}, .body = ""};
     if (!body.is_null()) {
       request.headers.add("Content-Type", std::move(type));
       request.body = codec::write_json(body);
@@ -84,7 +96,9 @@ struct World {
 class Client {
  public:
   Client(World& world, const Load& load, int index)
-      : world_(world), index_(index), rng_(seeded_rng(load.seed * 1000 + static_cast<std::uint64_t>(index))) {}
+      : world_(world),
+        index_(index),
+        rng_(seeded_rng(load.seed * 1000 + static_cast<std::uint64_t>(index))) {}
 
   std::vector<Operation> run(int count) {
     for (int i = 0; i < count; ++i) step();
@@ -129,7 +143,8 @@ class Client {
     } else if (answer.status == 409) {
       op.outcome = reason == "AlreadyExists" ? Outcome::kExists : Outcome::kConflict;
     } else if (answer.status >= 300) {
-      log::error("unexpected answer to an operation", {{"status", answer.status}, {"body", codec::write_json(answer.body)}});
+      log::error("unexpected answer to an operation",
+                 {{"status", answer.status}, {"body", codec::write_json(answer.body)}});
       CHECK(answer.status < 300);
     }
     return answer;
@@ -156,7 +171,8 @@ class Client {
     op.wanted["phase"] = rng_->below(2) == 0 ? "x" : "y";
     if (known && rng_->below(4) != 0) op.revision_lock = known->revision;
     Json body = body_of(name_of(op.key), op.wanted);
-    if (op.revision_lock != 0) body["metadata"].set("resourceVersion", std::to_string(op.revision_lock));
+    if (op.revision_lock != 0)
+      body["metadata"].set("resourceVersion", std::to_string(op.revision_lock));
     ask_object(op, "PUT", path_of(op.key), body);
   }
   void patch(Operation& op) {
@@ -166,7 +182,8 @@ class Client {
     if (rng_->below(3) == 0) op.wanted["phase"] = rng_->below(2) == 0 ? "x" : "y";
     Json body = body_of("", op.wanted);
     body["metadata"].erase("name");
-    static const std::vector<std::string> kTypes = {"application/merge-patch+json", "application/strategic-merge-patch+json"};
+    static const std::vector<std::string> kTypes = {"application/merge-patch+json",
+                                                    "application/strategic-merge-patch+json"};
     ask_object(op, "PATCH", path_of(op.key), body, kTypes[rng_->below(2)]);
   }
   void remove(Operation& op, const Object* known) {
@@ -177,7 +194,8 @@ class Client {
       if (lock == 1 || lock == 3) op.revision_lock = known->revision;
       if (lock == 2 || lock == 3) op.uid_lock = known->uid;
     }
-    if (op.revision_lock != 0) options.make("preconditions").set("resourceVersion", std::to_string(op.revision_lock));
+    if (op.revision_lock != 0)
+      options.make("preconditions").set("resourceVersion", std::to_string(op.revision_lock));
     if (!op.uid_lock.empty()) options.make("preconditions").set("uid", op.uid_lock);
     const Answer answer = ask(op, "DELETE", path_of(op.key), options);
     if (op.outcome != Outcome::kOk) return;
@@ -197,11 +215,14 @@ class Client {
     Tick begin = 0;
     do {
       const Answer page =
-          ask(op, "GET", collection(op.key) + (paged ? "?limit=2" + (token.empty() ? "" : "&continue=" + token) : ""));
+          ask(op, "GET",
+              collection(op.key) +
+                  (paged ? "?limit=2" + (token.empty() ? "" : "&continue=" + token) : ""));
       CHECK(page.status == 200);
       if (begin == 0) begin = op.invoked;
       for (const Json& item : page.body["items"].as_array()) {
-        if (Object object = object_of(item); ours(object.key)) op.items.push_back(std::move(object));
+        if (Object object = object_of(item); ours(object.key))
+          op.items.push_back(std::move(object));
       }
       const Revision revision = number(page.body.at("metadata/resourceVersion"));
       // The pages of one list show one snapshot.
@@ -237,23 +258,31 @@ Event::Type type_of(kube::WatchEvent::Type type) {
 /// Reads at most `count` events. True: they include the end marker.
 bool follow(World& world, const kube::Client& client, Watch& out, std::size_t count) {
   const std::string selector = out.phase.empty() ? "" : "phase in (" + out.phase + ",end)";
-  auto watch =
-      client.watch(Context(), kConfigMaps,
-                   {.ns = out.ns, .label_selector = selector, .field_selector = "", .resource_version = std::to_string(out.after)});
+  auto watch = client.watch(Context(), kConfigMaps,
+                            {.ns = out.ns,
+                             .label_selector = selector,
+                             .field_selector = "",
+                             .resource_version = std::to_string(out.after)});
   CHECK(watch.ok());
   while (out.events.size() < count) {
     auto event = (*watch)->next();
     CHECK(event.ok() && event->has_value());  // no side ends the watch, and history is complete
-    Event seen{.type = type_of((*event)->type), .object = object_of((*event)->object), .received = world.ticks.fetch_add(1)};
+    Event seen{.type = type_of((*event)->type),
+               .object = object_of((*event)->object),
+               .received = world.ticks.fetch_add(1)};
     if (seen.object.key == kEnd) return true;
     if (seen.type == Event::Type::kBookmark)
-      seen.object = {.key = "", .uid = "", .revision = number((*event)->resource_version), .fields = {}};
-    if (seen.type == Event::Type::kBookmark || ours(seen.object.key)) out.events.push_back(std::move(seen));
+      seen.object = {
+          .key = "", .uid = "", .revision = number((*event)->resource_version), .fields = {}};
+    if (seen.type == Event::Type::kBookmark || ours(seen.object.key))
+      out.events.push_back(std::move(seen));
   }
   return false;
 }
 
-Revision revision_now(World& world) { return number(world.call("GET", collection("")).body.at("metadata/resourceVersion")); }
+Revision revision_now(World& world) {
+  return number(world.call("GET", collection("")).body.at("metadata/resourceVersion"));
+}
 
 }  // namespace
 
@@ -276,8 +305,12 @@ History run(net::HttpClient& http, const Load& load) {
         // events.
         Revision last = out.begin;
         for (bool ended = false; !ended;) {
-          Watch watch{.ns = i == 1 ? "default" : "", .phase = i == 2 ? "x" : "", .after = last, .events = {}};
-          if (rng->below(4) == 0) watch.after = rng->below(2) == 0 ? out.begin : revision_now(world);
+          Watch watch{.ns = i == 1 ? "default" : "",
+                      .phase = i == 2 ? "x" : "",
+                      .after = last,
+                      .events = {}};
+          if (rng->below(4) == 0)
+            watch.after = rng->below(2) == 0 ? out.begin : revision_now(world);
           ended = follow(world, client, watch, 1 + rng->below(40));
           if (!watch.events.empty()) last = watch.events.back().object.revision;
           watched[static_cast<std::size_t>(i)].push_back(std::move(watch));
@@ -285,19 +318,24 @@ History run(net::HttpClient& http, const Load& load) {
       });
     }
     for (int i = 0; i < load.clients; ++i)
-      clients.emplace_back([&, i] { done[static_cast<std::size_t>(i)] = Client(world, load, i).run(load.operations); });
+      clients.emplace_back([&, i] {
+        done[static_cast<std::size_t>(i)] = Client(world, load, i).run(load.operations);
+      });
     clients.clear();
     // Every watch selects this object. It is written repeatedly, for watches that start after the
     // first write.
     std::jthread end([&](const std::stop_token& stop) {
       world.call("POST", collection("default"), body_of(name_of(kEnd), {{"phase", "end"}}));
       for (int i = 0; !stop.stop_requested(); ++i)
-        world.call("PUT", path_of(kEnd), body_of(name_of(kEnd), {{"i", std::to_string(i)}, {"phase", "end"}}));
+        world.call("PUT", path_of(kEnd),
+                   body_of(name_of(kEnd), {{"i", std::to_string(i)}, {"phase", "end"}}));
     });
     watchers.clear();
   }
-  for (auto& operations : done) out.operations.insert(out.operations.end(), operations.begin(), operations.end());
-  for (auto& watches : watched) out.watches.insert(out.watches.end(), watches.begin(), watches.end());
+  for (auto& operations : done)
+    out.operations.insert(out.operations.end(), operations.begin(), operations.end());
+  for (auto& watches : watched)
+    out.watches.insert(out.watches.end(), watches.begin(), watches.end());
   out.log = std::move(log.events);
   return out;
 }

@@ -20,11 +20,14 @@ namespace varda::sim {
 
 class Checker {
  public:
-  Checker(Cluster& cluster, const std::vector<std::unique_ptr<Machine>>& machines, const std::vector<std::unique_ptr<User>>& users);
+  Checker(Cluster& cluster, const std::vector<std::unique_ptr<Machine>>& machines,
+          const std::vector<std::unique_ptr<User>>& users);
 
   /// A user read the object with this key in the store. Its spec must stay the same until the user
   /// changes it.
-  void user_read(const std::string& key, const std::string& uid, const codec::Json& spec) { read_[key] = {uid, spec}; }
+  void user_read(const std::string& key, const std::string& uid, const codec::Json& spec) {
+    read_[key] = {uid, spec};
+  }
   /// Checks the events since the last call, and the machines. Returns the violation, if any.
   std::optional<std::string> after_step();
   /// Checks whether everything matches the users' requests. Returns the difference, if any.
@@ -48,10 +51,13 @@ class Checker {
     std::string url, serving;
   };
   std::optional<std::string> note(const store::Event& event);
-  std::optional<std::string> note_url(const std::string& what, const std::string& name, Known& known, const codec::Json& object);
+  std::optional<std::string> note_url(const std::string& what, const std::string& name,
+                                      Known& known, const codec::Json& object);
   void note_work(const std::string& node, const Known& known, const codec::Json& object);
-  std::optional<std::string> monotonic(Known& known, const codec::Json& object, const std::string& what);
-  std::optional<std::string> unchanged(const std::string& key, const codec::Json& object, const std::string& what) const;
+  std::optional<std::string> monotonic(Known& known, const codec::Json& object,
+                                       const std::string& what);
+  std::optional<std::string> unchanged(const std::string& key, const codec::Json& object,
+                                       const std::string& what) const;
   std::optional<std::string> containers();
   std::optional<std::string> files();
   std::optional<std::string> node_at_rest(Machine& machine);
@@ -68,7 +74,8 @@ class Checker {
   std::map<std::string, Read> read_;    // by users, by key in the store
   std::map<std::string, Known> known_;  // by key in the store
   std::map<std::string, std::set<std::string>>
-      acknowledged_;  // by node: all models that its agent acknowledges; absent: the agent is behind
+      acknowledged_;  // by node: all models that its agent acknowledges; absent: the agent is
+                      // behind
   std::set<std::string> deleted_nodes_;
   std::uint64_t writes_ = 0;
   SteadyTime last_write_;

@@ -9,7 +9,9 @@ namespace varda::sim {
 class CloudModelUser final : public User {
  public:
   CloudModelUser(World& world, std::string name)
-      : world_(world), model_(world, "ai.kubeedge.io/v1alpha1", "inferencemodels", "InferenceModel", std::move(name)) {}
+      : world_(world),
+        model_(world, "ai.kubeedge.io/v1alpha1", "inferencemodels", "InferenceModel",
+               std::move(name)) {}
 
   void act() override;
   std::optional<std::string> settled() override;

@@ -11,9 +11,11 @@ Cluster::Cluster() : store_(store::open_memory({.history_events_max = 20'000})) 
   sessions_.now = std::make_unique<controllers::NodeSessions>(clock_);
   open_server();
   for (const codec::Json& crd : api::crds())
-    CHECK(call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).status == 201);
+    CHECK(call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).status ==
+          201);
   settle();
-  for (const store::Entry& entry : store_->list({.prefix = "/"}).value().entries) clean_[entry.key] = *entry.value;
+  for (const store::Entry& entry : store_->list({.prefix = "/"}).value().entries)
+    clean_[entry.key] = *entry.value;
 }
 
 Cluster::~Cluster() { server_->stop(); }
@@ -22,7 +24,8 @@ void Cluster::open_server() {
   apiserver::Server::Options options;
   options.store = store_.get();
   options.sessions = &sessions_;
-  for (const api::NativeRule& rule : api::native_rules()) options.rules[{rule.group, rule.kind}] = rule.check;
+  for (const api::NativeRule& rule : api::native_rules())
+    options.rules[{rule.group, rule.kind}] = rule.check;
   options.clock = &clock_;
   options.rng = &rng_;
   options.controllers = false;
@@ -47,7 +50,8 @@ void Cluster::begin(std::uint64_t seed) {
       ops.emplace_back(store::Delete{.key = entry.key, .expected = std::nullopt});
       continue;
     }
-    if (clean->second != *entry.value) ops.emplace_back(store::Put{entry.key, clean->second, std::nullopt});
+    if (clean->second != *entry.value)
+      ops.emplace_back(store::Put{entry.key, clean->second, std::nullopt});
     missing.erase(entry.key);
   }
   for (auto& [key, value] : missing) ops.emplace_back(store::Put{key, value, std::nullopt});
@@ -67,9 +71,13 @@ void Cluster::restart_server(Network& network) {
   network.serve(server_.get());
 }
 
-Cluster::Reply Cluster::call(const std::string& method, const std::string& target, const codec::Json& body,
-                             const std::string& type) {
-  net::Request request{.method = method, .target = target, .headers = {{"Accept", "application/json"}}, .body = {}, .peer = {}};
+Cluster::Reply Cluster::call(const std::string& method, const std::string& target,
+                             const codec::Json& body, const std::string& type) {
+  net::Request request{.method = method,
+                       .target = target,
+                       .headers = {{"Accept", "application/json"}},
+                       .body = {},
+                       .peer = {}};
   if (!body.is_null()) {
     request.headers.add("Content-Type", type);
     request.body = codec::write_json(body);
@@ -77,7 +85,8 @@ Cluster::Reply Cluster::call(const std::string& method, const std::string& targe
   Reply out;
   user_(std::move(request), net::Responder([&out](net::Response response) {
           out.status = response.status;
-          if (auto parsed = codec::parse_json(response.body); parsed.ok()) out.body = std::move(*parsed);
+          if (auto parsed = codec::parse_json(response.body); parsed.ok())
+            out.body = std::move(*parsed);
         }));
   return out;
 }

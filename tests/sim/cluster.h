@@ -37,8 +37,8 @@ class Cluster {
     codec::Json body;
   };
   /// A user's request, answered synchronously.
-  Reply call(const std::string& method, const std::string& target, const codec::Json& body = nullptr,
-             const std::string& type = "application/json");
+  Reply call(const std::string& method, const std::string& target,
+             const codec::Json& body = nullptr, const std::string& type = "application/json");
 
  private:
   // Each schedule has a new observer of sessions, but the server keeps one listener.

@@ -12,7 +12,9 @@ constexpr std::string_view kRow = "1,2\n";
 
 }  // namespace
 
-std::string DatasetUser::draw_node() { return world_.rng().below(12) == 0 ? "nowhere" : world_.edge_machine().name(); }
+std::string DatasetUser::draw_node() {
+  return world_.rng().below(12) == 0 ? "nowhere" : world_.edge_machine().name();
+}
 
 void DatasetUser::change_file(Machine& machine) {
   SeededRng& rng = world_.rng();
@@ -26,7 +28,8 @@ void DatasetUser::change_file(Machine& machine) {
     machine.datasets().remove(file());
   } else {
     world_.scheduler().note("user appends rows", machine.name());
-    for (std::uint64_t more = 1 + rng.below(5); more > 0; --more) machine.datasets().append(file(), kRow);
+    for (std::uint64_t more = 1 + rng.below(5); more > 0; --more)
+      machine.datasets().append(file(), kRow);
   }
   machine.dataset_changed(file());
 }
@@ -35,7 +38,8 @@ void DatasetUser::act() {
   SeededRng& rng = world_.rng();
   if (!dataset_.exists()) {
     if (rng.below(4) > 0) change_file(world_.edge_machine());
-    return dataset_.create(Json::object({{"dataUrl", file()}, {"format", "csv"}, {"header", "no"}, {"nodeName", draw_node()}}));
+    return dataset_.create(Json::object(
+        {{"dataUrl", file()}, {"format", "csv"}, {"header", "no"}, {"nodeName", draw_node()}}));
   }
   switch (rng.below(8)) {
     case 0:
@@ -55,9 +59,12 @@ std::optional<std::string> DatasetUser::settled() {
   const std::string ready = condition(reply.body, "Ready");
   const auto& machines = world_.machines();
   const std::string& node = dataset_.spec()["nodeName"].as_string();
-  const auto home = std::find_if(machines.begin(), machines.end(), [&](const auto& machine) { return machine->name() == node; });
+  const auto home = std::find_if(machines.begin(), machines.end(),
+                                 [&](const auto& machine) { return machine->name() == node; });
   if (home == machines.end()) {
-    return ready == "False NodeUnknown" ? std::nullopt : std::optional(what + "Ready is " + ready + " and not False NodeUnknown");
+    return ready == "False NodeUnknown"
+               ? std::nullopt
+               : std::optional(what + "Ready is " + ready + " and not False NodeUnknown");
   }
   const auto facts = (*home)->datasets().facts(file());
   const std::string wanted = facts.ok() ? "True Counted" : "False PathNotFound";
@@ -65,7 +72,8 @@ std::optional<std::string> DatasetUser::settled() {
   if (!facts.ok()) return {};
   const auto rows = static_cast<std::int64_t>(facts->size_bytes / kRow.size());
   const std::int64_t counted = reply.body.at("status/numberOfSamples").as_integer(-1);
-  if (counted != rows) return what + std::to_string(counted) + " samples are counted of " + std::to_string(rows);
+  if (counted != rows)
+    return what + std::to_string(counted) + " samples are counted of " + std::to_string(rows);
   return {};
 }
 

@@ -8,7 +8,8 @@ namespace varda::sim {
 
 class DeploymentUser final : public User {
  public:
-  explicit DeploymentUser(World& world) : world_(world), deployment_(world, "apps/v1", "deployments", "Deployment", "web") {}
+  explicit DeploymentUser(World& world)
+      : world_(world), deployment_(world, "apps/v1", "deployments", "Deployment", "web") {}
 
   void act() override;
   std::optional<std::string> settled() override;

@@ -4,7 +4,9 @@ namespace varda::sim {
 
 using codec::Json;
 
-std::string EdgeModelUser::draw_node() { return world_.rng().below(12) == 0 ? "nowhere" : world_.edge_machine().name(); }
+std::string EdgeModelUser::draw_node() {
+  return world_.rng().below(12) == 0 ? "nowhere" : world_.edge_machine().name();
+}
 
 void EdgeModelUser::act() {
   SeededRng& rng = world_.rng();
@@ -16,7 +18,8 @@ void EdgeModelUser::act() {
                       {"frameworkType", "onnx"},
                       {"nodeName", draw_node()},
                       {"servingPort", port_},
-                      {"manifest", Json::array({manifest_item(name, "3"), manifest_item(name, "4"), manifest_item(name, "5")})},
+                      {"manifest", Json::array({manifest_item(name, "3"), manifest_item(name, "4"),
+                                                manifest_item(name, "5")})},
                       {"targetVersion", std::to_string(3 + rng.below(3))}}));
   }
   switch (rng.below(8)) {
@@ -56,7 +59,8 @@ std::optional<std::string> EdgeModelUser::settled() {
     if (!reply.body.at("status/url").is_null()) return what + "nothing runs and it has a URL";
     const std::string ready = condition(reply.body, "Ready");
     const std::string wanted = home == nullptr ? "False NodeNotFound" : "False ScaledToZero";
-    return ready == wanted ? std::nullopt : std::optional(what + "Ready is " + ready + " and not " + wanted);
+    return ready == wanted ? std::nullopt
+                           : std::optional(what + "Ready is " + ready + " and not " + wanted);
   }
   const Json& object = reply.body;
   if (auto wrong = model_.presence(reply)) return wrong;
@@ -71,10 +75,13 @@ std::optional<std::string> EdgeModelUser::settled() {
   const std::string url = url_of(home->address(), port_);
   if (running != 1) return what + std::to_string(running) + " containers run";
   if (target_ready != "True Serving") return what + "TargetVersionReady is " + target_ready;
-  if (condition(object, "Ready") != "True Serving") return what + "Ready is " + condition(object, "Ready");
-  if (object.at("status/url").as_string() != url) return what + "its URL is " + object.at("status/url").as_string();
+  if (condition(object, "Ready") != "True Serving")
+    return what + "Ready is " + condition(object, "Ready");
+  if (object.at("status/url").as_string() != url)
+    return what + "its URL is " + object.at("status/url").as_string();
   if (object.at("status/servingVersion").as_string() != target())
-    return what + "it serves " + object.at("status/servingVersion").as_string() + " and not " + target();
+    return what + "it serves " + object.at("status/servingVersion").as_string() + " and not " +
+           target();
   for (const auto& [uid, container] : home->containers())
     if (container->name == model_.name() && container->serving != target())
       return what + "its server serves " + container->serving + " and not " + target();

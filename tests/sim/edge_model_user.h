@@ -11,7 +11,8 @@ class EdgeModelUser final : public User {
   EdgeModelUser(World& world, std::string name, int port)
       : world_(world),
         port_(port),
-        model_(world, "ai.kubeedge.io/v1alpha1", "inferencemodels", "InferenceModel", std::move(name)) {}
+        model_(world, "ai.kubeedge.io/v1alpha1", "inferencemodels", "InferenceModel",
+               std::move(name)) {}
 
   void act() override;
   std::optional<std::string> settled() override;

@@ -20,7 +20,8 @@ constexpr std::size_t kGuardBytes = 4096;
 }  // namespace
 
 Fiber::Fiber() {
-  stack_ = mmap(nullptr, kStackBytes + kGuardBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  stack_ = mmap(nullptr, kStackBytes + kGuardBytes, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   CHECK(stack_ != MAP_FAILED);
   CHECK(mprotect(stack_, kGuardBytes, PROT_NONE) == 0);  // an overflow ends the process
   CHECK(getcontext(&inside_) == 0);
@@ -28,8 +29,8 @@ Fiber::Fiber() {
   inside_.uc_stack.ss_size = kStackBytes;
   inside_.uc_link = nullptr;
   const auto self = reinterpret_cast<std::uintptr_t>(this);
-  makecontext(&inside_, reinterpret_cast<void (*)()>(&Fiber::enter), 2, static_cast<unsigned int>(self >> 32),
-              static_cast<unsigned int>(self & 0xffffffffu));
+  makecontext(&inside_, reinterpret_cast<void (*)()>(&Fiber::enter), 2,
+              static_cast<unsigned int>(self >> 32), static_cast<unsigned int>(self & 0xffffffffu));
 }
 
 Fiber::~Fiber() { munmap(stack_, kStackBytes + kGuardBytes); }

@@ -11,7 +11,8 @@ class JointUser : public User {
  public:
   JointUser(World& world, const std::string& name)
       : world_(world),
-        service_(world, "sedna.io/v1alpha1", "jointinferenceservices", "JointInferenceService", name),
+        service_(world, "sedna.io/v1alpha1", "jointinferenceservices", "JointInferenceService",
+                 name),
         small_(world, "sedna.io/v1alpha1", "models", "Model", name + "-small"),
         big_(world, "sedna.io/v1alpha1", "models", "Model", name + "-big") {}
 
@@ -24,7 +25,8 @@ class JointUser : public User {
   /// The worker of the created first tier.
   virtual codec::Json edge_worker();
   /// Names the problem of the first tier's only container, which runs on the right node.
-  virtual std::optional<std::string> first_tier_works(Machine& home, const Container& server, const codec::Json& status);
+  virtual std::optional<std::string> first_tier_works(Machine& home, const Container& server,
+                                                      const codec::Json& status);
   /// The tiers that the first tier's node announces to it.
   struct TiersTold {
     std::string cloud_url, threshold;
@@ -37,7 +39,9 @@ class JointUser : public User {
   std::string key() const { return "default/" + service_.name() + ".edge"; }
   std::string node() const { return service_.spec().at("edgeWorker/nodeName").as_string(); }
   /// A Model without a version is named by its digest.
-  static std::string version_of(const Object& model) { return model.spec()["sha256"].as_string().substr(0, 12); }
+  static std::string version_of(const Object& model) {
+    return model.spec()["sha256"].as_string().substr(0, 12);
+  }
 
  private:
   std::string child() const { return service_.name() + "-cloud"; }

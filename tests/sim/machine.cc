@@ -25,20 +25,26 @@ class Artifacts final : public artifact::Store {
  public:
   explicit Artifacts(Machine& machine) : machine_(machine) {}
 
-  artifact::Outcome<artifact::Installed> ensure(const Context& ctx, const artifact::Request& request,
+  artifact::Outcome<artifact::Installed> ensure(const Context& ctx,
+                                                const artifact::Request& request,
                                                 const artifact::ProgressSink&) override {
     if (const auto there = find(request.digest)) return *there;
     const auto failed = [](artifact::Reason reason, Code code, std::string text) {
       return artifact::Failure{reason, Error(code, std::move(text))};
     };
     Scheduler& scheduler = machine_.scheduler_;
-    if (machine_.mutations_.half_exposed) put(request.digest, request.url.substr(0, request.url.size() / 2));
+    if (machine_.mutations_.half_exposed)
+      put(request.digest, request.url.substr(0, request.url.size() / 2));
     {
-      const SteadyTime done = scheduler.clock().now() +
-                              milliseconds(scheduler.rng().below(static_cast<std::uint64_t>(machine_.origin_.slowest.count()) + 1));
-      const Status waited =
-          scheduler.wait([done, &ctx]() -> std::optional<SteadyTime> { return ctx.stopped() ? SteadyTime::min() : done; });
-      if (!waited.ok() || ctx.stopped()) return failed(artifact::Reason::kCancelled, Code::kCancelled, "stop requested");
+      const SteadyTime done =
+          scheduler.clock().now() +
+          milliseconds(scheduler.rng().below(
+              static_cast<std::uint64_t>(machine_.origin_.slowest.count()) + 1));
+      const Status waited = scheduler.wait([done, &ctx]() -> std::optional<SteadyTime> {
+        return ctx.stopped() ? SteadyTime::min() : done;
+      });
+      if (!waited.ok() || ctx.stopped())
+        return failed(artifact::Reason::kCancelled, Code::kCancelled, "stop requested");
     }
     if (machine_.origin_.broken.contains(request.url))
       return failed(artifact::Reason::kDownloadFailed, Code::kNotFound, "HTTP 404");
@@ -71,7 +77,9 @@ class Artifacts final : public artifact::Store {
     CHECK(write_file(machine_.fs_, directory / "model.onnx", bytes).ok());
     machine_.artifacts_[digest] = bytes.size();
   }
-  static os::Path directory_of(const codec::Sha256& digest) { return kData / "artifacts" / digest.hex(); }
+  static os::Path directory_of(const codec::Sha256& digest) {
+    return kData / "artifacts" / digest.hex();
+  }
   Machine& machine_;
 };
 
@@ -82,7 +90,8 @@ class ShortFile final : public os::ReadableFile {
   Result<std::size_t> read(std::uint64_t offset, std::span<char> bytes) override {
     TRY(const os::FileFacts now, facts());
     if (offset >= now.size_bytes) return std::size_t{0};
-    return file_->read(offset, bytes.first(std::min<std::size_t>(bytes.size(), now.size_bytes - offset)));
+    return file_->read(offset,
+                       bytes.first(std::min<std::size_t>(bytes.size(), now.size_bytes - offset)));
   }
   Result<os::FileFacts> facts() override { return shorter(file_->facts()); }
   static Result<os::FileFacts> shorter(Result<os::FileFacts> facts) {
@@ -98,7 +107,8 @@ class ShortFile final : public os::ReadableFile {
 /// Users' files, which outlive the agent that reads them.
 class Datasets final : public os::ReadableTree {
  public:
-  Datasets(os::ReadableTree& tree, const Mutations& mutations) : tree_(tree), mutations_(mutations) {}
+  Datasets(os::ReadableTree& tree, const Mutations& mutations)
+      : tree_(tree), mutations_(mutations) {}
   Result<os::FileFacts> facts(const os::Path& path) override {
     return mutations_.rows_are_lost ? ShortFile::shorter(tree_.facts(path)) : tree_.facts(path);
   }
@@ -107,7 +117,9 @@ class Datasets final : public os::ReadableTree {
     TRY(auto file, tree_.open(path));
     return std::make_unique<ShortFile>(std::move(file));
   }
-  Result<std::unique_ptr<os::ReadableDirectory>> list(const os::Path& path) override { return tree_.list(path); }
+  Result<std::unique_ptr<os::ReadableDirectory>> list(const os::Path& path) override {
+    return tree_.list(path);
+  }
 
  private:
   os::ReadableTree& tree_;
@@ -126,12 +138,15 @@ class ServerClient final : public net::HttpClient {
     std::optional<Json> tiers;
     bool answers = machine_.mutations_.server_lies;
     for (const auto& [uid, container] : machine_.containers_) {
-      const std::string url = "http://" + container->address + ":" + std::to_string(container->port);
-      if (!container->model_key.empty() && request.url == url + "/v2/models/" + container->model_name + "/cascade")
+      const std::string url =
+          "http://" + container->address + ":" + std::to_string(container->port);
+      if (!container->model_key.empty() &&
+          request.url == url + "/v2/models/" + container->model_name + "/cascade")
         tiers = tiers_of(*container);
       if (container->model_key.empty() || request.url != url + "/v2/repository/index") continue;
       if (machine_.mutations_.server_lies) {
-        if (auto target = target_of(container->model_key)) index.push_back(entry(container->model_name, *target));
+        if (auto target = target_of(container->model_key))
+          index.push_back(entry(container->model_name, *target));
         continue;
       }
       // A server listens a moment after its start.
@@ -168,17 +183,21 @@ class ServerClient final : public net::HttpClient {
   Json tiers_of(const Container& container) {
     std::string instance = container.pod_uid + "-" + std::to_string(container.restarts);
     if (machine_.mutations_.counts_twice) instance += "-" + std::to_string(++asked_);
-    const Json counters = Json::object({{"inferences", container.answered},
-                                        {"samples", container.answered},
-                                        {"answered", Json::object({{"edge", container.answered}})}});
+    const Json counters =
+        Json::object({{"inferences", container.answered},
+                      {"samples", container.answered},
+                      {"answered", Json::object({{"edge", container.answered}})}});
     // Every tier with an address answers.
     Json tiers = Json::array();
-    const auto file = codec::parse_json(machine_.model_file(container.model_key, "cascade.json").value_or("{}"));
+    const auto file =
+        codec::parse_json(machine_.model_file(container.model_key, "cascade.json").value_or("{}"));
     for (const Json& tier : file.ok() ? (*file)["tiers"].as_array() : Json::Array()) {
       const bool asked = tiers.empty() || !tier["url"].as_string().empty();
-      tiers.push_back(Json::object({{"name", tier["name"]}, {"state", asked ? "Ready" : "Unknown"}}));
+      tiers.push_back(
+          Json::object({{"name", tier["name"]}, {"state", asked ? "Ready" : "Unknown"}}));
     }
-    return Json::object({{"instance", instance}, {"counters", counters}, {"tiers", std::move(tiers)}});
+    return Json::object(
+        {{"instance", instance}, {"counters", counters}, {"tiers", std::move(tiers)}});
   }
   std::optional<std::string> target_of(const std::string& key) {
     auto tree = artifact::ModelTree::open(machine_.fs_, kData / "models");
@@ -218,7 +237,8 @@ class Runner final : public node::PodRunner {
     for (auto at = machine_.pods_.begin(); at != machine_.pods_.end();) {
       const std::string uid = at->first;
       const Json& pod = at->second;
-      const node::PodName name{pod.at("metadata/namespace").as_string(), pod.at("metadata/name").as_string(), uid};
+      const node::PodName name{pod.at("metadata/namespace").as_string(),
+                               pod.at("metadata/name").as_string(), uid};
       if (ended_.contains(uid) || !pod.at("metadata/deletionTimestamp").is_null()) {
         if (!stop(uid, now)) {
           ++at;
@@ -252,27 +272,36 @@ class Runner final : public node::PodRunner {
     // version.
     const std::string models = (kData / "models/").string();
     for (const Json& volume : spec["volumes"].as_array())
-      if (const std::string& path = volume.at("hostPath/path").as_string(); path.starts_with(models))
+      if (const std::string& path = volume.at("hostPath/path").as_string();
+          path.starts_with(models))
         container->model_key = path.substr(models.size());
     const std::string workers = agent::worker_root(kData).string() + "/";
     for (const Json& volume : spec["volumes"].as_array())
-      if (const std::string& path = volume.at("hostPath/path").as_string(); path.starts_with(workers))
+      if (const std::string& path = volume.at("hostPath/path").as_string();
+          path.starts_with(workers))
         container->worker_key = path.substr(workers.size());
     if (!container->model_key.empty())
-      container->model_name = os::Path(server["volumeMounts"].as_array().at(0)["mountPath"].as_string()).filename().string();
+      container->model_name =
+          os::Path(server["volumeMounts"].as_array().at(0)["mountPath"].as_string())
+              .filename()
+              .string();
     const Json* label = pod["metadata"]["labels"].find("edgeai.io/inference-model");
     if (label != nullptr && spec["initContainers"].is_array()) {
       container->cloud_key = container->ns + "/" + label->as_string();
       const auto& args = spec["initContainers"].as_array().at(0)["args"].as_array();
       for (std::size_t i = 0; i + 1 < args.size(); ++i) {
         if (args[i].as_string() == "--url") container->fetch_url = args[i + 1].as_string();
-        if (args[i].as_string() == "--to") container->fetch_version = os::Path(args[i + 1].as_string()).filename().string();
+        if (args[i].as_string() == "--to")
+          container->fetch_version = os::Path(args[i + 1].as_string()).filename().string();
       }
     }
-    if (!server["ports"].empty()) container->port = static_cast<int>(server["ports"].as_array()[0]["containerPort"].as_integer());
+    if (!server["ports"].empty())
+      container->port =
+          static_cast<int>(server["ports"].as_array()[0]["containerPort"].as_integer());
     container->address = spec["hostNetwork"].as_bool()
                              ? machine_.address_
-                             : "127.9." + std::to_string(machine_.number_) + "." + std::to_string(2 + machine_.addresses_++ % 250);
+                             : "127.9." + std::to_string(machine_.number_) + "." +
+                                   std::to_string(2 + machine_.addresses_++ % 250);
     container->started = machine_.scheduler_.clock().now();
     machine_.scheduler_.note("container starts", container->name);
     machine_.add_container(std::move(container));
@@ -280,7 +309,8 @@ class Runner final : public node::PodRunner {
   /// False: it is still stopping.
   bool stop(const std::string& uid, SteadyTime now) {
     if (!machine_.containers_.contains(uid) || machine_.mutations_.containers_stay) return true;
-    const auto [when, fresh] = ending_.emplace(uid, now + milliseconds(machine_.scheduler_.rng().below(3000)));
+    const auto [when, fresh] =
+        ending_.emplace(uid, now + milliseconds(machine_.scheduler_.rng().below(3000)));
     if (when->second > now) {
       next_ = std::min(*next_, when->second);
       return false;
@@ -300,13 +330,16 @@ class Runner final : public node::PodRunner {
     const Container& container = *found->second;
     const bool ready = !container.has_server() || !container.serving.empty() ||
                        (machine_.mutations_.pods_are_ready_at_once && !container.cloud_key.empty());
-    const std::string key = std::to_string(container.restarts) + (ready ? "ready" : container.fetch_failed ? "failed" : "");
+    const std::string key =
+        std::to_string(container.restarts) + (ready                    ? "ready"
+                                              : container.fetch_failed ? "failed"
+                                                                       : "");
     std::string& told = told_[name.uid];
     if (told == key) return;
     told = key;
     const char* truth = ready ? "True" : "False";
-    const std::string since =
-        meta::format_time(WallTime(std::chrono::duration_cast<WallTime::duration>(container.started.time_since_epoch())));
+    const std::string since = meta::format_time(WallTime(
+        std::chrono::duration_cast<WallTime::duration>(container.started.time_since_epoch())));
     const Json times = Json::object({{"startedAt", since}});
     Json status = Json::object(
         {{"phase", "Running"},
@@ -314,25 +347,31 @@ class Runner final : public node::PodRunner {
          {"podIP", container.address},
          {"startTime", since},
          {"conditions",
-          Json::array({Json::object({{"type", "Ready"}, {"status", truth}, {"lastTransitionTime", since}}),
-                       Json::object({{"type", "ContainersReady"}, {"status", truth}, {"lastTransitionTime", since}})})},
-         {"containerStatuses", Json::array({Json::object({{"name", pod["spec"]["containers"].as_array().at(0)["name"]},
-                                                          {"ready", ready},
-                                                          {"restartCount", container.restarts},
-                                                          {"image", ""},
-                                                          {"imageID", ""},
-                                                          {"state", Json::object({{"running", times}})}})})}});
+          Json::array(
+              {Json::object({{"type", "Ready"}, {"status", truth}, {"lastTransitionTime", since}}),
+               Json::object({{"type", "ContainersReady"},
+                             {"status", truth},
+                             {"lastTransitionTime", since}})})},
+         {"containerStatuses",
+          Json::array({Json::object({{"name", pod["spec"]["containers"].as_array().at(0)["name"]},
+                                     {"ready", ready},
+                                     {"restartCount", container.restarts},
+                                     {"image", ""},
+                                     {"imageID", ""},
+                                     {"state", Json::object({{"running", times}})}})})}});
     if (container.fetch_failed && !ready) {
       const Json ended = Json::object({{"exitCode", 1}, {"message", "DownloadFailed: HTTP 404"}});
       status.set("phase", "Pending");
       status.set("initContainerStatuses",
-                 Json::array({Json::object({{"name", "fetch"},
-                                            {"ready", false},
-                                            {"restartCount", 1},
-                                            {"image", ""},
-                                            {"imageID", ""},
-                                            {"state", Json::object({{"waiting", Json::object({{"reason", "CrashLoopBackOff"}})}})},
-                                            {"lastState", Json::object({{"terminated", ended}})}})}));
+                 Json::array({Json::object(
+                     {{"name", "fetch"},
+                      {"ready", false},
+                      {"restartCount", 1},
+                      {"image", ""},
+                      {"imageID", ""},
+                      {"state",
+                       Json::object({{"waiting", Json::object({{"reason", "CrashLoopBackOff"}})}})},
+                      {"lastState", Json::object({{"terminated", ended}})}})}));
     }
     host_.status_changed(name, std::move(status));
   }
@@ -355,9 +394,11 @@ struct Machine::Life {
         artifacts(m),
         tree(artifact::ModelTree::open(m.fs_, kData / "models").value()),
         options(options_of(m)),
-        pods(options, client, {.name = m.name_, .layer = m.layer_, .address = m.address_}, m.scheduler_.clock(), m.product_rng_),
+        pods(options, client, {.name = m.name_, .layer = m.layer_, .address = m.address_},
+             m.scheduler_.clock(), m.product_rng_),
         runner(m, pods.host()),
-        workers({.directory = agent::worker_root(kData), .clock = &m.scheduler_.clock()}, m.fs_, *m.journal_, m.product_rng_),
+        workers({.directory = agent::worker_root(kData), .clock = &m.scheduler_.clock()}, m.fs_,
+                *m.journal_, m.product_rng_),
         core({.options = options,
               .api = client,
               .http = http,
@@ -402,8 +443,9 @@ struct Machine::Life {
   agent::Core core;
 };
 
-Machine::Machine(std::string name, std::string layer, int number, const Origin& origin, const Mutations& mutations,
-                 Network& network, Scheduler& scheduler, Rng& product_rng)
+Machine::Machine(std::string name, std::string layer, int number, const Origin& origin,
+                 const Mutations& mutations, Network& network, Scheduler& scheduler,
+                 Rng& product_rng)
     : name_(std::move(name)),
       layer_(std::move(layer)),
       number_(number),
@@ -440,17 +482,21 @@ void Machine::start_agent() {
   }
   if (mutations_.heartbeats) {
     const auto due = std::make_shared<SteadyTime>(scheduler_.clock().now());
-    scheduler_.add(life_->process,
-                   {"heartbeat", [due] { return std::optional(*due); },
-                    [this, due](const Context& ctx) {
-                      *due = scheduler_.clock().now() + seconds(25);
-                      const Json status = Json::object({{"agentVersion", "at " + std::to_string(due->time_since_epoch().count())}});
-                      (void)life_->client.patch(ctx, api::EdgeNode::resource(), {"", name_}, kube::PatchType::kMerge,
-                                                Json::object({{"status", status}}), "status");
-                    }});
+    scheduler_.add(
+        life_->process,
+        {"heartbeat", [due] { return std::optional(*due); },
+         [this, due](const Context& ctx) {
+           *due = scheduler_.clock().now() + seconds(25);
+           const Json status = Json::object(
+               {{"agentVersion", "at " + std::to_string(due->time_since_epoch().count())}});
+           (void)life_->client.patch(ctx, api::EdgeNode::resource(), {"", name_},
+                                     kube::PatchType::kMerge, Json::object({{"status", status}}),
+                                     "status");
+         }});
   }
-  scheduler_.add(life_->process, {"runner", [life = life_.get()] { return life->runner.due(); },
-                                  [life = life_.get()](const Context&) { (void)life->runner.step(); }});
+  scheduler_.add(life_->process,
+                 {"runner", [life = life_.get()] { return life->runner.due(); },
+                  [life = life_.get()](const Context&) { (void)life->runner.step(); }});
   for (const auto& [uid, program] : programs_) program->agent_is_there();
 }
 
@@ -465,9 +511,11 @@ void Machine::forget_old_answers() {
   answered_.clear();
   for (const auto& [uid, container] : containers_) {
     if (container->serving.empty()) continue;
-    if (!container->cloud_key.empty()) answered_.emplace(container->cloud_key, "", container->serving);
+    if (!container->cloud_key.empty())
+      answered_.emplace(container->cloud_key, "", container->serving);
     if (!container->model_key.empty())
-      answered_.emplace(container->model_key, "http://" + container->address + ":" + std::to_string(container->port),
+      answered_.emplace(container->model_key,
+                        "http://" + container->address + ":" + std::to_string(container->port),
                         container->serving);
   }
 }
@@ -476,7 +524,8 @@ bool Machine::ask(const std::string& model_key) {
   for (const auto& [uid, container] : containers_) {
     if (container->model_key != model_key || container->serving.empty()) continue;
     ++container->answered;
-    if (const auto program = programs_.find(uid); program != programs_.end()) program->second->count(container->answered);
+    if (const auto program = programs_.find(uid); program != programs_.end())
+      program->second->count(container->answered);
     return true;
   }
   return false;
@@ -498,7 +547,8 @@ Json Machine::assignment(const std::string& worker_key) const {
 }
 
 void Machine::expects_workers(const std::set<std::string>& keys) {
-  for (auto& [worker, told] : told_) told.taken_away = told.taken_away || !keys.contains(worker.first);
+  for (auto& [worker, told] : told_)
+    told.taken_away = told.taken_away || !keys.contains(worker.first);
 }
 
 std::set<std::string> Machine::tokens() {
@@ -512,7 +562,8 @@ std::set<std::string> Machine::tokens() {
   return out;
 }
 
-std::optional<std::string> Machine::model_file(const std::string& model_key, const std::string& name) {
+std::optional<std::string> Machine::model_file(const std::string& model_key,
+                                               const std::string& name) {
   const auto file = fs_.open(kData / "models" / model_key / name, os::Open::kRead, 0);
   if (!file.ok()) return std::nullopt;
   const auto text = (*file)->read(64 << 10);
@@ -535,7 +586,8 @@ void Machine::add_container(std::unique_ptr<Container> container) {
   Container& added = *containers_.emplace(uid, std::move(container)).first->second;
   if (!added.has_server()) return;
   auto& process = servers_[uid] = std::make_unique<Process>("server " + name_ + " " + added.name);
-  const auto due = std::make_shared<SteadyTime>(added.started + milliseconds(scheduler_.rng().below(1500)));
+  const auto due =
+      std::make_shared<SteadyTime>(added.started + milliseconds(scheduler_.rng().below(1500)));
   scheduler_.add(*process, {"follow", [due] { return std::optional(*due); },
                             [this, &added, due](const Context&) {
                               added.cloud_key.empty() ? serve_step(added) : fetch_step(added);
@@ -543,11 +595,12 @@ void Machine::add_container(std::unique_ptr<Container> container) {
                             }});
   if (added.worker_key.empty()) return;
   start_program(uid, added);
-  scheduler_.add(*process, {"worker", [this, uid] { return life_ ? programs_.at(uid)->due() : std::nullopt; },
-                            [this, uid, key = added.worker_key](const Context&) {
-                              programs_.at(uid)->step(scheduler_.clock().now(), life_->workers,
-                                                      first_line(agent::worker_root(kData) / key / "token"));
-                            }});
+  scheduler_.add(*process,
+                 {"worker", [this, uid] { return life_ ? programs_.at(uid)->due() : std::nullopt; },
+                  [this, uid, key = added.worker_key](const Context&) {
+                    programs_.at(uid)->step(scheduler_.clock().now(), life_->workers,
+                                            first_line(agent::worker_root(kData) / key / "token"));
+                  }});
 }
 
 void Machine::start_program(const std::string& uid, const Container& container) {
@@ -632,7 +685,8 @@ std::map<std::string, std::string> Machine::read_exposed() {
     for (const std::string& name : fs_.list(kData / "models" / ns).value()) {
       const os::Path directory = kData / "models" / ns / name;
       const std::optional<std::string> target = first_line(directory / "target");
-      if (target) out.emplace(ns + "/" + name, first_line(directory / *target / "model.onnx").value_or(""));
+      if (target)
+        out.emplace(ns + "/" + name, first_line(directory / *target / "model.onnx").value_or(""));
     }
   }
   return out;

@@ -51,8 +51,8 @@ struct Container {
 class Machine {
  public:
   /// `layer` is edge or cloud.
-  Machine(std::string name, std::string layer, int number, const Origin& origin, const Mutations& mutations, Network& network,
-          Scheduler& scheduler, Rng& product_rng);
+  Machine(std::string name, std::string layer, int number, const Origin& origin,
+          const Mutations& mutations, Network& network, Scheduler& scheduler, Rng& product_rng);
   ~Machine();
 
   const std::string& name() const { return name_; }
@@ -70,7 +70,9 @@ class Machine {
   void set_link(bool up);
   bool link_up() const { return link_up_; }
 
-  const std::map<std::string, std::unique_ptr<Container>>& containers() const { return containers_; }  // by pod uid
+  const std::map<std::string, std::unique_ptr<Container>>& containers() const {
+    return containers_;
+  }  // by pod uid
   /// Models that expose a version, with the content of that version's file; "" if the file is
   /// missing.
   const std::map<std::string, std::string>& exposed();
@@ -78,7 +80,9 @@ class Machine {
   bool verified(const std::string& content) const { return verified_.contains(content); }
   /// Model key, URL and version of all servers that answered in this schedule, or served at its
   /// start. The URL is "" in the cloud layer, where clients reach a Service.
-  const std::set<std::tuple<std::string, std::string, std::string>>& answered() const { return answered_; }
+  const std::set<std::tuple<std::string, std::string, std::string>>& answered() const {
+    return answered_;
+  }
   /// Drops answers of servers that no longer run; statuses must not report them any more.
   void forget_old_answers();
   /// A client sends a request to the edge server of a model. False: no server runs.
@@ -126,13 +130,14 @@ class Machine {
 
   os::testing::MemoryFileSystem fs_;
   dataset::testing::MemoryTree datasets_;
-  std::map<std::string, std::string> exposed_;  // as of call exposed_at_ of fs_: most steps touch no file
+  std::map<std::string, std::string>
+      exposed_;  // as of call exposed_at_ of fs_: most steps touch no file
   std::uint64_t exposed_at_ = 0;
   std::unique_ptr<agent::Journal> journal_;
   std::map<codec::Sha256, std::uint64_t> artifacts_;
   std::set<std::string> verified_;
   std::map<std::string, std::unique_ptr<Container>> containers_;
-  std::map<std::string, std::unique_ptr<Process>> servers_;         // a container's process, by pod uid
+  std::map<std::string, std::unique_ptr<Process>> servers_;  // a container's process, by pod uid
   std::map<std::string, std::unique_ptr<WorkerProgram>> programs_;  // of workers, by pod uid
   std::map<std::pair<std::string, std::string>, Told> told_;
   std::map<std::string, codec::Json> pods_;  // the runner's records, by uid

@@ -42,7 +42,8 @@ std::string name_of(std::uint64_t seed, std::optional<std::uint64_t> index) {
 void tell(const std::string& name, const Outcome& outcome, std::uint64_t lines) {
   const std::size_t from = outcome.trace.size() > lines ? outcome.trace.size() - lines : 0;
   if (from > 0) std::printf("... %zu lines before these\n", from);
-  for (std::size_t i = from; i < outcome.trace.size(); ++i) std::printf("%s\n", outcome.trace[i].c_str());
+  for (std::size_t i = from; i < outcome.trace.size(); ++i)
+    std::printf("%s\n", outcome.trace[i].c_str());
   std::printf("%s: %s\n", name.c_str(), outcome.failure ? outcome.failure->c_str() : "holds");
 }
 
@@ -66,27 +67,35 @@ int replay(const std::string& name, std::uint64_t lines) {
 
 class Campaign {
  public:
-  Campaign(Options options, const char* program) : options_(std::move(options)), program_(program) {}
+  Campaign(Options options, const char* program)
+      : options_(std::move(options)), program_(program) {}
 
   int run() {
-    std::printf("%s schedules, %s from %llu\n", options_.brief ? "short" : "full", options_.brief ? "worlds" : "seeds",
-                number(options_.first));
+    std::printf("%s schedules, %s from %llu\n", options_.brief ? "short" : "full",
+                options_.brief ? "worlds" : "seeds", number(options_.first));
     std::fflush(stdout);
     while (more() && failures_ < options_.failures) (void)(options_.brief ? world() : full());
-    const double seconds = elapsed(), count = static_cast<double>(std::max<std::uint64_t>(done_, 1));
+    const double seconds = elapsed(),
+                 count = static_cast<double>(std::max<std::uint64_t>(done_, 1));
     std::printf(
-        "%llu %s schedules, %llu failed, %s %llu to %llu: %.1f s, %.2f ms each, %.0f steps and %.0f requests each, %zu different; "
+        "%llu %s schedules, %llu failed, %s %llu to %llu: %.1f s, %.2f ms each, %.0f steps and "
+        "%.0f requests each, %zu different; "
         "fingerprint %016llx\n",
-        number(done_), options_.brief ? "short" : "full", number(failures_), options_.brief ? "worlds" : "seeds",
-        number(options_.first), number(next_ - 1), seconds, 1000 * seconds / count, static_cast<double>(steps_) / count,
+        number(done_), options_.brief ? "short" : "full", number(failures_),
+        options_.brief ? "worlds" : "seeds", number(options_.first), number(next_ - 1), seconds,
+        1000 * seconds / count, static_cast<double>(steps_) / count,
         static_cast<double>(requests_) / count, orders_.size(), number(fingerprint_));
     return failures_ > 0 ? 1 : 0;
   }
 
  private:
   static unsigned long long number(std::uint64_t value) { return value; }
-  double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
-  bool more() const { return options_.seconds > 0 ? elapsed() < options_.seconds : done_ < options_.schedules; }
+  double elapsed() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+  bool more() const {
+    return options_.seconds > 0 ? elapsed() < options_.seconds : done_ < options_.schedules;
+  }
 
   bool full() {
     const std::uint64_t seed = next_++;
@@ -112,7 +121,8 @@ class Campaign {
   bool failed(const Outcome& outcome, std::uint64_t seed, std::optional<std::uint64_t> index) {
     const std::string name = name_of(seed, index);
     if (++failures_ == options_.failures && options_.lines > 0) (void)replay(name, options_.lines);
-    std::printf("%s: %s\nto see it again: %s --replay %s\n", name.c_str(), outcome.failure->c_str(), program_, name.c_str());
+    std::printf("%s: %s\nto see it again: %s --replay %s\n", name.c_str(), outcome.failure->c_str(),
+                program_, name.c_str());
     std::fflush(stdout);
     return false;
   }

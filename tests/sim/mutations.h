@@ -8,7 +8,8 @@
 namespace varda::sim {
 
 struct Mutations {
-  std::optional<Cast> cast;  // of every world, so that a bug of one kind appears soon; nothing: random
+  std::optional<Cast>
+      cast;  // of every world, so that a bug of one kind appears soon; nothing: random
 
   bool server_lies = false;         // an agent that reports the target as served without an answer
   bool files_stay = false;          // an agent that acknowledges a deletion and keeps the files

@@ -12,7 +12,9 @@ using std::chrono::milliseconds;
 
 bool changes_something(const std::string& method) { return method != "GET"; }
 // Methods that a transport may repeat after a broken connection (RFC 9110, 9.2.2).
-bool idempotent(const std::string& method) { return method == "GET" || method == "PUT" || method == "DELETE"; }
+bool idempotent(const std::string& method) {
+  return method == "GET" || method == "PUT" || method == "DELETE";
+}
 
 class TextReader final : public net::BodyReader {
  public:
@@ -27,12 +29,15 @@ class TextReader final : public net::BodyReader {
 };
 
 net::Response error_response(int status) {
-  const char* reason = status == 429 ? "TooManyRequests" : status == 503 ? "ServiceUnavailable" : "InternalError";
+  const char* reason = status == 429   ? "TooManyRequests"
+                       : status == 503 ? "ServiceUnavailable"
+                                       : "InternalError";
   net::Response out;
   out.status = status;
   out.headers.add("Content-Type", "application/json");
   out.body =
-      std::string(R"({"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"simulated","reason":")") +
+      std::string(
+          R"({"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"simulated","reason":")") +
       reason + R"(","code":)" + std::to_string(status) + "}";
   return out;
 }
@@ -43,7 +48,8 @@ std::string with_url(const std::string& text) {
   CHECK(body.ok());
   const codec::Json& read = *body;
   if (read["kind"].as_string() == "InferenceModel" && read.at("status/url").is_null()) {
-    const std::string url = "http://127.9.1.1:" + std::to_string(read.at("spec/servingPort").as_integer());
+    const std::string url =
+        "http://127.9.1.1:" + std::to_string(read.at("spec/servingPort").as_integer());
     const codec::Json version = read.at("spec/targetVersion");
     (*body)["status"].set("url", url);
     (*body)["status"].set("servingVersion", version);
@@ -58,7 +64,8 @@ std::string without_tiers(const std::string& text) {
   const codec::Json& read = *body;
   if (read["kind"].as_string() != "EdgeNode" || !read["spec"]["models"].is_array()) return text;
   for (codec::Json& model : (*body)["spec"]["models"].array_items())
-    if (codec::Json* cascade = model.find("cascade")) (*cascade)["tiers"].array_items().back().set("url", "");
+    if (codec::Json* cascade = model.find("cascade"))
+      (*cascade)["tiers"].array_items().back().set("url", "");
   return codec::write_json(read);
 }
 
@@ -145,7 +152,8 @@ class WatchPipe final : public net::BodyReader {
         const std::size_t to = bytes->find('\n', from);
         CHECK(to != std::string::npos);  // the server writes whole lines
         SteadyTime due = lines_.empty() ? SteadyTime::min() : lines_.back().due;
-        if (rng.chance(network_.rates_.hold)) due = std::max(due, now + milliseconds(1 + rng.below(5000)));
+        if (rng.chance(network_.rates_.hold))
+          due = std::max(due, now + milliseconds(1 + rng.below(5000)));
         std::string line = bytes->substr(from, to + 1 - from);
         if (!network_.mutations_.deletions_are_lost || !line.starts_with(R"({"type":"DELETED")"))
           lines_.push_back({std::move(line), due});
@@ -189,7 +197,8 @@ Status Network::Link::maybe_delay() {
 }
 
 Result<net::Response> Network::Link::deliver(const net::ClientRequest& request) {
-  if (network_.server_ == nullptr || !up_) return Error(Code::kUnavailable, "simulated: no way to the server");
+  if (network_.server_ == nullptr || !up_)
+    return Error(Code::kUnavailable, "simulated: no way to the server");
   if (served_by_ != network_.server_) {
     served_by_ = network_.server_;
     handler_ = served_by_->handler_as(identity_);
@@ -198,7 +207,11 @@ Result<net::Response> Network::Link::deliver(const net::ClientRequest& request) 
   if (changes_something(request.method)) ++network_.writes_;
   std::optional<net::Response> out;
   const auto ask = [&](const std::string& method, std::string body) {
-    handler_({.method = method, .target = request.url, .headers = request.headers, .body = std::move(body), .peer = {}},
+    handler_({.method = method,
+              .target = request.url,
+              .headers = request.headers,
+              .body = std::move(body),
+              .peer = {}},
              net::Responder([&out](net::Response response) { out = std::move(response); }));
   };
   const bool put = request.method == "PUT";
@@ -245,7 +258,8 @@ Result<net::ClientResponse> Network::Link::send(const Context& ctx, net::ClientR
     }
     response = std::move(*delivered);
   }
-  scheduler.note(std::to_string(response.status), shown(request) + (changes_something(request.method) ? " " + request.body : ""));
+  scheduler.note(std::to_string(response.status),
+                 shown(request) + (changes_something(request.method) ? " " + request.body : ""));
   net::ClientResponse out;
   out.status = response.status;
   out.headers = std::move(response.headers);
@@ -253,8 +267,8 @@ Result<net::ClientResponse> Network::Link::send(const Context& ctx, net::ClientR
     long seconds = 300;
     if (const auto at = request.url.find("timeoutSeconds="); at != std::string::npos)
       seconds = std::stol(request.url.substr(at + 15));
-    out.body =
-        std::make_unique<WatchPipe>(*this, std::move(response.stream), scheduler.clock().now() + std::chrono::seconds(seconds));
+    out.body = std::make_unique<WatchPipe>(*this, std::move(response.stream),
+                                           scheduler.clock().now() + std::chrono::seconds(seconds));
     return out;
   }
   if (changes_something(request.method))

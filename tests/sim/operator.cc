@@ -11,20 +11,25 @@ class EndpointsReconciler {
   explicit EndpointsReconciler(const runtime::Caches& caches) : caches_(caches) {}
 
   void watches(runtime::Watches<api::Service>& w) const {
-    w.owns<api::Endpoints>().owns<api::EndpointSlice>().maps<api::Pod>([](const api::Pod& pod, const runtime::Caches& caches) {
-      std::vector<meta::ObjectKey> keys;
-      for (const auto& service : controllers::services_selecting(caches, pod.metadata.ns, pod.metadata.labels))
-        keys.push_back(service->metadata.key());
-      return keys;
-    });
+    w.owns<api::Endpoints>().owns<api::EndpointSlice>().maps<api::Pod>(
+        [](const api::Pod& pod, const runtime::Caches& caches) {
+          std::vector<meta::ObjectKey> keys;
+          for (const auto& service :
+               controllers::services_selecting(caches, pod.metadata.ns, pod.metadata.labels))
+            keys.push_back(service->metadata.key());
+          return keys;
+        });
     w.indexes<api::Pod>(controllers::kPodsByLabel, controllers::pods_by_label);
     w.indexes<api::Service>(controllers::kServicesByLabel, controllers::services_by_label);
   }
-  Result<runtime::Action> reconcile(const Context& ctx, const api::Service& service, runtime::Writer& writer) {
+  Result<runtime::Action> reconcile(const Context& ctx, const api::Service& service,
+                                    runtime::Writer& writer) {
     if (service.metadata.deleting()) return runtime::Action::await_change();
-    const auto pods = controllers::pods_labelled(caches_, service.metadata.ns, service.spec.selector);
+    const auto pods =
+        controllers::pods_labelled(caches_, service.metadata.ns, service.spec.selector);
     const controllers::ServicePlan plan = controllers::plan_service(service, pods);
-    if (plan.managed) TRY_VOID(writer.converge(ctx, service, plan.objects(controllers::ServicePlan::Ports::kOpen)));
+    if (plan.managed)
+      TRY_VOID(writer.converge(ctx, service, plan.objects(controllers::ServicePlan::Ports::kOpen)));
     return runtime::Action::await_change();
   }
 
@@ -50,8 +55,13 @@ runtime::Manager::Options manager_options(Cluster& cluster, const std::string& n
 
 Operator::Life::~Life() = default;
 
-Operator::Operator(std::string name, Role role, Cluster& cluster, Network& network, Scheduler& scheduler)
-    : name_(std::move(name)), role_(role), cluster_(cluster), network_(network), scheduler_(scheduler) {}
+Operator::Operator(std::string name, Role role, Cluster& cluster, Network& network,
+                   Scheduler& scheduler)
+    : name_(std::move(name)),
+      role_(role),
+      cluster_(cluster),
+      network_(network),
+      scheduler_(scheduler) {}
 
 Operator::Life::Life(const Operator& self)
     : process(self.name_),
@@ -65,8 +75,8 @@ Operator::Life::Life(const Operator& self)
     ours = controllers::add_all(manager, std::move(options));
   }
   if (self.role_ != Role::kOurs) {
-    builtin =
-        controllers::add_builtin(manager, client, self.cluster_.sessions(), {.services = false, .clock = &self.cluster_.clock()});
+    builtin = controllers::add_builtin(manager, client, self.cluster_.sessions(),
+                                       {.services = false, .clock = &self.cluster_.clock()});
     endpoints = std::make_unique<EndpointsReconciler>(manager.caches());
     manager.add<api::Service>(*endpoints);
   }
@@ -75,7 +85,8 @@ Operator::Life::Life(const Operator& self)
 void Operator::start() {
   ++lives_;
   life_ = std::make_unique<Life>(*this);
-  for (runtime::Strand& strand : life_->manager.strands()) scheduler_.add(life_->process, std::move(strand));
+  for (runtime::Strand& strand : life_->manager.strands())
+    scheduler_.add(life_->process, std::move(strand));
 }
 
 void Operator::stop() {

@@ -13,7 +13,8 @@ namespace varda::sim {
 class Object {
  public:
   /// `group_version` is "apps/v1"; all objects are in the namespace default.
-  Object(World& world, std::string group_version, std::string plural, std::string kind, std::string name);
+  Object(World& world, std::string group_version, std::string plural, std::string kind,
+         std::string name);
 
   const std::string& name() const { return name_; }
   bool exists() const { return exists_; }
@@ -56,7 +57,7 @@ std::string pods_path(const std::string& selector);
 /// ReplicaSets, pods, containers.
 std::optional<std::string> left_of_cloud_model(World& world, const std::string& name);
 /// Names the problem of a cloud model's objects and containers when it must serve `version`.
-std::optional<std::string> cloud_model_serves(World& world, const std::string& name, const std::string& version,
-                                              std::int64_t replicas);
+std::optional<std::string> cloud_model_serves(World& world, const std::string& name,
+                                              const std::string& version, std::int64_t replicas);
 
 }  // namespace varda::sim

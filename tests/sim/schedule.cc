@@ -15,7 +15,8 @@ constexpr seconds kShortQuiet{10}, kShortRest{12};
 // the schedules use each.
 void draw_policy(World& world, std::uint64_t steps) {
   if (world.rng().below(2) == 0)
-    world.scheduler().set_policy(Scheduler::Policy::kPriority, steps, static_cast<int>(world.rng().below(5)));
+    world.scheduler().set_policy(Scheduler::Policy::kPriority, steps,
+                                 static_cast<int>(world.rng().below(5)));
 }
 
 Outcome come_to_rest(World& world, Duration quiet, Duration rest) {
@@ -50,12 +51,15 @@ Outcome run_full(Cluster& cluster, std::uint64_t seed, const Mutations& mutation
     trouble.before_step(world.steps());
     (void)world.go_on(cluster.clock().now() + minutes(1));
   }
-  return come_to_rest(world, seconds(15), rng.below(16) == 0 ? Duration(minutes(6)) : Duration(seconds(20)));
+  return come_to_rest(world, seconds(15),
+                      rng.below(16) == 0 ? Duration(minutes(6)) : Duration(seconds(20)));
 }
 
 Batch::Batch(Cluster& cluster, std::uint64_t seed, const Mutations& mutations, Trace trace)
     // These worlds differ from those of full schedules with the same seed.
-    : seed_(seed * 0xd1342543de82ef95ULL + 7), world_(cluster, seed_, mutations, trace), users_(world_) {}
+    : seed_(seed * 0xd1342543de82ef95ULL + 7),
+      world_(cluster, seed_, mutations, trace),
+      users_(world_) {}
 
 Outcome Batch::begin() {
   users_.begin();

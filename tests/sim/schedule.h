@@ -25,7 +25,8 @@ struct Outcome {
   std::vector<std::string> trace;  // if requested
 };
 
-Outcome run_full(Cluster& cluster, std::uint64_t seed, const Mutations& mutations = {}, Trace trace = Trace::kNone);
+Outcome run_full(Cluster& cluster, std::uint64_t seed, const Mutations& mutations = {},
+                 Trace trace = Trace::kNone);
 
 class Batch {
  public:
@@ -33,7 +34,8 @@ class Batch {
   /// and its index.
   static constexpr std::uint64_t kSchedules = 50;
 
-  Batch(Cluster& cluster, std::uint64_t seed, const Mutations& mutations = {}, Trace trace = Trace::kNone);
+  Batch(Cluster& cluster, std::uint64_t seed, const Mutations& mutations = {},
+        Trace trace = Trace::kNone);
 
   /// Lets the world settle for the first time. Call it once, before next().
   Outcome begin();

@@ -9,7 +9,8 @@ namespace varda::sim {
 namespace {
 
 constexpr std::size_t kTraceLinesMax = 100'000;
-constexpr std::uint64_t kFnvBasis = 14695981039346656037ULL, kFnvPrime = 1099511628211ULL;  // FNV-1a
+constexpr std::uint64_t kFnvBasis = 14695981039346656037ULL,
+                        kFnvPrime = 1099511628211ULL;  // FNV-1a
 
 }  // namespace
 
@@ -59,11 +60,14 @@ Scheduler::Task* Scheduler::choose() {
   }
   if (ready_.empty()) return nullptr;
   if (policy_ == Policy::kWalk) return ready_[rng_.below(ready_.size())];
-  Task* best = *std::max_element(ready_.begin(), ready_.end(), [](Task* a, Task* b) { return a->priority < b->priority; });
-  if (const auto change = std::find(changes_.begin(), changes_.end(), steps_); change != changes_.end()) {
+  Task* best = *std::max_element(ready_.begin(), ready_.end(),
+                                 [](Task* a, Task* b) { return a->priority < b->priority; });
+  if (const auto change = std::find(changes_.begin(), changes_.end(), steps_);
+      change != changes_.end()) {
     changes_.erase(change);
     best->priority = --lowest_;
-    best = *std::max_element(ready_.begin(), ready_.end(), [](Task* a, Task* b) { return a->priority < b->priority; });
+    best = *std::max_element(ready_.begin(), ready_.end(),
+                             [](Task* a, Task* b) { return a->priority < b->priority; });
   }
   return best;
 }
@@ -122,11 +126,14 @@ void Scheduler::note(std::string_view what, std::string_view detail) {
   mix(strand);
   mix(what);
   fingerprint_ = (fingerprint_ ^ order_) * kFnvPrime;
-  fingerprint_ = (fingerprint_ ^ static_cast<std::uint64_t>((clock_.now() - begun_).count())) * kFnvPrime;
+  fingerprint_ =
+      (fingerprint_ ^ static_cast<std::uint64_t>((clock_.now() - begun_).count())) * kFnvPrime;
   if (!keep_trace_) return;
   char time[32];
-  std::snprintf(time, sizeof time, "%6llu %10.3f ", static_cast<unsigned long long>(steps_),
-                std::chrono::duration<double>(clock_.now().time_since_epoch() % std::chrono::hours(24)).count());
+  std::snprintf(
+      time, sizeof time, "%6llu %10.3f ", static_cast<unsigned long long>(steps_),
+      std::chrono::duration<double>(clock_.now().time_since_epoch() % std::chrono::hours(24))
+          .count());
   std::string line = time;
   line.append(process).append(strand.empty() ? "" : " / ").append(strand).append(": ").append(what);
   if (!detail.empty()) line.append("  ").append(detail);

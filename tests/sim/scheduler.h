@@ -24,7 +24,8 @@ class VirtualClock final : public Clock {
  public:
   SteadyTime now() const override { return now_; }
   WallTime wall() const override {
-    return WallTime(kWallBegin + std::chrono::duration_cast<WallTime::duration>(now_.time_since_epoch()));
+    return WallTime(kWallBegin +
+                    std::chrono::duration_cast<WallTime::duration>(now_.time_since_epoch()));
   }
   void move_to(SteadyTime when) { now_ = std::max(now_, when); }
 

@@ -25,7 +25,8 @@ TEST_F(Simulator, ASeedIsOneScheduleWhateverRanBeforeIt) {
     EXPECT_FALSE(one.failure) << "seed " << seed << ": " << *one.failure;
   }
   for (const std::uint64_t seed : {7, 3}) {
-    const Outcome a = run_full(fresh, seed, {}, Trace::kKeep), b = run_full(used, seed, {}, Trace::kKeep);
+    const Outcome a = run_full(fresh, seed, {}, Trace::kKeep),
+                  b = run_full(used, seed, {}, Trace::kKeep);
     EXPECT_EQ(a.fingerprint, b.fingerprint) << "seed " << seed;
     EXPECT_EQ(a.steps, b.steps) << "seed " << seed;
     ASSERT_GT(a.trace.size(), 50u);
@@ -91,7 +92,8 @@ TEST_P(KnownMistakeInShortOnes, IsFoundWithinAFew) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     Batch batch(cluster, seed, mutations());
     Outcome outcome = batch.begin();
-    for (std::uint64_t i = 0; i < Batch::kSchedules && !outcome.failure; ++i) outcome = batch.next();
+    for (std::uint64_t i = 0; i < Batch::kSchedules && !outcome.failure; ++i)
+      outcome = batch.next();
     if (found(outcome)) return;
   }
   FAIL() << "not found";
@@ -99,26 +101,33 @@ TEST_P(KnownMistakeInShortOnes, IsFoundWithinAFew) {
 
 const Mistake kMistakes[] = {
     Mistake{"AnAgentReportsAServerThatDoesNotAnswer", &Mutations::server_lies, "never answered"},
-    Mistake{"AnAgentAcknowledgesADeletionAndLeavesTheFiles", &Mutations::files_stay, "still exposes"},
-    Mistake{"AnArchiveIsExposedBeforeItIsVerified", &Mutations::half_exposed, "nobody has verified"},
+    Mistake{"AnAgentAcknowledgesADeletionAndLeavesTheFiles", &Mutations::files_stay,
+            "still exposes"},
+    Mistake{"AnArchiveIsExposedBeforeItIsVerified", &Mutations::half_exposed,
+            "nobody has verified"},
     Mistake{"ARunnerLeavesContainersBehind", &Mutations::containers_stay, "two live pods"},
     Mistake{"AnAgentWritesThoughNothingHappens", &Mutations::heartbeats, "writes at rest"},
     Mistake{"AWatchLosesDeletions", &Mutations::deletions_are_lost, "converge"},
     Mistake{"AConflictIsIgnored", &Mutations::versions_ignored, "goes back"},
     Mistake{"AnOperatorTellsOfAUrlTooEarly", &Mutations::url_at_once, "never answered"},
-    Mistake{"ACloudPodIsReadyBeforeItsVersionIsThere", &Mutations::pods_are_ready_at_once, "never answered",
-            Cast{.cloud_model = true}},
-    Mistake{"AWorkListLosesItsTiers", &Mutations::tiers_are_lost, "URL of tier cloud", Cast{.joint = true}},
-    Mistake{"ANodeLosesRowsOfADataset", &Mutations::rows_are_lost, "samples are counted", Cast{.dataset = true}}};
+    Mistake{"ACloudPodIsReadyBeforeItsVersionIsThere", &Mutations::pods_are_ready_at_once,
+            "never answered", Cast{.cloud_model = true}},
+    Mistake{"AWorkListLosesItsTiers", &Mutations::tiers_are_lost, "URL of tier cloud",
+            Cast{.joint = true}},
+    Mistake{"ANodeLosesRowsOfADataset", &Mutations::rows_are_lost, "samples are counted",
+            Cast{.dataset = true}}};
 // Full schedules seldom get far enough to lose a result or a count.
 const Mistake kMistakesInShortOnes[] = {
-    Mistake{"AnAgentForgetsAResult", &Mutations::results_are_lost, "was acknowledged", Cast{.worker = true}},
-    Mistake{"AServerIsCountedTwice", &Mutations::counts_twice, "inferences are counted", Cast{.joint = true}}};
+    Mistake{"AnAgentForgetsAResult", &Mutations::results_are_lost, "was acknowledged",
+            Cast{.worker = true}},
+    Mistake{"AServerIsCountedTwice", &Mutations::counts_twice, "inferences are counted",
+            Cast{.joint = true}}};
 
 const auto kName = [](const auto& test) { return std::string(test.param.name); };
 INSTANTIATE_TEST_SUITE_P(Checks, KnownMistake, testing::ValuesIn(kMistakes), kName);
 INSTANTIATE_TEST_SUITE_P(Checks, KnownMistakeInShortOnes, testing::ValuesIn(kMistakes), kName);
-INSTANTIATE_TEST_SUITE_P(MoreChecks, KnownMistakeInShortOnes, testing::ValuesIn(kMistakesInShortOnes), kName);
+INSTANTIATE_TEST_SUITE_P(MoreChecks, KnownMistakeInShortOnes,
+                         testing::ValuesIn(kMistakesInShortOnes), kName);
 
 }  // namespace
 }  // namespace varda::sim

@@ -33,7 +33,9 @@ void Trouble::draw_network() {
 
 void Trouble::draw_rates() {
   SeededRng& rng = world_.rng();
-  const auto rate = [this](Hazard hazard) -> std::uint32_t& { return rates_[static_cast<std::size_t>(hazard)]; };
+  const auto rate = [this](Hazard hazard) -> std::uint32_t& {
+    return rates_[static_cast<std::size_t>(hazard)];
+  };
   rate(Hazard::kOperatorRestart) = maybe(rng, 10);
   rate(Hazard::kAgentDies) = maybe(rng, 15);
   rate(Hazard::kReboot) = maybe(rng, 8);
@@ -59,7 +61,8 @@ void Trouble::before_step(std::uint64_t step) {
   for (std::size_t i = 0; i < kHazards; ++i)
     if (world_.rng().chance(rates_[i])) happen(static_cast<Hazard>(i));
   while (true) {
-    const auto due = std::find_if(moments_.begin(), moments_.end(), [&](const auto& moment) { return moment.first <= step; });
+    const auto due = std::find_if(moments_.begin(), moments_.end(),
+                                  [&](const auto& moment) { return moment.first <= step; });
     if (due == moments_.end()) break;
     const Hazard hazard = due->second;
     moments_.erase(due);
@@ -116,7 +119,9 @@ void Trouble::happen(Hazard hazard) {
     case Hazard::kCompaction: {
       scheduler.note("history is compacted");
       const store::Revision now = world_.cluster().store().revision();
-      CHECK(world_.cluster().store().compact(now - static_cast<store::Revision>(rng.below(3))).ok() || now < 3);
+      CHECK(
+          world_.cluster().store().compact(now - static_cast<store::Revision>(rng.below(3))).ok() ||
+          now < 3);
       return;
     }
     case Hazard::kJump: {

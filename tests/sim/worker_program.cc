@@ -25,14 +25,16 @@ void WorkerProgram::evaluate(int accuracy) {
   state_->due = SteadyTime::min();
 }
 
-void WorkerProgram::tell_result(SteadyTime now, agent::WorkerKeeper& keeper, const agent::WorkerKeeper::Who& who) {
+void WorkerProgram::tell_result(SteadyTime now, agent::WorkerKeeper& keeper,
+                                const agent::WorkerKeeper::Who& who) {
   Told& told = told_(who.uid);
   const int accuracy = state_->accuracy;
   told.possible.push_back(accuracy);
   const auto answered = [now, weak = std::weak_ptr(state_), &told, accuracy](const Status& status) {
     if (status.ok()) {
       told.acknowledged = true;
-      told.possible.erase(told.possible.begin(), std::find(told.possible.begin(), told.possible.end(), accuracy));
+      told.possible.erase(told.possible.begin(),
+                          std::find(told.possible.begin(), told.possible.end(), accuracy));
     }
     const auto there = weak.lock();
     if (!there || there->accuracy != accuracy) return;
@@ -41,13 +43,17 @@ void WorkerProgram::tell_result(SteadyTime now, agent::WorkerKeeper& keeper, con
   };
   if (mutations_.results_are_lost) return answered({});
   state_->result = Word::kUnderWay;
-  const std::string model = "models.sedna.io/" + who.name.ns + "/" + state_->assignment.at("model/name").as_string();
+  const std::string model =
+      "models.sedna.io/" + who.name.ns + "/" + state_->assignment.at("model/name").as_string();
   const Json metrics = Json::object({{"accuracy", accuracy}});
-  keeper.put_result(who, "final", Json::object({{"models", Json::object({{model, Json::object({{"metrics", metrics}})}})}}),
-                    answered);
+  keeper.put_result(
+      who, "final",
+      Json::object({{"models", Json::object({{model, Json::object({{"metrics", metrics}})}})}}),
+      answered);
 }
 
-void WorkerProgram::step(SteadyTime now, agent::WorkerKeeper& keeper, const std::optional<std::string>& token) {
+void WorkerProgram::step(SteadyTime now, agent::WorkerKeeper& keeper,
+                         const std::optional<std::string>& token) {
   State& state = *state_;
   state.due.reset();
   const auto who = token ? keeper.who_has(*token) : std::nullopt;
@@ -62,13 +68,15 @@ void WorkerProgram::step(SteadyTime now, agent::WorkerKeeper& keeper, const std:
   }
   if (state.registration == Word::kUnsaid) {
     state.registration = Word::kUnderWay;
-    const Json said = Json::object({{"version", "1"}, {"instance", instance_}, {"capabilities", Json::array({"assignment"})}});
-    keeper.put_registration(*who, said, [now, weak = std::weak_ptr(state_), uid = who->uid](const Status& status) {
-      const auto there = weak.lock();
-      if (!there || there->uid != uid) return;
-      there->registration = status.ok() ? Word::kSaid : Word::kUnsaid;
-      there->due = status.ok() ? SteadyTime::min() : now + kRetry;
-    });
+    const Json said = Json::object(
+        {{"version", "1"}, {"instance", instance_}, {"capabilities", Json::array({"assignment"})}});
+    keeper.put_registration(
+        *who, said, [now, weak = std::weak_ptr(state_), uid = who->uid](const Status& status) {
+          const auto there = weak.lock();
+          if (!there || there->uid != uid) return;
+          there->registration = status.ok() ? Word::kSaid : Word::kUnsaid;
+          there->due = status.ok() ? SteadyTime::min() : now + kRetry;
+        });
   }
   if (state.registration != Word::kSaid) return;
   if (state.counted) {
@@ -77,16 +85,17 @@ void WorkerProgram::step(SteadyTime now, agent::WorkerKeeper& keeper, const std:
   }
   if (state.assignment_read == Word::kUnsaid) {
     state.assignment_read = Word::kUnderWay;
-    keeper.assignment(*who, state.revision, kPatience,
-                      [now, weak = std::weak_ptr(state_)](const Result<agent::WorkerKeeper::Assignment>& answer) {
-                        const auto there = weak.lock();
-                        if (!there) return;
-                        there->assignment_read = Word::kUnsaid;
-                        there->due = answer.ok() ? SteadyTime::min() : now + kRetry;
-                        if (!answer.ok()) return;
-                        there->revision = answer->revision;
-                        there->assignment = answer->assignment;
-                      });
+    keeper.assignment(
+        *who, state.revision, kPatience,
+        [now, weak = std::weak_ptr(state_)](const Result<agent::WorkerKeeper::Assignment>& answer) {
+          const auto there = weak.lock();
+          if (!there) return;
+          there->assignment_read = Word::kUnsaid;
+          there->due = answer.ok() ? SteadyTime::min() : now + kRetry;
+          if (!answer.ok()) return;
+          there->revision = answer->revision;
+          there->assignment = answer->assignment;
+        });
   }
   if (state.result == Word::kUnsaid && !state.assignment.is_null()) tell_result(now, keeper, *who);
 }

@@ -26,8 +26,12 @@ struct Told {
 class WorkerProgram {
  public:
   /// `told` returns the results of the worker with that uid, and outlives the program.
-  WorkerProgram(std::string instance, std::function<Told&(const std::string& uid)> told, const Mutations& mutations)
-      : state_(std::make_shared<State>()), instance_(std::move(instance)), told_(std::move(told)), mutations_(mutations) {}
+  WorkerProgram(std::string instance, std::function<Told&(const std::string& uid)> told,
+                const Mutations& mutations)
+      : state_(std::make_shared<State>()),
+        instance_(std::move(instance)),
+        told_(std::move(told)),
+        mutations_(mutations) {}
 
   std::optional<SteadyTime> due() const { return state_->due; }
   /// Sends the next requests. `token` is the content of the token file; nothing: no file.
@@ -57,7 +61,8 @@ class WorkerProgram {
   };
   static constexpr std::chrono::seconds kRetry{2}, kPatience{60};
 
-  void tell_result(SteadyTime now, agent::WorkerKeeper& keeper, const agent::WorkerKeeper::Who& who);
+  void tell_result(SteadyTime now, agent::WorkerKeeper& keeper,
+                   const agent::WorkerKeeper::Who& who);
 
   const std::shared_ptr<State> state_;
   const std::string instance_;

@@ -25,7 +25,8 @@ void WorkerUser::act() {
   for (const auto& machine : world().machines()) (void)machine->evaluate(key(), found_);
 }
 
-std::optional<std::string> WorkerUser::first_tier_works(Machine& home, const Container&, const Json&) {
+std::optional<std::string> WorkerUser::first_tier_works(Machine& home, const Container&,
+                                                        const Json&) {
   const std::string what = service().what();
   const Json read = home.assignment(worker_key(home.name()));
   if (read.at("model/version").as_string() != version_of(small()))
@@ -43,7 +44,8 @@ std::optional<std::string> WorkerUser::result_arrived(Machine& home) {
   bool elsewhere = false;
   for (const auto& machine : world().machines()) {
     for (const auto& [worker, told] : machine->told()) {
-      if (worker.second == service().uid() && machine.get() == &home && told.acknowledged && !told.taken_away)
+      if (worker.second == service().uid() && machine.get() == &home && told.acknowledged &&
+          !told.taken_away)
         possible = told.possible;
       elsewhere = elsewhere || (worker.second == service().uid() && machine.get() != &home);
     }
@@ -51,19 +53,21 @@ std::optional<std::string> WorkerUser::result_arrived(Machine& home) {
   // Results of two nodes arrive in any order.
   if (possible.empty() || elsewhere) return {};
   if (std::find(possible.begin(), possible.end(), shown) == possible.end())
-    return service().what() + "its Model shows accuracy " + std::to_string(shown) + ", " + std::to_string(possible.front()) +
-           " was acknowledged";
+    return service().what() + "its Model shows accuracy " + std::to_string(shown) + ", " +
+           std::to_string(possible.front()) + " was acknowledged";
   return {};
 }
 
 JointUser::TiersTold WorkerUser::tiers_told(Machine& home) {
   const Json read = home.assignment(worker_key(home.name()));
-  return {read.at("cloud/url").as_string(), read.at("hardExampleMining/parameters/0/value").as_string()};
+  return {read.at("cloud/url").as_string(),
+          read.at("hardExampleMining/parameters/0/value").as_string()};
 }
 
 void WorkerUser::add_work(const Machine& machine, WorkKeys& keys) const {
   JointUser::add_work(machine, keys);
-  if (service().exists() && node() == machine.name()) keys.workers.insert(worker_key(machine.name()));
+  if (service().exists() && node() == machine.name())
+    keys.workers.insert(worker_key(machine.name()));
 }
 
 }  // namespace varda::sim

@@ -18,7 +18,8 @@ class WorkerUser final : public JointUser {
 
  protected:
   codec::Json edge_worker() override;
-  std::optional<std::string> first_tier_works(Machine& home, const Container& server, const codec::Json& status) override;
+  std::optional<std::string> first_tier_works(Machine& home, const Container& server,
+                                              const codec::Json& status) override;
   TiersTold tiers_told(Machine& home) override;
 
  private:

@@ -30,11 +30,13 @@ World::World(Cluster& cluster, std::uint64_t seed, const Mutations& mutations, T
   rng_.seed(seed * 0x9e3779b97f4a7c15ULL + 1);
   scheduler_.keep_trace(trace == Trace::kKeep);
   network_.serve(cluster.server());
-  const auto due = std::make_shared<std::pair<store::Revision, std::optional<SteadyTime>>>(-1, std::nullopt);
+  const auto due =
+      std::make_shared<std::pair<store::Revision, std::optional<SteadyTime>>>(-1, std::nullopt);
   scheduler_.add(server_, {"controllers",
                            [this, due]() -> std::optional<SteadyTime> {
                              if (server_back_) return std::nullopt;
-                             return cluster_.store().revision() != due->first ? SteadyTime::min() : due->second;
+                             return cluster_.store().revision() != due->first ? SteadyTime::min()
+                                                                              : due->second;
                            },
                            [this, due](const Context&) {
                              due->first = cluster_.store().revision();
@@ -69,8 +71,9 @@ void World::draw() {
   const std::size_t machines = edge_machines_ + (cast.needs_cloud() ? 1 : 0);
   for (std::size_t i = 0; i < machines; ++i) {
     const bool edge = i < edge_machines_;
-    machines_.push_back(std::make_unique<Machine>(edge ? "edge" + std::to_string(i) : "cloud", edge ? "edge" : "cloud",
-                                                  static_cast<int>(i) + 1, origin_, mutations_, network_, scheduler_,
+    machines_.push_back(std::make_unique<Machine>(edge ? "edge" + std::to_string(i) : "cloud",
+                                                  edge ? "edge" : "cloud", static_cast<int>(i) + 1,
+                                                  origin_, mutations_, network_, scheduler_,
                                                   cluster_.product_rng()));
     if (rng_.below(4) > 0) machines_.back()->start_agent();  // the others start later
   }
@@ -152,7 +155,9 @@ bool World::led() const {
 
 void World::settle(Duration quiet) {
   // Agents report counts 10 s after their last report, and operators 10 s after their last write.
-  if (std::any_of(users_.begin(), users_.end(), [](const auto& user) { return user->reports_counts(); })) quiet += kCounts;
+  if (std::any_of(users_.begin(), users_.end(),
+                  [](const auto& user) { return user->reports_counts(); }))
+    quiet += kCounts;
   const SteadyTime limit = cluster_.clock().now() + kHealing;
   std::optional<std::string> wrong = "nothing was looked at yet";
   SteadyTime look = cluster_.clock().now() + quiet;
@@ -162,7 +167,9 @@ void World::settle(Duration quiet) {
       look = is_quiet ? cluster_.clock().now() + quiet : checker_.last_write() + quiet;
       wrong = led() ? checker_.at_rest() : "no operator leads";
       if (is_quiet && !wrong) return;
-      if (!is_quiet) wrong = "writes do not end, the last to " + checker_.last_written() + "; " + wrong.value_or("");
+      if (!is_quiet)
+        wrong =
+            "writes do not end, the last to " + checker_.last_written() + "; " + wrong.value_or("");
     }
   }
   fail("did not converge within " + std::to_string(kHealing.count()) + " min: " + *wrong);
@@ -181,7 +188,8 @@ void World::rest(Duration how_long) {
   }
   if (failure_) return;
   if (checker_.writes() != before)
-    return fail(std::to_string(checker_.writes() - before) + " writes at rest, the last to " + checker_.last_written());
+    return fail(std::to_string(checker_.writes() - before) + " writes at rest, the last to " +
+                checker_.last_written());
   if (auto wrong = checker_.at_rest()) fail("does not stay: " + *wrong);
 }
 

@@ -27,7 +27,8 @@ inline Ended run_in_child(const std::function<int()>& body) {
   const pid_t child = ::fork();
   CHECK(child >= 0);
   if (child == 0) {
-    for (const auto& [name, fd] : {std::pair("out", STDOUT_FILENO), std::pair("err", STDERR_FILENO)}) {
+    for (const auto& [name, fd] :
+         {std::pair("out", STDOUT_FILENO), std::pair("err", STDERR_FILENO)}) {
       const int file = ::open((output / name).c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
       if (file < 0 || ::dup2(file, fd) < 0) ::_exit(99);
       ::close(file);
@@ -38,13 +39,16 @@ inline Ended run_in_child(const std::function<int()>& body) {
   }
   int status = 0;
   while (::waitpid(child, &status, 0) < 0) CHECK(errno == EINTR);
-  return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), output.read("out"), output.read("err")};
+  return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), output.read("out"),
+          output.read("err")};
 }
 
 /// For `body` of run_in_child(): root ignores permission bits.
 inline void become_ordinary_user() {
   constexpr uid_t kNobody = 65534;
-  if (::geteuid() == 0) CHECK(::setresgid(kNobody, kNobody, kNobody) == 0 && ::setresuid(kNobody, kNobody, kNobody) == 0);
+  if (::geteuid() == 0)
+    CHECK(::setresgid(kNobody, kNobody, kNobody) == 0 &&
+          ::setresuid(kNobody, kNobody, kNobody) == 0);
 }
 
 }  // namespace varda::app::testing

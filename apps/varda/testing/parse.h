@@ -10,7 +10,8 @@
 namespace varda::app::testing {
 
 /// Parses `arguments` with the flags that `add` adds; returns what is wrong with them, or "".
-inline std::string parse(const std::function<void(CLI::App&)>& add, std::vector<std::string> arguments) {
+inline std::string parse(const std::function<void(CLI::App&)>& add,
+                         std::vector<std::string> arguments) {
   CLI::App parser;
   add(parser);
   std::reverse(arguments.begin(), arguments.end());

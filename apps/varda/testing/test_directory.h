@@ -19,7 +19,8 @@ class TestDirectory {
  public:
   // Uses memory if /dev/shm is writable: syncs to a slow disk would take minutes.
   TestDirectory() {
-    std::string pattern = std::string(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp") + "/varda_app_test_XXXXXX";
+    std::string pattern = std::string(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp") +
+                          "/varda_app_test_XXXXXX";
     CHECK(::mkdtemp(pattern.data()) != nullptr);
     path_ = pattern;
   }
@@ -54,7 +55,8 @@ class TestDirectory {
     return out;
   }
   unsigned mode(const std::string& name) const {
-    return static_cast<unsigned>(std::filesystem::symlink_status(path_ / name).permissions()) & 07777u;
+    return static_cast<unsigned>(std::filesystem::symlink_status(path_ / name).permissions()) &
+           07777u;
   }
 
  private:

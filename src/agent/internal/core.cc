@@ -33,10 +33,13 @@ DatasetKeeper::OpenTree below(const std::vector<os::Path>& roots) {
 
 }  // namespace
 
-Pods::Pods(const Options& options, const kube::Client& api, NodeFacts facts, const Clock& clock, Rng& rng)
+Pods::Pods(const Options& options, const kube::Client& api, NodeFacts facts, const Clock& clock,
+           Rng& rng)
     : clock_(clock),
       informer_(api, pod_informer(options, clock, rng)),
-      events_(api, {.component = "varda-agent", .host = options.node_name, .clock = &clock, .rng = &rng}),
+      events_(
+          api,
+          {.component = "varda-agent", .host = options.node_name, .clock = &clock, .rng = &rng}),
       host_(api, informer_, events_, {.backoff_max = options.link_backoff_max, .clock = &clock}),
       registration_(api, std::move(facts), options.node_period, clock) {
   informer_.on_change([this](const runtime::Change&) {
@@ -51,8 +54,10 @@ std::vector<runtime::Strand> Pods::strands() {
   out.push_back({"registration", [this] { return std::optional(registration_.due()); },
                  [this](const Context& ctx) { registration_.step(ctx); }});
   out.push_back(runtime::informer_strand(informer_, clock_));
-  out.push_back({"events", [this] { return events_.due(); }, [this](const Context& ctx) { events_.step(ctx); }});
-  out.push_back({"pod statuses", [this] { return host_.due(); }, [this](const Context& ctx) { host_.step(ctx); }});
+  out.push_back({"events", [this] { return events_.due(); },
+                 [this](const Context& ctx) { events_.step(ctx); }});
+  out.push_back({"pod statuses", [this] { return host_.due(); },
+                 [this](const Context& ctx) { host_.step(ctx); }});
   out.push_back({"pods", [this] { return feed_due(); }, [this](const Context&) { feed(); }});
   return out;
 }
@@ -90,7 +95,8 @@ void Pods::feed_loop(const Context& ctx) {
       std::unique_lock<Mutex> lock(mutex_);
       [&]() NO_THREAD_SAFETY_ANALYSIS {
         // If there are no pods, no event marks the end of the first list, so poll until then.
-        const Duration patience = fed_ ? Duration(std::chrono::hours(1)) : Duration(std::chrono::milliseconds(50));
+        const Duration patience =
+            fed_ ? Duration(std::chrono::hours(1)) : Duration(std::chrono::milliseconds(50));
         woken_.wait_until(lock, ctx.stop_token(), clock_.now() + patience,
                           [&]() NO_THREAD_SAFETY_ANALYSIS { return changed_ && fed_; });
       }();
@@ -116,41 +122,46 @@ Core::Core(Parts parts, Pods* pods)
               if (parts_.replicas != nullptr) parts_.replicas->set_desired(node);
               if (parts_.workers != nullptr) parts_.workers->set_desired(node);
             }),
-      models_(
-          {.install_threads = parts_.options.install_threads,
-           .retry = {.first = parts_.options.retry_first},
-           .serving = {.busy = parts_.options.poll_busy, .steady = parts_.options.poll_steady},
-           .marks_period = parts_.options.marks_period,
-           .progress_period = parts_.options.progress_period,
+      models_({.install_threads = parts_.options.install_threads,
+               .retry = {.first = parts_.options.retry_first},
+               .serving = {.busy = parts_.options.poll_busy, .steady = parts_.options.poll_steady},
+               .marks_period = parts_.options.marks_period,
+               .progress_period = parts_.options.progress_period,
+               .clock = &parts_.clock,
+               .client_of_node =
+                   parts_.peers == nullptr
+                       ? std::function<net::HttpClient*(const std::string&)>()
+                       : [this](const std::string& node) { return parts_.peers->client_of(node); },
+               .archives = parts_.archives,
+               .metrics = parts_.options.metrics},
+              parts_.store, parts_.tree, parts_.fs, parts_.http, parts_.journal, parts_.rng,
+              [this](const api::EdgeNodeStatus& status, const std::string& uid) {
+                {
+                  const MutexLock lock(mutex_);
+                  of_models_ = Said{status, uid};
+                }
+                report();
+              }),
+      datasets_(
+          {.roots = parts_.options.dataset_roots,
+           .directory = parts_.options.data_directory / "datasets",
+           .times = {.recount = parts_.options.dataset_recount},
            .clock = &parts_.clock,
-           .client_of_node = parts_.peers == nullptr ? std::function<net::HttpClient*(const std::string&)>()
-                                                     : [this](const std::string& node) { return parts_.peers->client_of(node); },
-           .archives = parts_.archives,
            .metrics = parts_.options.metrics},
-          parts_.store, parts_.tree, parts_.fs, parts_.http, parts_.journal, parts_.rng,
-          [this](const api::EdgeNodeStatus& status, const std::string& uid) {
+          parts_.fs, parts_.open_tree ? parts_.open_tree : below(parts_.options.dataset_roots),
+          parts_.watch != nullptr ? *parts_.watch : *watch_, parts_.journal,
+          [this](std::vector<api::EdgeDatasetReport> datasets, const std::string& uid,
+                 std::int64_t generation) {
             {
               const MutexLock lock(mutex_);
-              of_models_ = Said{status, uid};
+              of_datasets_ =
+                  Said{{.observed_generation = generation, .datasets = std::move(datasets)}, uid};
             }
             report();
-          }),
-      datasets_({.roots = parts_.options.dataset_roots,
-                 .directory = parts_.options.data_directory / "datasets",
-                 .times = {.recount = parts_.options.dataset_recount},
-                 .clock = &parts_.clock,
-                 .metrics = parts_.options.metrics},
-                parts_.fs, parts_.open_tree ? parts_.open_tree : below(parts_.options.dataset_roots),
-                parts_.watch != nullptr ? *parts_.watch : *watch_, parts_.journal,
-                [this](std::vector<api::EdgeDatasetReport> datasets, const std::string& uid, std::int64_t generation) {
-                  {
-                    const MutexLock lock(mutex_);
-                    of_datasets_ = Said{{.observed_generation = generation, .datasets = std::move(datasets)}, uid};
-                  }
-                  report();
-                }) {
+          }) {
   if (parts_.workers != nullptr) {
-    parts_.workers->on_news([this](std::vector<api::EdgeWorkerReport> workers, const std::string& uid, std::int64_t generation) {
+    parts_.workers->on_news([this](std::vector<api::EdgeWorkerReport> workers,
+                                   const std::string& uid, std::int64_t generation) {
       {
         const MutexLock lock(mutex_);
         of_workers_ = Said{{.observed_generation = generation, .workers = std::move(workers)}, uid};
@@ -159,11 +170,15 @@ Core::Core(Parts parts, Pods* pods)
     });
   }
   if (parts_.replicas == nullptr) return;
-  parts_.replicas->on_news([this](std::vector<api::EdgeShareReport> shares, std::vector<api::EdgeReplicaReport> replicas,
+  parts_.replicas->on_news([this](std::vector<api::EdgeShareReport> shares,
+                                  std::vector<api::EdgeReplicaReport> replicas,
                                   const std::string& uid, std::int64_t generation) {
     {
       const MutexLock lock(mutex_);
-      of_replicas_ = Said{{.observed_generation = generation, .shares = std::move(shares), .replicas = std::move(replicas)}, uid};
+      of_replicas_ = Said{{.observed_generation = generation,
+                           .shares = std::move(shares),
+                           .replicas = std::move(replicas)},
+                          uid};
     }
     report();
   });
@@ -190,13 +205,16 @@ void Core::report() {
   // objects.
   for (const Said* other : others) {
     status.observed_generation =
-        of_models_->uid == other->uid ? std::min(status.observed_generation, other->status.observed_generation) : 0;
+        of_models_->uid == other->uid
+            ? std::min(status.observed_generation, other->status.observed_generation)
+            : 0;
   }
   status.agent_version = VARDA_VERSION;
   status.model_root = parts_.tree.root().string();
   if (parts_.workers != nullptr) {
     status.worker_root = worker_root(parts_.options.data_directory).string();
-    if (!parts_.options.worker_socket.empty()) status.worker_socket_directory = parts_.options.worker_socket.parent_path().string();
+    if (!parts_.options.worker_socket.empty())
+      status.worker_socket_directory = parts_.options.worker_socket.parent_path().string();
   }
   status.address = parts_.address;
   link_.report(std::move(status), of_models_->uid);

@@ -29,7 +29,8 @@ namespace varda::agent {
 /// The pods of a node: its registration, its assigned pods, and the runner's reports about them.
 class Pods {
  public:
-  Pods(const Options& options, const kube::Client& api, NodeFacts facts, const Clock& clock, Rng& rng);
+  Pods(const Options& options, const kube::Client& api, NodeFacts facts, const Clock& clock,
+       Rng& rng);
 
   /// The runner's host. Open the runner with it, then pass the runner to start().
   node::Host& host() { return host_; }
@@ -103,8 +104,8 @@ class Core {
   const Parts parts_;
   Pods* const pods_;
   Mutex mutex_;
-  std::optional<Said> of_models_ GUARDED_BY(mutex_), of_datasets_ GUARDED_BY(mutex_), of_replicas_ GUARDED_BY(mutex_),
-      of_workers_ GUARDED_BY(mutex_);
+  std::optional<Said> of_models_ GUARDED_BY(mutex_), of_datasets_ GUARDED_BY(mutex_),
+      of_replicas_ GUARDED_BY(mutex_), of_workers_ GUARDED_BY(mutex_);
   const std::unique_ptr<os::FileWatch> watch_;  // used if Parts has none
   Link link_;
   ModelKeeper models_;

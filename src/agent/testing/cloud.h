@@ -29,7 +29,9 @@ inline constexpr const char* kUrl = "https://cloud.example:10443";
 class Cloud {
  public:
   explicit Cloud(const Clock& clock)
-      : clock_(clock), enrolment_(client_, authority_, {.upstream_timeout = 300s, .failures_in_a_row = 1000, .clock = &clock}) {}
+      : clock_(clock),
+        enrolment_(client_, authority_,
+                   {.upstream_timeout = 300s, .failures_in_a_row = 1000, .clock = &clock}) {}
 
   enum class Link {
     kUp,
@@ -44,18 +46,23 @@ class Cloud {
   const kube::Client& client() const { return client_; }
   gateway::Enrolment& enrolment() { return enrolment_; }
 
-  std::string token(const std::string& node, std::chrono::seconds ttl = 24h, std::string ca_sha256 = "") {
+  std::string token(const std::string& node, std::chrono::seconds ttl = 24h,
+                    std::string ca_sha256 = "") {
     if (ca_sha256.empty()) ca_sha256 = authority_.ca_sha256();
-    return gateway::create_join_token(ctx_, client_, {.node = node, .ttl = ttl, .ca_sha256 = std::move(ca_sha256)}, clock_.wall(),
-                                      system_rng())
+    return gateway::create_join_token(ctx_, client_,
+                                      {.node = node, .ttl = ttl, .ca_sha256 = std::move(ca_sha256)},
+                                      clock_.wall(), system_rng())
         ->text();
   }
   void annotate(const std::string& node, Json revoked) {
-    const Json annotations = Json::object({{"annotations", Json::object({{"edgeai.io/revoked", std::move(revoked)}})}});
-    auto patched = client_.patch(ctx_, api::EdgeNode::resource(), {"", node}, kube::PatchType::kMerge,
-                                 Json::object({{"metadata", annotations}}));
+    const Json annotations =
+        Json::object({{"annotations", Json::object({{"edgeai.io/revoked", std::move(revoked)}})}});
+    auto patched =
+        client_.patch(ctx_, api::EdgeNode::resource(), {"", node}, kube::PatchType::kMerge,
+                      Json::object({{"metadata", annotations}}));
     if (patched.ok()) return;
-    Json object = Json::object({{"apiVersion", "edgeai.io/v1alpha1"}, {"kind", "EdgeNode"}, {"metadata", annotations}});
+    Json object = Json::object(
+        {{"apiVersion", "edgeai.io/v1alpha1"}, {"kind", "EdgeNode"}, {"metadata", annotations}});
     object["metadata"].set("name", node);
     CHECK(client_.create(ctx_, api::EdgeNode::resource(), object).ok());
   }
@@ -72,10 +79,13 @@ class Cloud {
       peer.certificate_not_after = facts.not_after;
       peer.certificate_expired = facts.not_after <= clock_.wall();
     }
-    const bool trusts = tls.ca_pem == authority_.ca_pem() || (tls.ca_pem.empty() && tls.ca_sha256 == authority_.ca_sha256());
-    return std::make_unique<Cable>(*this,
-                                   net::loopback(net::inline_handler([this](const net::Request& r) { return serve(r); }), peer),
-                                   trusts && tls.verified_name == gateway::kGatewayName);
+    const bool trusts = tls.ca_pem == authority_.ca_pem() ||
+                        (tls.ca_pem.empty() && tls.ca_sha256 == authority_.ca_sha256());
+    return std::make_unique<Cable>(
+        *this,
+        net::loopback(net::inline_handler([this](const net::Request& r) { return serve(r); }),
+                      peer),
+        trusts && tls.verified_name == gateway::kGatewayName);
   }
 
  private:
@@ -89,7 +99,8 @@ class Cloud {
       if (!trusted_) return Error(Code::kUnavailable, "certificate verify failed");
       request.url.erase(0, std::string(kUrl).size());
       auto response = through_->send(ctx, std::move(request));
-      if (cloud_.link_ == Link::kLosesAnswer) return Error(Code::kUnavailable, "the connection broke");
+      if (cloud_.link_ == Link::kLosesAnswer)
+        return Error(Code::kUnavailable, "the connection broke");
       return response;
     }
 
@@ -126,7 +137,8 @@ class Cloud {
   const Clock& clock_;
   apiserver::InMemoryApiServer api_{with_edge_nodes()};
   kube::Client client_{api_.transport(), {}};
-  const gateway::Authority authority_ = *gateway::Authority::of(*net::make_ca("edge-ca", 24h * 3650));
+  const gateway::Authority authority_ =
+      *gateway::Authority::of(*net::make_ca("edge-ca", 24h * 3650));
   gateway::Enrolment enrolment_;
   std::atomic<Link> link_{Link::kUp};
   std::atomic<int> requests_{0}, connections_{0};

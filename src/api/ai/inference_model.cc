@@ -20,7 +20,8 @@ constexpr std::string_view kLabelValue = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z
 // not need.
 constexpr std::string_view kQuantity = "^[0-9]{1,15}([.][0-9]{1,3})?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$";
 
-Rule forbidden_where(std::string cel, std::string field, std::string why, std::function<bool(const Json& self)> wrong) {
+Rule forbidden_where(std::string cel, std::string field, std::string why,
+                     std::function<bool(const Json& self)> wrong) {
   Rule rule;
   rule.cel = "!(" + cel + ")";
   rule.message = why;
@@ -57,14 +58,17 @@ const ValueOps& ops_of<Quantities>() {
         auto& values = static_cast<Quantities*>(value)->values;
         values.clear();
         for (const auto& [name, amount] : json.as_object()) {
-          if (!amount.is_string() && !amount.is_integer()) return ReadError{"." + name, "must be a number or a string"};
-          values[name] = amount.is_string() ? amount.as_string() : std::to_string(amount.as_integer());
+          if (!amount.is_string() && !amount.is_integer())
+            return ReadError{"." + name, "must be a number or a string"};
+          values[name] =
+              amount.is_string() ? amount.as_string() : std::to_string(amount.as_integer());
         }
         return {};
       },
       [](const void* value) {
         Json out = Json::object();
-        for (const auto& [name, amount] : static_cast<const Quantities*>(value)->values) out.set(name, amount);
+        for (const auto& [name, amount] : static_cast<const Quantities*>(value)->values)
+          out.set(name, amount);
         return out;
       },
       [](const void* value) { return static_cast<const Quantities*>(value)->values.empty(); },
@@ -73,9 +77,10 @@ const ValueOps& ops_of<Quantities>() {
 }
 
 const std::vector<std::string>& known_frameworks() {
-  static const std::vector<std::string> names{"onnx",        "tensorflow", "tflite",   "keras",     "pytorch",
-                                              "torchscript", "caffe",      "paddle",   "mindspore", "openvino",
-                                              "tensorrt",    "xgboost",    "lightgbm", "sklearn",   "triton"};
+  static const std::vector<std::string> names{"onnx",      "tensorflow",  "tflite",   "keras",
+                                              "pytorch",   "torchscript", "caffe",    "paddle",
+                                              "mindspore", "openvino",    "tensorrt", "xgboost",
+                                              "lightgbm",  "sklearn",     "triton"};
   return names;
 }
 
@@ -89,7 +94,8 @@ const ManifestEntry* InferenceModelSpec::find_version(std::string_view version) 
 void ModelCredentials::describe(Type<ModelCredentials>& t) {
   t.doc("Extension: credentials for the servers of the archive.");
   t.field("secretName", &ModelCredentials::secret_name,
-          "Secret in the model's namespace. Its keys are hosts, and username with password, token, or AWS_ACCESS_KEY_ID with "
+          "Secret in the model's namespace. Its keys are hosts, and username with password, token, "
+          "or AWS_ACCESS_KEY_ID with "
           "AWS_SECRET_ACCESS_KEY. docs/guides/artifacts.md lists all keys.")
       .required()
       .length(1, 253)
@@ -100,26 +106,31 @@ void ModelCredentials::describe(Type<ModelCredentials>& t) {
 void ManifestEntry::describe(Type<ManifestEntry>& t) {
   t.doc("One version of the model.");
   t.field("version", &ManifestEntry::version,
-          "Unique name of the version: 1 to 63 letters, digits, '.', '_' or '-'. The name must not begin with '.', and must not be "
+          "Unique name of the version: 1 to 63 letters, digits, '.', '_' or '-'. The name must not "
+          "begin with '.', and must not be "
           "\"target\".")
       .always()
       .length(0, 253);
   t.field("downloadURL", &ManifestEntry::download_url,
-          "URL of the archive (.tar.gz, .tar.zst, .tar or .zip): http, https, s3 or file. A file URL must be below a directory "
+          "URL of the archive (.tar.gz, .tar.zst, .tar or .zip): http, https, s3 or file. A file "
+          "URL must be below a directory "
           "that the node's administrator allows.")
       .always()
       .length(0, 2048);
   t.field("sha256sum", &ManifestEntry::sha256sum,
-          "SHA-256 of the downloaded archive: 64 lower case hexadecimal digits. Put the value in quotes: YAML may read it as a "
+          "SHA-256 of the downloaded archive: 64 lower case hexadecimal digits. Put the value in "
+          "quotes: YAML may read it as a "
           "number.")
       .always()
       .length(0, 128);
   t.field("mirrors", &ManifestEntry::mirrors,
-          "Extension: more URLs of the same archive. They are tried in this order if downloadURL fails.")
+          "Extension: more URLs of the same archive. They are tried in this order if downloadURL "
+          "fails.")
       .items_max(8)
       .each_length(1, 2048)
       .each_pattern(kUrlPattern);
-  t.field("credentials", &ManifestEntry::credentials, "Extension: credentials for downloadURL and mirrors.");
+  t.field("credentials", &ManifestEntry::credentials,
+          "Extension: credentials for downloadURL and mirrors.");
   t.keep_unknown(&ManifestEntry::unknown);
 }
 
@@ -133,23 +144,31 @@ void InferenceModelService::describe(Type<InferenceModelService>& t) {
 
 void ModelResources::describe(Type<ModelResources>& t) {
   t.doc("Amounts by resource name: cpu, memory, nvidia.com/gpu ...");
-  t.field("requests", &ModelResources::requests, "Amounts that must be free on the node: {cpu: 500m, memory: 1Gi}.").items_max(16);
-  t.field("limits", &ModelResources::limits, "Maximum amounts that the server may use.").items_max(16);
+  t.field("requests", &ModelResources::requests,
+          "Amounts that must be free on the node: {cpu: 500m, memory: 1Gi}.")
+      .items_max(16);
+  t.field("limits", &ModelResources::limits, "Maximum amounts that the server may use.")
+      .items_max(16);
 }
 
 void ModelSecurity::describe(Type<ModelSecurity>& t) {
-  t.doc("Clients that the server accepts. Without it, the server accepts every client over plain HTTP.");
-  t.field(
-      "tls", &ModelSecurity::tls,
-      "The server answers HTTPS only. Varda issues and renews the certificate in the Secret NAME-tls (tls.crt, tls.key, ca.crt).");
+  t.doc(
+      "Clients that the server accepts. Without it, the server accepts every client over plain "
+      "HTTP.");
+  t.field("tls", &ModelSecurity::tls,
+          "The server answers HTTPS only. Varda issues and renews the certificate in the Secret "
+          "NAME-tls (tls.crt, tls.key, ca.crt).");
   t.field("tlsSecretName", &ModelSecurity::tls_secret_name,
-          "Alternative to tls: your own Secret in the same namespace, with tls.crt and tls.key. The server answers HTTPS only.")
+          "Alternative to tls: your own Secret in the same namespace, with tls.crt and tls.key. "
+          "The server answers HTTPS only.")
       .length(0, 253)
       .pattern(kSubdomainOrEmpty);
   t.field("clientCertificates", &ModelSecurity::client_certificates,
-          "Clients need a certificate from the authority in ca.crt of the Secret that tlsSecretName names.");
+          "Clients need a certificate from the authority in ca.crt of the Secret that "
+          "tlsSecretName names.");
   t.field("tokenSecretName", &ModelSecurity::token_secret_name,
-          "Secret in the same namespace. Each line of the key token is one token. Clients send \"Authorization: Bearer TOKEN\".")
+          "Secret in the same namespace. Each line of the key token is one token. Clients send "
+          "\"Authorization: Bearer TOKEN\".")
       .length(0, 253)
       .pattern(kSubdomainOrEmpty);
   t.keep_unknown(&ModelSecurity::unknown);
@@ -158,13 +177,19 @@ void ModelSecurity::describe(Type<ModelSecurity>& t) {
     const Json& name = self["tlsSecretName"];
     return name.is_string() ? !name.as_string().empty() : !name.is_null();
   };
-  t.rule(forbidden_where("has(self.tls) && self.tls && " + std::string(kNamesSecret), ".tlsSecretName",
-                         "may not be given beside tls: true",
-                         [names_secret](const Json& self) { return self["tls"].as_bool() && names_secret(self); }));
+  t.rule(forbidden_where(
+      "has(self.tls) && self.tls && " + std::string(kNamesSecret), ".tlsSecretName",
+      "may not be given beside tls: true",
+      [names_secret](const Json& self) { return self["tls"].as_bool() && names_secret(self); }));
   // An issued certificate identifies the server. It contains no authority for clients.
-  t.rule(forbidden_where("has(self.clientCertificates) && self.clientCertificates && !(" + std::string(kNamesSecret) + ")",
-                         ".clientCertificates", "needs a tlsSecretName: ca.crt of that Secret has the authority of the clients",
-                         [names_secret](const Json& self) { return self["clientCertificates"].as_bool() && !names_secret(self); }));
+  t.rule(forbidden_where(
+      "has(self.clientCertificates) && self.clientCertificates && !(" + std::string(kNamesSecret) +
+          ")",
+      ".clientCertificates",
+      "needs a tlsSecretName: ca.crt of that Secret has the authority of the clients",
+      [names_secret](const Json& self) {
+        return self["clientCertificates"].as_bool() && !names_secret(self);
+      }));
 }
 
 std::string issued_secret(const std::string& object_name) { return object_name + "-tls"; }
@@ -190,62 +215,86 @@ void InferenceModelSpec::describe(Type<InferenceModelSpec>& t) {
       .required()
       .length(1, 63)
       .pattern("^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$");
-  t.field(
-       "deployToLayer", &S::deploy_to_layer,
-       "cloud: a Deployment with a Service, outside edge nodes. edge: one Pod on the node that nodeName or nodeSelector selects.")
+  t.field("deployToLayer", &S::deploy_to_layer,
+          "cloud: a Deployment with a Service, outside edge nodes. edge: one Pod on the node that "
+          "nodeName or nodeSelector selects.")
       .required()
       .one_of({"cloud", "edge"});
   t.field("frameworkType", &S::framework_type,
-          "Framework of the model. The operator has a server for each framework that it supports. Required without an image.")
+          "Framework of the model. The operator has a server for each framework that it supports. "
+          "Required without an image.")
       .one_of(known_frameworks());
-  t.field("nodeSelector", &S::node_selector, "Labels of the node. In the edge layer exactly one node must match.")
+  t.field("nodeSelector", &S::node_selector,
+          "Labels of the node. In the edge layer exactly one node must match.")
       .items_max(32)
       .each_length(0, 63)
       .each_pattern(kLabelValue);
-  t.field("nodeName", &S::node_name, "Name of the node. If nodeSelector is set, the node must match it too.")
+  t.field("nodeName", &S::node_name,
+          "Name of the node. If nodeSelector is set, the node must match it too.")
       .length(0, 253)
       .pattern(kSubdomainOrEmpty);
-  t.field("image", &S::image, "Image of a server that contains its model. If set, manifest and targetVersion are ignored.")
+  t.field(
+       "image", &S::image,
+       "Image of a server that contains its model. If set, manifest and targetVersion are ignored.")
       .length(0, 1024)
       .pattern("^[^ ]*$");
-  t.field("manifest", &S::manifest, "The versions of the model. Required without an image.").items_max(64);
-  t.field("targetVersion", &S::target_version, "The version to serve, an entry of the manifest. Required without an image.")
+  t.field("manifest", &S::manifest, "The versions of the model. Required without an image.")
+      .items_max(64);
+  t.field("targetVersion", &S::target_version,
+          "The version to serve, an entry of the manifest. Required without an image.")
       .length(0, 253);
-  t.field("servingPort", &S::serving_port, "Port of the server; 0 means 8080.").defaulted().format("int32").range(0, 65535);
-  t.field("replicas", &S::replicas, "Number of servers. At most 1 in the edge layer. 0 stops the servers and keeps the files.")
+  t.field("servingPort", &S::serving_port, "Port of the server; 0 means 8080.")
+      .defaulted()
+      .format("int32")
+      .range(0, 65535);
+  t.field(
+       "replicas", &S::replicas,
+       "Number of servers. At most 1 in the edge layer. 0 stops the servers and keeps the files.")
       .defaulted()
       .format("int32")
       .range(0, 2147483647);
   t.field("service", &S::service, "Extension: how the Service of the cloud layer is exposed.");
-  t.field("resources", &S::resources, "Extension: resources that the server requests, and their limits.");
-  t.field("edgeNetwork", &S::edge_network,
-          "Extension: network of the pod in the edge layer. host: the pod uses the node's network. hostport: the pod has its own "
-          "address, and the node forwards servingPort. Default: the operator's flag --edge-network.")
+  t.field("resources", &S::resources,
+          "Extension: resources that the server requests, and their limits.");
+  t.field(
+       "edgeNetwork", &S::edge_network,
+       "Extension: network of the pod in the edge layer. host: the pod uses the node's network. "
+       "hostport: the pod has its own "
+       "address, and the node forwards servingPort. Default: the operator's flag --edge-network.")
       .one_of({"host", "hostport"});
   t.field("security", &S::security, "Extension: clients that the server accepts.");
   t.keep_unknown(&S::unknown);
 
-  const auto without_image = [&t](Rule rule) { t.rule(rules::unless_set("image", std::move(rule))); };
+  const auto without_image = [&t](Rule rule) {
+    t.rule(rules::unless_set("image", std::move(rule)));
+  };
   without_image(rules::required({"frameworkType"}, "frameworkType is required without an image"));
-  without_image(rules::required({"manifest", Shape::kList}, "a manifest is required without an image"));
+  without_image(
+      rules::required({"manifest", Shape::kList}, "a manifest is required without an image"));
   without_image(rules::each_matches("manifest", "version", kVersionPattern, kVersionExpected));
   without_image(rules::each_differs("manifest", "version", {std::string(kVersionForbidden)}));
   without_image(rules::each_unique("manifest", "version"));
-  without_image(rules::each_matches("manifest", "downloadURL", kUrlPattern, "must be an http, https, s3 or file URL"));
-  without_image(rules::each_matches("manifest", "sha256sum", kDigestPattern, "must be 64 lower case hexadecimal digits"));
+  without_image(rules::each_matches("manifest", "downloadURL", kUrlPattern,
+                                    "must be an http, https, s3 or file URL"));
+  without_image(rules::each_matches("manifest", "sha256sum", kDigestPattern,
+                                    "must be 64 lower case hexadecimal digits"));
   without_image(rules::required({"targetVersion"}, "targetVersion is required without an image"));
   without_image(rules::listed("targetVersion", "manifest", "version"));
-  t.rule(rules::at_most_when("replicas", 1, "deployToLayer", "edge", "must be 0 or 1 in the edge layer"));
-  t.rule(rules::any_required_when({{"nodeName"}, {"nodeSelector", Shape::kList}}, "deployToLayer", "edge",
-                                  "the edge layer needs a nodeName or a nodeSelector"));
+  t.rule(rules::at_most_when("replicas", 1, "deployToLayer", "edge",
+                             "must be 0 or 1 in the edge layer"));
+  t.rule(rules::any_required_when({{"nodeName"}, {"nodeSelector", Shape::kList}}, "deployToLayer",
+                                  "edge", "the edge layer needs a nodeName or a nodeSelector"));
 }
 
 void ModelFailure::describe(Type<ModelFailure>& t) {
   t.doc("The last version that failed before it served, and the reason.");
   t.field("version", &ModelFailure::version, "The version that failed.").length(0, 63);
-  t.field("reason", &ModelFailure::reason, "Reason as one word: DownloadFailed, DigestMismatch, LoadFailed ...").length(0, 128);
+  t.field("reason", &ModelFailure::reason,
+          "Reason as one word: DownloadFailed, DigestMismatch, LoadFailed ...")
+      .length(0, 128);
   t.field("message", &ModelFailure::message, "Human-readable explanation.").length(0, 4096);
-  t.field("time", &ModelFailure::time, "Time when this failure was first seen.").format("date-time");
+  t.field("time", &ModelFailure::time, "Time when this failure was first seen.")
+      .format("date-time");
 }
 
 void ModelStatus::describe(Type<ModelStatus>& t) {
@@ -259,30 +308,47 @@ void ModelStatus::describe(Type<ModelStatus>& t) {
 void InferenceModelStatus::describe(Type<InferenceModelStatus>& t) {
   using S = InferenceModelStatus;
   t.doc("The observed state.");
-  t.field("url", &S::url, "URL of the model. Absent while the model does not answer.").length(0, 2048);
+  t.field("url", &S::url, "URL of the model. Absent while the model does not answer.")
+      .length(0, 2048);
   t.field("servingVersion", &S::serving_version,
-          "The version that answers. While the node is unreachable, the version that the node last reported.")
+          "The version that answers. While the node is unreachable, the version that the node last "
+          "reported.")
       .length(0, 63);
   t.field("conditions", &S::conditions,
-          "Ready: the model answers. TargetVersionReady: the target version serves. The guide lists the reasons.")
+          "Ready: the model answers. TargetVersionReady: the target version serves. The guide "
+          "lists the reasons.")
       .items_max(16)
       .list_map({"type"});
-  t.field("observedGeneration", &S::observed_generation, "metadata.generation that this status describes.").format("int64");
+  t.field("observedGeneration", &S::observed_generation,
+          "metadata.generation that this status describes.")
+      .format("int64");
   t.field("modelStatus", &S::model_status, "The serving version and the target version.");
   t.field("node", &S::node, "The edge node of the model.").length(0, 253);
-  t.field("replicas", &S::replicas, "Number of existing servers.").always().format("int32").range(0, 2147483647);
-  t.field("readyReplicas", &S::ready_replicas, "Number of servers that answer.").always().format("int32").range(0, 2147483647);
-  t.field("selector", &S::selector, "Label selector of the server pods, for the scale subresource.").length(0, 1024);
-  t.field("cachedVersions", &S::cached_versions, "Versions that are complete on the edge node's disk.")
+  t.field("replicas", &S::replicas, "Number of existing servers.")
+      .always()
+      .format("int32")
+      .range(0, 2147483647);
+  t.field("readyReplicas", &S::ready_replicas, "Number of servers that answer.")
+      .always()
+      .format("int32")
+      .range(0, 2147483647);
+  t.field("selector", &S::selector, "Label selector of the server pods, for the scale subresource.")
+      .length(0, 1024);
+  t.field("cachedVersions", &S::cached_versions,
+          "Versions that are complete on the edge node's disk.")
       .items_max(64)
       .each_length(0, 63);
   t.keep_unknown(&S::unknown);
 }
 
 void InferenceModel::describe(Type<InferenceModel>& t) {
-  t.doc("Serves one model in the cloud or on one edge node, from an image or from versioned archives.");
+  t.doc(
+      "Serves one model in the cloud or on one edge node, from an image or from versioned "
+      "archives.");
   t.field("metadata", &InferenceModel::metadata, "Standard object metadata.");
-  t.field("spec", &InferenceModel::spec, "The model to serve, the source of its files, and its place.").required();
+  t.field("spec", &InferenceModel::spec,
+          "The model to serve, the source of its files, and its place.")
+      .required();
   t.field("status", &InferenceModel::status, "The observed state. Only the operator writes it.");
   t.keep_unknown(&InferenceModel::unknown);
   t.rule(rules::name_is_service_name());
@@ -300,11 +366,14 @@ const Kind& InferenceModel::kind() {
               {"Node", "string", ".status.node", "The edge node"},
               {"Version", "string", ".status.servingVersion", "The version that answers"},
               {"Target", "string", ".spec.targetVersion", "The version to serve", 1},
-              {"Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status", "Whether the model answers"},
-              {"Reason", "string", ".status.conditions[?(@.type==\"Ready\")].reason", "Reason of the condition Ready", 1},
+              {"Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status",
+               "Whether the model answers"},
+              {"Reason", "string", ".status.conditions[?(@.type==\"Ready\")].reason",
+               "Reason of the condition Ready", 1},
               {"Rollout", "string", ".status.conditions[?(@.type==\"TargetVersionReady\")].reason",
                "Serving: the target version answers. Else the reason"},
-              {"Progress", "string", ".status.conditions[?(@.type==\"TargetVersionReady\")].message",
+              {"Progress", "string",
+               ".status.conditions[?(@.type==\"TargetVersionReady\")].message",
                "Progress of the target version", 1},
               {"URL", "string", ".status.url", "URL of the model"},
               {"Age", "date", ".metadata.creationTimestamp", ""},
@@ -312,13 +381,16 @@ const Kind& InferenceModel::kind() {
       .scale = Scale{".spec.replicas", ".status.replicas", ".status.selector"},
       .notes =
           {
-              "`manifest[].sha256sum` is required without an image, although early drafts of this kind lack it.\n  Without a "
+              "`manifest[].sha256sum` is required without an image, although early drafts of this "
+              "kind lack it.\n  Without a "
               "digest, a node cannot recognise a broken archive.",
               "`spec.resources` and `spec.edgeNetwork` are extensions.",
               "`spec.service.type` is an extension, for the Service of the cloud layer.",
-              "`manifest[].mirrors` and `manifest[].credentials` are extensions (docs/guides/artifacts.md).",
+              "`manifest[].mirrors` and `manifest[].credentials` are extensions "
+              "(docs/guides/artifacts.md).",
               "`servingPort` 0 means 8080.",
-              "With an `image`, `manifest`, `targetVersion` and `frameworkType` are optional. The server ignores\n  `manifest` and "
+              "With an `image`, `manifest`, `targetVersion` and `frameworkType` are optional. The "
+              "server ignores\n  `manifest` and "
               "`targetVersion` then, and checks only their JSON types.",
               "`metadata.name` must be a name that a Service can have.",
           },
@@ -327,7 +399,9 @@ const Kind& InferenceModel::kind() {
   return kind;
 }
 
-Result<InferenceModel> InferenceModel::from_json(const Json& object) { return read_object<InferenceModel>(object); }
+Result<InferenceModel> InferenceModel::from_json(const Json& object) {
+  return read_object<InferenceModel>(object);
+}
 Json InferenceModelStatus::to_json() const { return write_part(*this); }
 Json InferenceModel::to_json() const { return write_object(*this); }
 

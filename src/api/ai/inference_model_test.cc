@@ -23,17 +23,21 @@ Json read_yaml(const fs::path& path) {
 
 std::vector<fs::path> files(const char* folder) {
   std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(fs::path(VARDA_TESTDATA) / "inference_model" / folder))
+  for (const auto& entry :
+       fs::directory_iterator(fs::path(VARDA_TESTDATA) / "inference_model" / folder))
     found.push_back(entry.path());
   EXPECT_FALSE(found.empty());
   return found;
 }
 
-Json valid_edge() { return read_yaml(fs::path(VARDA_TESTDATA) / "inference_model/valid/edge_from_manifest.yaml"); }
+Json valid_edge() {
+  return read_yaml(fs::path(VARDA_TESTDATA) / "inference_model/valid/edge_from_manifest.yaml");
+}
 
 std::string print(const std::vector<meta::StatusCause>& causes) {
   std::string out;
-  for (const auto& cause : causes) out += cause.field + " | " + cause.reason + " | " + cause.message + "\n";
+  for (const auto& cause : causes)
+    out += cause.field + " | " + cause.reason + " | " + cause.message + "\n";
   return out;
 }
 
@@ -49,7 +53,8 @@ TEST(InferenceModelValidation, InvalidObjectsNameEveryFieldAndWhatIsExpected) {
     const Json test = read_yaml(path);
     std::string expected;
     for (const Json& cause : test["causes"].as_array()) {
-      expected += cause["field"].as_string() + " | " + cause["reason"].as_string() + " | " + cause["message"].as_string() + "\n";
+      expected += cause["field"].as_string() + " | " + cause["reason"].as_string() + " | " +
+                  cause["message"].as_string() + "\n";
     }
     const Json object = meta::apply_merge_patch(valid_edge(), test["change"]);
     EXPECT_EQ(print(validate(InferenceModel::kind(), object)), expected) << path;
@@ -64,8 +69,9 @@ TEST(InferenceModelValidation, NativeRulesTellTheCrossFieldPartOnly) {
     EXPECT_EQ(print(rule.check(Json(), object)), "");
     object["spec"].set("servingPort", 70000);  // only the schema checks this
     object["spec"].set("replicas", 2);
-    EXPECT_EQ(print(rule.check(Json(), object)),
-              "spec.replicas | FieldValueInvalid | Invalid value: 2: must be 0 or 1 in the edge layer\n");
+    EXPECT_EQ(
+        print(rule.check(Json(), object)),
+        "spec.replicas | FieldValueInvalid | Invalid value: 2: must be 0 or 1 in the edge layer\n");
     return;
   }
   FAIL() << "no rule for InferenceModel";
@@ -74,7 +80,8 @@ TEST(InferenceModelValidation, NativeRulesTellTheCrossFieldPartOnly) {
 TEST(InferenceModelValidation, HugeInputGivesBoundedCauses) {
   Json object = valid_edge();
   Json& manifest = object["spec"]["manifest"] = Json::array();
-  for (int i = 0; i < 64; ++i) manifest.push_back(Json::object({{"version", std::string(100'000, '/')}, {"downloadURL", ""}}));
+  for (int i = 0; i < 64; ++i)
+    manifest.push_back(Json::object({{"version", std::string(100'000, '/')}, {"downloadURL", ""}}));
   EXPECT_LE(validate(InferenceModel::kind(), object).size(), 64u);
 }
 
@@ -89,7 +96,8 @@ TEST(InferenceModel, JsonThereAndBackKeepsEverythingAlsoWhatItDoesNotName) {
   EXPECT_EQ(model->spec.model_name, "facialexpression");
   EXPECT_EQ(model->spec.node_selector.at("kubernetes.io/hostname"), "precision-5820");
   ASSERT_EQ(model->spec.manifest.size(), 2u);
-  EXPECT_EQ(model->spec.find_version("4")->download_url, "http://files.example/model_emotion_4.tar.gz");
+  EXPECT_EQ(model->spec.find_version("4")->download_url,
+            "http://files.example/model_emotion_4.tar.gz");
   EXPECT_EQ(model->spec.find_version("5"), nullptr);
 
   const Json back = model->to_json();
@@ -102,14 +110,15 @@ TEST(InferenceModel, JsonThereAndBackKeepsEverythingAlsoWhatItDoesNotName) {
 }
 
 TEST(InferenceModel, AbsentFieldsTakeTheDefaultsOfTheSchema) {
-  auto model =
-      InferenceModel::from_json(codec::parse_yaml("{metadata: {name: a}, spec: {modelName: a, deployToLayer: cloud}}").value());
+  auto model = InferenceModel::from_json(
+      codec::parse_yaml("{metadata: {name: a}, spec: {modelName: a, deployToLayer: cloud}}")
+          .value());
   ASSERT_TRUE(model.ok());
   EXPECT_EQ(model->spec.serving_port, 8080);
   EXPECT_EQ(model->spec.replicas, 1);
   EXPECT_EQ(model->spec.service.type, "NodePort");
-  const Json spec =
-      crd(InferenceModel::kind())["spec"]["versions"].as_array()[0].at("schema/openAPIV3Schema/properties/spec/properties");
+  const Json spec = crd(InferenceModel::kind())["spec"]["versions"].as_array()[0].at(
+      "schema/openAPIV3Schema/properties/spec/properties");
   EXPECT_EQ(spec.at("servingPort/default"), Json(8080));
   EXPECT_EQ(spec.at("replicas/default"), Json(1));
   EXPECT_EQ(spec.at("service/properties/type/default"), Json("NodePort"));

@@ -13,17 +13,21 @@ void CoreCondition::describe(Type<CoreCondition>& t) {
   t.keep_unknown(&CoreCondition::unknown);
 }
 
-const CoreCondition* find_condition(const std::vector<CoreCondition>& conditions, std::string_view type) {
+const CoreCondition* find_condition(const std::vector<CoreCondition>& conditions,
+                                    std::string_view type) {
   for (const CoreCondition& condition : conditions) {
     if (condition.type == type) return &condition;
   }
   return nullptr;
 }
 
-bool set_condition(std::vector<CoreCondition>& conditions, CoreCondition wanted, std::string_view now) {
+bool set_condition(std::vector<CoreCondition>& conditions, CoreCondition wanted,
+                   std::string_view now) {
   for (CoreCondition& condition : conditions) {
     if (condition.type != wanted.type) continue;
-    if (condition.status == wanted.status && condition.reason == wanted.reason && condition.message == wanted.message) return false;
+    if (condition.status == wanted.status && condition.reason == wanted.reason &&
+        condition.message == wanted.message)
+      return false;
     if (condition.status != wanted.status) condition.last_transition_time = std::string(now);
     condition.status = std::move(wanted.status);
     condition.reason = std::move(wanted.reason);

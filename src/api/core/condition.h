@@ -25,9 +25,11 @@ struct CoreCondition {
   static void describe(Type<CoreCondition>& t);
 };
 
-const CoreCondition* find_condition(const std::vector<CoreCondition>& conditions, std::string_view type);
+const CoreCondition* find_condition(const std::vector<CoreCondition>& conditions,
+                                    std::string_view type);
 /// Sets or replaces the condition of that type. lastTransitionTime becomes `now` only if the status
 /// differs. Returns true if the condition changed.
-bool set_condition(std::vector<CoreCondition>& conditions, CoreCondition wanted, std::string_view now);
+bool set_condition(std::vector<CoreCondition>& conditions, CoreCondition wanted,
+                   std::string_view now);
 
 }  // namespace varda::api

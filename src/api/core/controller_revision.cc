@@ -12,11 +12,14 @@ void ControllerRevision::describe(Type<ControllerRevision>& t) {
 }
 
 const meta::Resource& ControllerRevision::resource() {
-  static const meta::Resource resource{"apps", "v1", "ControllerRevision", "controllerrevisions", true};
+  static const meta::Resource resource{"apps", "v1", "ControllerRevision", "controllerrevisions",
+                                       true};
   return resource;
 }
 
-Result<ControllerRevision> ControllerRevision::from_json(const Json& object) { return read_object<ControllerRevision>(object); }
+Result<ControllerRevision> ControllerRevision::from_json(const Json& object) {
+  return read_object<ControllerRevision>(object);
+}
 Json ControllerRevision::to_json() const { return write_object(*this); }
 
 }  // namespace varda::api

@@ -22,7 +22,8 @@ void expect_kept(std::string_view text) {
   const Json object = yaml(text);
   auto read = T::from_json(object);
   ASSERT_TRUE(read.ok()) << read.error().message();
-  EXPECT_EQ(codec::write_json_pretty(read->to_json()), codec::write_json_pretty(T::from_json(read->to_json())->to_json()));
+  EXPECT_EQ(codec::write_json_pretty(read->to_json()),
+            codec::write_json_pretty(T::from_json(read->to_json())->to_json()));
   EXPECT_EQ(read->to_json(), object) << codec::write_json_pretty(read->to_json());
 }
 

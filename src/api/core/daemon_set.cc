@@ -8,20 +8,30 @@ void DaemonSetSpec::describe(Type<DaemonSetSpec>& t) {
   t.field("selector", &DaemonSetSpec::selector, "Labels of the pods.").always();
   t.field("template", &DaemonSetSpec::pod_template, "The pods.").always();
   t.field("updateStrategy", &DaemonSetSpec::update_strategy, "How pods are replaced.");
-  t.field("minReadySeconds", &DaemonSetSpec::min_ready_seconds, "How long a pod must be ready to count.");
+  t.field("minReadySeconds", &DaemonSetSpec::min_ready_seconds,
+          "How long a pod must be ready to count.");
   t.field("revisionHistoryLimit", &DaemonSetSpec::revision_history_limit, "Old templates kept.");
   t.keep_unknown(&DaemonSetSpec::unknown);
 }
 
 void DaemonSetStatus::describe(Type<DaemonSetStatus>& t) {
-  t.field("currentNumberScheduled", &DaemonSetStatus::current_number_scheduled, "Nodes that should run a pod and do.").always();
-  t.field("numberMisscheduled", &DaemonSetStatus::number_misscheduled, "Nodes that run a pod and should not.").always();
-  t.field("desiredNumberScheduled", &DaemonSetStatus::desired_number_scheduled, "Nodes that should run a pod.").always();
+  t.field("currentNumberScheduled", &DaemonSetStatus::current_number_scheduled,
+          "Nodes that should run a pod and do.")
+      .always();
+  t.field("numberMisscheduled", &DaemonSetStatus::number_misscheduled,
+          "Nodes that run a pod and should not.")
+      .always();
+  t.field("desiredNumberScheduled", &DaemonSetStatus::desired_number_scheduled,
+          "Nodes that should run a pod.")
+      .always();
   t.field("numberReady", &DaemonSetStatus::number_ready, "Nodes with a ready pod.").always();
-  t.field("observedGeneration", &DaemonSetStatus::observed_generation, "Generation this speaks of.");
-  t.field("updatedNumberScheduled", &DaemonSetStatus::updated_number_scheduled, "Nodes with a pod of the current template.");
+  t.field("observedGeneration", &DaemonSetStatus::observed_generation,
+          "Generation this speaks of.");
+  t.field("updatedNumberScheduled", &DaemonSetStatus::updated_number_scheduled,
+          "Nodes with a pod of the current template.");
   t.field("numberAvailable", &DaemonSetStatus::number_available, "Nodes with an available pod.");
-  t.field("numberUnavailable", &DaemonSetStatus::number_unavailable, "Nodes that miss an available pod.");
+  t.field("numberUnavailable", &DaemonSetStatus::number_unavailable,
+          "Nodes that miss an available pod.");
   t.keep_unknown(&DaemonSetStatus::unknown);
 }
 
@@ -37,7 +47,9 @@ const meta::Resource& DaemonSet::resource() {
   return resource;
 }
 
-Result<DaemonSet> DaemonSet::from_json(const Json& object) { return read_object<DaemonSet>(object); }
+Result<DaemonSet> DaemonSet::from_json(const Json& object) {
+  return read_object<DaemonSet>(object);
+}
 Json DaemonSet::to_json() const { return write_object(*this); }
 
 }  // namespace varda::api

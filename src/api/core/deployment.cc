@@ -9,15 +9,18 @@ void DeploymentSpec::describe(Type<DeploymentSpec>& t) {
   t.field("selector", &DeploymentSpec::selector, "Labels of the pods.").always();
   t.field("template", &DeploymentSpec::pod_template, "The pods.").always();
   t.field("strategy", &DeploymentSpec::strategy, "How pods are replaced.");
-  t.field("minReadySeconds", &DeploymentSpec::min_ready_seconds, "How long a pod must be ready to count.");
-  t.field("progressDeadlineSeconds", &DeploymentSpec::progress_deadline_seconds, "When a roll-out counts as stuck.");
+  t.field("minReadySeconds", &DeploymentSpec::min_ready_seconds,
+          "How long a pod must be ready to count.");
+  t.field("progressDeadlineSeconds", &DeploymentSpec::progress_deadline_seconds,
+          "When a roll-out counts as stuck.");
   t.field("revisionHistoryLimit", &DeploymentSpec::revision_history_limit, "Old templates kept.");
   t.field("paused", &DeploymentSpec::paused, "Does not roll out.");
   t.keep_unknown(&DeploymentSpec::unknown);
 }
 
 void DeploymentStatus::describe(Type<DeploymentStatus>& t) {
-  t.field("observedGeneration", &DeploymentStatus::observed_generation, "Generation this speaks of.");
+  t.field("observedGeneration", &DeploymentStatus::observed_generation,
+          "Generation this speaks of.");
   t.field("replicas", &DeploymentStatus::replicas, "Pods.");
   t.field("updatedReplicas", &DeploymentStatus::updated_replicas, "Pods of the current template.");
   t.field("readyReplicas", &DeploymentStatus::ready_replicas, "Ready pods.");
@@ -39,7 +42,9 @@ const meta::Resource& Deployment::resource() {
   return resource;
 }
 
-Result<Deployment> Deployment::from_json(const Json& object) { return read_object<Deployment>(object); }
+Result<Deployment> Deployment::from_json(const Json& object) {
+  return read_object<Deployment>(object);
+}
 Json Deployment::to_json() const { return write_object(*this); }
 
 }  // namespace varda::api

@@ -35,7 +35,8 @@ void EndpointSlice::describe(Type<EndpointSlice>& t) {
 }
 
 bool EndpointSlice::any_ready() const {
-  return std::any_of(endpoints.begin(), endpoints.end(), [](const SliceEndpoint& one) { return one.ready(); });
+  return std::any_of(endpoints.begin(), endpoints.end(),
+                     [](const SliceEndpoint& one) { return one.ready(); });
 }
 
 std::string EndpointSlice::service_name() const {
@@ -44,11 +45,14 @@ std::string EndpointSlice::service_name() const {
 }
 
 const meta::Resource& EndpointSlice::resource() {
-  static const meta::Resource resource{"discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true};
+  static const meta::Resource resource{"discovery.k8s.io", "v1", "EndpointSlice", "endpointslices",
+                                       true};
   return resource;
 }
 
-Result<EndpointSlice> EndpointSlice::from_json(const Json& object) { return read_object<EndpointSlice>(object); }
+Result<EndpointSlice> EndpointSlice::from_json(const Json& object) {
+  return read_object<EndpointSlice>(object);
+}
 Json EndpointSlice::to_json() const { return write_object(*this); }
 
 }  // namespace varda::api

@@ -43,7 +43,9 @@ const meta::Resource& Endpoints::resource() {
   return resource;
 }
 
-Result<Endpoints> Endpoints::from_json(const Json& object) { return read_object<Endpoints>(object); }
+Result<Endpoints> Endpoints::from_json(const Json& object) {
+  return read_object<Endpoints>(object);
+}
 Json Endpoints::to_json() const { return write_object(*this); }
 
 }  // namespace varda::api

@@ -9,16 +9,19 @@ void JobSpec::describe(Type<JobSpec>& t) {
   t.field("completions", &JobSpec::completions, "Pods that must succeed.");
   t.field("backoffLimit", &JobSpec::backoff_limit, "Failures that are borne.");
   t.field("activeDeadlineSeconds", &JobSpec::active_deadline_seconds, "How long it may take.");
-  t.field("ttlSecondsAfterFinished", &JobSpec::ttl_seconds_after_finished, "How long it is kept when it has ended.");
+  t.field("ttlSecondsAfterFinished", &JobSpec::ttl_seconds_after_finished,
+          "How long it is kept when it has ended.");
   t.field("completionMode", &JobSpec::completion_mode, "Whether pods have an index.");
-  t.field("podReplacementPolicy", &JobSpec::pod_replacement_policy, "When a pod on its way out is replaced.");
+  t.field("podReplacementPolicy", &JobSpec::pod_replacement_policy,
+          "When a pod on its way out is replaced.");
   t.field("managedBy", &JobSpec::managed_by, "Who runs it.");
   t.field("suspend", &JobSpec::suspend, "Has no pods.");
   t.field("template", &JobSpec::pod_template, "The pods.").always();
   t.field("selector", &JobSpec::selector, "Labels of the pods.");
   t.field("podFailurePolicy", &JobSpec::pod_failure_policy, "What a failure means.");
   t.field("successPolicy", &JobSpec::success_policy, "When enough has succeeded.");
-  t.field("backoffLimitPerIndex", &JobSpec::backoff_limit_per_index, "Failures of one index that are borne.");
+  t.field("backoffLimitPerIndex", &JobSpec::backoff_limit_per_index,
+          "Failures of one index that are borne.");
   t.keep_unknown(&JobSpec::unknown);
 }
 
@@ -32,7 +35,8 @@ void JobStatus::describe(Type<JobStatus>& t) {
   t.field("terminating", &JobStatus::terminating, "Pods on their way out.");
   t.field("ready", &JobStatus::ready, "Active pods that are ready.");
   t.field("completedIndexes", &JobStatus::completed_indexes, "Indexes that succeeded.");
-  t.field("uncountedTerminatedPods", &JobStatus::uncounted_terminated_pods, "Pods about to be counted.");
+  t.field("uncountedTerminatedPods", &JobStatus::uncounted_terminated_pods,
+          "Pods about to be counted.");
   t.keep_unknown(&JobStatus::unknown);
 }
 

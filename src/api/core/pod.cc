@@ -65,8 +65,10 @@ void PodSpec::describe(Type<PodSpec>& t) {
   t.field("tolerations", &PodSpec::tolerations, "Tolerated taints.");
   t.field("restartPolicy", &PodSpec::restart_policy, "Always, OnFailure or Never.");
   t.field("serviceAccountName", &PodSpec::service_account_name, "Who the pod is.");
-  t.field("automountServiceAccountToken", &PodSpec::automount_service_account_token, "Whether its token is mounted.");
-  t.field("terminationGracePeriodSeconds", &PodSpec::termination_grace_period_seconds, "Time to end by itself.");
+  t.field("automountServiceAccountToken", &PodSpec::automount_service_account_token,
+          "Whether its token is mounted.");
+  t.field("terminationGracePeriodSeconds", &PodSpec::termination_grace_period_seconds,
+          "Time to end by itself.");
   t.keep_unknown(&PodSpec::unknown);
 }
 

@@ -88,7 +88,8 @@ struct ContainerStatus {
   bool ready = false;
   std::int64_t restart_count = 0;
   std::string image, image_id, container_id;
-  Json state;  // {running: {startedAt}} | {waiting: {reason, message}} | {terminated: {exitCode, reason, message, ...}}
+  Json state;  // {running: {startedAt}} | {waiting: {reason, message}} | {terminated: {exitCode,
+               // reason, message, ...}}
   Json last_state;
   std::optional<bool> started;
   Json unknown;

@@ -6,7 +6,8 @@ namespace varda::api {
 
 void ReplicaSetSpec::describe(Type<ReplicaSetSpec>& t) {
   t.field("replicas", &ReplicaSetSpec::replicas, "Number of pods.");
-  t.field("minReadySeconds", &ReplicaSetSpec::min_ready_seconds, "How long a pod must be ready to count.");
+  t.field("minReadySeconds", &ReplicaSetSpec::min_ready_seconds,
+          "How long a pod must be ready to count.");
   t.field("selector", &ReplicaSetSpec::selector, "Labels of the pods.").always();
   t.field("template", &ReplicaSetSpec::pod_template, "The pods.").always();
   t.keep_unknown(&ReplicaSetSpec::unknown);
@@ -14,10 +15,12 @@ void ReplicaSetSpec::describe(Type<ReplicaSetSpec>& t) {
 
 void ReplicaSetStatus::describe(Type<ReplicaSetStatus>& t) {
   t.field("replicas", &ReplicaSetStatus::replicas, "Pods.").always();
-  t.field("fullyLabeledReplicas", &ReplicaSetStatus::fully_labeled_replicas, "Pods with all labels of the template.");
+  t.field("fullyLabeledReplicas", &ReplicaSetStatus::fully_labeled_replicas,
+          "Pods with all labels of the template.");
   t.field("readyReplicas", &ReplicaSetStatus::ready_replicas, "Ready pods.");
   t.field("availableReplicas", &ReplicaSetStatus::available_replicas, "Available pods.");
-  t.field("observedGeneration", &ReplicaSetStatus::observed_generation, "Generation this speaks of.");
+  t.field("observedGeneration", &ReplicaSetStatus::observed_generation,
+          "Generation this speaks of.");
   t.field("conditions", &ReplicaSetStatus::conditions, "Conditions.");
   t.keep_unknown(&ReplicaSetStatus::unknown);
 }
@@ -34,7 +37,9 @@ const meta::Resource& ReplicaSet::resource() {
   return resource;
 }
 
-Result<ReplicaSet> ReplicaSet::from_json(const Json& object) { return read_object<ReplicaSet>(object); }
+Result<ReplicaSet> ReplicaSet::from_json(const Json& object) {
+  return read_object<ReplicaSet>(object);
+}
 Json ReplicaSet::to_json() const { return write_object(*this); }
 
 }  // namespace varda::api

@@ -19,7 +19,8 @@ constexpr const char* kDataUrl = G == Group::kEdgeai ? "dataUrl" : "url";
 }  // namespace
 
 const std::vector<std::string>& known_dataset_formats() {
-  static const std::vector<std::string> names{"csv", "tsv", "txt", "jsonl", "json", "coco", "voc", "imagefolder"};
+  static const std::vector<std::string> names{"csv",  "tsv",  "txt", "jsonl",
+                                              "json", "coco", "voc", "imagefolder"};
   return names;
 }
 
@@ -42,12 +43,14 @@ void DatasetSpecOf<G>::describe(Type<DatasetSpecOf>& t) {
   using S = DatasetSpec;
   t.doc("Location of the data, and the format of its samples.");
   t.template field<std::string>(kDataUrl<G>, &S::url,
-                                "Location of the data on the node: an absolute path or a file:/// URL. Data behind http, https and "
+                                "Location of the data on the node: an absolute path or a file:/// "
+                                "URL. Data behind http, https and "
                                 "s3 URLs is accepted, but not counted.")
       .required()
       .length(1, 4096);
   t.template field<std::string>("format", &S::format,
-                                "Format of the data: csv, tsv, txt, jsonl, json, coco, voc or imagefolder, in upper or lower case. "
+                                "Format of the data: csv, tsv, txt, jsonl, json, coco, voc or "
+                                "imagefolder, in upper or lower case. "
                                 "Other formats are accepted, but not counted.")
       .required()
       .length(1, 63);
@@ -55,52 +58,69 @@ void DatasetSpecOf<G>::describe(Type<DatasetSpecOf>& t) {
       .length(0, 253)
       .pattern(kNodeNamePattern);
   if constexpr (G == Group::kSedna) {
-    t.template field<std::string>("credentialName", &S::credential_name,
-                                  "Name of a Secret for jobs that read from an object store. Counting does not use it.")
+    t.template field<std::string>(
+         "credentialName", &S::credential_name,
+         "Name of a Secret for jobs that read from an object store. Counting does not use it.")
         .length(0, 253);
   }
   t.template field<std::string>("header", &S::header,
-                                "Extension: whether the first record of csv and tsv names the columns. Put yes and no in quotes: "
+                                "Extension: whether the first record of csv and tsv names the "
+                                "columns. Put yes and no in quotes: "
                                 "YAML may read them as booleans. Default: auto.")
       .one_of({"auto", "yes", "no"});
   t.template field<Json>("recountPeriod", &S::recount_period,
-                         "Extension: period after which the node reads every byte again, not only appended bytes. Seconds, or a "
+                         "Extension: period after which the node reads every byte again, not only "
+                         "appended bytes. Seconds, or a "
                          "time such as 90m, 12h or 1d12h. Default: the agent's period.")
       .int_or_string()
       .range(0, 999'999'999)
       .pattern(kPeriodPattern)
       .length(0, 32);
-  t.template field<std::optional<Replication>>("replication", &S::replication,
-                                               "Extension: nodes that get a copy of the data. Default: no copies.");
+  t.template field<std::optional<Replication>>(
+      "replication", &S::replication,
+      "Extension: nodes that get a copy of the data. Default: no copies.");
   t.keep_unknown(&S::unknown);
-  t.rule(rules::matches(kDataUrl<G>, kDataUrlPattern, "must be an absolute path, a file:/// URL, or an http, https or s3 URL"));
+  t.rule(rules::matches(kDataUrl<G>, kDataUrlPattern,
+                        "must be an absolute path, a file:/// URL, or an http, https or s3 URL"));
 }
 
 void DatasetStatus::describe(Type<DatasetStatus>& t) {
   using S = DatasetStatus;
   t.doc("Results of the count.");
-  t.field("numberOfSamples", &S::number_of_samples, "Number of samples. Absent before the first count.").format("int64");
-  t.field("updateTime", &S::update_time, "Time when the node last found the data changed.").format("date-time");
+  t.field("numberOfSamples", &S::number_of_samples,
+          "Number of samples. Absent before the first count.")
+      .format("int64");
+  t.field("updateTime", &S::update_time, "Time when the node last found the data changed.")
+      .format("date-time");
   t.field("bytes", &S::bytes, "Number of counted bytes.").format("int64");
   t.field("exact", &S::exact, "Whether numberOfSamples is exact.");
-  t.field("inexactBecause", &S::inexact_because, "Reason why numberOfSamples may be incomplete.").length(0, 1024);
+  t.field("inexactBecause", &S::inexact_because, "Reason why numberOfSamples may be incomplete.")
+      .length(0, 1024);
   t.field("malformed", &S::malformed, "Number of malformed records.").format("int64");
   t.field("firstMalformed", &S::first_malformed, "The first malformed record.");
   t.field("classes", &S::classes,
-          "Samples or annotations of each class, if the format has classes. Only the first 64 classes by name.")
+          "Samples or annotations of each class, if the format has classes. Only the first 64 "
+          "classes by name.")
       .items_max(EdgeDatasetReport::kClassesMax)
       .list_map({"name"});
-  t.field("furtherClasses", &S::further_classes, "Samples or annotations of all other classes together.").format("int64");
-  t.field("header", &S::header, "Whether the first record names the columns: yes or no. Absent if the format has no header.")
+  t.field("furtherClasses", &S::further_classes,
+          "Samples or annotations of all other classes together.")
+      .format("int64");
+  t.field(
+       "header", &S::header,
+       "Whether the first record names the columns: yes or no. Absent if the format has no header.")
       .length(0, 8);
   t.field("fingerprint", &S::fingerprint, "Identifier of this state of the data.").length(0, 128);
   t.field("node", &S::node, "The node that counted.").length(0, 253);
   t.field("replication", &S::replication, "State of the copies on other nodes.");
   t.field("conditions", &S::conditions,
-          "Ready: the data is counted. ReportAccepted: False while the node's report is impossible. The guide lists the reasons.")
+          "Ready: the data is counted. ReportAccepted: False while the node's report is "
+          "impossible. The guide lists the reasons.")
       .items_max(16)
       .list_map({"type"});
-  t.field("observedGeneration", &S::observed_generation, "metadata.generation that this status describes.").format("int64");
+  t.field("observedGeneration", &S::observed_generation,
+          "metadata.generation that this status describes.")
+      .format("int64");
   t.keep_unknown(&S::unknown);
 }
 
@@ -108,7 +128,8 @@ template <Group G>
 void DatasetOf<G>::describe(Type<DatasetOf>& t) {
   t.doc("Data on a node. The node counts the samples, and counts again when the data changes.");
   t.field("metadata", &DatasetOf::metadata, "Standard object metadata.");
-  t.field("spec", &DatasetOf::spec, "Location of the data, and the format of its samples.").required();
+  t.field("spec", &DatasetOf::spec, "Location of the data, and the format of its samples.")
+      .required();
   t.field("status", &DatasetOf::status, "Results of the count. Only the operator writes them.");
   t.keep_unknown(&DatasetOf::unknown);
 }
@@ -123,15 +144,18 @@ const Kind& DatasetOf<G>::kind() {
       .short_names = {sedna ? "sdset" : "dset"},
       .columns =
           {
-              {"NumberOfSamples", "integer", ".status.numberOfSamples", "The number of samples in the dataset"},
+              {"NumberOfSamples", "integer", ".status.numberOfSamples",
+               "The number of samples in the dataset"},
               {"Node", "string", ".spec.nodeName", "The node that has the data"},
               {"Spec", "string", ".spec", "Location and format of the data"},
               {"Age", "date", ".metadata.creationTimestamp", ""},
           },
       .scale = {},
-      .notes = {sedna ? "The same as the Dataset of edgeai.io, with the names of Sedna. Manifests for Sedna apply\n  unchanged."
+      .notes = {sedna ? "The same as the Dataset of edgeai.io, with the names of Sedna. Manifests "
+                        "for Sedna apply\n  unchanged."
                       : "`sedna.io/v1alpha1` has the same kind, with the names of Sedna.",
-                "An object with a format or URL that no node can count is accepted. The condition Ready has the\n  reason."},
+                "An object with a format or URL that no node can count is accepted. The condition "
+                "Ready has the\n  reason."},
       .schema = &type_info<DatasetOf>().schema,
   };
   return kind;

@@ -20,9 +20,15 @@ const T* find_key(const std::vector<T>& list, std::string T::*key, std::string_v
 
 }  // namespace
 
-const EdgeModel* EdgeNodeSpec::find_model(std::string_view key) const { return find_key(models, &EdgeModel::key, key); }
-const EdgeDataset* EdgeNodeSpec::find_dataset(std::string_view key) const { return find_key(datasets, &EdgeDataset::key, key); }
-const EdgeWorker* EdgeNodeSpec::find_worker(std::string_view key) const { return find_key(workers, &EdgeWorker::key, key); }
+const EdgeModel* EdgeNodeSpec::find_model(std::string_view key) const {
+  return find_key(models, &EdgeModel::key, key);
+}
+const EdgeDataset* EdgeNodeSpec::find_dataset(std::string_view key) const {
+  return find_key(datasets, &EdgeDataset::key, key);
+}
+const EdgeWorker* EdgeNodeSpec::find_worker(std::string_view key) const {
+  return find_key(workers, &EdgeWorker::key, key);
+}
 const EdgeDatasetReport* EdgeNodeStatus::find_dataset(std::string_view key) const {
   return find_key(datasets, &EdgeDatasetReport::key, key);
 }
@@ -37,7 +43,8 @@ std::string peer_name(std::string_view node) { return std::string(node) + ".node
 
 bool is_peer_url(std::string_view url) {
   constexpr std::string_view kScheme = "https://", kDigits = "0123456789";
-  constexpr std::string_view kHost = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
+  constexpr std::string_view kHost =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
   if (!url.starts_with(kScheme)) return false;
   std::string_view rest = url.substr(kScheme.size());
   std::size_t host = 0;  // end of the host
@@ -52,28 +59,36 @@ bool is_peer_url(std::string_view url) {
   rest.remove_prefix(host);
   if (rest.empty()) return true;
   const std::string_view port = rest.substr(1);
-  if (rest[0] != ':' || port.empty() || port.size() > 5 || port.find_first_not_of(kDigits) != std::string_view::npos) return false;
+  if (rest[0] != ':' || port.empty() || port.size() > 5 ||
+      port.find_first_not_of(kDigits) != std::string_view::npos)
+    return false;
   const int number = std::stoi(std::string(port));
   return number >= 1 && number <= 65535;
 }
 
-std::string EdgeNodeStatus::usable_peer_url() const { return is_peer_url(peer_url) ? peer_url : ""; }
+std::string EdgeNodeStatus::usable_peer_url() const {
+  return is_peer_url(peer_url) ? peer_url : "";
+}
 
 void EdgeModelVersion::describe(Type<EdgeModelVersion>& t) {
   t.doc("A version to store on disk.");
   t.field("version", &EdgeModelVersion::version, "Name of the version.").required().length(1, 63);
   t.field("url", &EdgeModelVersion::url, "URL of the archive.").required().length(0, 2048);
   t.field("sha256", &EdgeModelVersion::sha256, "SHA-256 of the archive.").required().length(0, 64);
-  t.field("mirrors", &EdgeModelVersion::mirrors, "Further URLs of the same archive, tried after url.")
+  t.field("mirrors", &EdgeModelVersion::mirrors,
+          "Further URLs of the same archive, tried after url.")
       .items_max(8)
       .each_length(1, 2048);
-  t.field("credentials", &EdgeModelVersion::credentials, "NAMESPACE/NAME of the Secret with the credentials for url and mirrors.")
+  t.field("credentials", &EdgeModelVersion::credentials,
+          "NAMESPACE/NAME of the Secret with the credentials for url and mirrors.")
       .length(0, 317);
-  t.field("peers", &EdgeModelVersion::peers, "Nodes that have the archive, or soon will. They are asked before url.")
+  t.field("peers", &EdgeModelVersion::peers,
+          "Nodes that have the archive, or soon will. They are asked before url.")
       .items_max(8)
       .list_map({"node"});
   t.field("shareWith", &EdgeModelVersion::share_with,
-          "Nodes that may copy the archive from this node. This node then keeps the archive beside the unpacked files.")
+          "Nodes that may copy the archive from this node. This node then keeps the archive beside "
+          "the unpacked files.")
       .items_max(512)
       .each_length(1, 253);
   t.keep_unknown(&EdgeModelVersion::unknown);
@@ -81,67 +96,100 @@ void EdgeModelVersion::describe(Type<EdgeModelVersion>& t) {
 
 void EdgeStatusReading::describe(Type<EdgeStatusReading>& t) {
   using R = EdgeStatusReading;
-  t.doc("How to read the serving version from the server. Pointers (RFC 6901) lead into an item of the list.");
+  t.doc(
+      "How to read the serving version from the server. Pointers (RFC 6901) lead into an item of "
+      "the list.");
   t.field("path", &R::path, "Path of the request.").required().length(1, 1024);
-  t.field("method", &R::method, "GET, or POST with an empty JSON object.").always().one_of({"GET", "POST"});
+  t.field("method", &R::method, "GET, or POST with an empty JSON object.")
+      .always()
+      .one_of({"GET", "POST"});
   t.field("list", &R::list,
-          "JSON pointer (RFC 6901) to the list of versions in the answer. Empty: the answer is the list. Other pointers lead into "
+          "JSON pointer (RFC 6901) to the list of versions in the answer. Empty: the answer is the "
+          "list. Other pointers lead into "
           "an item of the list.")
       .always()
       .length(0, 253);
-  t.field("name", &R::name, "Pointer to the model's name. Empty: all items are about this model.").always().length(0, 253);
+  t.field("name", &R::name, "Pointer to the model's name. Empty: all items are about this model.")
+      .always()
+      .length(0, 253);
   t.field("version", &R::version, "Pointer to the version.").always().length(0, 253);
-  t.field("state", &R::state, "Pointer to the version's state. Empty: every listed version serves.").always().length(0, 253);
-  t.field("ready", &R::ready, "States of a version that serves.").always().items_max(16).each_length(1, 63);
-  t.field("loading", &R::loading, "States of a version that is loading.").always().items_max(16).each_length(1, 63);
-  t.field("code", &R::code, "Pointer to the reason of a failure, one word.").always().length(0, 253);
-  t.field("message", &R::message, "Pointer to the explanation of any other state.").always().length(0, 253);
-  t.field("quiet", &R::quiet, "Explanations that are not failures.").always().items_max(16).each_length(1, 253);
+  t.field("state", &R::state, "Pointer to the version's state. Empty: every listed version serves.")
+      .always()
+      .length(0, 253);
+  t.field("ready", &R::ready, "States of a version that serves.")
+      .always()
+      .items_max(16)
+      .each_length(1, 63);
+  t.field("loading", &R::loading, "States of a version that is loading.")
+      .always()
+      .items_max(16)
+      .each_length(1, 63);
+  t.field("code", &R::code, "Pointer to the reason of a failure, one word.")
+      .always()
+      .length(0, 253);
+  t.field("message", &R::message, "Pointer to the explanation of any other state.")
+      .always()
+      .length(0, 253);
+  t.field("quiet", &R::quiet, "Explanations that are not failures.")
+      .always()
+      .items_max(16)
+      .each_length(1, 253);
   t.keep_unknown(&R::unknown);
 }
 
 void EdgeModelServing::describe(Type<EdgeModelServing>& t) {
   t.doc("Address of the model's pod.");
   t.field("url", &EdgeModelServing::url, "Base URL of the server.").required().length(0, 2048);
-  t.field("reading", &EdgeModelServing::reading,
-          "How to read the serving version. Default: the Open Inference Protocol's repository index.");
+  t.field(
+      "reading", &EdgeModelServing::reading,
+      "How to read the serving version. Default: the Open Inference Protocol's repository index.");
   t.keep_unknown(&EdgeModelServing::unknown);
 }
 
 void EdgeModel::describe(Type<EdgeModel>& t) {
   t.doc("A model that the node stores and serves.");
-  t.field("key", &EdgeModel::key, "NAMESPACE/NAME of the InferenceModel, or NAMESPACE/NAME.WORKER of a job's worker.")
+  t.field("key", &EdgeModel::key,
+          "NAMESPACE/NAME of the InferenceModel, or NAMESPACE/NAME.WORKER of a job's worker.")
       .required()
       .length(1, 317);
   t.field("modelName", &EdgeModel::model_name, "Name of the model at its server.").length(0, 63);
   t.field("framework", &EdgeModel::framework, "Framework of the model.").length(0, 63);
   t.field("layout", &EdgeModel::layout,
-          "Layout of the versions for the server. target: one directory per version, and the file target names the active one. "
-          "numbered: directories with whole numbers as names, and the greatest is active. Default: target.")
+          "Layout of the versions for the server. target: one directory per version, and the file "
+          "target names the active one. "
+          "numbered: directories with whole numbers as names, and the greatest is active. Default: "
+          "target.")
       .one_of({"target", "numbered"});
   t.field("beside", &EdgeModel::beside,
-          "With numbered: files from the root of the active version that are placed beside the numbered directories.")
+          "With numbered: files from the root of the active version that are placed beside the "
+          "numbered directories.")
       .items_max(16)
       .each_length(1, 253);
-  t.field("versions", &EdgeModel::versions, "Versions to store on disk.").items_max(64).list_map({"version"});
+  t.field("versions", &EdgeModel::versions, "Versions to store on disk.")
+      .items_max(64)
+      .list_map({"version"});
   t.field("target", &EdgeModel::target, "The version to expose as active.").length(0, 63);
   t.field("serving", &EdgeModel::serving, "Address of the model's pod. Absent: nothing is served.");
-  t.field(
-      "cascade", &EdgeModel::cascade,
-      "Content of the file cascade.json beside the versions: the tiers of joint inference. At most 64 KiB. Absent: no such file.");
+  t.field("cascade", &EdgeModel::cascade,
+          "Content of the file cascade.json beside the versions: the tiers of joint inference. At "
+          "most 64 KiB. Absent: no such file.");
   t.keep_unknown(&EdgeModel::unknown);
 }
 
 void EdgeDataset::describe(Type<EdgeDataset>& t) {
   t.doc("A dataset whose samples the node counts.");
-  t.field("key", &EdgeDataset::key, "RESOURCE.GROUP/NAMESPACE/NAME of the Dataset.").required().length(1, 400);
+  t.field("key", &EdgeDataset::key, "RESOURCE.GROUP/NAMESPACE/NAME of the Dataset.")
+      .required()
+      .length(1, 400);
   t.field("uid", &EdgeDataset::uid, "metadata.uid of the Dataset.").length(0, 64);
   t.field("path", &EdgeDataset::path, "Path of the data on the node.").required().length(1, 4096);
   t.field("format", &EdgeDataset::format, "Format of the data.").required().length(1, 63);
-  t.field("header", &EdgeDataset::header, "Whether the first record of csv and tsv names the columns: auto, yes or no.")
+  t.field("header", &EdgeDataset::header,
+          "Whether the first record of csv and tsv names the columns: auto, yes or no.")
       .length(0, 8);
   t.field("recountSeconds", &EdgeDataset::recount_seconds,
-          "Seconds after which the node reads every byte again, not only appended bytes. Default: the agent's period.")
+          "Seconds after which the node reads every byte again, not only appended bytes. Default: "
+          "the agent's period.")
       .format("int64");
   t.keep_unknown(&EdgeDataset::unknown);
 }
@@ -157,41 +205,62 @@ void EdgeWorker::describe(Type<EdgeWorker>& t) {
 
 void EdgeShare::describe(Type<EdgeShare>& t) {
   t.doc("Files of this node that other nodes copy.");
-  t.field("key", &EdgeShare::key, "RESOURCE.GROUP/NAMESPACE/NAME of the object to which the files belong.")
+  t.field("key", &EdgeShare::key,
+          "RESOURCE.GROUP/NAMESPACE/NAME of the object to which the files belong.")
       .required()
       .length(1, 400);
-  t.field("path", &EdgeShare::path, "Path of the files. Absent: the copy that this node has under the key.").length(0, 4096);
-  t.field("nodes", &EdgeShare::nodes, "Nodes that may copy the files.").items_max(512).each_length(1, 253);
+  t.field("path", &EdgeShare::path,
+          "Path of the files. Absent: the copy that this node has under the key.")
+      .length(0, 4096);
+  t.field("nodes", &EdgeShare::nodes, "Nodes that may copy the files.")
+      .items_max(512)
+      .each_length(1, 253);
   t.keep_unknown(&EdgeShare::unknown);
 }
 
 void EdgeReplicaSource::describe(Type<EdgeReplicaSource>& t) {
   t.doc("A node that has the files.");
-  t.field("node", &EdgeReplicaSource::node, "Name of the node, as in its certificate.").required().length(1, 253);
-  t.field("url", &EdgeReplicaSource::url, "status.peerUrl of that node.").required().length(1, 2048);
+  t.field("node", &EdgeReplicaSource::node, "Name of the node, as in its certificate.")
+      .required()
+      .length(1, 253);
+  t.field("url", &EdgeReplicaSource::url, "status.peerUrl of that node.")
+      .required()
+      .length(1, 2048);
   t.keep_unknown(&EdgeReplicaSource::unknown);
 }
 
 void EdgeReplica::describe(Type<EdgeReplica>& t) {
   t.doc("Files to copy from other nodes.");
-  t.field("key", &EdgeReplica::key, "RESOURCE.GROUP/NAMESPACE/NAME of the object to which the files belong.")
+  t.field("key", &EdgeReplica::key,
+          "RESOURCE.GROUP/NAMESPACE/NAME of the object to which the files belong.")
       .required()
       .length(1, 400);
   t.field("uid", &EdgeReplica::uid, "metadata.uid of that object.").length(0, 64);
   t.field("snapshot", &EdgeReplica::snapshot,
-          "Name of the snapshot to copy. Absent: the node with the files has not reported a snapshot yet.")
+          "Name of the snapshot to copy. Absent: the node with the files has not reported a "
+          "snapshot yet.")
       .length(0, 64);
-  t.field("sources", &EdgeReplica::sources, "Nodes to ask, in this order.").items_max(8).list_map({"node"});
+  t.field("sources", &EdgeReplica::sources, "Nodes to ask, in this order.")
+      .items_max(8)
+      .list_map({"node"});
   t.keep_unknown(&EdgeReplica::unknown);
 }
 
 void EdgeNodeSpec::describe(Type<EdgeNodeSpec>& t) {
   t.doc("Work list of the node. Only the operator writes it.");
-  t.field("models", &EdgeNodeSpec::models, "Models to store and serve.").items_max(128).list_map({"key"});
-  t.field("datasets", &EdgeNodeSpec::datasets, "Datasets to watch and count.").items_max(128).list_map({"key"});
+  t.field("models", &EdgeNodeSpec::models, "Models to store and serve.")
+      .items_max(128)
+      .list_map({"key"});
+  t.field("datasets", &EdgeNodeSpec::datasets, "Datasets to watch and count.")
+      .items_max(128)
+      .list_map({"key"});
   t.field("workers", &EdgeNodeSpec::workers, "Expected workers.").items_max(64).list_map({"key"});
-  t.field("shares", &EdgeNodeSpec::shares, "Files that other nodes copy.").items_max(128).list_map({"key"});
-  t.field("replicas", &EdgeNodeSpec::replicas, "Files to copy from other nodes.").items_max(128).list_map({"key"});
+  t.field("shares", &EdgeNodeSpec::shares, "Files that other nodes copy.")
+      .items_max(128)
+      .list_map({"key"});
+  t.field("replicas", &EdgeNodeSpec::replicas, "Files to copy from other nodes.")
+      .items_max(128)
+      .list_map({"key"});
   t.keep_unknown(&EdgeNodeSpec::unknown);
 }
 
@@ -202,19 +271,24 @@ void EdgeVersionReport::describe(Type<EdgeVersionReport>& t) {
       .required()
       .one_of({"Pending", "Downloading", "Ready", "Failed"});
   t.field("reason", &EdgeVersionReport::reason,
-          "Reason of the last failure: DownloadFailed, DigestMismatch, UnsafeArchive, BadLayout, DiskFull, SourceForbidden, "
+          "Reason of the last failure: DownloadFailed, DigestMismatch, UnsafeArchive, BadLayout, "
+          "DiskFull, SourceForbidden, "
           "CredentialsMissing, CredentialsInvalid or CredentialsForbidden.")
       .length(0, 128);
-  t.field("message", &EdgeVersionReport::message, "Human-readable explanation of the last failure.").length(0, 4096);
+  t.field("message", &EdgeVersionReport::message, "Human-readable explanation of the last failure.")
+      .length(0, 4096);
   t.field("sha256", &EdgeVersionReport::sha256, "SHA-256 of the reported archive.").length(0, 64);
   t.field("bytes", &EdgeVersionReport::bytes, "Size on disk.").format("int64");
   t.field("bytesDone", &EdgeVersionReport::bytes_done,
-          "Downloaded bytes of the archive, if the download takes longer than 10 s. Updated at most every 10 s.")
+          "Downloaded bytes of the archive, if the download takes longer than 10 s. Updated at "
+          "most every 10 s.")
       .format("int64");
   t.field("bytesTotal", &EdgeVersionReport::bytes_total,
-          "Size of the archive, if the download takes longer than 10 s. Absent if the source does not report it.")
+          "Size of the archive, if the download takes longer than 10 s. Absent if the source does "
+          "not report it.")
       .format("int64");
-  t.field("shared", &EdgeVersionReport::shared, "Whether the node keeps the archive and shares it with other nodes.");
+  t.field("shared", &EdgeVersionReport::shared,
+          "Whether the node keeps the archive and shares it with other nodes.");
   t.keep_unknown(&EdgeVersionReport::unknown);
 }
 
@@ -224,7 +298,8 @@ void EdgeServingReport::describe(Type<EdgeServingReport>& t) {
   t.field("state", &EdgeServingReport::state, "State of the server.")
       .required()
       .one_of({"Ready", "Loading", "Failed", "Unreachable"});
-  t.field("failedVersion", &EdgeServingReport::failed_version, "The version that did not load.").length(0, 63);
+  t.field("failedVersion", &EdgeServingReport::failed_version, "The version that did not load.")
+      .length(0, 63);
   t.field("reason", &EdgeServingReport::reason, "Reason as one word.").length(0, 128);
   t.field("message", &EdgeServingReport::message, "Human-readable explanation.").length(0, 4096);
   t.keep_unknown(&EdgeServingReport::unknown);
@@ -232,14 +307,20 @@ void EdgeServingReport::describe(Type<EdgeServingReport>& t) {
 
 void EdgeModelReport::describe(Type<EdgeModelReport>& t) {
   t.doc("A model on the node.");
-  t.field("key", &EdgeModelReport::key, "NAMESPACE/NAME of the InferenceModel, or NAMESPACE/NAME.WORKER of a job's worker.")
+  t.field("key", &EdgeModelReport::key,
+          "NAMESPACE/NAME of the InferenceModel, or NAMESPACE/NAME.WORKER of a job's worker.")
       .required()
       .length(1, 317);
-  t.field("exposed", &EdgeModelReport::exposed, "The version that is exposed to the server. Empty: none.").length(0, 63);
-  t.field("versions", &EdgeModelReport::versions, "Versions on the node.").items_max(64).list_map({"version"});
+  t.field("exposed", &EdgeModelReport::exposed,
+          "The version that is exposed to the server. Empty: none.")
+      .length(0, 63);
+  t.field("versions", &EdgeModelReport::versions, "Versions on the node.")
+      .items_max(64)
+      .list_map({"version"});
   t.field("serving", &EdgeModelReport::serving, "State of the model's server.");
   t.field("cascade", &EdgeModelReport::cascade,
-          "The server's report on the tiers of joint inference. The agent reports changes of state at once, and counts at most "
+          "The server's report on the tiers of joint inference. The agent reports changes of state "
+          "at once, and counts at most "
           "every 10 s. Counters are summed over starts of the server, and grow within an epoch.");
   t.keep_unknown(&EdgeModelReport::unknown);
 }
@@ -247,14 +328,20 @@ void EdgeModelReport::describe(Type<EdgeModelReport>& t) {
 void EdgeClassCount::describe(Type<EdgeClassCount>& t) {
   t.doc("Number of samples or annotations of one class.");
   t.field("name", &EdgeClassCount::name, "Name of the class.").required().length(1, 256);
-  t.field("count", &EdgeClassCount::count, "Number of samples or annotations.").required().format("int64");
+  t.field("count", &EdgeClassCount::count, "Number of samples or annotations.")
+      .required()
+      .format("int64");
   t.keep_unknown(&EdgeClassCount::unknown);
 }
 
 void EdgeMalformed::describe(Type<EdgeMalformed>& t) {
   t.doc("A malformed record.");
-  t.field("file", &EdgeMalformed::file, "File below the dataset's path. Absent if the path is the file itself.").length(0, 4096);
-  t.field("line", &EdgeMalformed::line, "Line of the record, from 1. Absent if the format has no lines.").format("int64");
+  t.field("file", &EdgeMalformed::file,
+          "File below the dataset's path. Absent if the path is the file itself.")
+      .length(0, 4096);
+  t.field("line", &EdgeMalformed::line,
+          "Line of the record, from 1. Absent if the format has no lines.")
+      .format("int64");
   t.field("byte", &EdgeMalformed::byte, "Offset of the record in bytes.").format("int64").always();
   t.field("why", &EdgeMalformed::why, "The mistake in the record.").length(0, 1024);
   t.keep_unknown(&EdgeMalformed::unknown);
@@ -263,24 +350,38 @@ void EdgeMalformed::describe(Type<EdgeMalformed>& t) {
 void EdgeDatasetReport::describe(Type<EdgeDatasetReport>& t) {
   using R = EdgeDatasetReport;
   t.doc("A dataset on the node. The numbers are from the last successful count.");
-  t.field("key", &R::key, "RESOURCE.GROUP/NAMESPACE/NAME of the Dataset.").required().length(1, 400);
+  t.field("key", &R::key, "RESOURCE.GROUP/NAMESPACE/NAME of the Dataset.")
+      .required()
+      .length(1, 400);
   t.field("uid", &R::uid, "metadata.uid of the Dataset that was counted.").length(0, 64);
-  t.field("state", &R::state, "State of the count.").required().one_of({"Pending", "Counting", "Counted", "Failed"});
-  t.field("reason", &R::reason, "Reason of the failure: PathForbidden, PathNotFound, FormatInvalid or ReadFailed.").length(0, 128);
+  t.field("state", &R::state, "State of the count.")
+      .required()
+      .one_of({"Pending", "Counting", "Counted", "Failed"});
+  t.field("reason", &R::reason,
+          "Reason of the failure: PathForbidden, PathNotFound, FormatInvalid or ReadFailed.")
+      .length(0, 128);
   t.field("message", &R::message, "Human-readable explanation of the failure.").length(0, 4096);
-  t.field("samples", &R::samples, "Number of samples. Absent before the first count.").format("int64");
+  t.field("samples", &R::samples, "Number of samples. Absent before the first count.")
+      .format("int64");
   t.field("bytes", &R::bytes, "Number of counted bytes.").format("int64");
-  t.field("inexact", &R::inexact, "Reason why samples may be incomplete. Absent: the count is exact.").length(0, 1024);
+  t.field("inexact", &R::inexact,
+          "Reason why samples may be incomplete. Absent: the count is exact.")
+      .length(0, 1024);
   t.field("malformed", &R::malformed, "Number of malformed records.").format("int64");
   t.field("firstMalformed", &R::first_malformed, "The first malformed record.");
   t.field("classes", &R::classes,
-          "Samples or annotations of each class, if the format has classes. Only the first 64 classes by name.")
+          "Samples or annotations of each class, if the format has classes. Only the first 64 "
+          "classes by name.")
       .items_max(EdgeDatasetReport::kClassesMax)
       .list_map({"name"});
-  t.field("furtherClasses", &R::further_classes, "Samples or annotations of all other classes together.").format("int64");
-  t.field("header", &R::header, "Whether the first record names the columns: yes or no.").length(0, 8);
+  t.field("furtherClasses", &R::further_classes,
+          "Samples or annotations of all other classes together.")
+      .format("int64");
+  t.field("header", &R::header, "Whether the first record names the columns: yes or no.")
+      .length(0, 8);
   t.field("fingerprint", &R::fingerprint, "Identifier of this state of the data.").length(0, 128);
-  t.field("time", &R::time, "Time when the node last found a change, by the node's clock.").length(0, 64);
+  t.field("time", &R::time, "Time when the node last found a change, by the node's clock.")
+      .length(0, 64);
   t.keep_unknown(&R::unknown);
 }
 
@@ -295,10 +396,18 @@ void EdgeWorkerReport::describe(Type<EdgeWorkerReport>& t) {
 void EdgeShareReport::describe(Type<EdgeShareReport>& t) {
   using R = EdgeShareReport;
   t.doc("Files of this node that other nodes copy.");
-  t.field("key", &R::key, "RESOURCE.GROUP/NAMESPACE/NAME of the object to which the files belong.").required().length(1, 400);
-  t.field("path", &R::path, "Path of the reported files. Absent: the copy that this node has under the key.").length(0, 4096);
-  t.field("state", &R::state, "Whether other nodes can copy the files.").required().one_of({"Pending", "Ready", "Failed"});
-  t.field("reason", &R::reason, "Reason of a failure: PathForbidden, PathNotFound, TooLarge or ReadFailed.").length(0, 128);
+  t.field("key", &R::key, "RESOURCE.GROUP/NAMESPACE/NAME of the object to which the files belong.")
+      .required()
+      .length(1, 400);
+  t.field("path", &R::path,
+          "Path of the reported files. Absent: the copy that this node has under the key.")
+      .length(0, 4096);
+  t.field("state", &R::state, "Whether other nodes can copy the files.")
+      .required()
+      .one_of({"Pending", "Ready", "Failed"});
+  t.field("reason", &R::reason,
+          "Reason of a failure: PathForbidden, PathNotFound, TooLarge or ReadFailed.")
+      .length(0, 128);
   t.field("message", &R::message, "Human-readable explanation.").length(0, 4096);
   t.field("snapshot", &R::snapshot, "Name of the shared snapshot.").length(0, 64);
   t.field("bytes", &R::bytes, "Size of all files.").format("int64");
@@ -309,18 +418,26 @@ void EdgeShareReport::describe(Type<EdgeShareReport>& t) {
 void EdgeReplicaReport::describe(Type<EdgeReplicaReport>& t) {
   using R = EdgeReplicaReport;
   t.doc("A copy of another node's files.");
-  t.field("key", &R::key, "RESOURCE.GROUP/NAMESPACE/NAME of the object to which the files belong.").required().length(1, 400);
+  t.field("key", &R::key, "RESOURCE.GROUP/NAMESPACE/NAME of the object to which the files belong.")
+      .required()
+      .length(1, 400);
   t.field("uid", &R::uid, "metadata.uid of that object.").length(0, 64);
-  t.field("state", &R::state, "State of the copy.").required().one_of({"Pending", "Copying", "Current", "Failed"});
-  t.field("reason", &R::reason, "Reason why the copy is not current: SourceUnreachable, SourceChanged, DiskFull or Refused.")
+  t.field("state", &R::state, "State of the copy.")
+      .required()
+      .one_of({"Pending", "Copying", "Current", "Failed"});
+  t.field(
+       "reason", &R::reason,
+       "Reason why the copy is not current: SourceUnreachable, SourceChanged, DiskFull or Refused.")
       .length(0, 128);
   t.field("message", &R::message, "Human-readable explanation.").length(0, 4096);
   t.field("snapshot", &R::snapshot, "Snapshot of the copy that readers see.").length(0, 64);
   t.field("path", &R::path, "Path of the copy that readers see.").length(0, 4096);
   t.field("bytes", &R::bytes, "Size of the copy that readers see.").format("int64");
-  t.field("bytesDone", &R::bytes_done, "Received bytes, if copying takes longer than 10 s. Updated at most every 10 s.")
+  t.field("bytesDone", &R::bytes_done,
+          "Received bytes, if copying takes longer than 10 s. Updated at most every 10 s.")
       .format("int64");
-  t.field("bytesTotal", &R::bytes_total, "Bytes to receive in all, if copying takes long.").format("int64");
+  t.field("bytesTotal", &R::bytes_total, "Bytes to receive in all, if copying takes long.")
+      .format("int64");
   t.keep_unknown(&R::unknown);
 }
 
@@ -333,40 +450,54 @@ void EdgeDisk::describe(Type<EdgeDisk>& t) {
 
 void EdgeSummary::describe(Type<EdgeSummary>& t) {
   t.doc("Short texts for printer columns.");
-  t.field("models", &EdgeSummary::models, "Ready models of all models in the work list: 1/2.").length(0, 32);
-  t.field("datasets", &EdgeSummary::datasets, "Counted datasets of all datasets in the work list: 3/3.").length(0, 32);
+  t.field("models", &EdgeSummary::models, "Ready models of all models in the work list: 1/2.")
+      .length(0, 32);
+  t.field("datasets", &EdgeSummary::datasets,
+          "Counted datasets of all datasets in the work list: 3/3.")
+      .length(0, 32);
   t.field("disk", &EdgeSummary::disk, "Free disk space for models.").length(0, 64);
 }
 
 void EdgeNodeStatus::describe(Type<EdgeNodeStatus>& t) {
   using S = EdgeNodeStatus;
   t.doc("The node's report. The agent writes it on changes only, except conditions and lastSeen.");
-  t.field("observedGeneration", &S::observed_generation, "metadata.generation of the work list that the agent applies.")
+  t.field("observedGeneration", &S::observed_generation,
+          "metadata.generation of the work list that the agent applies.")
       .format("int64");
   t.field("agentVersion", &S::agent_version, "Version of the agent.").length(0, 63);
-  t.field("modelRoot", &S::model_root, "Directory of the exposed models on the node; pods mount MODELROOT/NAMESPACE/NAME.")
+  t.field("modelRoot", &S::model_root,
+          "Directory of the exposed models on the node; pods mount MODELROOT/NAMESPACE/NAME.")
       .length(0, 4096);
-  t.field("workerRoot", &S::worker_root, "Directory of the workers' tokens on the node.").length(0, 4096);
+  t.field("workerRoot", &S::worker_root, "Directory of the workers' tokens on the node.")
+      .length(0, 4096);
   t.field("workerSocketDirectory", &S::worker_socket_directory,
           "Directory of the agent's socket for workers on the node. Absent: there is no socket.")
       .length(0, 4096);
   t.field("address", &S::address, "IP address of the node.").length(0, 253);
   t.field("disk", &S::disk, "The disk of the models.");
-  t.field("conditions", &S::conditions, "Connected: the agent watches its work list.").items_max(16).list_map({"type"});
+  t.field("conditions", &S::conditions, "Connected: the agent watches its work list.")
+      .items_max(16)
+      .list_map({"type"});
   t.field("models", &S::models, "Models on the node.").items_max(128).list_map({"key"});
   t.field("datasets", &S::datasets, "Datasets on the node.").items_max(128).list_map({"key"});
   t.field("workers", &S::workers, "Workers on the node.").items_max(64).list_map({"key"});
-  t.field("peerUrl", &S::peer_url, "URL at which other nodes copy the files that this node shares.").length(0, 2048);
+  t.field("peerUrl", &S::peer_url, "URL at which other nodes copy the files that this node shares.")
+      .length(0, 2048);
   t.field("shares", &S::shares, "Files that other nodes copy.").items_max(128).list_map({"key"});
-  t.field("replicas", &S::replicas, "Copies of other nodes' files.").items_max(128).list_map({"key"});
-  t.field("lastSeen", &S::last_seen, "Time when the connection was lost. Absent: the agent is connected, or has never connected.")
+  t.field("replicas", &S::replicas, "Copies of other nodes' files.")
+      .items_max(128)
+      .list_map({"key"});
+  t.field(
+       "lastSeen", &S::last_seen,
+       "Time when the connection was lost. Absent: the agent is connected, or has never connected.")
       .format("date-time");
   t.field("summary", &S::summary, "Short texts for printer columns.");
   t.keep_unknown(&S::unknown);
 }
 
 void EdgeNode::describe(Type<EdgeNode>& t) {
-  t.doc("A node that runs an agent: the operator's work list in spec, the node's report in status.");
+  t.doc(
+      "A node that runs an agent: the operator's work list in spec, the node's report in status.");
   t.field("metadata", &EdgeNode::metadata, "Standard object metadata; the name is the node's.");
   t.field("spec", &EdgeNode::spec, "Work list of the node.");
   t.field("status", &EdgeNode::status, "The node's report.");
@@ -377,8 +508,11 @@ namespace {
 
 std::vector<meta::StatusCause> check_edge_node_address(const Json& old, const Json& object) {
   std::vector<meta::StatusCause> causes;
-  for (const meta::AddressProblem& one : meta::added_address_problems("EdgeNode", old["status"], object["status"])) {
-    causes.push_back({"FieldValueInvalid", "Invalid value: " + codec::write_json(Json(one.value)) + ": " + one.message, one.field});
+  for (const meta::AddressProblem& one :
+       meta::added_address_problems("EdgeNode", old["status"], object["status"])) {
+    causes.push_back({"FieldValueInvalid",
+                      "Invalid value: " + codec::write_json(Json(one.value)) + ": " + one.message,
+                      one.field});
   }
   return causes;
 }
@@ -395,14 +529,18 @@ const Kind& EdgeNode::kind() {
               {"Connected", "string", ".status.conditions[?(@.type==\"Connected\")].status",
                "Whether the agent watches its work list"},
               {"Agent", "string", ".status.agentVersion", "Version of the agent"},
-              {"Models", "string", ".status.summary.models", "Ready models of all models in the work list"},
-              {"Datasets", "string", ".status.summary.datasets", "Counted datasets of all datasets in the work list"},
+              {"Models", "string", ".status.summary.models",
+               "Ready models of all models in the work list"},
+              {"Datasets", "string", ".status.summary.datasets",
+               "Counted datasets of all datasets in the work list"},
               {"Disk", "string", ".status.summary.disk", "Free disk space for models"},
-              {"LastSeen", "date", ".status.lastSeen", "Time since the connection was lost; empty while connected"},
+              {"LastSeen", "date", ".status.lastSeen",
+               "Time since the connection was lost; empty while connected"},
               {"Age", "date", ".metadata.creationTimestamp", ""},
           },
       .scale = {},
-      .notes = {"The node's agent creates the object. Only the operator writes `spec`, and overwrites changes by\n  hand."},
+      .notes = {"The node's agent creates the object. Only the operator writes `spec`, and "
+                "overwrites changes by\n  hand."},
       .schema = &type_info<EdgeNode>().schema,
       .native = check_edge_node_address,
   };

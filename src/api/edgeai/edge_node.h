@@ -153,7 +153,8 @@ struct EdgeNodeSpec {
 };
 
 struct EdgeVersionReport {
-  static constexpr std::string_view kPending = "Pending", kDownloading = "Downloading", kReady = "Ready", kFailed = "Failed";
+  static constexpr std::string_view kPending = "Pending", kDownloading = "Downloading",
+                                    kReady = "Ready", kFailed = "Failed";
 
   std::string version;
   std::string state;
@@ -171,7 +172,8 @@ struct EdgeVersionReport {
 };
 
 struct EdgeServingReport {
-  static constexpr std::string_view kReady = "Ready", kLoading = "Loading", kFailed = "Failed", kUnreachable = "Unreachable";
+  static constexpr std::string_view kReady = "Ready", kLoading = "Loading", kFailed = "Failed",
+                                    kUnreachable = "Unreachable";
 
   std::string version;
   std::string state;
@@ -212,7 +214,8 @@ struct EdgeMalformed {
 };
 
 struct EdgeDatasetReport {
-  static constexpr std::string_view kPending = "Pending", kCounting = "Counting", kCounted = "Counted", kFailed = "Failed";
+  static constexpr std::string_view kPending = "Pending", kCounting = "Counting",
+                                    kCounted = "Counted", kFailed = "Failed";
   static constexpr std::size_t kClassesMax = 64;  // furtherClasses counts the rest
 
   std::string key;
@@ -262,7 +265,8 @@ struct EdgeShareReport {
 };
 
 struct EdgeReplicaReport {
-  static constexpr std::string_view kPending = "Pending", kCopying = "Copying", kCurrent = "Current", kFailed = "Failed";
+  static constexpr std::string_view kPending = "Pending", kCopying = "Copying",
+                                    kCurrent = "Current", kFailed = "Failed";
 
   std::string key;
   std::string uid;

@@ -12,7 +12,8 @@ bool ready(const EdgeModel& model, const EdgeNodeStatus& status) {
   const EdgeModelReport* report = status.find_model(model.key);
   if (report == nullptr) return false;
   if (model.serving) {
-    return report->serving && report->serving->state == EdgeServingReport::kReady && report->serving->version == model.target;
+    return report->serving && report->serving->state == EdgeServingReport::kReady &&
+           report->serving->version == model.target;
   }
   const EdgeVersionReport* version = report->find_version(model.target);
   return version != nullptr && version->state == EdgeVersionReport::kReady;
@@ -20,12 +21,14 @@ bool ready(const EdgeModel& model, const EdgeNodeStatus& status) {
 
 bool ready(const EdgeDataset& dataset, const EdgeNodeStatus& status) {
   const EdgeDatasetReport* report = status.find_dataset(dataset.key);
-  return report != nullptr && report->uid == dataset.uid && report->samples && report->state != EdgeDatasetReport::kFailed;
+  return report != nullptr && report->uid == dataset.uid && report->samples &&
+         report->state != EdgeDatasetReport::kFailed;
 }
 
 template <typename Item>
 std::string ready_of(const std::vector<Item>& items, const EdgeNodeStatus& status) {
-  const auto count = std::count_if(items.begin(), items.end(), [&](const Item& item) { return ready(item, status); });
+  const auto count = std::count_if(items.begin(), items.end(),
+                                   [&](const Item& item) { return ready(item, status); });
   return std::to_string(count) + "/" + std::to_string(items.size());
 }
 
@@ -39,7 +42,8 @@ std::string quantity(std::int64_t bytes) {
     ++unit;
   }
   std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), unit >= 3 && number < 10 ? "%.1f%s" : "%.0f%s", number, kUnits[unit]);
+  std::snprintf(text.data(), text.size(), unit >= 3 && number < 10 ? "%.1f%s" : "%.0f%s", number,
+                kUnits[unit]);
   return text.data();
 }
 
@@ -56,7 +60,8 @@ EdgeSummary summarize(const EdgeNodeSpec& spec, const EdgeNodeStatus& status) {
   summary.models = ready_of(spec.models, status);
   summary.datasets = ready_of(spec.datasets, status);
   if (status.disk.capacity_bytes > 0) {
-    summary.disk = std::string(is_full(status.disk) ? "full: " : "") + quantity(status.disk.available_bytes) + " free of " +
+    summary.disk = std::string(is_full(status.disk) ? "full: " : "") +
+                   quantity(status.disk.available_bytes) + " free of " +
                    quantity(status.disk.capacity_bytes);
   }
   return summary;

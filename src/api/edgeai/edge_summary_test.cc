@@ -16,21 +16,29 @@ TEST(EdgeSummary, OfANodeWithNothingToDo) { EXPECT_EQ(of("{}"), (EdgeSummary{"0/
 
 TEST(EdgeSummary, AModelIsReadyWhenItsTargetServesOrWaitsForAServer) {
   const std::string spec =
-      "{spec: {models: [{key: d/a, target: '2'}, {key: d/b, target: '2', serving: {url: 'http://h'}}]}, status: {models: [";
-  const auto models = [&](const std::string& reports) { return of((spec + reports + "]}}").c_str()).models; };
+      "{spec: {models: [{key: d/a, target: '2'}, {key: d/b, target: '2', serving: {url: "
+      "'http://h'}}]}, status: {models: [";
+  const auto models = [&](const std::string& reports) {
+    return of((spec + reports + "]}}").c_str()).models;
+  };
   EXPECT_EQ(models(""), "0/2");
   EXPECT_EQ(models("{key: d/a, versions: [{version: '1', state: Ready}]}"), "0/2");
   EXPECT_EQ(models("{key: d/a, versions: [{version: '2', state: Ready}]}"), "1/2");
-  EXPECT_EQ(models("{key: d/b, versions: [{version: '2', state: Ready}]}"), "0/2") << "it shall be served";
+  EXPECT_EQ(models("{key: d/b, versions: [{version: '2', state: Ready}]}"), "0/2")
+      << "it shall be served";
   EXPECT_EQ(models("{key: d/b, serving: {version: '1', state: Ready}}"), "0/2");
   EXPECT_EQ(models("{key: d/b, serving: {version: '2', state: Loading}}"), "0/2");
   EXPECT_EQ(models("{key: d/b, serving: {version: '2', state: Ready}}"), "1/2");
-  EXPECT_EQ(models("{key: d/c, versions: [{version: '2', state: Ready}]}"), "0/2") << "nobody wants that one";
+  EXPECT_EQ(models("{key: d/c, versions: [{version: '2', state: Ready}]}"), "0/2")
+      << "nobody wants that one";
 }
 
 TEST(EdgeSummary, ADatasetIsReadyWhenThisVeryOneWasCounted) {
-  const std::string spec = "{spec: {datasets: [{key: k/d/a, uid: u, path: /a, format: csv}]}, status: {datasets: [";
-  const auto datasets = [&](const std::string& reports) { return of((spec + reports + "]}}").c_str()).datasets; };
+  const std::string spec =
+      "{spec: {datasets: [{key: k/d/a, uid: u, path: /a, format: csv}]}, status: {datasets: [";
+  const auto datasets = [&](const std::string& reports) {
+    return of((spec + reports + "]}}").c_str()).datasets;
+  };
   EXPECT_EQ(datasets(""), "0/1");
   EXPECT_EQ(datasets("{key: k/d/a, uid: u, state: Counting}"), "0/1");
   EXPECT_EQ(datasets("{key: k/d/a, uid: u, state: Counted, samples: 0}"), "1/1");

@@ -27,7 +27,8 @@ std::vector<Json> documents(const std::string& name) {
 
 std::string print(const std::vector<meta::StatusCause>& causes) {
   std::string out;
-  for (const auto& cause : causes) out += cause.field + " | " + cause.reason + " | " + cause.message + "\n";
+  for (const auto& cause : causes)
+    out += cause.field + " | " + cause.reason + " | " + cause.message + "\n";
   return out;
 }
 
@@ -39,7 +40,8 @@ TYPED_TEST_SUITE(MetadataKind, Kinds);
 template <typename T>
 std::string cases() {
   const meta::Resource& resource = T::resource();
-  return std::string(resource.group == "sedna.io" ? "sedna_" : "") + (resource.kind == "Dataset" ? "dataset" : "model");
+  return std::string(resource.group == "sedna.io" ? "sedna_" : "") +
+         (resource.kind == "Dataset" ? "dataset" : "model");
 }
 
 TYPED_TEST(MetadataKind, EveryCaseIsAcceptedOrNamesAllThatIsWrong) {
@@ -49,7 +51,8 @@ TYPED_TEST(MetadataKind, EveryCaseIsAcceptedOrNamesAllThatIsWrong) {
   for (std::size_t i = 1; i < all.size(); ++i) {
     std::string expected;
     for (const Json& cause : all[i]["causes"].as_array()) {
-      expected += cause["field"].as_string() + " | " + cause["reason"].as_string() + " | " + cause["message"].as_string() + "\n";
+      expected += cause["field"].as_string() + " | " + cause["reason"].as_string() + " | " +
+                  cause["message"].as_string() + "\n";
     }
     const Json object = meta::apply_merge_patch(all.front(), all[i]["change"]);
     EXPECT_EQ(print(validate(TypeParam::kind(), object)), expected) << all[i]["name"].as_string();
@@ -74,7 +77,8 @@ TYPED_TEST(MetadataKind, WhatIsReadIsWrittenAsItWas) {
 TYPED_TEST(MetadataKind, NoShortNameIsOneOfAnotherKind) {
   std::multiset<std::string> names{"ds", "deploy", "svc", "po", "no", "cm", "sa", "ns", "ev", "rs"};
   for (const Kind* kind : kinds()) names.insert(kind->short_names.begin(), kind->short_names.end());
-  for (const std::string& name : TypeParam::kind().short_names) EXPECT_EQ(names.count(name), 1u) << name;
+  for (const std::string& name : TypeParam::kind().short_names)
+    EXPECT_EQ(names.count(name), 1u) << name;
 }
 
 TEST(DatasetPeriod, IsInSeconds) {
@@ -93,7 +97,8 @@ TEST(DatasetPeriod, IsInSeconds) {
 
 // The form that clients of Sedna read and write.
 TEST(ModelMetrics, AreTextAsInSedna) {
-  const char* text = R"({"apiVersion":"sedna.io/v1alpha1","kind":"Model","metadata":{"name":"m"},"spec":{"url":"/m","format":"pb"},
+  const char* text =
+      R"({"apiVersion":"sedna.io/v1alpha1","kind":"Model","metadata":{"name":"m"},"spec":{"url":"/m","format":"pb"},
                          "status":{"updateTime":"2024-05-01T12:00:00Z","metrics":[{"key":"accuracy","value":"0.93"}]}})";
   const Json object = codec::parse_json(text).value();
   EXPECT_EQ(print(validate(SednaModel::kind(), object)), "");
@@ -105,7 +110,8 @@ TEST(ModelMetrics, AreTextAsInSedna) {
 }
 
 TEST(PeerUrl, IsAHostAndAPortOverTlsAndNothingMore) {
-  for (const char* url : {"https://10.1.2.3:10445", "https://line7.example:1", "https://[fd00::7]:65535", "https://line7"})
+  for (const char* url : {"https://10.1.2.3:10445", "https://line7.example:1",
+                          "https://[fd00::7]:65535", "https://line7"})
     EXPECT_TRUE(is_peer_url(url)) << url;
   for (const char* url : {"",
                           "http://127.0.0.1:24500",

@@ -60,7 +60,9 @@ struct ModelSpecOf : ModelSpec {
 struct ModelMetric {
   std::string key;
   std::string value;
-  friend bool operator==(const ModelMetric& a, const ModelMetric& b) { return a.key == b.key && a.value == b.value; }
+  friend bool operator==(const ModelMetric& a, const ModelMetric& b) {
+    return a.key == b.key && a.value == b.value;
+  }
   Json unknown;
   static void describe(Type<ModelMetric>& t);
 };

@@ -13,7 +13,8 @@ const NodeReplica* ReplicationStatus::find_node(std::string_view node) const {
 
 void Replication::describe(Type<Replication>& t) {
   t.doc("Nodes that get a copy of the files. Nodes copy directly from each other.");
-  t.field("nodeSelector", &Replication::node_selector, "Labels of the nodes. Empty: every node that runs an agent.")
+  t.field("nodeSelector", &Replication::node_selector,
+          "Labels of the nodes. Empty: every node that runs an agent.")
       .items_max(64)
       .each_length(0, 63);
   t.keep_unknown(&Replication::unknown);
@@ -23,12 +24,16 @@ void NodeReplica::describe(Type<NodeReplica>& t) {
   using R = NodeReplica;
   t.doc("The copy on one node.");
   t.field("node", &R::node, "Name of the node.").required().length(1, 253);
-  t.field("state", &R::state, "State of the copy.").required().one_of({"Pending", "Copying", "Current", "Failed", "Unreachable"});
+  t.field("state", &R::state, "State of the copy.")
+      .required()
+      .one_of({"Pending", "Copying", "Current", "Failed", "Unreachable"});
   t.field("snapshot", &R::snapshot, "Snapshot of the copy on the node.").length(0, 64);
   t.field("path", &R::path, "Path of the copy on the node.").length(0, 4096);
   t.field("bytesDone", &R::bytes_done, "Received bytes, if copying takes long.").format("int64");
-  t.field("bytesTotal", &R::bytes_total, "Bytes to receive in all, if copying takes long.").format("int64");
-  t.field("behindSince", &R::behind_since, "Time since which the node lacks the current copy.").length(0, 64);
+  t.field("bytesTotal", &R::bytes_total, "Bytes to receive in all, if copying takes long.")
+      .format("int64");
+  t.field("behindSince", &R::behind_since, "Time since which the node lacks the current copy.")
+      .length(0, 64);
   t.field("reason", &R::reason, "Reason why the copy is not current.").length(0, 128);
   t.field("message", &R::message, "Human-readable explanation.").length(0, 4096);
   t.keep_unknown(&R::unknown);
@@ -41,9 +46,12 @@ void ReplicationStatus::describe(Type<ReplicationStatus>& t) {
   t.field("bytes", &S::bytes, "Size of all files of the snapshot.").format("int64");
   t.field("files", &S::files, "Number of files in the snapshot.").format("int64");
   t.field("wanted", &S::wanted, "Number of nodes that get a copy.").format("int64").always();
-  t.field("current", &S::current, "Number of nodes that have the current copy.").format("int64").always();
+  t.field("current", &S::current, "Number of nodes that have the current copy.")
+      .format("int64")
+      .always();
   t.field("reason", &S::reason,
-          "Reason why there are no copies: PathForbidden, PathNotFound, TooLarge, ReadFailed, NoNodeSelected, NodeMissing or "
+          "Reason why there are no copies: PathForbidden, PathNotFound, TooLarge, ReadFailed, "
+          "NoNodeSelected, NodeMissing or "
           "Unsupported.")
       .length(0, 128);
   t.field("message", &S::message, "Human-readable explanation.").length(0, 4096);

@@ -23,7 +23,8 @@ struct Replication {
 };
 
 struct NodeReplica {
-  static constexpr std::string_view kPending = "Pending", kCopying = "Copying", kCurrent = "Current", kFailed = "Failed",
+  static constexpr std::string_view kPending = "Pending", kCopying = "Copying",
+                                    kCurrent = "Current", kFailed = "Failed",
                                     kUnreachable = "Unreachable";
 
   std::string node;

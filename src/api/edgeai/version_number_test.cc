@@ -6,7 +6,8 @@ namespace varda::api {
 namespace {
 
 TEST(VersionNumber, WholeNumbersAreThemselves) {
-  for (const char* version : {"1", "3", "42", "20240501", "999999999"}) EXPECT_EQ(std::to_string(version_number(version)), version);
+  for (const char* version : {"1", "3", "42", "20240501", "999999999"})
+    EXPECT_EQ(std::to_string(version_number(version)), version);
 }
 
 TEST(VersionNumber, OtherNamesHaveNumbersAboveThatNeverChange) {

@@ -28,19 +28,23 @@ void describe_worker(Type<W>& t, std::int64_t replicas_max) {
   t.template field<std::string>("nodeName", &Worker::node_name, "Name of the worker's node.")
       .length(0, 253)
       .pattern("^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$");
-  t.template field<std::optional<NodeSelection>>("selector", &Worker::selector,
-                                                 "Labels of the worker's nodes, instead of nodeName.");
-  t.template field<std::int64_t>("replicas", &Worker::replicas, "Number of replicas. 0 stops the worker.")
+  t.template field<std::optional<NodeSelection>>(
+      "selector", &Worker::selector, "Labels of the worker's nodes, instead of nodeName.");
+  t.template field<std::int64_t>("replicas", &Worker::replicas,
+                                 "Number of replicas. 0 stops the worker.")
       .defaulted()
       .format("int32")
       .range(0, replicas_max);
-  t.template field<Json>("workerSpec", &Worker::worker_spec, "Pod of the worker: a PodSpec, with nodeName or selector beside it.")
+  t.template field<Json>("workerSpec", &Worker::worker_spec,
+                         "Pod of the worker: a PodSpec, with nodeName or selector beside it.")
       .shaped(pod_spec_shape());
-  t.template field<Json>("template", &Worker::pod_template,
-                         "Pod of the worker as a template, {metadata, spec}. Alternative to workerSpec.")
+  t.template field<Json>(
+       "template", &Worker::pod_template,
+       "Pod of the worker as a template, {metadata, spec}. Alternative to workerSpec.")
       .shaped(pod_template_shape());
   t.template field<std::optional<WorkerAutoscaling>>(
-      "hpa", &Worker::hpa, "Autoscaling of a cloud worker that has a pod, by a HorizontalPodAutoscaler of the cluster.");
+      "hpa", &Worker::hpa,
+      "Autoscaling of a cloud worker that has a pod, by a HorizontalPodAutoscaler of the cluster.");
   for (Rule& rule : detail::worker_rules()) t.rule(std::move(rule));
 }
 

@@ -31,14 +31,17 @@ std::vector<std::string> keys_of(const PolicyRow& row) {
   return keys;
 }
 
-std::string is_called(const PolicyRow& row) { return "self.name in [" + rules::cel_quote(names_of(row)) + "]"; }
+std::string is_called(const PolicyRow& row) {
+  return "self.name in [" + rules::cel_quote(names_of(row)) + "]";
+}
 
 std::string parameter_field(std::size_t index, std::string_view member) {
   return ".parameters[" + std::to_string(index) + "]." + std::string(member);
 }
 
 /// Checks one parameter. Its policy and key are known.
-using Ask = std::function<std::optional<Violation>(const ParameterRow& row, const std::string& field, const Json& value)>;
+using Ask = std::function<std::optional<Violation>(const ParameterRow& row,
+                                                   const std::string& field, const Json& value)>;
 
 std::function<std::vector<Violation>(const Json&)> for_each_value(Ask ask) {
   return [ask = std::move(ask)](const Json& self) {
@@ -50,14 +53,16 @@ std::function<std::vector<Violation>(const Json&)> for_each_value(Ask ask) {
       const std::size_t at = index++;
       const ParameterRow* row = cascade::find_parameter(*policy, parameter["key"].as_string());
       if (row == nullptr || !parameter["value"].is_string()) continue;
-      if (auto violation = ask(*row, parameter_field(at, "value"), parameter["value"])) found.push_back(std::move(*violation));
+      if (auto violation = ask(*row, parameter_field(at, "value"), parameter["value"]))
+        found.push_back(std::move(*violation));
     }
     return found;
   };
 }
 
 /// CEL: `condition` holds for every parameter p of the wanted kind and range.
-std::string cel_for_each_value(const std::function<bool(const ParameterRow&)>& wanted, const std::string& condition) {
+std::string cel_for_each_value(const std::function<bool(const ParameterRow&)>& wanted,
+                               const std::string& condition) {
   std::string cases;
   for (const PolicyRow& policy : cascade::policy_table()) {
     std::vector<std::string> keys;
@@ -65,7 +70,8 @@ std::string cel_for_each_value(const std::function<bool(const ParameterRow&)>& w
       if (wanted(row)) keys.emplace_back(row.key);
     }
     if (keys.empty()) continue;
-    cases += (cases.empty() ? "(" : " || (") + is_called(policy) + " && p.key in [" + rules::cel_quote(keys) + "])";
+    cases += (cases.empty() ? "(" : " || (") + is_called(policy) + " && p.key in [" +
+             rules::cel_quote(keys) + "])";
   }
   return "!has(self.parameters) || self.parameters.all(p, !(" + cases + ") || (" + condition + "))";
 }
@@ -74,7 +80,8 @@ Rule keys_are_known() {
   Rule rule;
   std::string cases, said;
   for (const PolicyRow& policy : cascade::policy_table()) {
-    cases += (cases.empty() ? "(" : " || (") + is_called(policy) + " && p.key in [" + rules::cel_quote(keys_of(policy)) + "])";
+    cases += (cases.empty() ? "(" : " || (") + is_called(policy) + " && p.key in [" +
+             rules::cel_quote(keys_of(policy)) + "])";
     if (policy.parameters.empty()) continue;
     std::string keys;
     for (const std::string& key : keys_of(policy)) keys += (keys.empty() ? "" : ", ") + key;
@@ -91,16 +98,20 @@ Rule keys_are_known() {
     for (const Json& parameter : self["parameters"].as_array()) {
       const std::size_t at = index++;
       const Json& key = parameter["key"];
-      if (policy == nullptr || !key.is_string() || cascade::find_parameter(*policy, key.as_string()) != nullptr) continue;
+      if (policy == nullptr || !key.is_string() ||
+          cascade::find_parameter(*policy, key.as_string()) != nullptr)
+        continue;
       if (policy->parameters.empty()) {
         found.push_back({"FieldValueForbidden", parameter_field(at, "key"),
                          "Forbidden: " + std::string(policy->name) + " takes no parameters"});
         continue;
       }
       std::string supported;
-      for (const std::string& one : keys_of(*policy)) supported += (supported.empty() ? "\"" : ", \"") + one + "\"";
-      found.push_back({"FieldValueNotSupported", parameter_field(at, "key"),
-                       "Unsupported value: " + codec::write_json(key) + ": supported values: " + supported});
+      for (const std::string& one : keys_of(*policy))
+        supported += (supported.empty() ? "\"" : ", \"") + one + "\"";
+      found.push_back(
+          {"FieldValueNotSupported", parameter_field(at, "key"),
+           "Unsupported value: " + codec::write_json(key) + ": supported values: " + supported});
     }
     return found;
   };
@@ -120,10 +131,12 @@ Rule numbers_are_numbers(double min, double max) {
     return row.kind == ParameterKind::kNumber && row.min == min && row.max == max;
   };
   Rule rule;
-  rule.cel = cel_for_each_value(wanted, "p.value.matches(" + rules::cel_quote(cascade::kNumberPattern) +
-                                            ") && double(p.value) >= " + number_text(min, true) +
-                                            " && double(p.value) <= " + number_text(max, true));
-  const std::string what = "must be a number from " + number_text(min, false) + " to " + number_text(max, false) + ", as text";
+  rule.cel =
+      cel_for_each_value(wanted, "p.value.matches(" + rules::cel_quote(cascade::kNumberPattern) +
+                                     ") && double(p.value) >= " + number_text(min, true) +
+                                     " && double(p.value) <= " + number_text(max, true));
+  const std::string what = "must be a number from " + number_text(min, false) + " to " +
+                           number_text(max, false) + ", as text";
   std::string keys;
   for (const PolicyRow& policy : cascade::policy_table()) {
     for (const ParameterRow& row : policy.parameters) {
@@ -133,10 +146,11 @@ Rule numbers_are_numbers(double min, double max) {
   rule.message = "the value of " + keys + " " + what;
   rule.reason = "FieldValueInvalid";
   rule.field_path = ".parameters";
-  rule.check = for_each_value([=](const ParameterRow& row, const std::string& field, const Json& value) {
-    const bool wrong = wanted(row) && !cascade::parse_number(value.as_string(), min, max).ok();
-    return wrong ? std::optional(rules::invalid(field, value, what)) : std::nullopt;
-  });
+  rule.check =
+      for_each_value([=](const ParameterRow& row, const std::string& field, const Json& value) {
+        const bool wrong = wanted(row) && !cascade::parse_number(value.as_string(), min, max).ok();
+        return wrong ? std::optional(rules::invalid(field, value, what)) : std::nullopt;
+      });
   return rule;
 }
 
@@ -147,22 +161,27 @@ Rule texts_are_not_empty() {
   rule.message = "the value of a text must not be empty";
   rule.reason = "FieldValueInvalid";
   rule.field_path = ".parameters";
-  rule.check = for_each_value([=](const ParameterRow& row, const std::string& field, const Json& value) {
-    const bool wrong = wanted(row) && value.as_string().empty();
-    return wrong ? std::optional(rules::invalid(field, value, "must not be empty")) : std::nullopt;
-  });
+  rule.check =
+      for_each_value([=](const ParameterRow& row, const std::string& field, const Json& value) {
+        const bool wrong = wanted(row) && value.as_string().empty();
+        return wrong ? std::optional(rules::invalid(field, value, "must not be empty"))
+                     : std::nullopt;
+      });
   return rule;
 }
 
 // A list of texts is "a, b" without blank texts. If a text has a comma, the list is JSON: ["a, b",
 // "c"]. These patterns and is_text_list() agree. Invalid escapes, and escapes that make a text
 // blank, pass here; the constructor of the policy refuses them.
-constexpr std::string_view kPlainList = R"(^[ \t\r\n]*[^, \t\r\n\[][^,]*(,[ \t\r\n]*[^, \t\r\n][^,]*)*$)";
-constexpr std::string_view kJsonText = R"("[ \t]*([^" \t\\\x00-\x1f]|\\["\\/bfnrtu])([^"\\\x00-\x1f]|\\["\\/bfnrtu])*")";
+constexpr std::string_view kPlainList =
+    R"(^[ \t\r\n]*[^, \t\r\n\[][^,]*(,[ \t\r\n]*[^, \t\r\n][^,]*)*$)";
+constexpr std::string_view kJsonText =
+    R"("[ \t]*([^" \t\\\x00-\x1f]|\\["\\/bfnrtu])([^"\\\x00-\x1f]|\\["\\/bfnrtu])*")";
 
 std::string json_list_pattern() {
   const std::string text(kJsonText), space = R"([ \t\r\n]*)";
-  return "^" + space + R"(\[)" + space + text + space + "(," + space + text + space + R"()*\])" + space + "$";
+  return "^" + space + R"(\[)" + space + text + space + "(," + space + text + space + R"()*\])" +
+         space + "$";
 }
 
 /// Reads a text piece by piece. std::regex would recurse once per character.
@@ -170,7 +189,9 @@ class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
   bool at_end() const { return text_.empty(); }
-  void skip(std::string_view any_of) { text_.remove_prefix(std::min(text_.find_first_not_of(any_of), text_.size())); }
+  void skip(std::string_view any_of) {
+    text_.remove_prefix(std::min(text_.find_first_not_of(any_of), text_.size()));
+  }
   bool take(char c) {
     if (!text_.starts_with(c)) return false;
     text_.remove_prefix(1);
@@ -178,9 +199,12 @@ class Scanner {
   }
   /// Takes one character or one escape of a JSON string.
   bool take_character() {
-    if (at_end() || text_.front() == '"' || static_cast<unsigned char>(text_.front()) < 0x20) return false;
+    if (at_end() || text_.front() == '"' || static_cast<unsigned char>(text_.front()) < 0x20)
+      return false;
     const bool escape = take('\\');
-    if (escape && (at_end() || std::string_view(R"("\/bfnrtu)").find(text_.front()) == std::string_view::npos)) return false;
+    if (escape && (at_end() ||
+                   std::string_view(R"("\/bfnrtu)").find(text_.front()) == std::string_view::npos))
+      return false;
     text_.remove_prefix(1);
     return true;
   }
@@ -218,7 +242,8 @@ bool is_text_list(std::string_view value) {
   if (first != std::string_view::npos && value[first] == '[') return is_json_list(value);
   for (std::size_t at = 0; at <= value.size();) {
     const std::size_t comma = std::min(value.find(',', at), value.size());
-    if (value.substr(at, comma - at).find_first_not_of(kSpace) == std::string_view::npos) return false;
+    if (value.substr(at, comma - at).find_first_not_of(kSpace) == std::string_view::npos)
+      return false;
     at = comma + 1;
   }
   return true;
@@ -227,17 +252,20 @@ bool is_text_list(std::string_view value) {
 Rule lists_are_lists() {
   const auto wanted = [](const ParameterRow& row) { return row.kind == ParameterKind::kTextList; };
   Rule rule;
-  rule.cel = cel_for_each_value(wanted, "p.value.matches(" + rules::cel_quote(kPlainList) + ") || p.value.matches(" +
+  rule.cel = cel_for_each_value(wanted, "p.value.matches(" + rules::cel_quote(kPlainList) +
+                                            ") || p.value.matches(" +
                                             rules::cel_quote(json_list_pattern()) + ")");
   static constexpr std::string_view kWhat =
-      "must be texts with commas between them (a, b), or a JSON list of texts where one has a comma; none of them empty";
+      "must be texts with commas between them (a, b), or a JSON list of texts where one has a "
+      "comma; none of them empty";
   rule.message = "a list " + std::string(kWhat);
   rule.reason = "FieldValueInvalid";
   rule.field_path = ".parameters";
-  rule.check = for_each_value([=](const ParameterRow& row, const std::string& field, const Json& value) {
-    const bool wrong = wanted(row) && !is_text_list(value.as_string());
-    return wrong ? std::optional(rules::invalid(field, value, kWhat)) : std::nullopt;
-  });
+  rule.check =
+      for_each_value([=](const ParameterRow& row, const std::string& field, const Json& value) {
+        const bool wrong = wanted(row) && !is_text_list(value.as_string());
+        return wrong ? std::optional(rules::invalid(field, value, kWhat)) : std::nullopt;
+      });
   return rule;
 }
 
@@ -249,11 +277,13 @@ std::vector<Rule> required_parameters() {
       const std::string key(row.key);
       Rule rule;
       rule.cel = "!(" + is_called(policy) +
-                 ") || (has(self.parameters) && self.parameters.exists(p, p.key == " + rules::cel_quote(row.key) + "))";
+                 ") || (has(self.parameters) && self.parameters.exists(p, p.key == " +
+                 rules::cel_quote(row.key) + "))";
       rule.message = std::string(policy.name) + " needs the parameter " + key;
       rule.reason = "FieldValueRequired";
       rule.field_path = ".parameters";
-      rule.check = [&policy, key, message = rule.message](const Json& self) -> std::vector<Violation> {
+      rule.check = [&policy, key,
+                    message = rule.message](const Json& self) -> std::vector<Violation> {
         if (cascade::find_policy(self["name"].as_string()) != &policy) return {};
         for (const Json& parameter : self["parameters"].as_array()) {
           if (parameter["key"].as_string() == key) return {};
@@ -297,14 +327,16 @@ Rule name_is_known() {
   std::string known;
   for (const std::string& name : known_names()) known += (known.empty() ? "" : ", ") + name;
   rule.cel = "self.name in [" + rules::cel_quote(known_names()) + "]";
-  rule.message = "our server has no such policy (it has " + known + "): one of your own needs a workerSpec or template";
+  rule.message = "our server has no such policy (it has " + known +
+                 "): one of your own needs a workerSpec or template";
   rule.reason = "FieldValueInvalid";
   rule.field_path = ".name";
   rule.check = [](const Json& self) -> std::vector<Violation> {
     const Json& name = self["name"];
     if (!name.is_string() || cascade::find_policy(name.as_string()) != nullptr) return {};
     std::string supported;
-    for (const std::string& one : known_names()) supported += (supported.empty() ? "\"" : ", \"") + one + "\"";
+    for (const std::string& one : known_names())
+      supported += (supported.empty() ? "\"" : ", \"") + one + "\"";
     return {{"FieldValueNotSupported", ".name",
              "Unsupported value: " + codec::write_json(name) + ": supported values: " + supported +
                  ", or with a workerSpec or template any"}};
@@ -342,7 +374,9 @@ std::string formulas() {
     out += ": " + std::string(policy.formula);
     std::string defaults;
     for (const ParameterRow& row : policy.parameters) {
-      if (row.initial) defaults += (defaults.empty() ? "" : ", ") + std::string(row.key) + " " + std::string(*row.initial);
+      if (row.initial)
+        defaults +=
+            (defaults.empty() ? "" : ", ") + std::string(row.key) + " " + std::string(*row.initial);
     }
     if (!defaults.empty()) out += " (default " + defaults + ")";
   }
@@ -353,7 +387,8 @@ std::string formulas() {
 
 std::vector<cascade::PolicyParameter> HardExampleMining::policy_parameters() const {
   std::vector<cascade::PolicyParameter> out;
-  for (const MiningParameter& parameter : parameters) out.push_back({parameter.key, parameter.value});
+  for (const MiningParameter& parameter : parameters)
+    out.push_back({parameter.key, parameter.value});
   return out;
 }
 
@@ -366,18 +401,24 @@ Json HardExampleMining::parameters_to_json() const {
 
 void MiningParameter::describe(Type<MiningParameter>& t) {
   t.doc("One parameter of the policy.");
-  t.field("key", &MiningParameter::key, "Name of the parameter.").required().length(1, cascade::kParameterKeyBytesMax);
-  t.field("value", &MiningParameter::value, "Value as text. Put numbers in quotes.").required().length(0, kValueCharactersMax);
+  t.field("key", &MiningParameter::key, "Name of the parameter.")
+      .required()
+      .length(1, cascade::kParameterKeyBytesMax);
+  t.field("value", &MiningParameter::value, "Value as text. Put numbers in quotes.")
+      .required()
+      .length(0, kValueCharactersMax);
   t.keep_unknown(&MiningParameter::unknown);
 }
 
 void HardExampleMining::describe(Type<HardExampleMining>& t) {
   t.doc("Policy that decides which answers are hard, so that the next tier is asked.");
   t.field("name", &HardExampleMining::name,
-          "Name of the policy. A worker with a workerSpec or template may use its own policies. " + formulas() + ".")
+          "Name of the policy. A worker with a workerSpec or template may use its own policies. " +
+              formulas() + ".")
       .required()
       .length(1, cascade::kPolicyNameBytesMax);
-  t.field("parameters", &HardExampleMining::parameters, "Parameters of the policy. Missing parameters have their defaults.")
+  t.field("parameters", &HardExampleMining::parameters,
+          "Parameters of the policy. Missing parameters have their defaults.")
       .items_max(cascade::kPolicyParametersMax)
       .list_map({"key"});
   t.keep_unknown(&HardExampleMining::unknown);
@@ -388,8 +429,9 @@ void TierPolicy::describe(Type<TierPolicy>& t) {
   t.field<std::string>("name", &HardExampleMining::name, "Name of the policy. " + formulas() + ".")
       .required()
       .one_of(known_names());
-  t.field<std::vector<MiningParameter>>("parameters", &HardExampleMining::parameters,
-                                        "Parameters of the policy. Missing parameters have their defaults.")
+  t.field<std::vector<MiningParameter>>(
+       "parameters", &HardExampleMining::parameters,
+       "Parameters of the policy. Missing parameters have their defaults.")
       .items_max(cascade::kPolicyParametersMax)
       .list_map({"key"});
   t.keep_unknown(&HardExampleMining::unknown);
@@ -402,8 +444,9 @@ std::vector<Rule> edge_policy_rules() {
   std::vector<Rule> all = policy_rules();
   all.insert(all.begin(), name_is_known());
   for (Rule& rule : all) {
-    rule = rules::unless_any_set({{"workerSpec", rules::Shape::kObject}, {"template", rules::Shape::kObject}},
-                                 within("hardExampleMining", std::move(rule)));
+    rule = rules::unless_any_set(
+        {{"workerSpec", rules::Shape::kObject}, {"template", rules::Shape::kObject}},
+        within("hardExampleMining", std::move(rule)));
   }
   return all;
 }

@@ -36,7 +36,9 @@ struct JointCloudWorker : Worker {
   /// Port of the Service: port, else the first port that a container declares, else 5000.
   std::int64_t service_port() const;
   /// ClusterIP, NodePort, LoadBalancer.
-  std::string_view service_type() const { return service ? std::string_view(service->type) : "NodePort"; }
+  std::string_view service_type() const {
+    return service ? std::string_view(service->type) : "NodePort";
+  }
   static void describe(Type<JointCloudWorker>& t);
 };
 
@@ -142,7 +144,9 @@ struct JointInferenceService {
   Json unknown;
 
   /// Name of the model in requests of clients.
-  const std::string& model_name() const { return spec.model_name.empty() ? metadata.name : spec.model_name; }
+  const std::string& model_name() const {
+    return spec.model_name.empty() ? metadata.name : spec.model_name;
+  }
   static const Kind& kind();
   static const meta::Resource& resource() { return kind().resource; }
   static Result<JointInferenceService> from_json(const Json& object);

@@ -32,7 +32,8 @@ TEST(JointInferenceService, WhatPeopleWriteIsTaken) {
   std::size_t files = 0;
   for (const auto& entry : fs::directory_iterator(fs::path(VARDA_TESTDATA) / "sedna")) {
     ++files;
-    for (const auto& cause : validate(JointInferenceService::kind(), object_of(entry.path().stem())))
+    for (const auto& cause :
+         validate(JointInferenceService::kind(), object_of(entry.path().stem())))
       ADD_FAILURE() << entry.path() << ": " << cause.field << ": " << cause.message;
   }
   EXPECT_EQ(files, 4u);
@@ -50,12 +51,14 @@ TEST(JointInferenceService, WorkerSpecHasItsNodeBesideIt) {
   ASSERT_TRUE(edge.has_template());
   EXPECT_EQ(edge.pod_spec().at("containers/0/image"), Json("edge-inference-worker:latest"));
   EXPECT_EQ(edge.pod_spec().at("containers/0/resources/limits/memory"), Json("512Mi"));
-  EXPECT_EQ(edge.pod_spec().at("volumes/0"), Json::object({{"name", "localvideo"}, {"emptyDir", Json::object()}}));
+  EXPECT_EQ(edge.pod_spec().at("volumes/0"),
+            Json::object({{"name", "localvideo"}, {"emptyDir", Json::object()}}));
   EXPECT_TRUE(edge.pod_metadata().is_null());
   EXPECT_EQ(edge.declared_port(), 80);
   ASSERT_TRUE(edge.hard_example_mining);
   EXPECT_EQ(edge.hard_example_mining->name, "IBT");
-  const std::vector<cascade::PolicyParameter> parameters{{"threshold_img", "0.9"}, {"threshold_box", "0.9"}};
+  const std::vector<cascade::PolicyParameter> parameters{{"threshold_img", "0.9"},
+                                                         {"threshold_box", "0.9"}};
   EXPECT_EQ(edge.hard_example_mining->policy_parameters(), parameters);
   EXPECT_EQ(codec::write_json(edge.hard_example_mining->parameters_to_json()),
             R"([{"key":"threshold_img","value":"0.9"},{"key":"threshold_box","value":"0.9"}])");
@@ -160,38 +163,45 @@ TEST(JointInferenceService, WhatIsReadIsWrittenAsItWas) {
     const Json written = read->to_json();
     const auto again = JointInferenceService::from_json(written);
     ASSERT_TRUE(again.ok());
-    EXPECT_EQ(codec::write_json_pretty(again->to_json()), codec::write_json_pretty(written)) << name;
+    EXPECT_EQ(codec::write_json_pretty(again->to_json()), codec::write_json_pretty(written))
+        << name;
     // The order of members may change, and empty members of a condition are dropped. Everything
     // else stays.
-    const std::function<void(const Json&, const Json&, const std::string&)> holds = [&](const Json& all, const Json& part,
-                                                                                        const std::string& path) {
-      if (part.is_object()) {
-        for (const auto& [member, value] : part.as_object()) {
-          if (value.is_string() && value.as_string().empty()) continue;
-          holds(all[member], value, path + "." + member);
-        }
-      } else if (part.is_array() && part.size() == all.size()) {
-        for (std::size_t i = 0; i < part.size(); ++i)
-          holds(all.as_array()[i], part.as_array()[i], path + "[" + std::to_string(i) + "]");
-      } else {
-        EXPECT_EQ(all, part) << name << path;
-      }
-    };
+    const std::function<void(const Json&, const Json&, const std::string&)> holds =
+        [&](const Json& all, const Json& part, const std::string& path) {
+          if (part.is_object()) {
+            for (const auto& [member, value] : part.as_object()) {
+              if (value.is_string() && value.as_string().empty()) continue;
+              holds(all[member], value, path + "." + member);
+            }
+          } else if (part.is_array() && part.size() == all.size()) {
+            for (std::size_t i = 0; i < part.size(); ++i)
+              holds(all.as_array()[i], part.as_array()[i], path + "[" + std::to_string(i) + "]");
+          } else {
+            EXPECT_EQ(all, part) << name << path;
+          }
+        };
     holds(written, object, "");
   }
 }
 
 TEST(Deadline, IsAWholeNumberWithItsUnit) {
-  for (const auto& [text, wanted] : std::map<std::string, milliseconds>{{"1ms", milliseconds{1}},
-                                                                        {"300ms", milliseconds{300}},
-                                                                        {"600000ms", milliseconds{600000}},
-                                                                        {"2s", milliseconds{2000}},
-                                                                        {"600s", milliseconds{600000}},
-                                                                        {"10m", milliseconds{600000}}})
+  for (const auto& [text, wanted] :
+       std::map<std::string, milliseconds>{{"1ms", milliseconds{1}},
+                                           {"300ms", milliseconds{300}},
+                                           {"600000ms", milliseconds{600000}},
+                                           {"2s", milliseconds{2000}},
+                                           {"600s", milliseconds{600000}},
+                                           {"10m", milliseconds{600000}}})
     EXPECT_EQ(parse_deadline(text), wanted) << text;
-  for (const char* text : {"",    "0ms", "0s",   "601s", "11m",  "600001ms", "999999s", "1000000ms", "99999999999999999999s",
-                           "300", "1h",  "1us",  "1m1s", "1.5s", "-1s",      "+1s",     "01s",       "1 s",
-                           " 1s", "1S",  "soon", "ms"})
+  for (const char* text : {"",        "0ms",       "0s",
+                           "601s",    "11m",       "600001ms",
+                           "999999s", "1000000ms", "99999999999999999999s",
+                           "300",     "1h",        "1us",
+                           "1m1s",    "1.5s",      "-1s",
+                           "+1s",     "01s",       "1 s",
+                           " 1s",     "1S",        "soon",
+                           "ms"})
     EXPECT_EQ(parse_deadline(text), std::nullopt) << text;
 }
 
@@ -210,10 +220,11 @@ TEST(Deadline, OfARequestIsTwoSecondsOrTheLongestOfATier) {
 
 // The schema rules accept exactly the parameters from which a policy can be made.
 TEST(HardExampleMining, IsTakenWhereAPolicyCanBeMadeOfIt) {
-  const std::vector<std::string> values{"0",    "1",    "0.5",     ".5",     "1.",  "1e-3",     "1e1",      "-0.1",   "+0.5",
-                                        "1.5",  "NaN",  "Inf",     "abc",    "",    " ",        "0,5",      "1e999",  "1e-9",
-                                        "a, b", "a,,b", "[\"a\"]", "[\"a\"", "[]",  "[1]",      "猫,a",     "[\"\"]", ",",
-                                        "a,",   "[a]",  "a[0]",    "0x1",    "1_0", "[\"a\",]", "[\" b\"]", "\" \"",  "\t\n"};
+  const std::vector<std::string> values{
+      "0",    "1",    "0.5",     ".5",     "1.",  "1e-3",     "1e1",      "-0.1",   "+0.5",
+      "1.5",  "NaN",  "Inf",     "abc",    "",    " ",        "0,5",      "1e999",  "1e-9",
+      "a, b", "a,,b", "[\"a\"]", "[\"a\"", "[]",  "[1]",      "猫,a",     "[\"\"]", ",",
+      "a,",   "[a]",  "a[0]",    "0x1",    "1_0", "[\"a\",]", "[\" b\"]", "\" \"",  "\t\n"};
   std::vector<std::string> names{"MyOwn", "ibt", ""}, keys{"unknown"};
   for (const cascade::PolicyRow& row : cascade::policy_table()) {
     names.emplace_back(row.name);
@@ -222,10 +233,13 @@ TEST(HardExampleMining, IsTakenWhereAPolicyCanBeMadeOfIt) {
   }
   Json object = object_of("models");
   std::size_t taken = 0, refused = 0;
-  const auto ask = [&](const std::string& name, const std::vector<cascade::PolicyParameter>& parameters) {
+  const auto ask = [&](const std::string& name,
+                       const std::vector<cascade::PolicyParameter>& parameters) {
     Json list = Json::array();
-    for (const auto& [key, value] : parameters) list.push_back(Json::object({{"key", key}, {"value", value}}));
-    object["spec"]["edgeWorker"].set("hardExampleMining", Json::object({{"name", name}, {"parameters", list}}));
+    for (const auto& [key, value] : parameters)
+      list.push_back(Json::object({{"key", key}, {"value", value}}));
+    object["spec"]["edgeWorker"].set("hardExampleMining",
+                                     Json::object({{"name", name}, {"parameters", list}}));
     const bool valid = validate(JointInferenceService::kind(), object).empty();
     EXPECT_EQ(valid, cascade::check_policy(name, parameters).empty())
         << codec::write_json(std::as_const(object).at("spec/edgeWorker/hardExampleMining"));

@@ -73,67 +73,80 @@ Schema map_of_texts(std::string_view description) {
 Schema texts(std::string_view description) { return list(text(65536, ""), 512, description); }
 
 Schema env() {
-  return list(open("One variable.", {{"name",
-                                      [] {
-                                        Schema name = text(1024, "Name of the variable.");
-                                        name.length_min = 1;
-                                        return name;
-                                      }(),
-                                      true},
-                                     {"value", text(65536, "Value as text. Put numbers in quotes.")},
-                                     {"valueFrom", open("Source of the value: a Secret, a ConfigMap or a field of the pod.")}}),
-              512, "Environment variables. Varda adds more (docs/guides/joint-inference.md), but never replaces one of these.");
+  return list(open("One variable.",
+                   {{"name",
+                     [] {
+                       Schema name = text(1024, "Name of the variable.");
+                       name.length_min = 1;
+                       return name;
+                     }(),
+                     true},
+                    {"value", text(65536, "Value as text. Put numbers in quotes.")},
+                    {"valueFrom",
+                     open("Source of the value: a Secret, a ConfigMap or a field of the pod.")}}),
+              512,
+              "Environment variables. Varda adds more (docs/guides/joint-inference.md), but never "
+              "replaces one of these.");
 }
 
 Schema ports() {
-  return list(open("One port.", {{"containerPort", number(1, 65535, "The port on which the container listens."), true},
-                                 {"hostPort", number(0, 65535, "The port of the node that leads to containerPort.")},
-                                 {"name", text(15, "Name of the port.")},
-                                 {"protocol", word({"TCP", "UDP", "SCTP"}, "Protocol of the port. Default: TCP.")}}),
-              64,
-              "Ports on which the container listens. Edge workers call the first port of the cloud worker, unless cloudWorker.port "
-              "is set.");
+  return list(
+      open("One port.",
+           {{"containerPort", number(1, 65535, "The port on which the container listens."), true},
+            {"hostPort", number(0, 65535, "The port of the node that leads to containerPort.")},
+            {"name", text(15, "Name of the port.")},
+            {"protocol", word({"TCP", "UDP", "SCTP"}, "Protocol of the port. Default: TCP.")}}),
+      64,
+      "Ports on which the container listens. Edge workers call the first port of the cloud worker, "
+      "unless cloudWorker.port "
+      "is set.");
 }
 
 Schema volume_mounts() {
-  Schema name = text(63, "Name of a volume of the pod."), path = text(4096, "Path of the volume in the container.");
+  Schema name = text(63, "Name of a volume of the pod."),
+         path = text(4096, "Path of the volume in the container.");
   name.length_min = path.length_min = 1;
-  return list(open("One mounted volume.", {{"name", std::move(name), true},
-                                           {"mountPath", std::move(path), true},
-                                           {"readOnly", flag("Whether the volume is read-only.")},
-                                           {"subPath", text(4096, "Path in the volume to mount. Default: the whole volume.")}}),
-              64, "Mounted volumes of the pod. The model is mounted as well, read-only at MODEL_PATH.");
+  return list(
+      open("One mounted volume.",
+           {{"name", std::move(name), true},
+            {"mountPath", std::move(path), true},
+            {"readOnly", flag("Whether the volume is read-only.")},
+            {"subPath", text(4096, "Path in the volume to mount. Default: the whole volume.")}}),
+      64, "Mounted volumes of the pod. The model is mounted as well, read-only at MODEL_PATH.");
 }
 
 Schema container(std::string_view description) {
   Schema image = text(1024, "Image of the container.", "^[^ ]*$");
   image.length_min = 1;
-  return open(description,
-              {{"name", text(63, "Unique name of the container in the pod. Default: worker, worker-1 ...", kLabelOrEmpty)},
-               {"image", std::move(image), true},
-               {"imagePullPolicy", word({"Always", "IfNotPresent", "Never"}, "When the image is pulled.")},
-               {"command", texts("Command that replaces the image's entry point.")},
-               {"args", texts("Arguments of the command.")},
-               {"workingDir", text(4096, "Working directory of the command.")},
-               {"env", env()},
-               {"ports", ports()},
-               {"resources", open("Requested resources (requests) and maximum resources (limits).",
-                                  {{"requests", open("Amounts by name: {memory: 64Mi, cpu: 100m}.")},
-                                   {"limits", open("Amounts by name: {memory: 512Mi}.")}})},
-               {"volumeMounts", volume_mounts()},
-               {"readinessProbe",
-                open("How the kubelet checks that the container is ready. Without it, the container is ready while it runs.")},
-               {"livenessProbe", open("How the kubelet checks that the container is alive. If not, the kubelet restarts it.")},
-               {"startupProbe", open("How the kubelet checks that the container has started.")},
-               {"securityContext", open("Rights of the container on the node.")}});
+  return open(
+      description,
+      {{"name", text(63, "Unique name of the container in the pod. Default: worker, worker-1 ...",
+                     kLabelOrEmpty)},
+       {"image", std::move(image), true},
+       {"imagePullPolicy", word({"Always", "IfNotPresent", "Never"}, "When the image is pulled.")},
+       {"command", texts("Command that replaces the image's entry point.")},
+       {"args", texts("Arguments of the command.")},
+       {"workingDir", text(4096, "Working directory of the command.")},
+       {"env", env()},
+       {"ports", ports()},
+       {"resources", open("Requested resources (requests) and maximum resources (limits).",
+                          {{"requests", open("Amounts by name: {memory: 64Mi, cpu: 100m}.")},
+                           {"limits", open("Amounts by name: {memory: 512Mi}.")}})},
+       {"volumeMounts", volume_mounts()},
+       {"readinessProbe", open("How the kubelet checks that the container is ready. Without it, "
+                               "the container is ready while it runs.")},
+       {"livenessProbe", open("How the kubelet checks that the container is alive. If not, the "
+                              "kubelet restarts it.")},
+       {"startupProbe", open("How the kubelet checks that the container has started.")},
+       {"securityContext", open("Rights of the container on the node.")}});
 }
 
 /// Each mount of a container names a volume of the pod.
 Rule mounts_are_volumes(const std::string& containers) {
   Rule rule;
-  rule.cel =
-      "!has(self." + containers + ") || self." + containers +
-      ".all(c, !has(c.volumeMounts) || c.volumeMounts.all(m, has(self.volumes) && self.volumes.exists(v, v.name == m.name)))";
+  rule.cel = "!has(self." + containers + ") || self." + containers +
+             ".all(c, !has(c.volumeMounts) || c.volumeMounts.all(m, has(self.volumes) && "
+             "self.volumes.exists(v, v.name == m.name)))";
   rule.message = "what volumeMounts name must be one of volumes";
   rule.reason = "FieldValueInvalid";
   rule.field_path = "." + containers;
@@ -160,8 +173,9 @@ Rule mounts_are_volumes(const std::string& containers) {
 }  // namespace
 
 Schema pod_spec_shape() {
-  Schema containers = list(container("One container."), kContainersMax,
-                           "Containers of the pod. Each gets the model, and the environment of the worker contract.");
+  Schema containers = list(
+      container("One container."), kContainersMax,
+      "Containers of the pod. Each gets the model, and the environment of the worker contract.");
   containers.items_min = 1;
   Schema volume_name = text(63, "Name of the volume.");
   volume_name.length_min = 1;
@@ -169,33 +183,40 @@ Schema pod_spec_shape() {
   Schema spec = open(
       "A PodSpec (core/v1). Members that are not described here pass through unchanged.",
       {{"containers", std::move(containers), true},
-       {"initContainers", list(container("One container that runs before the others."), kContainersMax,
-                               "Containers that run one after the other, before the others start.")},
-       {"volumes", list(open("One volume, of any type: {name: video, emptyDir: {}}.", {{"name", std::move(volume_name), true}}), 64,
-                        "Volumes that containers can mount.")},
-       {"nodeName",
-        text(253, "Name of the node, as in Sedna. Same as nodeName of the worker.", "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$")},
+       {"initContainers",
+        list(container("One container that runs before the others."), kContainersMax,
+             "Containers that run one after the other, before the others start.")},
+       {"volumes", list(open("One volume, of any type: {name: video, emptyDir: {}}.",
+                             {{"name", std::move(volume_name), true}}),
+                        64, "Volumes that containers can mount.")},
+       {"nodeName", text(253, "Name of the node, as in Sedna. Same as nodeName of the worker.",
+                         "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$")},
        {"nodeSelector", std::move(selector)},
        {"hostNetwork", flag("Whether the pod uses the node's network.")},
-       {"restartPolicy", word({"Always", "OnFailure", "Never"}, "Whether ended containers are restarted.")},
-       {"serviceAccountName",
-        text(253, "Service account of the pod. At the edge, its token is mounted only if automountServiceAccountToken is true.")},
-       {"imagePullSecrets",
-        list(open("One Secret.", {{"name", text(253, "Name of the Secret.")}}), 16, "Secrets for the registries of the images.")},
-       {"tolerations",
-        list(open("One tolerated taint."), 64,
-             "Tolerated taints of nodes. At the edge, Varda adds those that let the pod run while the node is offline.")},
+       {"restartPolicy",
+        word({"Always", "OnFailure", "Never"}, "Whether ended containers are restarted.")},
+       {"serviceAccountName", text(253,
+                                   "Service account of the pod. At the edge, its token is mounted "
+                                   "only if automountServiceAccountToken is true.")},
+       {"imagePullSecrets", list(open("One Secret.", {{"name", text(253, "Name of the Secret.")}}),
+                                 16, "Secrets for the registries of the images.")},
+       {"tolerations", list(open("One tolerated taint."), 64,
+                            "Tolerated taints of nodes. At the edge, Varda adds those that let the "
+                            "pod run while the node is offline.")},
        {"affinity", open("More rules for the choice of the node, for the scheduler.")},
        {"securityContext", open("Rights of all containers on the node.")},
-       {"terminationGracePeriodSeconds", number(0, 86400, "Seconds that the pod may take to end after a stop request.")}});
+       {"terminationGracePeriodSeconds",
+        number(0, 86400, "Seconds that the pod may take to end after a stop request.")}});
   spec.rules.push_back(rules::each_unique("containers", "name"));
-  for (const char* list : {"containers", "initContainers"}) spec.rules.push_back(mounts_are_volumes(list));
+  for (const char* list : {"containers", "initContainers"})
+    spec.rules.push_back(mounts_are_volumes(list));
   return spec;
 }
 
 Schema pod_template_shape() {
   return open("", {{"metadata", open("Labels and annotations of the pod. Varda adds more.",
-                                     {{"labels", map_of_texts("Labels.")}, {"annotations", map_of_texts("Annotations.")}})},
+                                     {{"labels", map_of_texts("Labels.")},
+                                      {"annotations", map_of_texts("Annotations.")}})},
                    {"spec", pod_spec_shape(), true}});
 }
 

@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::string_view kModelNamePattern = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$";
 constexpr std::string_view kWorkerLabelValue = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
-constexpr std::string_view kLabelKey = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$";
+constexpr std::string_view kLabelKey =
+    "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$";
 
 const rules::Member kSelector{"selector", rules::Shape::kObject};
 const rules::Member kWorkerSpec{"workerSpec", rules::Shape::kObject};
@@ -32,16 +33,21 @@ Result<meta::LabelSelector> NodeSelection::compiled() const {
   return meta::LabelSelector::from_json(selector);
 }
 
-const Json& Worker::pod_spec() const { return worker_spec.is_null() ? pod_template["spec"] : worker_spec; }
+const Json& Worker::pod_spec() const {
+  return worker_spec.is_null() ? pod_template["spec"] : worker_spec;
+}
 
 const Json& Worker::pod_metadata() const { return pod_template["metadata"]; }
 
-const std::string& Worker::node() const { return node_name.empty() ? pod_spec()["nodeName"].as_string() : node_name; }
+const std::string& Worker::node() const {
+  return node_name.empty() ? pod_spec()["nodeName"].as_string() : node_name;
+}
 
 std::int64_t Worker::declared_port() const {
   for (const Json& container : pod_spec()["containers"].as_array()) {
     for (const Json& port : container["ports"].as_array()) {
-      if (const std::int64_t number = port["containerPort"].as_integer(); number > 0 && port["protocol"].string_or("TCP") == "TCP")
+      if (const std::int64_t number = port["containerPort"].as_integer();
+          number > 0 && port["protocol"].string_or("TCP") == "TCP")
         return number;
     }
   }
@@ -50,9 +56,13 @@ std::int64_t Worker::declared_port() const {
 
 void ModelReference::describe(Type<ModelReference>& t) {
   t.doc("A model of the same namespace.");
-  t.field("name", &ModelReference::name, "Name of the model.").required().length(1, 253).pattern(kModelNamePattern);
+  t.field("name", &ModelReference::name, "Name of the model.")
+      .required()
+      .length(1, 253)
+      .pattern(kModelNamePattern);
   t.field("kind", &ModelReference::kind,
-          "Model (sedna.io): an archive, by url and sha256. InferenceModel: a model that already serves; a first tier serves its "
+          "Model (sedna.io): an archive, by url and sha256. InferenceModel: a model that already "
+          "serves; a first tier serves its "
           "archives. Default: the Model with this name, else the InferenceModel.")
       .one_of({std::string(kModel), std::string(kInferenceModel)});
   t.keep_unknown(&ModelReference::unknown);
@@ -61,9 +71,13 @@ void ModelReference::describe(Type<ModelReference>& t) {
 void SelectorRequirement::describe(Type<SelectorRequirement>& t) {
   using rules::Shape;
   t.doc("One requirement for a label.");
-  t.field("key", &SelectorRequirement::key, "Name of the label.").required().length(1, 317).pattern(kLabelKey);
+  t.field("key", &SelectorRequirement::key, "Name of the label.")
+      .required()
+      .length(1, 317)
+      .pattern(kLabelKey);
   t.field("operator", &SelectorRequirement::op,
-          "In, NotIn: the label's value is, or is not, one of values. Exists, DoesNotExist: the node has, or does not have, the "
+          "In, NotIn: the label's value is, or is not, one of values. Exists, DoesNotExist: the "
+          "node has, or does not have, the "
           "label.")
       .required()
       .one_of({"In", "NotIn", "Exists", "DoesNotExist"});
@@ -73,12 +87,13 @@ void SelectorRequirement::describe(Type<SelectorRequirement>& t) {
       .each_pattern(kWorkerLabelValue);
   t.keep_unknown(&SelectorRequirement::unknown);
   for (const char* op : {"In", "NotIn"}) {
-    t.rule(
-        rules::any_required_when({{"values", Shape::kList}}, "operator", op, "must be specified when operator is 'In' or 'NotIn'"));
+    t.rule(rules::any_required_when({{"values", Shape::kList}}, "operator", op,
+                                    "must be specified when operator is 'In' or 'NotIn'"));
   }
   for (const char* op : {"Exists", "DoesNotExist"}) {
-    t.rule(rules::forbidden_when({"values", Shape::kList}, "operator", op,
-                                 "may not be specified when operator is 'Exists' or 'DoesNotExist'"));
+    t.rule(
+        rules::forbidden_when({"values", Shape::kList}, "operator", op,
+                              "may not be specified when operator is 'Exists' or 'DoesNotExist'"));
   }
 }
 
@@ -88,22 +103,32 @@ void NodeSelection::describe(Type<NodeSelection>& t) {
       .items_max(32)
       .each_length(0, 63)
       .each_pattern(kWorkerLabelValue);
-  t.field("matchExpressions", &NodeSelection::match_expressions, "More requirements for the node's labels.").items_max(32);
+  t.field("matchExpressions", &NodeSelection::match_expressions,
+          "More requirements for the node's labels.")
+      .items_max(32);
   t.keep_unknown(&NodeSelection::unknown);
 }
 
 void WorkerAutoscaling::describe(Type<WorkerAutoscaling>& t) {
   using A = WorkerAutoscaling;
   t.doc("The spec of a HorizontalPodAutoscaler (autoscaling/v2), without the target.");
-  t.field("minReplicas", &A::min_replicas, "Minimum number of replicas. Default: 1.").format("int32").range(1, 2147483647);
-  t.field("maxReplicas", &A::max_replicas, "Maximum number of replicas.").required().format("int32").range(1, 2147483647);
+  t.field("minReplicas", &A::min_replicas, "Minimum number of replicas. Default: 1.")
+      .format("int32")
+      .range(1, 2147483647);
+  t.field("maxReplicas", &A::max_replicas, "Maximum number of replicas.")
+      .required()
+      .format("int32")
+      .range(1, 2147483647);
   Schema metrics;
   metrics.type = Schema::Type::kArray;
   metrics.items_max = 16;
   metrics.items = std::make_shared<Schema>(anything(Schema::Type::kObject));
-  t.field("metrics", &A::metrics, "Metrics, as in autoscaling/v2. Default: 80 % of the requested CPU, the cluster's default.")
+  t.field(
+       "metrics", &A::metrics,
+       "Metrics, as in autoscaling/v2. Default: 80 % of the requested CPU, the cluster's default.")
       .shaped(std::move(metrics));
-  t.field("behavior", &A::behavior, "Speed of scaling up and down, as in autoscaling/v2.").shaped(anything(Schema::Type::kObject));
+  t.field("behavior", &A::behavior, "Speed of scaling up and down, as in autoscaling/v2.")
+      .shaped(anything(Schema::Type::kObject));
   t.keep_unknown(&A::unknown);
 }
 
@@ -112,11 +137,15 @@ namespace detail {
 std::vector<Rule> worker_rules() {
   using namespace rules;
   std::vector<Rule> all{
-      forbidden_beside(kTemplate, {kWorkerSpec}, "may not be given beside workerSpec: they are two spellings of the same"),
-      forbidden_beside(kSelector, {{"nodeName"}},
-                       "may not be given beside nodeName: exactly one of them says where the worker runs"),
-      unless_any_set({kWorkerSpec, kTemplate},
-                     forbidden_beside(kHpa, {kHpa}, "needs a workerSpec or template: our server is not scaled by load")),
+      forbidden_beside(kTemplate, {kWorkerSpec},
+                       "may not be given beside workerSpec: they are two spellings of the same"),
+      forbidden_beside(
+          kSelector, {{"nodeName"}},
+          "may not be given beside nodeName: exactly one of them says where the worker runs"),
+      unless_any_set(
+          {kWorkerSpec, kTemplate},
+          forbidden_beside(kHpa, {kHpa},
+                           "needs a workerSpec or template: our server is not scaled by load")),
   };
   for (const char* node : {"workerSpec.nodeName", "template.spec.nodeName"}) {
     all.push_back(forbidden_beside({node}, {kSelector}, "may not be given beside a selector"));
@@ -130,10 +159,14 @@ std::vector<Rule> edge_worker_rules() {
   return {
       any_required({{"nodeName"}, kSelector, {"workerSpec.nodeName"}, {"template.spec.nodeName"}},
                    "exactly one of nodeName and selector says where the worker runs"),
-      when_any_set({kSelector},
-                   at_most("replicas", 1, "must be 0 or 1 with a selector: one worker runs on every node that matches")),
-      unless_any_set({kWorkerSpec, kTemplate},
-                     at_most("replicas", 1, "must be 0 or 1 without a workerSpec or template: one server runs on a node")),
+      when_any_set(
+          {kSelector},
+          at_most("replicas", 1,
+                  "must be 0 or 1 with a selector: one worker runs on every node that matches")),
+      unless_any_set(
+          {kWorkerSpec, kTemplate},
+          at_most("replicas", 1,
+                  "must be 0 or 1 without a workerSpec or template: one server runs on a node")),
   };
 }
 
@@ -141,10 +174,12 @@ std::vector<Rule> cloud_worker_rules() {
   using namespace rules;
   std::vector<Rule> all;
   for (const char* policy : {"workerSpec.restartPolicy", "template.spec.restartPolicy"})
-    all.push_back(one_of(policy, {"Always"}, "must be Always in the cloud layer, where the worker is a Deployment"));
-  all.push_back(unless_any_set({kWorkerSpec, kTemplate},
-                               forbidden_beside({"selector.matchExpressions", Shape::kList}, {kSelector},
-                                                "needs a workerSpec or template: our server is placed by matchLabels")));
+    all.push_back(one_of(policy, {"Always"},
+                         "must be Always in the cloud layer, where the worker is a Deployment"));
+  all.push_back(unless_any_set(
+      {kWorkerSpec, kTemplate},
+      forbidden_beside({"selector.matchExpressions", Shape::kList}, {kSelector},
+                       "needs a workerSpec or template: our server is placed by matchLabels")));
   return all;
 }
 

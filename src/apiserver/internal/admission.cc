@@ -7,10 +7,18 @@
 
 namespace varda::apiserver {
 
-bool is_pod(const meta::Resource& resource) { return resource.group.empty() && resource.plural == "pods"; }
-bool is_service(const meta::Resource& resource) { return resource.group.empty() && resource.plural == "services"; }
-bool is_namespace(const meta::Resource& resource) { return resource.group.empty() && resource.plural == "namespaces"; }
-bool is_crd(const meta::Resource& resource) { return resource.group == kCrdGroup && resource.plural == kCrdPlural; }
+bool is_pod(const meta::Resource& resource) {
+  return resource.group.empty() && resource.plural == "pods";
+}
+bool is_service(const meta::Resource& resource) {
+  return resource.group.empty() && resource.plural == "services";
+}
+bool is_namespace(const meta::Resource& resource) {
+  return resource.group.empty() && resource.plural == "namespaces";
+}
+bool is_crd(const meta::Resource& resource) {
+  return resource.group == kCrdGroup && resource.plural == kCrdPlural;
+}
 
 namespace {
 
@@ -38,7 +46,8 @@ Json crd_status(Core& core, const Kind& kind, const Json& crd) {
     for (const store::Entry& entry : page->entries) {
       auto other = codec::parse_json(*entry.value);
       if (!other.ok() || name_of(*other) == name_of(crd)) continue;
-      if (other->at("status/acceptedNames/kind").as_string().empty()) continue;  // `other` was refused
+      if (other->at("status/acceptedNames/kind").as_string().empty())
+        continue;  // `other` was refused
       Json refused = refused_crd_status(crd, *other);
       if (!refused.is_null()) return refused;
     }
@@ -92,7 +101,9 @@ void begin_deletion(const Kind& kind, Json& object, std::string_view now) {
                       {"status", "True"},
                       {"lastTransitionTime", now},
                       {"reason", "InstanceDeletionPending"},
-                      {"message", "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"}}));
+                      {"message",
+                       "CustomResourceDefinition marked for deletion; CustomResource deletion will "
+                       "begin soon"}}));
   }
 }
 

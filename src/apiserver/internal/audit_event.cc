@@ -18,7 +18,9 @@ bool confidential(const RequestInfo& info) {
 
 // True if the body was authorized and decoded. Other bodies are not logged: the content is unknown,
 // and unauthenticated clients must not fill the log.
-bool was_read(const Call& call, const net::Response& response) { return call.kind != nullptr && response.status != 400; }
+bool was_read(const Call& call, const net::Response& response) {
+  return call.kind != nullptr && response.status != 400;
+}
 
 std::string host_of(std::string_view address) {
   if (address.empty() || address == "loopback") return "127.0.0.1";
@@ -52,7 +54,8 @@ Json reference(const Attributes& what) {
 Json outcome(const net::Response& response, bool secret) {
   Json out = Json::object({{"metadata", Json::object()}});
   if (response.status >= 400 && !response.stream) {
-    if (const auto parsed = codec::parse_json(response.body); parsed.ok() && (*parsed)["kind"].as_string() == "Status") {
+    if (const auto parsed = codec::parse_json(response.body);
+        parsed.ok() && (*parsed)["kind"].as_string() == "Status") {
       out.set("status", "Failure");
       // The message of a refused object may quote secret values.
       if (!secret) out.set("message", (*parsed)["message"]);
@@ -67,20 +70,22 @@ Json outcome(const net::Response& response, bool secret) {
 std::optional<Json> body_of(const net::Request& request) {
   if (request.body.empty() || request.body.size() > kBodyBytesMax) return std::nullopt;
   const std::string_view type = request.headers.find("Content-Type").value_or("application/json");
-  auto parsed = type.find("yaml") != std::string_view::npos   ? codec::parse_yaml(request.body)
-                : type.find("json") != std::string_view::npos ? codec::parse_json(request.body)
-                                                              : Result<Json>(Error(Code::kUnsupported, "not a text"));
+  auto parsed = type.find("yaml") != std::string_view::npos ? codec::parse_yaml(request.body)
+                : type.find("json") != std::string_view::npos
+                    ? codec::parse_json(request.body)
+                    : Result<Json>(Error(Code::kUnsupported, "not a text"));
   if (!parsed.ok()) return std::nullopt;
   return std::move(parsed).value();
 }
 
 }  // namespace
 
-std::optional<Json> audit_event(const Call& call, const net::Response& response, AuditLevel level, std::string id,
-                                const AuditTimes& times) {
+std::optional<Json> audit_event(const Call& call, const net::Response& response, AuditLevel level,
+                                std::string id, const AuditTimes& times) {
   const Attributes& what = call.attributes;
   const std::string& path = call.info.path;
-  if (level == AuditLevel::kNone || path == "/healthz" || path == "/readyz" || path == "/livez" || path == "/version")
+  if (level == AuditLevel::kNone || path == "/healthz" || path == "/readyz" || path == "/livez" ||
+      path == "/version")
     return std::nullopt;
   const bool secret = confidential(call.info);
   std::string verb = what.verb;
@@ -89,8 +94,8 @@ std::optional<Json> audit_event(const Call& call, const net::Response& response,
     for (char& c : verb) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   }
 
-  const bool with_body = level == AuditLevel::kRequest && !secret && was_read(call, response) && call.http.method != "GET" &&
-                         call.http.method != "HEAD";
+  const bool with_body = level == AuditLevel::kRequest && !secret && was_read(call, response) &&
+                         call.http.method != "GET" && call.http.method != "HEAD";
   Json event = Json::object({{"kind", "Event"},
                              {"apiVersion", "audit.k8s.io/v1"},
                              {"level", with_body ? "Request" : "Metadata"},
@@ -101,15 +106,17 @@ std::optional<Json> audit_event(const Call& call, const net::Response& response,
                              {"user", user_of(call.authenticated)},
                              {"sourceIPs", Json::array({host_of(call.http.peer.address)})}});
   if (call.who != call.authenticated) event.set("impersonatedUser", user_of(call.who));
-  if (const auto agent = call.http.headers.find("User-Agent")) event.set("userAgent", std::string(*agent));
+  if (const auto agent = call.http.headers.find("User-Agent"))
+    event.set("userAgent", std::string(*agent));
   if (what.is_resource) event.set("objectRef", reference(what));
   event.set("responseStatus", outcome(response, secret));
   if (with_body) {
     if (auto body = body_of(call.http)) {
       event.set("requestObject", std::move(*body));
     } else if (!call.http.body.empty()) {
-      event.set("annotations", Json::object({{"edgeai.io/request-object", "left out: " + std::to_string(call.http.body.size()) +
-                                                                              " bytes, too many or not a text"}}));
+      event.set("annotations", Json::object({{"edgeai.io/request-object",
+                                              "left out: " + std::to_string(call.http.body.size()) +
+                                                  " bytes, too many or not a text"}}));
     }
   }
   event.set("requestReceivedTimestamp", meta::format_micro_time(times.received));
@@ -117,10 +124,11 @@ std::optional<Json> audit_event(const Call& call, const net::Response& response,
   return event;
 }
 
-std::optional<Json> audit_event(const net::Request& request, const Identity& who, const net::Response& response, AuditLevel level,
-                                std::string id) {
+std::optional<Json> audit_event(const net::Request& request, const Identity& who,
+                                const net::Response& response, AuditLevel level, std::string id) {
   const WallTime now = system_clock().wall();
-  const Call call{.http = request, .who = who, .authenticated = who, .info = parse_path(request.path())};
+  const Call call{
+      .http = request, .who = who, .authenticated = who, .info = parse_path(request.path())};
   return audit_event(call, response, level, std::move(id), {now, now});
 }
 

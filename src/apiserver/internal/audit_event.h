@@ -13,7 +13,7 @@ struct AuditTimes {
 /// nullopt for health probes, which need no authentication. The stage of a stream is
 /// ResponseStarted, since it ends long after the answer began. Other requests have
 /// ResponseComplete. Pure.
-std::optional<Json> audit_event(const Call& call, const net::Response& response, AuditLevel level, std::string id,
-                                const AuditTimes& times);
+std::optional<Json> audit_event(const Call& call, const net::Response& response, AuditLevel level,
+                                std::string id, const AuditTimes& times);
 
 }  // namespace varda::apiserver

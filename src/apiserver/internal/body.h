@@ -21,13 +21,14 @@ Outcome<DryRun> parse_dry_run(const net::Query& query, std::string_view options_
 /// ?fieldManager= and ?force=.
 Outcome<void> check_field_manager(const net::Query& query, std::string_view options_kind);
 
-/// The body of a POST or PUT as an object of `kind`: checked, decoded, pruned. Unknown and duplicate fields become `warnings` or,
-/// with kStrict, the error.
-Outcome<Json> read_object(const net::Request& request, const Kind& kind, const Limits& limits, Validation validation,
-                          std::vector<std::string>* warnings);
+/// The body of a POST or PUT as an object of `kind`: checked, decoded, pruned. Unknown and
+/// duplicate fields become `warnings` or, with kStrict, the error.
+Outcome<Json> read_object(const net::Request& request, const Kind& kind, const Limits& limits,
+                          Validation validation, std::vector<std::string>* warnings);
 
 /// The same for a patched object: errors are 422 about "patch".
-Outcome<Json> accept_patched(Json object, const Kind& kind, Validation validation, const std::vector<std::string>& duplicates,
+Outcome<Json> accept_patched(Json object, const Kind& kind, Validation validation,
+                             const std::vector<std::string>& duplicates,
                              std::vector<std::string>* warnings);
 
 /// A parsed patch; apply() may be called repeatedly.
@@ -50,8 +51,8 @@ class Patch {
 enum class DeletionOf { kObject, kCollection };
 
 /// DeleteOptions from body and query. For a collection, ?resourceVersion is no precondition.
-Outcome<DeleteOptions> read_delete_options(const net::Request& request, const net::Query& query, const Limits& limits,
-                                           DeletionOf of, DryRun& dry_run);
+Outcome<DeleteOptions> read_delete_options(const net::Request& request, const net::Query& query,
+                                           const Limits& limits, DeletionOf of, DryRun& dry_run);
 /// Parses the DeleteOptions object; sets `dry_run` if requested.
 Outcome<DeleteOptions> delete_options(const Json& given, DryRun& dry_run);
 

@@ -31,7 +31,9 @@ Outcome<Dialect::Selected> Dialect::select(Call& call) const {
   for (;;) {
     options.limit = limit == 0 ? 0 : selection.empty() ? limit : std::max<std::size_t>(limit, 500);
     auto read = core_.store.list(options);
-    if (!read.ok()) return read.error().code() == Code::kGone ? list_expired(query.start) : store_failure(read.error());
+    if (!read.ok())
+      return read.error().code() == Code::kGone ? list_expired(query.start)
+                                                : store_failure(read.error());
     page = std::move(read).value();
     std::string last;
     bool full = false;
@@ -60,8 +62,10 @@ Outcome<Dialect::Selected> Dialect::select(Call& call) const {
   }
   out.metadata = Json::object({{"resourceVersion", std::to_string(page.revision)}});
   if (page.more && limit != 0) {
-    out.metadata.set("continue", PageStart{page.revision, options.start_after.substr(prefix_size)}.token());
-    if (selection.empty() && page.remaining > 0) out.metadata.set("remainingItemCount", page.remaining);
+    out.metadata.set("continue",
+                     PageStart{page.revision, options.start_after.substr(prefix_size)}.token());
+    if (selection.empty() && page.remaining > 0)
+      out.metadata.set("remainingItemCount", page.remaining);
   }
   return out;
 }
@@ -85,11 +89,13 @@ Dialect::Reply Dialect::list(Call& call) {
   }
   call.how.now = core_.clock.wall();
   TRY(std::vector<Json> objects, decode_all(*call.kind, selected.entries));
-  TRY(Json shown, present_list(*call.kind, std::move(objects), std::move(selected.metadata), call.how));
+  TRY(Json shown,
+      present_list(*call.kind, std::move(objects), std::move(selected.metadata), call.how));
   return answer(call, 200, shown);
 }
 
-Outcome<std::vector<Json>> Dialect::decode_all(const Kind& kind, const std::vector<store::Entry>& entries) const {
+Outcome<std::vector<Json>> Dialect::decode_all(const Kind& kind,
+                                               const std::vector<store::Entry>& entries) const {
   std::vector<Json> objects;
   objects.reserve(entries.size());
   for (const store::Entry& entry : entries) {
@@ -106,35 +112,42 @@ Dialect::Reply Dialect::watch(Call& call) {
   constexpr const char* kMatch = "resourceVersionMatch";
   if (initial) {
     if (match != "NotOlderThan") {
-      causes.push_back(forbidden_option(kMatch, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
+      causes.push_back(forbidden_option(
+          kMatch, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
     }
-    causes.push_back(forbidden_option("sendInitialEvents",
-                                      "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"));
+    causes.push_back(forbidden_option(
+        "sendInitialEvents",
+        "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"));
   }
   if (!match.empty()) {
     if (!initial) {
-      causes.push_back(
-          forbidden_option(kMatch, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
+      causes.push_back(forbidden_option(
+          kMatch,
+          "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
     }
     if (match != "NotOlderThan") {
       causes.push_back(
-          {"FieldValueNotSupported", "Unsupported value: " + in_quotes(match) + ": supported values: \"NotOlderThan\"", kMatch});
+          {"FieldValueNotSupported",
+           "Unsupported value: " + in_quotes(match) + ": supported values: \"NotOlderThan\"",
+           kMatch});
     }
     if (!call.query.get("continue").empty())
-      causes.push_back(forbidden_option(kMatch, "resourceVersionMatch is forbidden when continue is provided"));
+      causes.push_back(
+          forbidden_option(kMatch, "resourceVersionMatch is forbidden when continue is provided"));
   }
   TRY(const std::optional<std::int64_t> timeout, query_number(call.query, "timeoutSeconds"));
   if (!causes.empty()) return bad_list_options(std::move(causes));
   TRY(Selection selection, Selection::parse(call.query, *call.kind));
   if (!call.info.name.empty()) selection.narrow_to_name(call.info.name);
-  WatchRequest request{.kind = call.kind,
-                       .ns = call.info.ns,
-                       .selection = std::move(selection),
-                       .how = call.how,
-                       .resource_version = std::string(call.query.get("resourceVersion")),
-                       .bookmarks = truthy(call.query.find("allowWatchBookmarks")),
-                       .timeout = std::chrono::seconds(std::clamp<std::int64_t>(timeout.value_or(0), 0, 86400)),
-                       .who = call.who};
+  WatchRequest request{
+      .kind = call.kind,
+      .ns = call.info.ns,
+      .selection = std::move(selection),
+      .how = call.how,
+      .resource_version = std::string(call.query.get("resourceVersion")),
+      .bookmarks = truthy(call.query.find("allowWatchBookmarks")),
+      .timeout = std::chrono::seconds(std::clamp<std::int64_t>(timeout.value_or(0), 0, 86400)),
+      .who = call.who};
   request.how.output.format = Output::Format::kJson;
   net::Response response;
   TRY(response.stream, open_watch(core_, std::move(request)));
@@ -145,16 +158,18 @@ Dialect::Reply Dialect::watch(Call& call) {
 
 Dialect::Reply Dialect::remove_collection(Call& call) {
   DryRun dry_run = DryRun::kNo;
-  TRY(const DeleteOptions deletion,
-      read_delete_options(call.http, call.query, core_.options.limits, DeletionOf::kCollection, dry_run));
+  TRY(const DeleteOptions deletion, read_delete_options(call.http, call.query, core_.options.limits,
+                                                        DeletionOf::kCollection, dry_run));
   TRY(Selected selected, select(call));
   TRY(std::vector<Json> objects, decode_all(*call.kind, selected.entries));
   for (const Json& object : objects) {
-    auto deleted = objects_.remove(*call.kind, namespace_of(object), name_of(object), deletion, write_options(call, dry_run));
+    auto deleted = objects_.remove(*call.kind, namespace_of(object), name_of(object), deletion,
+                                   write_options(call, dry_run));
     if (!deleted.ok() && deleted.error().code != 404) return std::move(deleted).error();
   }
   call.how.now = core_.clock.wall();
-  TRY(Json shown, present_list(*call.kind, std::move(objects), std::move(selected.metadata), call.how));
+  TRY(Json shown,
+      present_list(*call.kind, std::move(objects), std::move(selected.metadata), call.how));
   return answer(call, 200, shown);
 }
 

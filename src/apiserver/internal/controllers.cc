@@ -14,7 +14,8 @@ constexpr std::string_view kEverything = "/registry/";
 constexpr std::string_view kNamespaces = "/registry/core/namespaces/";
 constexpr std::string_view kServiceAccounts = "/registry/core/serviceaccounts/";
 constexpr std::string_view kEvents = "/registry/core/events/";
-const std::string kCrds = "/registry/" + std::string(kCrdGroup) + "/" + std::string(kCrdPlural) + "/";
+const std::string kCrds =
+    "/registry/" + std::string(kCrdGroup) + "/" + std::string(kCrdPlural) + "/";
 // Delay after a failed attempt: concurrent writers, or the store is closing.
 constexpr auto kRetry = std::chrono::milliseconds(200);
 constexpr auto kUnreadablePause = std::chrono::seconds(1);
@@ -114,7 +115,8 @@ void Controllers::note(const store::Entry& entry, const Json& object) {
   if (!node.owners.empty()) add(Task::kCollect, key);
   if (node.deleting && node.waits_orphan) add(Task::kOrphan, key);
   if (node.deleting && node.waits_foreground) add(Task::kForeground, key);
-  if (key.starts_with(kNamespaces)) add(node.deleting ? Task::kNamespace : Task::kServiceAccount, node.name.name);
+  if (key.starts_with(kNamespaces))
+    add(node.deleting ? Task::kNamespace : Task::kServiceAccount, node.name.name);
   if (key.starts_with(kCrds) && node.deleting) add(Task::kCrd, key);
   // Content of a terminating namespace changed: check the namespace again.
   if (!node.name.ns.empty()) {
@@ -123,7 +125,8 @@ void Controllers::note(const store::Entry& entry, const Json& object) {
   }
   for (const Owner& owner : node.owners) {
     const auto parent = by_uid_.find(owner.uid);
-    if (parent != by_uid_.end() && nodes_[parent->second].waits_foreground) add(Task::kForeground, parent->second);
+    if (parent != by_uid_.end() && nodes_[parent->second].waits_foreground)
+      add(Task::kForeground, parent->second);
   }
   nodes_[key] = std::move(node);
 }
@@ -165,11 +168,13 @@ void Controllers::note_end(const std::string& key) {
   const Node node = gone->second;
   forget(key);
   if (const auto left = dependents_.find(node.uid); left != dependents_.end()) {
-    for (const std::string& dependent : std::set<std::string>(left->second)) add(Task::kCollect, dependent);
+    for (const std::string& dependent : std::set<std::string>(left->second))
+      add(Task::kCollect, dependent);
   }
   for (const Owner& owner : node.owners) {
     const auto parent = by_uid_.find(owner.uid);
-    if (parent != by_uid_.end() && nodes_[parent->second].waits_foreground) add(Task::kForeground, parent->second);
+    if (parent != by_uid_.end() && nodes_[parent->second].waits_foreground)
+      add(Task::kForeground, parent->second);
   }
   if (key.starts_with(kCrds)) {
     for (const auto& [name, other] : nodes_) {
@@ -180,7 +185,8 @@ void Controllers::note_end(const std::string& key) {
     const auto space = nodes_.find(std::string(kNamespaces) + node.name.ns);
     if (space != nodes_.end()) {
       if (space->second.deleting) add(Task::kNamespace, node.name.ns);
-      if (node.key == std::string(kServiceAccounts) + node.name.ns + "/default") add(Task::kServiceAccount, node.name.ns);
+      if (node.key == std::string(kServiceAccounts) + node.name.ns + "/default")
+        add(Task::kServiceAccount, node.name.ns);
     }
   }
   // A terminating CRD waits for its objects; this deletion may have been the last one.
@@ -302,7 +308,8 @@ bool Controllers::drop_finalizer(const Node& node, std::string_view finalizer) {
   };
   auto updated = objects_.update(*located.kind, located.key.ns, located.key.name, change, {});
   if (updated.ok() || ignorable(updated.error())) return true;
-  log::warn("cannot remove finalizer", {{"object", node.key}, {"finalizer", finalizer}, {"error", updated.error().message}});
+  log::warn("cannot remove finalizer",
+            {{"object", node.key}, {"finalizer", finalizer}, {"error", updated.error().message}});
   return false;
 }
 
@@ -350,7 +357,8 @@ bool Controllers::collect(const std::string& key) {
       Json object = old;
       if (Json* list = object["metadata"].find("ownerReferences")) {
         std::erase_if(list->array_items(), [&](const Json& reference) {
-          return std::find(absent.begin(), absent.end(), reference["uid"].as_string()) != absent.end();
+          return std::find(absent.begin(), absent.end(), reference["uid"].as_string()) !=
+                 absent.end();
         });
       }
       object["metadata"].erase("resourceVersion");
@@ -363,18 +371,21 @@ bool Controllers::collect(const std::string& key) {
   // too.
   const bool deep = waits_for_owner && !dependents(node.uid).empty();
   std::string propagation = deep ? "Foreground" : "Background";
-  if (!waits_for_owner && (node.waits_orphan || node.waits_foreground)) propagation = node.waits_orphan ? "Orphan" : "Foreground";
+  if (!waits_for_owner && (node.waits_orphan || node.waits_foreground))
+    propagation = node.waits_orphan ? "Orphan" : "Foreground";
   return remove(node, propagation);
 }
 
 bool Controllers::foreground(const std::string& key) {
   const auto found = nodes_.find(key);
-  if (found == nodes_.end() || !found->second.deleting || !found->second.waits_foreground) return true;
+  if (found == nodes_.end() || !found->second.deleting || !found->second.waits_foreground)
+    return true;
   const Node node = found->second;
   bool blocked = false;
   for (const Node* dependent : dependents(node.uid)) {
     if (!dependent->deleting) add(Task::kCollect, dependent->key);
-    for (const Owner& owner : dependent->owners) blocked = blocked || (owner.uid == node.uid && owner.blocks);
+    for (const Owner& owner : dependent->owners)
+      blocked = blocked || (owner.uid == node.uid && owner.blocks);
   }
   return blocked || drop_finalizer(node, "foregroundDeletion");
 }
@@ -391,7 +402,8 @@ bool Controllers::orphan(const std::string& key) {
       Json object = old;
       if (Json* list = object["metadata"].find("ownerReferences")) {
         auto& items = list->array_items();
-        std::erase_if(items, [&](const Json& reference) { return reference["uid"].as_string() == node.uid; });
+        std::erase_if(
+            items, [&](const Json& reference) { return reference["uid"].as_string() == node.uid; });
         if (items.empty()) object["metadata"].erase("ownerReferences");
       }
       object["metadata"].erase("resourceVersion");
@@ -427,7 +439,8 @@ bool Controllers::end_namespace(const std::string& name) {
       }
       if (removed->gone) continue;
       ++remaining[kind->resource().group_resource()];
-      for (const Json& item : removed->object.at("metadata/finalizers").as_array()) ++finalizers[item.as_string()];
+      for (const Json& item : removed->object.at("metadata/finalizers").as_array())
+        ++finalizers[item.as_string()];
     }
   }
   const KindPtr namespaces = kinds->find("", "namespaces");
@@ -437,17 +450,20 @@ bool Controllers::end_namespace(const std::string& name) {
     const auto join = [](const std::map<std::string, int>& counts, std::string_view word) {
       std::string out;
       for (const auto& [what, count] : counts) {
-        out += (out.empty() ? "" : ", ") + what + std::string(word) + std::to_string(count) + " resource instances";
+        out += (out.empty() ? "" : ", ") + what + std::string(word) + std::to_string(count) +
+               " resource instances";
       }
       return out;
     };
     const auto change = [&](const Json& old) -> Outcome<Json> {
       Json object = old;
       Json conditions = Json::array();
-      const auto condition = [&](const char* type, bool holds, const char* reason, std::string message) {
+      const auto condition = [&](const char* type, bool holds, const char* reason,
+                                 std::string message) {
         std::string since = now;
         for (const Json& before : old.at("status/conditions").as_array()) {
-          if (before["type"].as_string() == type && before["status"].as_string() == (holds ? "True" : "False")) {
+          if (before["type"].as_string() == type &&
+              before["status"].as_string() == (holds ? "True" : "False")) {
             since = before["lastTransitionTime"].as_string();
           }
         }
@@ -457,7 +473,8 @@ bool Controllers::end_namespace(const std::string& name) {
                                            {"reason", reason},
                                            {"message", std::move(message)}}));
       };
-      condition("NamespaceDeletionDiscoveryFailure", false, "ResourcesDiscovered", "All resources successfully discovered");
+      condition("NamespaceDeletionDiscoveryFailure", false, "ResourcesDiscovered",
+                "All resources successfully discovered");
       condition("NamespaceDeletionGroupVersionParsingFailure", false, "ParsedGroupVersions",
                 "All legacy kube types successfully parsed");
       condition("NamespaceDeletionContentFailure", false, "ContentDeleted",
@@ -465,10 +482,12 @@ bool Controllers::end_namespace(const std::string& name) {
       condition("NamespaceContentRemaining", true, "SomeResourcesRemain",
                 "Some resources are remaining: " + join(remaining, " has "));
       if (finalizers.empty()) {
-        condition("NamespaceFinalizersRemaining", false, "ContentHasNoFinalizers", "All content-preserving finalizers finished");
+        condition("NamespaceFinalizersRemaining", false, "ContentHasNoFinalizers",
+                  "All content-preserving finalizers finished");
       } else {
-        condition("NamespaceFinalizersRemaining", true, "SomeFinalizersRemain",
-                  "Some content in the namespace has finalizers remaining: " + join(finalizers, " in "));
+        condition(
+            "NamespaceFinalizersRemaining", true, "SomeFinalizersRemain",
+            "Some content in the namespace has finalizers remaining: " + join(finalizers, " in "));
       }
       object["status"].set("conditions", std::move(conditions));
       object["metadata"].erase("resourceVersion");
@@ -507,8 +526,8 @@ bool Controllers::end_crd(const std::string& key) {
   if (!*entry) return true;
   auto crd = codec::parse_json(*(*entry)->value);
   if (!crd.ok()) return true;
-  const std::string prefix =
-      "/registry/" + crd->at("spec/group").as_string() + "/" + crd->at("spec/names/plural").as_string() + "/";
+  const std::string prefix = "/registry/" + crd->at("spec/group").as_string() + "/" +
+                             crd->at("spec/names/plural").as_string() + "/";
   auto page = core_.store.list({.prefix = prefix});
   if (!page.ok()) return false;
   const auto kinds = core_.registry.kinds();
@@ -538,10 +557,13 @@ bool Controllers::service_account(const std::string& ns) {
   if (nodes_.contains(std::string(kServiceAccounts) + ns + "/default")) return true;
   const KindPtr kind = core_.registry.kinds()->find("", "serviceaccounts");
   if (kind == nullptr) return true;
-  Json account = Json::object(
-      {{"kind", "ServiceAccount"}, {"apiVersion", "v1"}, {"metadata", Json::object({{"name", "default"}, {"namespace", ns}})}});
+  Json account =
+      Json::object({{"kind", "ServiceAccount"},
+                    {"apiVersion", "v1"},
+                    {"metadata", Json::object({{"name", "default"}, {"namespace", ns}})}});
   auto made = objects_.create(*kind, ns, std::move(account), {});
-  return made.ok() || made.error().code == 409 || made.error().code == 404 || made.error().code == 403;
+  return made.ok() || made.error().code == 409 || made.error().code == 404 ||
+         made.error().code == 403;
 }
 
 }  // namespace varda::apiserver

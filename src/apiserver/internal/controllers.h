@@ -1,5 +1,5 @@
-// The server's own controllers: garbage collection by owner references, the end of namespaces and of CRDs, default service
-// accounts.
+// The server's own controllers: garbage collection by owner references, the end of namespaces and
+// of CRDs, default service accounts.
 //
 // One thread follows every object of the store and keeps a graph of owner references. Changes
 // enqueue tasks without duplicates. The tasks write through Objects, as clients do.
@@ -78,8 +78,9 @@ class Controllers {
   std::unordered_map<std::string, Node> nodes_;                        // by key
   std::unordered_map<std::string, std::string> by_uid_;                // uid -> key
   std::unordered_map<std::string, std::set<std::string>> dependents_;  // owner's uid -> keys
-  using EventAge = std::pair<WallTime, store::Revision>;               // time of the last occurrence; ties by revision
-  std::map<std::string, EventAge> events_;                             // by key
+  using EventAge =
+      std::pair<WallTime, store::Revision>;  // time of the last occurrence; ties by revision
+  std::map<std::string, EventAge> events_;   // by key
   SteadyTime next_sweep_{};
   bool closed_ = false;  // the store is closed; no more events
   std::unique_ptr<store::Watch> watch_;

@@ -44,7 +44,9 @@ Json success(const meta::Resource& resource, const Json& object) {
 void add_warnings(net::Response& response, const std::vector<std::string>& warnings) {
   constexpr std::size_t kTotal = 4096;
   constexpr std::size_t kEach = 256;
-  const auto begins_character = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
+  const auto begins_character = [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  };
   const auto characters = [&](std::string_view text) {
     return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins_character));
   };
@@ -100,7 +102,8 @@ net::Response Dialect::failure(const net::Request& request, const ApiStatus& sta
   output.format = error_format(request);
   response.headers.add("Content-Type", std::string(media_type(output.format)));
   response.headers.add("Cache-Control", "no-cache, private");
-  if (status.retry_after_seconds) response.headers.add("Retry-After", std::to_string(*status.retry_after_seconds));
+  if (status.retry_after_seconds)
+    response.headers.add("Retry-After", std::to_string(*status.retry_after_seconds));
   add_warnings(response, warnings);
   response.body = render(status.to_json(), output);
   return response;
@@ -116,7 +119,8 @@ net::Response Dialect::serve(const net::Request& request, const std::optional<Id
   return serve(request, parse_path(request.path()), identity);
 }
 
-net::Response Dialect::serve(const net::Request& request, RequestInfo info, const std::optional<Identity>& identity) {
+net::Response Dialect::serve(const net::Request& request, RequestInfo info,
+                             const std::optional<Identity>& identity) {
   Call call{.http = request,
             .who = {},
             .authenticated = {},
@@ -132,7 +136,9 @@ net::Response Dialect::serve(const net::Request& request, RequestInfo info, cons
   net::Response response = respond(call, identity);
   if (AuditLog* audit = core_.options.audit; audit != nullptr) {
     const std::string id = core_.rng.uuid();
-    if (const auto event = audit_event(call, response, audit->level(), id, {received, core_.clock.wall()})) audit->add(*event);
+    if (const auto event =
+            audit_event(call, response, audit->level(), id, {received, core_.clock.wall()}))
+      audit->add(*event);
     response.headers.add("Audit-Id", id);
   }
   metrics_.count(call.attributes.verb, response.status, system_clock().now() - since);
@@ -142,7 +148,8 @@ net::Response Dialect::serve(const net::Request& request, RequestInfo info, cons
 std::optional<net::Response> Dialect::serve_at_once(const net::Request& request) {
   if (request.method != "GET") return std::nullopt;
   RequestInfo info = parse_path(request.path());
-  if (info.area != RequestInfo::Area::kResource || info.name.empty() || !info.subresource.empty() || info.legacy_watch)
+  if (info.area != RequestInfo::Area::kResource || info.name.empty() || !info.subresource.empty() ||
+      info.legacy_watch)
     return std::nullopt;
   if (request.headers.find("Impersonate-User")) return std::nullopt;  // may impersonate a node
   std::optional<Identity> who;
@@ -157,7 +164,8 @@ std::optional<net::Response> Dialect::serve_at_once(const net::Request& request)
 net::Response Dialect::respond(Call& call, const std::optional<Identity>& identity) {
   const net::Request& request = call.http;
   const std::string& path = call.info.path;
-  const bool open_to_all = path == "/healthz" || path == "/readyz" || path == "/livez" || path == "/version";
+  const bool open_to_all =
+      path == "/healthz" || path == "/readyz" || path == "/livez" || path == "/version";
   if (identity) {
     call.who = *identity;
   } else if (core_.options.authenticator == nullptr) {
@@ -205,7 +213,8 @@ Outcome<void> Dialect::authorize(Call& call) const {
     what.resource = info.resource;
     what.ns = info.ns;
     what.name = info.name;
-    for (const std::string& part : info.subresource) what.subresource += (what.subresource.empty() ? "" : "/") + part;
+    for (const std::string& part : info.subresource)
+      what.subresource += (what.subresource.empty() ? "" : "/") + part;
     what.field_selector = call.query.get("fieldSelector");
     what.label_selector = call.query.get("labelSelector");
     if (what.name.empty()) {
@@ -221,14 +230,16 @@ Outcome<void> Dialect::authorize(Call& call) const {
   if (allowed(call, what)) return {};
   if (!what.is_resource) {
     ApiStatus status = forbidden({}, "", "");
-    status.message = "forbidden: User " + in_quotes(call.who.name) + " cannot " + what.verb + " path " + in_quotes(what.path);
+    status.message = "forbidden: User " + in_quotes(call.who.name) + " cannot " + what.verb +
+                     " path " + in_quotes(what.path);
     status.kind.clear();
     return status;
   }
   meta::Resource resource{what.group, what.version, "", what.resource, true};
-  std::string why = "User " + in_quotes(call.who.name) + " cannot " + what.verb + " resource " +
-                    in_quotes(what.resource + (what.subresource.empty() ? "" : "/" + what.subresource)) + " in API group " +
-                    in_quotes(what.group);
+  std::string why =
+      "User " + in_quotes(call.who.name) + " cannot " + what.verb + " resource " +
+      in_quotes(what.resource + (what.subresource.empty() ? "" : "/" + what.subresource)) +
+      " in API group " + in_quotes(what.group);
   why += what.ns.empty() ? " at the cluster scope" : " in the namespace " + in_quotes(what.ns);
   return forbidden(resource, what.name, why);
 }
@@ -237,7 +248,8 @@ namespace {
 
 Outcome<void> outcome_of(const Status& status, const Kind& kind, const Json& object) {
   if (status.ok()) return {};
-  if (status.error().code() == Code::kForbidden) return forbidden(kind.resource(), name_of(object), status.error().message());
+  if (status.error().code() == Code::kForbidden)
+    return forbidden(kind.resource(), name_of(object), status.error().message());
   return bad_request(status.error().message());
 }
 
@@ -245,13 +257,15 @@ Outcome<void> outcome_of(const Status& status, const Kind& kind, const Json& obj
 
 Outcome<void> Dialect::narrow_creation(const Call& call, Json& object) const {
   if (core_.options.authorizer == nullptr) return {};
-  const Status status = core_.options.authorizer->narrow_creation(call.who, call.attributes, object, objects_of(call));
+  const Status status = core_.options.authorizer->narrow_creation(call.who, call.attributes, object,
+                                                                  objects_of(call));
   return outcome_of(status, *call.kind, object);
 }
 
 Outcome<void> Dialect::narrow_change(const Call& call, const Json& old, Json& object) const {
   if (core_.options.authorizer == nullptr) return {};
-  const Status status = core_.options.authorizer->narrow_change(call.who, call.attributes, old, object, objects_of(call));
+  const Status status = core_.options.authorizer->narrow_change(call.who, call.attributes, old,
+                                                                object, objects_of(call));
   return outcome_of(status, *call.kind, object);
 }
 
@@ -273,10 +287,12 @@ Dialect::Reply Dialect::route(Call& call) {
 Dialect::Reply Dialect::serve_resource(Call& call) {
   const RequestInfo& info = call.info;
   call.kind = call.kinds->find(info.group, info.version, info.resource);
-  const bool custom_path = call.kind == nullptr
-                               ? !info.core && (call.kinds->group_version(info.group, info.version) == nullptr ||
-                                                call.kinds->group_version(info.group, info.version)->kinds[0]->info().custom)
-                               : call.kind->info().custom;
+  const bool custom_path =
+      call.kind == nullptr
+          ? !info.core &&
+                (call.kinds->group_version(info.group, info.version) == nullptr ||
+                 call.kinds->group_version(info.group, info.version)->kinds[0]->info().custom)
+          : call.kind->info().custom;
   if (call.kind == nullptr || (!call.kind->resource().namespaced && !info.ns.empty())) {
     if (custom_path) return text_response(404, "404 page not found\n");
     return resource_not_found();
@@ -284,7 +300,8 @@ Dialect::Reply Dialect::serve_resource(Call& call) {
   const KindInfo& kind = call.kind->info();
   const std::string& method = call.http.method;
   const bool named = !info.name.empty();
-  if (kind.resource.namespaced && info.ns.empty() && (named || (method != "GET" && method != "HEAD"))) {
+  if (kind.resource.namespaced && info.ns.empty() &&
+      (named || (method != "GET" && method != "HEAD"))) {
     if (custom_path) return text_response(404, "404 page not found\n");
     return named ? resource_not_found() : method_not_allowed();
   }
@@ -313,8 +330,10 @@ Dialect::Reply Dialect::serve_resource(Call& call) {
   }
   if (method == "POST" && (!named || kind.custom) && offers(kind, "create")) return create(call);
   if (method == "DELETE" && named && offers(kind, "delete")) return remove(call);
-  if (method == "DELETE" && !named && offers(kind, "deletecollection")) return remove_collection(call);
-  if (!named && kind.custom && (method == "PUT" || method == "PATCH")) return bad_request("name must be provided");
+  if (method == "DELETE" && !named && offers(kind, "deletecollection"))
+    return remove_collection(call);
+  if (!named && kind.custom && (method == "PUT" || method == "PATCH"))
+    return bad_request("name must be provided");
   if (method == "PUT" && named && offers(kind, "update")) return update(call, Part::kWhole);
   if (method == "PATCH" && named && offers(kind, "patch")) return patch(call, Part::kWhole);
   return method_not_allowed();
@@ -338,13 +357,16 @@ Dialect::Reply Dialect::create(Call& call) {
   TRY(const DryRun dry_run, parse_dry_run(call.query, kOptions));
   TRY(const Validation validation, parse_validation(call.query, kOptions));
   TRY_VOID(check_field_manager(call.query, kOptions));
-  TRY(Json object, read_object(call.http, *call.kind, core_.options.limits, validation, &call.warnings));
+  TRY(Json object,
+      read_object(call.http, *call.kind, core_.options.limits, validation, &call.warnings));
   const std::string& ns = namespace_of(object);
   if (call.kind->resource().namespaced && !ns.empty() && ns != call.info.ns) {
-    return bad_request("the namespace of the provided object does not match the namespace sent on the request");
+    return bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request");
   }
   TRY_VOID(narrow_creation(call, object));
-  TRY(Json made, objects_.create(*call.kind, call.info.ns, std::move(object), write_options(call, dry_run)));
+  TRY(Json made,
+      objects_.create(*call.kind, call.info.ns, std::move(object), write_options(call, dry_run)));
   return answer_object(call, 201, std::move(made));
 }
 
@@ -353,14 +375,17 @@ namespace {
 Outcome<void> check_names(const RequestInfo& info, const Kind& kind, const Json& object) {
   const std::string& name = name_of(object);
   if (name.empty()) {
-    return bad_request("the name of the object (" + info.name + " based on URL) was undeterminable: name must be provided");
+    return bad_request("the name of the object (" + info.name +
+                       " based on URL) was undeterminable: name must be provided");
   }
   if (name != info.name) {
-    return bad_request("the name of the object (" + name + ") does not match the name on the URL (" + info.name + ")");
+    return bad_request("the name of the object (" + name +
+                       ") does not match the name on the URL (" + info.name + ")");
   }
   const std::string& ns = namespace_of(object);
   if (kind.resource().namespaced && !ns.empty() && ns != info.ns) {
-    return bad_request("the namespace of the provided object does not match the namespace sent on the request");
+    return bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request");
   }
   return {};
 }
@@ -372,7 +397,8 @@ Dialect::Reply Dialect::update(Call& call, Part part) {
   TRY(const DryRun dry_run, parse_dry_run(call.query, kOptions));
   TRY(const Validation validation, parse_validation(call.query, kOptions));
   TRY_VOID(check_field_manager(call.query, kOptions));
-  TRY(Json object, read_object(call.http, *call.kind, core_.options.limits, validation, &call.warnings));
+  TRY(Json object,
+      read_object(call.http, *call.kind, core_.options.limits, validation, &call.warnings));
   TRY_VOID(check_names(call.info, *call.kind, object));
   bool created = false;
   Objects::UpdateOptions options;
@@ -382,7 +408,8 @@ Dialect::Reply Dialect::update(Call& call, Part part) {
   options.created = &created;
   const auto change = [&](const Json& old) -> Outcome<Json> {
     Json changed = object;
-    if (!old.is_null()) TRY_VOID(narrow_change(call, old, changed));  // null: creation, forbidden to nodes
+    if (!old.is_null())
+      TRY_VOID(narrow_change(call, old, changed));  // null: creation, forbidden to nodes
     return changed;
   };
   TRY(Json written, objects_.update(*call.kind, call.info.ns, call.info.name, change, options));
@@ -392,8 +419,11 @@ Dialect::Reply Dialect::update(Call& call, Part part) {
 Dialect::Reply Dialect::patch(Call& call, Part part) {
   constexpr std::string_view kOptions = "PatchOptions";
   if (content_type(call.http) == "application/apply-patch+yaml") {
-    ApiStatus status = unsupported_media_type("application/json-patch+json, application/merge-patch+json");
-    status.message = "server-side apply is not served here; kubectl apply without --server-side does the same from the client";
+    ApiStatus status =
+        unsupported_media_type("application/json-patch+json, application/merge-patch+json");
+    status.message =
+        "server-side apply is not served here; kubectl apply without --server-side does the same "
+        "from the client";
     return status;
   }
   TRY(const DryRun dry_run, parse_dry_run(call.query, kOptions));
@@ -407,7 +437,8 @@ Dialect::Reply Dialect::patch(Call& call, Part part) {
   const auto change = [&](const Json& old) -> Outcome<Json> {
     call.warnings.resize(warnings_before);  // a second attempt adds its own warnings
     TRY(Json patched, patch.apply(*call.kind, old));
-    TRY(Json object, accept_patched(std::move(patched), *call.kind, validation, patch.duplicates(), &call.warnings));
+    TRY(Json object, accept_patched(std::move(patched), *call.kind, validation, patch.duplicates(),
+                                    &call.warnings));
     TRY_VOID(check_names(call.info, *call.kind, object));
     TRY_VOID(narrow_change(call, old, object));
     return object;
@@ -418,13 +449,17 @@ Dialect::Reply Dialect::patch(Call& call, Part part) {
 
 Dialect::Reply Dialect::remove(Call& call) {
   DryRun dry_run = DryRun::kNo;
-  TRY(DeleteOptions deletion, read_delete_options(call.http, call.query, core_.options.limits, DeletionOf::kObject, dry_run));
-  if (call.kind->info().orphan_dependents_by_default && deletion.propagation.empty() && !deletion.propagation_from_legacy) {
+  TRY(DeleteOptions deletion, read_delete_options(call.http, call.query, core_.options.limits,
+                                                  DeletionOf::kObject, dry_run));
+  if (call.kind->info().orphan_dependents_by_default && deletion.propagation.empty() &&
+      !deletion.propagation_from_legacy) {
     call.warnings.push_back(
-        "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+        "child pods are preserved by default when jobs are deleted; set "
+        "propagationPolicy=Background to remove them or set "
         "propagationPolicy=Orphan to suppress this warning");
   }
-  TRY(Deleted deleted, objects_.remove(*call.kind, call.info.ns, call.info.name, deletion, write_options(call, dry_run)));
+  TRY(Deleted deleted, objects_.remove(*call.kind, call.info.ns, call.info.name, deletion,
+                                       write_options(call, dry_run)));
   if (deleted.gone && !call.kind->info().delete_returns_object)
     return answer(call, 200, success(call.kind->resource(), deleted.object));
   return answer_object(call, 200, std::move(deleted.object));

@@ -34,7 +34,8 @@ struct Call {
 /// Thread-safe.
 class Dialect {
  public:
-  Dialect(Core& core, Objects& objects) : core_(core), objects_(objects), metrics_(core.options.metrics) {}
+  Dialect(Core& core, Objects& objects)
+      : core_(core), objects_(objects), metrics_(core.options.metrics) {}
 
   /// `identity` absent: authenticates the request.
   net::Response serve(const net::Request& request, const std::optional<Identity>& identity);
@@ -45,7 +46,8 @@ class Dialect {
  private:
   using Reply = Outcome<net::Response>;
 
-  net::Response serve(const net::Request& request, RequestInfo info, const std::optional<Identity>& identity);
+  net::Response serve(const net::Request& request, RequestInfo info,
+                      const std::optional<Identity>& identity);
   net::Response respond(Call& call, const std::optional<Identity>& identity);
   Reply route(Call& call);
   Reply serve_resource(Call& call);
@@ -83,7 +85,8 @@ class Dialect {
   Reply openapi(Call& call);  // openapi_documents.cc
 
   net::Response answer(const Call& call, int status, const Json& body) const;
-  net::Response failure(const net::Request& request, const ApiStatus& status, const std::vector<std::string>& warnings) const;
+  net::Response failure(const net::Request& request, const ApiStatus& status,
+                        const std::vector<std::string>& warnings) const;
   Reply answer_object(Call& call, int status, Json object) const;
 
   net::Response answer_text(const Call& call, int status, std::string body) const;
@@ -93,8 +96,11 @@ class Dialect {
     Json metadata;
   };
   Outcome<Selected> select(Call& call) const;
-  Outcome<std::vector<Json>> decode_all(const Kind& kind, const std::vector<store::Entry>& entries) const;
-  WriteOptions write_options(Call& call, DryRun dry_run) const { return {.dry_run = dry_run, .warnings = &call.warnings}; }
+  Outcome<std::vector<Json>> decode_all(const Kind& kind,
+                                        const std::vector<store::Entry>& entries) const;
+  WriteOptions write_options(Call& call, DryRun dry_run) const {
+    return {.dry_run = dry_run, .warnings = &call.warnings};
+  }
 
   Core& core_;
   Objects& objects_;

@@ -28,7 +28,8 @@ std::vector<Sub> subresources_of(const Kind& kind) {
     out.push_back({"eviction", {"create"}, "policy", "v1", "Eviction"});
     out.push_back({"log", {"get"}, "", "", ""});
   }
-  if (info.resource.group.empty() && info.resource.plural == "namespaces") out.push_back({"finalize", {"update"}, "", "", ""});
+  if (info.resource.group.empty() && info.resource.plural == "namespaces")
+    out.push_back({"finalize", {"update"}, "", "", ""});
   if (info.scale) out.push_back({"scale", kReadWrite, "autoscaling", "v1", "Scale"});
   if (info.status) out.push_back({"status", kReadWrite, "", "", ""});
   // Custom resources list status first.
@@ -62,11 +63,13 @@ Json plain_subresource(const Kind& kind, const Sub& sub) {
 }
 
 Json resource_list(std::string_view group, const KindSet::GroupVersion& version) {
-  const std::string name = group.empty() ? version.version : std::string(group) + "/" + version.version;
+  const std::string name =
+      group.empty() ? version.version : std::string(group) + "/" + version.version;
   Json resources = Json::array();
   for (const KindPtr& kind : version.kinds) {
     resources.push_back(plain_resource(*kind));
-    for (const Sub& sub : subresources_of(*kind)) resources.push_back(plain_subresource(*kind, sub));
+    for (const Sub& sub : subresources_of(*kind))
+      resources.push_back(plain_subresource(*kind, sub));
   }
   Json out = Json::object({{"kind", "APIResourceList"}});
   if (!group.empty()) out.set("apiVersion", "v1");
@@ -78,10 +81,13 @@ Json resource_list(std::string_view group, const KindSet::GroupVersion& version)
 Json group_of(const KindSet::Group& group) {
   Json versions = Json::array();
   for (const auto& version : group.versions) {
-    versions.push_back(Json::object({{"groupVersion", group.name + "/" + version.version}, {"version", version.version}}));
+    versions.push_back(Json::object(
+        {{"groupVersion", group.name + "/" + version.version}, {"version", version.version}}));
   }
   Json preferred = versions.as_array()[0];
-  return Json::object({{"name", group.name}, {"versions", std::move(versions)}, {"preferredVersion", std::move(preferred)}});
+  return Json::object({{"name", group.name},
+                       {"versions", std::move(versions)},
+                       {"preferredVersion", std::move(preferred)}});
 }
 
 Json response_kind(std::string_view group, std::string_view version, std::string_view kind) {
@@ -110,13 +116,16 @@ Json aggregated_group(const KindSet::Group& group) {
       for (const Sub& sub : subresources_of(*kind)) {
         subs.push_back(Json::object(
             {{"subresource", sub.name},
-             {"responseKind", sub.kind.empty() ? own(info.resource.kind) : response_kind(sub.group, sub.version, sub.kind)},
+             {"responseKind", sub.kind.empty() ? own(info.resource.kind)
+                                               : response_kind(sub.group, sub.version, sub.kind)},
              {"verbs", strings(sub.verbs)}}));
       }
       if (!subs.empty()) resource.set("subresources", std::move(subs));
       resources.push_back(std::move(resource));
     }
-    versions.push_back(Json::object({{"version", version.version}, {"resources", std::move(resources)}, {"freshness", "Current"}}));
+    versions.push_back(Json::object({{"version", version.version},
+                                     {"resources", std::move(resources)},
+                                     {"freshness", "Current"}}));
   }
   Json metadata = Json::object();
   if (!group.name.empty()) metadata.set("name", group.name);
@@ -130,8 +139,8 @@ Discovery wanted_discovery(const net::Request& request) {
   const auto ranges = parse_accept(request);
   if (ranges.empty()) return Discovery::kPlain;
   for (const MediaRange& range : ranges) {
-    const bool json = range.type == "application/json" || range.type == "application/*" || range.type == "*/*" ||
-                      range.type == "application/yaml";
+    const bool json = range.type == "application/json" || range.type == "application/*" ||
+                      range.type == "*/*" || range.type == "application/yaml";
     if (!json) continue;
     if (!range.as) return Discovery::kPlain;
     if (*range.as == "APIGroupDiscoveryList" && range.group.value_or("") == "apidiscovery.k8s.io" &&
@@ -162,7 +171,8 @@ Dialect::Reply Dialect::discovery(Call& call) {
                                     {"metadata", Json::object()},
                                     {"items", std::move(items)}});
     net::Response response;
-    response.headers.add("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
+    response.headers.add("Content-Type",
+                         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
     response.headers.add("Cache-Control", "no-cache, private");
     response.headers.add("Vary", "Accept");
     response.body = codec::write_json(list) + "\n";
@@ -174,10 +184,10 @@ Dialect::Reply Dialect::discovery(Call& call) {
   call.how.output.pretty = call.query.find("pretty").has_value();
   if (info.core) {
     if (info.version.empty()) {
-      return answer(
-          call, 200,
-          Json::object(
-              {{"kind", "APIVersions"}, {"versions", Json::array({"v1"})}, {"serverAddressByClientCIDRs", Json::array()}}));
+      return answer(call, 200,
+                    Json::object({{"kind", "APIVersions"},
+                                  {"versions", Json::array({"v1"})},
+                                  {"serverAddressByClientCIDRs", Json::array()}}));
     }
     const auto* version = kinds.group_version("", info.version);
     if (version == nullptr) return resource_not_found();
@@ -188,7 +198,10 @@ Dialect::Reply Dialect::discovery(Call& call) {
     for (const auto& group : kinds.groups()) {
       if (!group.name.empty()) groups.push_back(group_of(group));
     }
-    return answer(call, 200, Json::object({{"kind", "APIGroupList"}, {"apiVersion", "v1"}, {"groups", std::move(groups)}}));
+    return answer(
+        call, 200,
+        Json::object(
+            {{"kind", "APIGroupList"}, {"apiVersion", "v1"}, {"groups", std::move(groups)}}));
   }
   if (info.version.empty()) {
     for (const auto& group : kinds.groups()) {
@@ -212,16 +225,17 @@ Dialect::Reply Dialect::other(Call& call) {
     return text_response(200, "ok");
   }
   if (path == "/version" || path == "/version/") {
-    return answer(call, 200,
-                  Json::object({{"major", "1"},
-                                {"minor", "33"},
-                                {"gitVersion", kGitVersion},  // clients compare it with the client version
-                                {"gitCommit", ""},
-                                {"gitTreeState", ""},
-                                {"buildDate", "1970-01-01T00:00:00Z"},
-                                {"goVersion", ""},
-                                {"compiler", "g++"},
-                                {"platform", "linux/amd64"}}));
+    return answer(
+        call, 200,
+        Json::object({{"major", "1"},
+                      {"minor", "33"},
+                      {"gitVersion", kGitVersion},  // clients compare it with the client version
+                      {"gitCommit", ""},
+                      {"gitTreeState", ""},
+                      {"buildDate", "1970-01-01T00:00:00Z"},
+                      {"goVersion", ""},
+                      {"compiler", "g++"},
+                      {"platform", "linux/amd64"}}));
   }
   if (path == "/metrics" && core_.options.metrics != nullptr) {
     net::Response response = text_response(200, core_.options.metrics->text());
@@ -233,9 +247,12 @@ Dialect::Reply Dialect::other(Call& call) {
     for (const auto& group : call.kinds->groups()) {
       if (group.name.empty()) continue;
       paths.push_back("/apis/" + group.name);
-      for (const auto& version : group.versions) paths.push_back("/apis/" + group.name + "/" + version.version);
+      for (const auto& version : group.versions)
+        paths.push_back("/apis/" + group.name + "/" + version.version);
     }
-    for (const char* more : {"/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}) paths.push_back(more);
+    for (const char* more :
+         {"/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"})
+      paths.push_back(more);
     return answer(call, 200, Json::object({{"paths", std::move(paths)}}));
   }
   if (path.starts_with("/openapi/")) return openapi(call);

@@ -11,7 +11,8 @@ namespace varda::apiserver {
 
 class EndingStream final : public net::BodyStream {
  public:
-  EndingStream(Core& core, std::unique_ptr<net::BodyStream> inner) : core_(core), inner_(std::move(inner)) {}
+  EndingStream(Core& core, std::unique_ptr<net::BodyStream> inner)
+      : core_(core), inner_(std::move(inner)) {}
   ~EndingStream() override { cell_->clear(); }
 
   std::optional<std::string> read() override {

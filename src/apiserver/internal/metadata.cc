@@ -31,8 +31,9 @@ std::string type_name(const Json& value) {
 }
 
 Error wrong_type(const Json& value, std::string_view field, std::string_view wanted) {
-  return Error(Code::kInvalid, "json: cannot unmarshal " + type_name(value) + " into Go struct field ObjectMeta." +
-                                   std::string(field) + " of type " + std::string(wanted));
+  return Error(Code::kInvalid, "json: cannot unmarshal " + type_name(value) +
+                                   " into Go struct field ObjectMeta." + std::string(field) +
+                                   " of type " + std::string(wanted));
 }
 
 void drop_nulls_and_empty(Json& metadata) {
@@ -66,27 +67,32 @@ Status check_time(const Json& value, std::string_view field) {
   auto parsed = meta::parse_time(value.as_string());
   if (!parsed.ok()) {
     return Error(Code::kInvalid, "parsing time " + in_quotes(value.as_string()) +
-                                     " as \"2006-01-02T15:04:05Z07:00\": cannot parse " + in_quotes(value.as_string()) +
-                                     " as \"2006\"");
+                                     " as \"2006-01-02T15:04:05Z07:00\": cannot parse " +
+                                     in_quotes(value.as_string()) + " as \"2006\"");
   }
   return {};
 }
 
 Status decode_owner(Json& reference, std::string_view path, std::vector<std::string>& unknown) {
   if (!reference.is_object()) return wrong_type(reference, "ownerReferences", "v1.OwnerReference");
-  static constexpr std::array kKnown = {"apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"};
-  const auto is_known = [](const std::string& name) { return std::find(kKnown.begin(), kKnown.end(), name) != kKnown.end(); };
+  static constexpr std::array kKnown = {"apiVersion", "kind",       "name",
+                                        "uid",        "controller", "blockOwnerDeletion"};
+  const auto is_known = [](const std::string& name) {
+    return std::find(kKnown.begin(), kKnown.end(), name) != kKnown.end();
+  };
   for (const auto& [name, value] : reference.as_object()) {
     if (!is_known(name)) {
       codec::report_path(unknown, [&, &name = name] { return std::string(path) + "." + name; });
     } else if (name == "controller" || name == "blockOwnerDeletion") {
-      if (!value.is_bool() && !value.is_null()) return wrong_type(value, "ownerReferences." + name, "bool");
+      if (!value.is_bool() && !value.is_null())
+        return wrong_type(value, "ownerReferences." + name, "bool");
     } else if (!value.is_string() && !value.is_null()) {
       return wrong_type(value, "ownerReferences." + name, "string");
     }
   }
-  std::erase_if(reference.object_members(),
-                [&](const Json::Member& member) { return member.second.is_null() || !is_known(member.first); });
+  std::erase_if(reference.object_members(), [&](const Json::Member& member) {
+    return member.second.is_null() || !is_known(member.first);
+  });
   return {};
 }
 
@@ -101,7 +107,9 @@ StatusCause invalid_value(std::string field, std::string_view value, std::string
 bool deleting(const Json& object) { return !object.at("metadata/deletionTimestamp").is_null(); }
 bool has_finalizers(const Json& object) { return !object.at("metadata/finalizers").empty(); }
 const std::string& name_of(const Json& object) { return object.at("metadata/name").as_string(); }
-const std::string& namespace_of(const Json& object) { return object.at("metadata/namespace").as_string(); }
+const std::string& namespace_of(const Json& object) {
+  return object.at("metadata/namespace").as_string();
+}
 const std::string& uid_of(const Json& object) { return object.at("metadata/uid").as_string(); }
 
 bool add_finalizer(Json& object, std::string_view finalizer) {
@@ -117,7 +125,8 @@ bool remove_finalizer(Json& object, std::string_view finalizer) {
   Json* list = object["metadata"].find("finalizers");
   if (list == nullptr) return false;
   auto& items = list->array_items();
-  const auto removed = std::erase_if(items, [&](const Json& item) { return item.as_string() == finalizer; });
+  const auto removed =
+      std::erase_if(items, [&](const Json& item) { return item.as_string() == finalizer; });
   if (items.empty()) object["metadata"].erase("finalizers");
   return removed > 0;
 }
@@ -130,13 +139,20 @@ Status decode_metadata(Json& object, std::vector<std::string>& unknown) {
   }
   Json& metadata = *found;
   if (!metadata.is_object()) {
-    return Error(Code::kInvalid,
-                 "json: cannot unmarshal " + type_name(metadata) + " into Go struct field metadata of type v1.ObjectMeta");
+    return Error(Code::kInvalid, "json: cannot unmarshal " + type_name(metadata) +
+                                     " into Go struct field metadata of type v1.ObjectMeta");
   }
-  static constexpr std::array kStrings = {"name", "generateName", "namespace", "selfLink", "uid", "resourceVersion"};
-  static constexpr std::array kOthers = {
-      "labels",     "annotations",     "creationTimestamp", "deletionTimestamp", "generation", "deletionGracePeriodSeconds",
-      "finalizers", "ownerReferences", "managedFields"};
+  static constexpr std::array kStrings = {"name",     "generateName", "namespace",
+                                          "selfLink", "uid",          "resourceVersion"};
+  static constexpr std::array kOthers = {"labels",
+                                         "annotations",
+                                         "creationTimestamp",
+                                         "deletionTimestamp",
+                                         "generation",
+                                         "deletionGracePeriodSeconds",
+                                         "finalizers",
+                                         "ownerReferences",
+                                         "managedFields"};
   bool foreign = false;
   const auto is_known = [&](const std::string& name) {
     return std::find(kStrings.begin(), kStrings.end(), name) != kStrings.end() ||
@@ -164,23 +180,28 @@ Status decode_metadata(Json& object, std::vector<std::string>& unknown) {
       if (!value.is_array()) return wrong_type(value, name, "[]v1.OwnerReference");
       std::size_t index = 0;
       for (Json& item : value.array_items()) {
-        TRY_VOID(decode_owner(item, "metadata.ownerReferences[" + std::to_string(index++) + "]", unknown));
+        TRY_VOID(decode_owner(item, "metadata.ownerReferences[" + std::to_string(index++) + "]",
+                              unknown));
       }
     } else if (name != "managedFields") {
       codec::report_path(unknown, [&name = name] { return "metadata." + name; });
       foreign = true;
     }
   }
-  if (foreign) std::erase_if(metadata.object_members(), [&](const Json::Member& member) { return !is_known(member.first); });
+  if (foreign)
+    std::erase_if(metadata.object_members(),
+                  [&](const Json::Member& member) { return !is_known(member.first); });
   metadata.erase("managedFields");
   metadata.erase("selfLink");
   drop_nulls_and_empty(metadata);
   return {};
 }
 
-void fill_new_metadata(Json& object, const meta::Resource& resource, std::string_view ns, std::string_view now, Rng& rng) {
+void fill_new_metadata(Json& object, const meta::Resource& resource, std::string_view ns,
+                       std::string_view now, Rng& rng) {
   Json& metadata = object["metadata"];
-  for (const char* name : {"deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation"})
+  for (const char* name :
+       {"deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation"})
     metadata.erase(name);
   if (resource.namespaced) {
     metadata.set("namespace", ns);
@@ -222,12 +243,14 @@ std::vector<StatusCause> validate_metadata(const Kind& kind, const Json& object)
   }
   const std::string& name = metadata["name"].as_string();
   if (name.empty()) {
-    causes.push_back({"FieldValueRequired", "Required value: name or generateName is required", "metadata.name"});
+    causes.push_back({"FieldValueRequired", "Required value: name or generateName is required",
+                      "metadata.name"});
   } else if (std::string why = kind.check_name(name, false); !why.empty()) {
     causes.push_back(invalid_value("metadata.name", name, why));
   }
   for (const auto& [key, value] : metadata["labels"].as_object()) {
-    if (std::string why = meta::check_label_key(key); !why.empty()) causes.push_back(invalid_value("metadata.labels", key, why));
+    if (std::string why = meta::check_label_key(key); !why.empty())
+      causes.push_back(invalid_value("metadata.labels", key, why));
     if (std::string why = meta::check_label_value(value.as_string()); !why.empty()) {
       causes.push_back(invalid_value("metadata.labels", value.as_string(), why));
     }
@@ -241,7 +264,8 @@ std::vector<StatusCause> validate_metadata(const Kind& kind, const Json& object)
     annotation_bytes += key.size() + value.as_string().size();
   }
   if (annotation_bytes > (256u << 10)) {
-    causes.push_back({"FieldValueTooLong", "Too long: may not be more than 262144 bytes", "metadata.annotations"});
+    causes.push_back({"FieldValueTooLong", "Too long: may not be more than 262144 bytes",
+                      "metadata.annotations"});
   }
   std::size_t index = 0;
   for (const Json& item : metadata["finalizers"].as_array()) {
@@ -249,9 +273,10 @@ std::vector<StatusCause> validate_metadata(const Kind& kind, const Json& object)
     const std::string at = "metadata.finalizers[" + std::to_string(index++) + "]";
     if (std::string why = meta::check_label_key(text); !why.empty()) {
       causes.push_back(invalid_value("metadata.finalizers", text, why));
-    } else if (!kind.info().custom && text.find('/') == std::string::npos && text != "orphan" && text != "foregroundDeletion" &&
-               text != "kubernetes" && !text.ends_with(".k8s.io")) {
-      causes.push_back(invalid_value(at, text, "name is neither a standard finalizer name nor is it fully qualified"));
+    } else if (!kind.info().custom && text.find('/') == std::string::npos && text != "orphan" &&
+               text != "foregroundDeletion" && text != "kubernetes" && !text.ends_with(".k8s.io")) {
+      causes.push_back(invalid_value(
+          at, text, "name is neither a standard finalizer name nor is it fully qualified"));
     }
   }
   index = 0;
@@ -260,19 +285,24 @@ std::vector<StatusCause> validate_metadata(const Kind& kind, const Json& object)
     const std::string at = "metadata.ownerReferences[" + std::to_string(index++) + "]";
     if (owner["apiVersion"].as_string().empty())
       causes.push_back(invalid_value(at + ".apiVersion", "", "version must not be empty"));
-    if (owner["kind"].as_string().empty()) causes.push_back(invalid_value(at + ".kind", "", "kind must not be empty"));
-    if (owner["name"].as_string().empty()) causes.push_back(invalid_value(at + ".name", "", "name must not be empty"));
-    if (owner["uid"].as_string().empty()) causes.push_back(invalid_value(at + ".uid", "", "uid must not be empty"));
+    if (owner["kind"].as_string().empty())
+      causes.push_back(invalid_value(at + ".kind", "", "kind must not be empty"));
+    if (owner["name"].as_string().empty())
+      causes.push_back(invalid_value(at + ".name", "", "name must not be empty"));
+    if (owner["uid"].as_string().empty())
+      causes.push_back(invalid_value(at + ".uid", "", "uid must not be empty"));
     controllers += owner["controller"].as_bool() ? 1 : 0;
   }
   if (controllers > 1) {
-    causes.push_back({"FieldValueInvalid", "Invalid value: \"\": Only one reference can have Controller set to true",
+    causes.push_back({"FieldValueInvalid",
+                      "Invalid value: \"\": Only one reference can have Controller set to true",
                       "metadata.ownerReferences"});
   }
   return causes;
 }
 
-std::vector<StatusCause> validate_metadata_update(const Kind& kind, const Json& object, const Json& old) {
+std::vector<StatusCause> validate_metadata_update(const Kind& kind, const Json& object,
+                                                  const Json& old) {
   std::vector<StatusCause> causes = validate_metadata(kind, object);
   const Json& after = object["metadata"];
   const Json& before = old["metadata"];
@@ -280,7 +310,8 @@ std::vector<StatusCause> validate_metadata_update(const Kind& kind, const Json& 
     // As Go prints a time: "2020-01-01 00:00:00 +0000 UTC".
     std::string text = after["deletionTimestamp"].as_string();
     if (text.size() == 20) text = text.substr(0, 10) + " " + text.substr(11, 8) + " +0000 UTC";
-    const StatusCause cause = {"FieldValueInvalid", "Invalid value: " + text + ": field is immutable",
+    const StatusCause cause = {"FieldValueInvalid",
+                               "Invalid value: " + text + ": field is immutable",
                                "metadata.deletionTimestamp"};
     causes.push_back(cause);
     causes.push_back(cause);
@@ -300,10 +331,11 @@ std::vector<StatusCause> validate_metadata_update(const Kind& kind, const Json& 
       }
     }
     if (!added.empty()) {
-      causes.push_back(
-          {"FieldValueForbidden",
-           "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{" + added + "}",
-           "metadata.finalizers"});
+      causes.push_back({"FieldValueForbidden",
+                        "Forbidden: no new finalizers can be added if the object is being deleted, "
+                        "found new finalizers []string{" +
+                            added + "}",
+                        "metadata.finalizers"});
     }
   }
   return causes;
@@ -317,7 +349,8 @@ std::vector<std::string> tidy_metadata(const Kind& kind, Json& object) {
       const std::string& text = item.as_string();
       if (text.find('/') == std::string::npos && text != "orphan" && text != "foregroundDeletion") {
         warnings.push_back("metadata.finalizers: " + in_quotes(text) +
-                           ": prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers");
+                           ": prefer a domain-qualified finalizer name to avoid accidental "
+                           "conflicts with other finalizer writers");
       }
     }
   }
@@ -336,7 +369,8 @@ std::vector<std::string> tidy_metadata(const Kind& kind, Json& object) {
       std::string uids;
       for (const std::string& uid : doubled) uids += (uids.empty() ? "" : ", ") + uid;
       warnings.push_back(
-          ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such "
+          ".metadata.ownerReferences contains duplicate entries; API server dedups owner "
+          "references in 1.20+, and may reject such "
           "requests as early as 1.24; please fix your requests; duplicate UID(s) observed: " +
           uids);
     }

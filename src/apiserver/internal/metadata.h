@@ -17,13 +17,15 @@ Status decode_metadata(Json& object, std::vector<std::string>& unknown);
 
 /// Sets namespace, name (from generateName), uid and creationTimestamp of a new object; removes
 /// server-owned fields the client sent.
-void fill_new_metadata(Json& object, const meta::Resource& resource, std::string_view ns, std::string_view now, Rng& rng);
+void fill_new_metadata(Json& object, const meta::Resource& resource, std::string_view ns,
+                       std::string_view now, Rng& rng);
 
 /// Restores fields a write must not change: uid, creationTimestamp, deletion, generation.
 void keep_metadata(Json& object, const Json& old);
 
 std::vector<StatusCause> validate_metadata(const Kind& kind, const Json& object);
-std::vector<StatusCause> validate_metadata_update(const Kind& kind, const Json& object, const Json& old);
+std::vector<StatusCause> validate_metadata_update(const Kind& kind, const Json& object,
+                                                  const Json& old);
 /// Returns Warning texts: finalizers without a domain, duplicate owner references (which are
 /// removed).
 std::vector<std::string> tidy_metadata(const Kind& kind, Json& object);

@@ -35,7 +35,9 @@ void split(std::string_view text, char separator, F&& each) {
   }
 }
 
-bool is_json(std::string_view type) { return type == "application/json" || type == "application/*" || type == "*/*"; }
+bool is_json(std::string_view type) {
+  return type == "application/json" || type == "application/*" || type == "*/*";
+}
 
 std::optional<Output::As> as_of(const MediaRange& range) {
   if (!range.as) return Output::As::kObject;
@@ -57,9 +59,11 @@ Json sorted(const Json& value) {
   if (!value.is_object()) return value;
   std::vector<const Json::Member*> members;
   for (const Json::Member& member : value.as_object()) members.push_back(&member);
-  std::sort(members.begin(), members.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
+  std::sort(members.begin(), members.end(),
+            [](const auto* a, const auto* b) { return a->first < b->first; });
   Json out = Json::object();
-  for (const Json::Member* member : members) out.object_members().emplace_back(member->first, sorted(member->second));
+  for (const Json::Member* member : members)
+    out.object_members().emplace_back(member->first, sorted(member->second));
   return out;
 }
 
@@ -84,7 +88,8 @@ std::vector<MediaRange> parse_accept(const net::Request& request) {
         const std::string_view key = trim(part.substr(0, equals));
         const std::string text(trim(part.substr(equals + 1)));
         if (key == "q") {
-          const auto parsed = std::from_chars(text.data(), text.data() + text.size(), range.quality);
+          const auto parsed =
+              std::from_chars(text.data(), text.data() + text.size(), range.quality);
           if (parsed.ec != std::errc()) range.quality = 0;
         } else if (key == "as") {
           range.as = text;
@@ -97,7 +102,8 @@ std::vector<MediaRange> parse_accept(const net::Request& request) {
       ranges.push_back(std::move(range));
     });
   }
-  std::stable_sort(ranges.begin(), ranges.end(), [](const MediaRange& a, const MediaRange& b) { return a.quality > b.quality; });
+  std::stable_sort(ranges.begin(), ranges.end(),
+                   [](const MediaRange& a, const MediaRange& b) { return a.quality > b.quality; });
   return ranges;
 }
 
@@ -143,10 +149,13 @@ std::string content_type(const net::Request& request) {
 Outcome<Result<Json>> read_tree(const net::Request& request, const BodyOptions& options) {
   const std::string type = content_type(request);
   if (type == "application/json") {
-    return codec::parse_json(request.body,
-                             {.depth_max = options.depth_max, .nodes_max = kBodyValuesMax, .duplicates = options.duplicates});
+    return codec::parse_json(request.body, {.depth_max = options.depth_max,
+                                            .nodes_max = kBodyValuesMax,
+                                            .duplicates = options.duplicates});
   }
-  if (type == "application/yaml") return codec::parse_yaml(request.body, {.depth_max = options.depth_max, .nodes_max = kBodyValuesMax});
+  if (type == "application/yaml")
+    return codec::parse_yaml(request.body,
+                             {.depth_max = options.depth_max, .nodes_max = kBodyValuesMax});
   if (type == kProtobufType) {
     auto object = parse_kubernetes_protobuf(request.body);
     if (!object.ok() && object.error().code() == Code::kUnsupported) {
@@ -156,7 +165,8 @@ Outcome<Result<Json>> read_tree(const net::Request& request, const BodyOptions& 
     }
     return object;
   }
-  return unsupported_media_type("application/json, application/yaml, application/vnd.kubernetes.protobuf");
+  return unsupported_media_type(
+      "application/json, application/yaml, application/vnd.kubernetes.protobuf");
 }
 
 std::string render(const Json& value, const Output& output) {

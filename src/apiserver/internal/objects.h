@@ -44,7 +44,8 @@ class Objects {
   static Outcome<Json> decode(const Kind& kind, const store::Entry& entry);
 
   /// `object` has passed decode and prune.
-  Outcome<Json> create(const Kind& kind, std::string_view ns, Json object, const WriteOptions& options);
+  Outcome<Json> create(const Kind& kind, std::string_view ns, Json object,
+                       const WriteOptions& options);
 
   /// Computes the changed object from the present one. Called again after a concurrent write. The
   /// result has passed decode and prune. A resourceVersion in it that differs from the present one
@@ -54,20 +55,23 @@ class Objects {
     Part part = Part::kWhole;
     bool replaces = false;    // PUT: applies the rules about a missing resourceVersion
     bool* created = nullptr;  // set when create_on_update created the object
-    bool binding = false;     // binds a pod to a node; changes an immutable field, so skips the kind's validation
+    bool binding =
+        false;  // binds a pod to a node; changes an immutable field, so skips the kind's validation
   };
-  Outcome<Json> update(const Kind& kind, std::string_view ns, std::string_view name, const Change& change,
-                       const UpdateOptions& options);
+  Outcome<Json> update(const Kind& kind, std::string_view ns, std::string_view name,
+                       const Change& change, const UpdateOptions& options);
 
-  Outcome<Deleted> remove(const Kind& kind, std::string_view ns, std::string_view name, const DeleteOptions& deletion,
-                          const WriteOptions& options);
+  Outcome<Deleted> remove(const Kind& kind, std::string_view ns, std::string_view name,
+                          const DeleteOptions& deletion, const WriteOptions& options);
 
   std::string now() const;
 
  private:
-  Outcome<Json> create_once(const Kind& kind, std::string_view ns, Json object, const WriteOptions& options);
+  Outcome<Json> create_once(const Kind& kind, std::string_view ns, Json object,
+                            const WriteOptions& options);
   Outcome<void> admit(const Kind& kind, std::string_view ns, Json& object) const;
-  Outcome<Json> commit_put(const Kind& kind, std::string key, Json object, std::optional<store::Revision> expected, bool& raced,
+  Outcome<Json> commit_put(const Kind& kind, std::string key, Json object,
+                           std::optional<store::Revision> expected, bool& raced,
                            const WriteOptions& options);
   Outcome<void> written(const Kind& kind);
 

@@ -15,11 +15,14 @@ constexpr std::string_view kIndex = "/openapi/v3";
 // Hashes the inputs of the document, which is only made when a client reads it.
 std::string hash_of_version(const KindSet::GroupVersion& version) {
   Json stamp = Json::array({std::string(kGitVersion)});
-  for (const KindPtr& kind : version.kinds) stamp.push_back(Json::array({kind->resource().plural, kind->openapi_schema()}));
+  for (const KindPtr& kind : version.kinds)
+    stamp.push_back(Json::array({kind->resource().plural, kind->openapi_schema()}));
   return hash_of(codec::write_json(stamp));
 }
 
-std::string link_to(const std::string& name, const std::string& hash) { return std::string(kIndex) + "/" + name + "?hash=" + hash; }
+std::string link_to(const std::string& name, const std::string& hash) {
+  return std::string(kIndex) + "/" + name + "?hash=" + hash;
+}
 
 // HTTP date format: "Sun, 06 Nov 1994 08:49:37 GMT".
 std::string http_date(WallTime when) {
@@ -36,9 +39,10 @@ Json version_document() {
   const Json get = Json::object({{"description", "What the server says it is."},
                                  {"operationId", "getCodeVersion"},
                                  {"responses", Json::object({{"200", ok}})}});
-  return Json::object({{"openapi", "3.0.0"},
-                       {"info", Json::object({{"title", "Kubernetes"}, {"version", std::string(kGitVersion)}})},
-                       {"paths", Json::object({{"/version/", Json::object({{"get", get}})}})}});
+  return Json::object(
+      {{"openapi", "3.0.0"},
+       {"info", Json::object({{"title", "Kubernetes"}, {"version", std::string(kGitVersion)}})},
+       {"paths", Json::object({{"/version/", Json::object({{"get", get}})}})}});
 }
 
 }  // namespace
@@ -50,7 +54,8 @@ Dialect::Reply Dialect::openapi(Call& call) {
   if (path == "/openapi/v2") {
     for (const MediaRange& range : parse_accept(call.http)) {
       if (!range.type.starts_with("application/com.github.")) continue;
-      response.headers.add("Content-Type", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
+      response.headers.add("Content-Type",
+                           "application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
       response.body = openapi_v2_protobuf(call.kinds->all());
       const std::string hash = hash_of(response.body);
       return tagged(call.http, std::move(response), hash);
@@ -67,7 +72,9 @@ Dialect::Reply Dialect::openapi(Call& call) {
     };
     for (const auto& group : call.kinds->groups()) {
       for (const auto& version : group.versions) {
-        add(group.name.empty() ? "api/" + version.version : "apis/" + group.name + "/" + version.version, hash_of_version(version));
+        add(group.name.empty() ? "api/" + version.version
+                               : "apis/" + group.name + "/" + version.version,
+            hash_of_version(version));
       }
     }
     add("version", hash_of(kGitVersion));
@@ -102,8 +109,10 @@ Dialect::Reply Dialect::openapi(Call& call) {
     response.headers.add("Vary", "Accept");
   }
   response.headers.add("Content-Type", "application/json");
-  response.body =
-      codec::write_json(version == nullptr ? version_document() : openapi_v3(inner.group, inner.version, version->kinds)) + "\n";
+  response.body = codec::write_json(version == nullptr
+                                        ? version_document()
+                                        : openapi_v3(inner.group, inner.version, version->kinds)) +
+                  "\n";
   return tagged(call.http, std::move(response), hash);
 }
 

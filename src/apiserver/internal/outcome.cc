@@ -32,11 +32,15 @@ std::string in_quotes(std::string_view text) { return go_quote(text); }
 ApiStatus bad_request(std::string message) { return make(400, "BadRequest", std::move(message)); }
 
 ApiStatus not_found(const meta::Resource& resource, std::string_view name) {
-  return about(make(404, "NotFound", resource.group_resource() + " " + in_quotes(name) + " not found"), resource, name);
+  return about(
+      make(404, "NotFound", resource.group_resource() + " " + in_quotes(name) + " not found"),
+      resource, name);
 }
 
 ApiStatus already_exists(const meta::Resource& resource, std::string_view name) {
-  return about(make(409, "AlreadyExists", resource.group_resource() + " " + in_quotes(name) + " already exists"), resource, name);
+  return about(make(409, "AlreadyExists",
+                    resource.group_resource() + " " + in_quotes(name) + " already exists"),
+               resource, name);
 }
 
 ApiStatus generated_name_taken(const meta::Resource& resource, std::string_view name) {
@@ -47,15 +51,19 @@ ApiStatus generated_name_taken(const meta::Resource& resource, std::string_view 
 }
 
 ApiStatus conflict(const meta::Resource& resource, std::string_view name, std::string_view why) {
-  std::string message = "Operation cannot be fulfilled on " + resource.group_resource() + " " + in_quotes(name) + ": ";
+  std::string message = "Operation cannot be fulfilled on " + resource.group_resource() + " " +
+                        in_quotes(name) + ": ";
   return about(make(409, "Conflict", message.append(why)), resource, name);
 }
 
 ApiStatus modified_conflict(const meta::Resource& resource, std::string_view name) {
-  return conflict(resource, name, "the object has been modified; please apply your changes to the latest version and try again");
+  return conflict(resource, name,
+                  "the object has been modified; please apply your changes to the latest version "
+                  "and try again");
 }
 
-ApiStatus invalid(std::string_view group, std::string_view kind, std::string_view name, std::vector<StatusCause> causes) {
+ApiStatus invalid(std::string_view group, std::string_view kind, std::string_view name,
+                  std::vector<StatusCause> causes) {
   std::string what(kind);
   if (!group.empty()) what.append(".").append(group);
   std::unordered_set<std::string> parts;
@@ -66,7 +74,9 @@ ApiStatus invalid(std::string_view group, std::string_view kind, std::string_vie
     if (added) text.append(text.empty() ? "" : ", ").append(*fresh);
   }
   if (parts.size() > 1) text = "[" + text + "]";
-  ApiStatus status = make(422, "Invalid", what + " " + in_quotes(name) + " is invalid" + (text.empty() ? "" : ": " + text));
+  ApiStatus status =
+      make(422, "Invalid",
+           what + " " + in_quotes(name) + " is invalid" + (text.empty() ? "" : ": " + text));
   status.group = group;
   status.kind = kind;
   status.name = name;
@@ -83,14 +93,16 @@ ApiStatus forbidden(const meta::Resource& resource, std::string_view name, std::
 }
 
 ApiStatus method_not_allowed() {
-  ApiStatus status = make(405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
+  ApiStatus status = make(405, "MethodNotAllowed",
+                          "the server does not allow this method on the requested resource");
   status.details = true;
   return status;
 }
 
 ApiStatus verb_not_supported(const meta::Resource& resource, std::string_view verb) {
   return about(make(405, "MethodNotAllowed",
-                    std::string(verb) + " is not supported on resources of kind " + in_quotes(resource.group_resource())),
+                    std::string(verb) + " is not supported on resources of kind " +
+                        in_quotes(resource.group_resource())),
                resource, "");
 }
 
@@ -106,23 +118,25 @@ ApiStatus expired(std::string message) { return make(410, "Expired", std::move(m
 
 ApiStatus unsupported_media_type(std::string_view accepted) {
   return make(415, "UnsupportedMediaType",
-              "the body of the request was in an unknown format - accepted media types include: " + std::string(accepted));
+              "the body of the request was in an unknown format - accepted media types include: " +
+                  std::string(accepted));
 }
 
 ApiStatus not_acceptable() {
-  return make(
-      406, "NotAcceptable",
-      "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf");
+  return make(406, "NotAcceptable",
+              "only the following media types are accepted: application/json, application/yaml, "
+              "application/vnd.kubernetes.protobuf");
 }
 
 ApiStatus too_large(std::size_t limit) {
-  return make(413, "RequestEntityTooLarge", "Request entity too large: limit is " + std::to_string(limit));
+  return make(413, "RequestEntityTooLarge",
+              "Request entity too large: limit is " + std::to_string(limit));
 }
 
 ApiStatus too_many_operations(std::size_t limit, std::size_t given) {
   return make(413, "RequestEntityTooLarge",
-              "Request entity too large: The allowed maximum operations in a JSON patch is " + std::to_string(limit) + ", got " +
-                  std::to_string(given));
+              "Request entity too large: The allowed maximum operations in a JSON patch is " +
+                  std::to_string(limit) + ", got " + std::to_string(given));
 }
 
 ApiStatus too_many_requests(std::string message) {

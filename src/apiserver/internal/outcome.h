@@ -18,7 +18,8 @@ using meta::ApiStatus;
 template <typename T>
 class [[nodiscard]] Outcome {
  public:
-  Outcome(T value) : state_(std::in_place_index<0>, std::move(value)) {}            // NOLINT: conversions are the point
+  Outcome(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: conversions are the point
   Outcome(ApiStatus status) : state_(std::in_place_index<1>, std::move(status)) {}  // NOLINT
   bool ok() const { return state_.index() == 0; }
   T& value() & { return std::get<0>(state_); }
@@ -57,12 +58,14 @@ ApiStatus conflict(const meta::Resource& resource, std::string_view name, std::s
 /// The object changed since the writer read it.
 ApiStatus modified_conflict(const meta::Resource& resource, std::string_view name);
 /// `KIND.GROUP "name" is invalid: causes`.
-ApiStatus invalid(std::string_view group, std::string_view kind, std::string_view name, std::vector<StatusCause> causes);
+ApiStatus invalid(std::string_view group, std::string_view kind, std::string_view name,
+                  std::vector<StatusCause> causes);
 ApiStatus forbidden(const meta::Resource& resource, std::string_view name, std::string_view why);
-ApiStatus method_not_allowed();                                                       // no such verb on this path
-ApiStatus verb_not_supported(const meta::Resource& resource, std::string_view verb);  // wording of custom resources
-ApiStatus resource_not_found();                                                       // "could not find the requested resource"
-ApiStatus internal(std::string message);                                              // 500 with only this message
+ApiStatus method_not_allowed();  // no such verb on this path
+ApiStatus verb_not_supported(const meta::Resource& resource,
+                             std::string_view verb);  // wording of custom resources
+ApiStatus resource_not_found();                       // "could not find the requested resource"
+ApiStatus internal(std::string message);              // 500 with only this message
 ApiStatus expired(std::string message);
 ApiStatus unsupported_media_type(std::string_view accepted);
 ApiStatus not_acceptable();

@@ -10,13 +10,16 @@ Outcome<IncludeObject> parse_include(std::string_view text) {
 }
 
 Json make_partial(const Json& object, std::string_view version) {
-  return Json::object(
-      {{"kind", "PartialObjectMetadata"}, {"apiVersion", "meta.k8s.io/" + std::string(version)}, {"metadata", object["metadata"]}});
+  return Json::object({{"kind", "PartialObjectMetadata"},
+                       {"apiVersion", "meta.k8s.io/" + std::string(version)},
+                       {"metadata", object["metadata"]}});
 }
 
-Json make_table(const Kind& kind, const std::vector<Json>& objects, Json metadata, const Presentation& how, Headers headers) {
-  Json table =
-      Json::object({{"kind", "Table"}, {"apiVersion", "meta.k8s.io/" + how.output.as_version}, {"metadata", std::move(metadata)}});
+Json make_table(const Kind& kind, const std::vector<Json>& objects, Json metadata,
+                const Presentation& how, Headers headers) {
+  Json table = Json::object({{"kind", "Table"},
+                             {"apiVersion", "meta.k8s.io/" + how.output.as_version},
+                             {"metadata", std::move(metadata)}});
   Json definitions = Json::array();
   if (headers == Headers::kWith) {
     for (const Column& column : kind.columns()) {
@@ -67,7 +70,8 @@ Outcome<Json> present_object(const Kind& kind, Json object, const Presentation& 
   return make_table(kind, objects, std::move(metadata), how, Headers::kWith);
 }
 
-Outcome<Json> present_list(const Kind& kind, std::vector<Json> objects, Json metadata, const Presentation& how) {
+Outcome<Json> present_list(const Kind& kind, std::vector<Json> objects, Json metadata,
+                           const Presentation& how) {
   switch (how.output.as) {
     case Output::As::kPartial: {
       ApiStatus status = not_acceptable();
@@ -78,7 +82,8 @@ Outcome<Json> present_list(const Kind& kind, std::vector<Json> objects, Json met
       return make_table(kind, objects, std::move(metadata), how, Headers::kWith);
     case Output::As::kPartialList: {
       Json items = Json::array();
-      for (const Json& object : objects) items.push_back(make_partial(object, how.output.as_version));
+      for (const Json& object : objects)
+        items.push_back(make_partial(object, how.output.as_version));
       return Json::object({{"kind", "PartialObjectMetadataList"},
                            {"apiVersion", "meta.k8s.io/" + how.output.as_version},
                            {"metadata", std::move(metadata)},
@@ -97,12 +102,13 @@ Outcome<Json> present_list(const Kind& kind, std::vector<Json> objects, Json met
       object.erase("apiVersion");
     }
   }
-  const std::string list_kind = info.list_kind.empty() ? info.resource.kind + "List" : info.list_kind;
-  return Json::object(
-      {{"kind", list_kind},
-       {"apiVersion", info.resource.api_version()},
-       {"metadata", std::move(metadata)},
-       {"items", Json(Json::Array(std::make_move_iterator(objects.begin()), std::make_move_iterator(objects.end())))}});
+  const std::string list_kind =
+      info.list_kind.empty() ? info.resource.kind + "List" : info.list_kind;
+  return Json::object({{"kind", list_kind},
+                       {"apiVersion", info.resource.api_version()},
+                       {"metadata", std::move(metadata)},
+                       {"items", Json(Json::Array(std::make_move_iterator(objects.begin()),
+                                                  std::make_move_iterator(objects.end())))}});
 }
 
 }  // namespace varda::apiserver

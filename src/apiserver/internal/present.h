@@ -23,12 +23,14 @@ Outcome<IncludeObject> parse_include(std::string_view text);
 /// A meta.k8s.io Table of objects. `metadata` is the list's, or has the resourceVersion of a single
 /// object. Headers: whether to include columnDefinitions.
 enum class Headers { kWith, kWithout };
-Json make_table(const Kind& kind, const std::vector<Json>& objects, Json metadata, const Presentation& how, Headers headers);
+Json make_table(const Kind& kind, const std::vector<Json>& objects, Json metadata,
+                const Presentation& how, Headers headers);
 Json make_partial(const Json& object, std::string_view version);
 
 /// One object in the requested form; 500 for a list form.
 Outcome<Json> present_object(const Kind& kind, Json object, const Presentation& how);
 /// A list in the requested form; 406 for a form of single objects.
-Outcome<Json> present_list(const Kind& kind, std::vector<Json> objects, Json metadata, const Presentation& how);
+Outcome<Json> present_list(const Kind& kind, std::vector<Json> objects, Json metadata,
+                           const Presentation& how);
 
 }  // namespace varda::apiserver

@@ -37,14 +37,20 @@ class Reader {
   bool done() const { return left_.empty(); }
   Result<Item> next() {
     TRY(const std::uint64_t tag, varint());
-    Item item{.number = static_cast<std::uint32_t>(tag >> 3), .wire = static_cast<std::uint32_t>(tag & 7), .value = 0, .bytes = {}};
+    Item item{.number = static_cast<std::uint32_t>(tag >> 3),
+              .wire = static_cast<std::uint32_t>(tag & 7),
+              .value = 0,
+              .bytes = {}};
     if (item.wire == 0) {
       TRY(item.value, varint());
       return item;
     }
-    if (item.wire != 2) return Error(Code::kUnsupported, "protobuf wire type " + std::to_string(item.wire) + " is not used here");
+    if (item.wire != 2)
+      return Error(Code::kUnsupported,
+                   "protobuf wire type " + std::to_string(item.wire) + " is not used here");
     TRY(const std::uint64_t size, varint());
-    if (size > left_.size()) return Error(Code::kInvalid, "protobuf: a field is longer than its message");
+    if (size > left_.size())
+      return Error(Code::kInvalid, "protobuf: a field is longer than its message");
     item.bytes = left_.substr(0, size);
     left_.remove_prefix(size);
     return item;
@@ -67,8 +73,8 @@ class Reader {
 };
 
 Error misplaced(const Type& type, const Item& item) {
-  return Error(Code::kInvalid,
-               "protobuf: field " + std::to_string(item.number) + " of " + type.name + " is not of the type it should be");
+  return Error(Code::kInvalid, "protobuf: field " + std::to_string(item.number) + " of " +
+                                   type.name + " is not of the type it should be");
 }
 
 // Protobuf text is UTF-8. JSON output would replace other bytes, so that two names could become
@@ -110,9 +116,10 @@ Result<Json> decode_time(std::string_view bytes, Basic basic) {
   if (seconds >= kEndOfTime) return Error(Code::kInvalid, "protobuf: a time beyond the year 2262");
   if (nanoseconds < 0 || nanoseconds >= 1000000000)
     return Error(Code::kInvalid, "protobuf: a time with more than a second of nanoseconds");
-  if (basic == Basic::kTime) return Json(meta::format_time(WallTime(std::chrono::seconds(seconds))));
-  return Json(meta::format_micro_time(WallTime(
-      std::chrono::duration_cast<WallTime::duration>(std::chrono::seconds(seconds) + std::chrono::nanoseconds(nanoseconds)))));
+  if (basic == Basic::kTime)
+    return Json(meta::format_time(WallTime(std::chrono::seconds(seconds))));
+  return Json(meta::format_micro_time(WallTime(std::chrono::duration_cast<WallTime::duration>(
+      std::chrono::seconds(seconds) + std::chrono::nanoseconds(nanoseconds)))));
 }
 
 // {1: type, 2: number, 3: text}.
@@ -146,7 +153,9 @@ Result<Json> decode_quantity(std::string_view bytes) {
 
 Result<Json> decode_struct(const Type& type, std::string_view bytes, int depth);
 
-bool is_varint(Basic basic) { return basic == Basic::kBool || basic == Basic::kInt32 || basic == Basic::kInt64; }
+bool is_varint(Basic basic) {
+  return basic == Basic::kBool || basic == Basic::kInt32 || basic == Basic::kInt64;
+}
 
 Result<Json> decode_value(const Type& type, const Field& field, const Item& item, int depth) {
   if ((item.wire == 0) != is_varint(field.basic)) return misplaced(type, item);
@@ -175,21 +184,23 @@ Result<Json> decode_value(const Type& type, const Field& field, const Item& item
     case Basic::kNumber:
       break;
   }
-  return Error(Code::kUnsupported, field.name + " of " + type.name + " is not understood in protobuf form; send JSON");
+  return Error(Code::kUnsupported,
+               field.name + " of " + type.name + " is not understood in protobuf form; send JSON");
 }
 
 // Go encodes zeros of non-pointer fields; such zeros mean "absent".
 bool says_nothing(const Field& field, const Json& value) {
   if (value.is_null()) return true;
   if (field.pointer) return false;
-  return (value.is_string() && value.as_string().empty()) || (value.is_integer() && value.as_integer() == 0) ||
-         (value.is_bool() && !value.as_bool());
+  return (value.is_string() && value.as_string().empty()) ||
+         (value.is_integer() && value.as_integer() == 0) || (value.is_bool() && !value.as_bool());
 }
 
 // Index of map entries by key; a linear search per entry would take quadratic time.
 using MapPlaces = std::map<const Field*, std::unordered_map<std::string, std::size_t>>;
 
-void add_entry(Json& map, std::unordered_map<std::string, std::size_t>& places, std::string key, Json value) {
+void add_entry(Json& map, std::unordered_map<std::string, std::size_t>& places, std::string key,
+               Json value) {
   Json::Object& members = map.object_members();
   const auto [place, fresh] = places.emplace(key, members.size());
   if (fresh) {
@@ -199,7 +210,8 @@ void add_entry(Json& map, std::unordered_map<std::string, std::size_t>& places, 
   }
 }
 
-Status add_field(const Type& type, const Field& field, const Item& item, int depth, Json& out, MapPlaces& places) {
+Status add_field(const Type& type, const Field& field, const Item& item, int depth, Json& out,
+                 MapPlaces& places) {
   if (field.shape == Shape::kMap) {
     if (item.wire != 2) return misplaced(type, item);
     TRY(const Entry entry, decode_entry(item.bytes));
@@ -212,7 +224,8 @@ Status add_field(const Type& type, const Field& field, const Item& item, int dep
     if (is_varint(field.basic) && item.wire == 2) {  // packed
       for (Reader reader(item.bytes); !reader.done();) {
         TRY(const std::uint64_t value, reader.varint());
-        list.push_back(field.basic == Basic::kBool ? Json(value != 0) : Json(static_cast<std::int64_t>(value)));
+        list.push_back(field.basic == Basic::kBool ? Json(value != 0)
+                                                   : Json(static_cast<std::int64_t>(value)));
       }
       return {};
     }
@@ -226,15 +239,17 @@ Status add_field(const Type& type, const Field& field, const Item& item, int dep
 }
 
 Error unknown_field(const Type& type, const std::string& number) {
-  return Error(Code::kUnsupported, "field " + number + " of " + type.name + " is not understood in protobuf form; send JSON");
+  return Error(Code::kUnsupported, "field " + number + " of " + type.name +
+                                       " is not understood in protobuf form; send JSON");
 }
 
 // Fields in a nested protobuf message that JSON flattens: a volume's source, a probe's action.
 Status add_embedded(const Type& type, const Item& outer, int depth, Json& out, MapPlaces& places) {
   for (Reader reader(outer.bytes); !reader.done();) {
     TRY(const Item item, reader.next());
-    const auto field = std::find_if(type.fields.begin(), type.fields.end(),
-                                    [&](const Field& f) { return f.number == outer.number && f.inner == item.number; });
+    const auto field = std::find_if(type.fields.begin(), type.fields.end(), [&](const Field& f) {
+      return f.number == outer.number && f.inner == item.number;
+    });
     if (field == type.fields.end()) {
       return unknown_field(type, std::to_string(outer.number) + "." + std::to_string(item.number));
     }
@@ -249,8 +264,8 @@ Result<Json> decode_struct(const Type& type, std::string_view bytes, int depth) 
   MapPlaces places;
   for (Reader reader(bytes); !reader.done();) {
     TRY(const Item item, reader.next());
-    const auto field =
-        std::find_if(type.fields.begin(), type.fields.end(), [&](const Field& f) { return f.number == item.number; });
+    const auto field = std::find_if(type.fields.begin(), type.fields.end(),
+                                    [&](const Field& f) { return f.number == item.number; });
     if (field != type.fields.end() && item.number != 0) {
       if (field->inner == 0) {
         TRY_VOID(add_field(type, *field, item, depth, out, places));
@@ -290,7 +305,9 @@ Result<Json> parse_kubernetes_protobuf(std::string_view bytes) {
   }
   if (!raw) return Error(Code::kInvalid, "protobuf: the envelope is empty");
   const Type* type = Types::all().find(kind);
-  if (type == nullptr) return Error(Code::kUnsupported, "kind " + kind + " is not understood in protobuf form; send JSON");
+  if (type == nullptr)
+    return Error(Code::kUnsupported,
+                 "kind " + kind + " is not understood in protobuf form; send JSON");
   TRY(Json object, decode_struct(*type, *raw, 0));
   object.set("apiVersion", api_version);
   object.set("kind", kind);

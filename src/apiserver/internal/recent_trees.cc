@@ -11,7 +11,8 @@ constexpr std::size_t kBytesMax = 256 << 10;
 
 }  // namespace
 
-std::shared_ptr<const Json> RecentTrees::get(const Kind& kind, const std::shared_ptr<const store::Value>& value) {
+std::shared_ptr<const Json> RecentTrees::get(const Kind& kind,
+                                             const std::shared_ptr<const store::Value>& value) {
   const Key key{kind.number(), value.get()};
   {
     const MutexLock lock(mutex_);

@@ -19,7 +19,8 @@ class RecentTrees {
  public:
   /// The stored value as an object of `kind`, without a resourceVersion. Null: the value is
   /// unreadable.
-  std::shared_ptr<const Json> get(const Kind& kind, const std::shared_ptr<const store::Value>& value);
+  std::shared_ptr<const Json> get(const Kind& kind,
+                                  const std::shared_ptr<const store::Value>& value);
 
  private:
   using Key = std::pair<std::uint64_t, const store::Value*>;  // Kind::number(), value

@@ -11,7 +11,8 @@ namespace varda::apiserver {
 
 namespace {
 
-// "v2" before "v1" before "v2beta1" before "v1alpha2" before anything else: Kubernetes' order of versions.
+// "v2" before "v1" before "v2beta1" before "v1alpha2" before anything else: Kubernetes' order of
+// versions.
 struct VersionRank {
   int stage = 0;  // 3 stable, 2 beta, 1 alpha, 0 other
   long major = 0;
@@ -66,23 +67,30 @@ KindSet::KindSet(std::vector<KindPtr> kinds) : kinds_(std::move(kinds)) {
   for (const KindPtr& kind : kinds_) {
     const meta::Resource& resource = kind->resource();
     by_path_.emplace(std::tuple(resource.group, resource.version, resource.plural), kind);
-    if (!kind->info().answered && by_prefix_.emplace(kind->storage_prefix(), kind).second) stored_.push_back(kind);
-    auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.name == resource.group; });
+    if (!kind->info().answered && by_prefix_.emplace(kind->storage_prefix(), kind).second)
+      stored_.push_back(kind);
+    auto group = std::find_if(groups_.begin(), groups_.end(),
+                              [&](const Group& g) { return g.name == resource.group; });
     if (group == groups_.end()) group = groups_.insert(groups_.end(), Group{resource.group, {}});
-    auto version = std::find_if(group->versions.begin(), group->versions.end(),
-                                [&](const GroupVersion& v) { return v.version == resource.version; });
+    auto version =
+        std::find_if(group->versions.begin(), group->versions.end(),
+                     [&](const GroupVersion& v) { return v.version == resource.version; });
     if (version == group->versions.end())
       version = group->versions.insert(group->versions.end(), GroupVersion{resource.version, {}});
     version->kinds.push_back(kind);
   }
   for (Group& group : groups_) {
     std::stable_sort(group.versions.begin(), group.versions.end(),
-                     [](const GroupVersion& a, const GroupVersion& b) { return preferred(a.version, b.version); });
+                     [](const GroupVersion& a, const GroupVersion& b) {
+                       return preferred(a.version, b.version);
+                     });
   }
 }
 
-KindPtr KindSet::find(std::string_view group, std::string_view version, std::string_view plural) const {
-  const auto found = by_path_.find(std::tuple(std::string(group), std::string(version), std::string(plural)));
+KindPtr KindSet::find(std::string_view group, std::string_view version,
+                      std::string_view plural) const {
+  const auto found =
+      by_path_.find(std::tuple(std::string(group), std::string(version), std::string(plural)));
   return found == by_path_.end() ? nullptr : found->second;
 }
 
@@ -95,9 +103,11 @@ KindPtr KindSet::find(std::string_view group, std::string_view plural) const {
 
 KindPtr KindSet::by_kind(std::string_view api_version, std::string_view kind) const {
   const std::size_t slash = api_version.find('/');
-  const std::string_view group = slash == std::string_view::npos ? std::string_view() : api_version.substr(0, slash);
+  const std::string_view group =
+      slash == std::string_view::npos ? std::string_view() : api_version.substr(0, slash);
   for (const KindPtr& candidate : stored_) {
-    if (candidate->resource().group == group && candidate->resource().kind == kind) return candidate;
+    if (candidate->resource().group == group && candidate->resource().kind == kind)
+      return candidate;
   }
   return nullptr;
 }
@@ -123,7 +133,8 @@ KindSet::Located KindSet::locate(std::string_view storage_key) const {
   return located;
 }
 
-const KindSet::GroupVersion* KindSet::group_version(std::string_view group, std::string_view version) const {
+const KindSet::GroupVersion* KindSet::group_version(std::string_view group,
+                                                    std::string_view version) const {
   for (const Group& g : groups_) {
     if (g.name != group) continue;
     for (const GroupVersion& v : g.versions) {
@@ -134,7 +145,10 @@ const KindSet::GroupVersion* KindSet::group_version(std::string_view group, std:
 }
 
 Registry::Registry(store::Store& store, NativeRules rules)
-    : store_(store), rules_(std::move(rules)), core_(core_kinds()), kinds_(std::make_shared<KindSet>(core_)) {}
+    : store_(store),
+      rules_(std::move(rules)),
+      core_(core_kinds()),
+      kinds_(std::make_shared<KindSet>(core_)) {}
 
 std::shared_ptr<const KindSet> Registry::kinds() const {
   MutexLock lock(mutex_);
@@ -143,11 +157,13 @@ std::shared_ptr<const KindSet> Registry::kinds() const {
 
 Status Registry::refresh() {
   MutexLock only_one(refreshing_);
-  const std::string prefix = "/registry/" + std::string(kCrdGroup) + "/" + std::string(kCrdPlural) + "/";
+  const std::string prefix =
+      "/registry/" + std::string(kCrdGroup) + "/" + std::string(kCrdPlural) + "/";
   TRY(store::Page page, store_.list({.prefix = prefix}));
   std::vector<store::Entry> entries = std::move(page.entries);
   // The oldest definition wins a name conflict.
-  std::sort(entries.begin(), entries.end(), [](const store::Entry& a, const store::Entry& b) { return a.created < b.created; });
+  std::sort(entries.begin(), entries.end(),
+            [](const store::Entry& a, const store::Entry& b) { return a.created < b.created; });
   std::map<std::string, Known> next;
   std::vector<std::vector<KindPtr>> made;
   std::set<std::pair<std::string, std::string>> taken;
@@ -172,11 +188,14 @@ Status Registry::refresh() {
       }
       spec = std::as_const(*crd)["spec"];
       // Changes of CRD status and metadata must not end watches of its objects.
-      if (known != crds_.end() && kinds.empty() == known->second.kinds.empty() && spec == known->second.spec)
+      if (known != crds_.end() && kinds.empty() == known->second.kinds.empty() &&
+          spec == known->second.spec)
         kinds = known->second.kinds;
     }
     next[entry.key] = {entry.modified, std::move(spec), kinds};
-    if (kinds.empty() || !taken.emplace(kinds[0]->resource().group, kinds[0]->resource().kind).second) continue;
+    if (kinds.empty() ||
+        !taken.emplace(kinds[0]->resource().group, kinds[0]->resource().kind).second)
+      continue;
     made.push_back(std::move(kinds));
   }
   std::sort(made.begin(), made.end(), [](const auto& a, const auto& b) {

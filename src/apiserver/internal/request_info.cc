@@ -52,7 +52,8 @@ RequestInfo parse_path(std::string_view path) {
   }
   const std::size_t left = parts.size() - next;
   // A namespaced path, unless it names the namespace itself or one of its subresources.
-  if (parts[next] == "namespaces" && left >= 3 && !(left == 3 && (parts[next + 2] == "status" || parts[next + 2] == "finalize"))) {
+  if (parts[next] == "namespaces" && left >= 3 &&
+      !(left == 3 && (parts[next + 2] == "status" || parts[next + 2] == "finalize"))) {
     info.ns = parts[next + 1];
     next += 2;
   }

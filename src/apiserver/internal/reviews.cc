@@ -46,7 +46,8 @@ Authorizer::Objects Dialect::objects_of(const Call& call) const {
         return std::move(object).value();
       },
       .each =
-          [this, &call](std::string_view group, std::string_view plural, const std::function<void(const Json&)>& each) {
+          [this, &call](std::string_view group, std::string_view plural,
+                        const std::function<void(const Json&)>& each) {
             const KindPtr kind = call.kinds->find(group, plural);
             if (kind == nullptr) return;
             auto page = core_.store.list({.prefix = kind->storage_prefix()});
@@ -59,23 +60,32 @@ Authorizer::Objects Dialect::objects_of(const Call& call) const {
 }
 
 bool Dialect::allowed(const Call& call, const Attributes& what) const {
-  return core_.options.authorizer == nullptr || core_.options.authorizer->allows(call.who, what, objects_of(call));
+  return core_.options.authorizer == nullptr ||
+         core_.options.authorizer->allows(call.who, what, objects_of(call));
 }
 
 // Checks resource by resource, because the authorizer exposes decisions and no rules.
 Json Dialect::rules_of(const Call& call, const std::string& ns) const {
   const auto star = Json::array({"*"});
-  const Json pages = Json::object({{"verbs", Json::array({"get"})},
-                                   {"nonResourceURLs", Json::array({"/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez",
-                                                                    "/openapi", "/openapi/*", "/readyz", "/version"})}});
+  const Json pages = Json::object(
+      {{"verbs", Json::array({"get"})},
+       {"nonResourceURLs", Json::array({"/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez",
+                                        "/openapi", "/openapi/*", "/readyz", "/version"})}});
   Json resources = Json::array();
   Json paths = Json::array();
-  Attributes everything{
-      .verb = "*", .group = "*", .version = "*", .resource = "*", .subresource = "", .ns = ns, .is_resource = true};
+  Attributes everything{.verb = "*",
+                        .group = "*",
+                        .version = "*",
+                        .resource = "*",
+                        .subresource = "",
+                        .ns = ns,
+                        .is_resource = true};
   if (allowed(call, everything)) {
     resources.push_back(Json::object({{"verbs", star}, {"apiGroups", star}, {"resources", star}}));
     paths.push_back(Json::object({{"verbs", star}, {"nonResourceURLs", star}}));
-    return Json::object({{"resourceRules", std::move(resources)}, {"nonResourceRules", std::move(paths)}, {"incomplete", false}});
+    return Json::object({{"resourceRules", std::move(resources)},
+                         {"nonResourceRules", std::move(paths)},
+                         {"incomplete", false}});
   }
   for (const KindPtr& kind : call.kinds->all()) {
     const meta::Resource& resource = kind->resource();
@@ -91,19 +101,22 @@ Json Dialect::rules_of(const Call& call, const std::string& ns) const {
       if (allowed(call, what)) verbs.push_back(verb);
     }
     if (verbs.empty()) continue;
-    resources.push_back(Json::object(
-        {{"verbs", texts(verbs)}, {"apiGroups", Json::array({resource.group})}, {"resources", Json::array({resource.plural})}}));
+    resources.push_back(Json::object({{"verbs", texts(verbs)},
+                                      {"apiGroups", Json::array({resource.group})},
+                                      {"resources", Json::array({resource.plural})}}));
   }
   if (allowed(call, Attributes{.verb = "get", .path = "/api"})) paths.push_back(pages);
-  return Json::object({{"resourceRules", std::move(resources)},
-                       {"nonResourceRules", std::move(paths)},
-                       {"incomplete", true},
-                       {"evaluationError", "what depends on the name or the content of an object is not listed"}});
+  return Json::object(
+      {{"resourceRules", std::move(resources)},
+       {"nonResourceRules", std::move(paths)},
+       {"incomplete", true},
+       {"evaluationError", "what depends on the name or the content of an object is not listed"}});
 }
 
 Dialect::Reply Dialect::review(Call& call) {
   TRY(const Validation validation, parse_validation(call.query, "CreateOptions"));
-  TRY(Json object, read_object(call.http, *call.kind, core_.options.limits, validation, &call.warnings));
+  TRY(Json object,
+      read_object(call.http, *call.kind, core_.options.limits, validation, &call.warnings));
   const meta::Resource& resource = call.kind->resource();
   if (auto causes = call.kind->validate_create(object); !causes.empty()) {
     return invalid(resource.group, resource.kind, "", std::move(causes));
@@ -117,7 +130,8 @@ Dialect::Reply Dialect::review(Call& call) {
   } else if (resource.kind == "SelfSubjectRulesReview") {
     status = rules_of(call, spec["namespace"].as_string());
   } else {
-    status = Json::object({{"userInfo", Json::object({{"username", call.who.name}, {"groups", texts(call.who.groups)}})}});
+    status = Json::object({{"userInfo", Json::object({{"username", call.who.name},
+                                                      {"groups", texts(call.who.groups)}})}});
   }
   object["metadata"].set("creationTimestamp", nullptr);
   object.set("status", std::move(status));
@@ -129,7 +143,10 @@ Outcome<void> Dialect::impersonate(Call& call) const {
   Identity as;
   std::vector<Attributes> needed;
   const auto need = [&](const char* resource, std::string_view name) {
-    needed.push_back({.verb = "impersonate", .resource = resource, .name = std::string(name), .is_resource = true});
+    needed.push_back({.verb = "impersonate",
+                      .resource = resource,
+                      .name = std::string(name),
+                      .is_resource = true});
   };
   bool extra = false;
   for (const auto& [name, value] : call.http.headers.all()) {
@@ -148,15 +165,18 @@ Outcome<void> Dialect::impersonate(Call& call) const {
   }
   if (as.name.empty()) {
     if (as.groups.empty() && !extra) return {};
-    return bad_request("groups, an id or extra cannot be impersonated without a user: Impersonate-User is missing");
+    return bad_request(
+        "groups, an id or extra cannot be impersonated without a user: Impersonate-User is "
+        "missing");
   }
   for (const Attributes& what : needed) {
     if (allowed(call, what)) continue;
     return forbidden({"", "v1", "", what.resource, false}, what.name,
-                     "User " + in_quotes(call.who.name) + " cannot impersonate resource " + in_quotes(what.resource) +
-                         " in API group \"\" at the cluster scope");
+                     "User " + in_quotes(call.who.name) + " cannot impersonate resource " +
+                         in_quotes(what.resource) + " in API group \"\" at the cluster scope");
   }
-  as.groups.push_back(as.name == "system:anonymous" ? "system:unauthenticated" : "system:authenticated");
+  as.groups.push_back(as.name == "system:anonymous" ? "system:unauthenticated"
+                                                    : "system:authenticated");
   call.who = std::move(as);
   return {};
 }

@@ -25,7 +25,9 @@ Outcome<Selection> Selection::parse(const net::Query& query, const Kind& kind) {
     if (std::find(offered.begin(), offered.end(), term.field) != offered.end()) continue;
     // Two wordings that clients see: built-in kinds without own fields list the known ones.
     if (!kind.info().custom && offered.empty()) {
-      return bad_request(in_quotes(term.field) + " is not a known field selector: only \"metadata.name\", \"metadata.namespace\"");
+      return bad_request(
+          in_quotes(term.field) +
+          " is not a known field selector: only \"metadata.name\", \"metadata.namespace\"");
     }
     return bad_request("field label not supported: " + term.field);
   }
@@ -46,7 +48,9 @@ bool Selection::by_name_only() const {
 
 bool Selection::matches_name(const meta::ObjectKey& key) const {
   if (!only_name_.empty() && key.name != only_name_) return false;
-  return fields_.empty() || fields_.matches([&](std::string_view field) { return field == "metadata.name" ? key.name : key.ns; });
+  return fields_.empty() || fields_.matches([&](std::string_view field) {
+    return field == "metadata.name" ? key.name : key.ns;
+  });
 }
 
 bool Selection::matches(const Kind& kind, const Json& object) const {

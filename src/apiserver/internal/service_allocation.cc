@@ -21,7 +21,9 @@ class Taken {
  public:
   Taken(const ServicesHeld& held, std::string self) : held_(held), self_(std::move(self)) {}
   bool address(const std::string& address) const { return held_.has_address(address, self_); }
-  bool port(std::int64_t port) const { return given_.contains(port) || held_.has_port(port, self_); }
+  bool port(std::int64_t port) const {
+    return given_.contains(port) || held_.has_port(port, self_);
+  }
   void give(std::int64_t port) { given_.insert(port); }
 
  private:
@@ -76,9 +78,12 @@ const Json* same_port(const Json* old, const Json& port) {
   return nullptr;
 }
 
-ApiStatus refused(const Json& service, std::string field, std::int64_t value, std::string_view why) {
-  return invalid("", "Service", name_of(service),
-                 {{"FieldValueInvalid", "Invalid value: " + std::to_string(value) + ": " + std::string(why), std::move(field)}});
+ApiStatus refused(const Json& service, std::string field, std::int64_t value,
+                  std::string_view why) {
+  return invalid(
+      "", "Service", name_of(service),
+      {{"FieldValueInvalid", "Invalid value: " + std::to_string(value) + ": " + std::string(why),
+        std::move(field)}});
 }
 
 }  // namespace
@@ -96,9 +101,10 @@ Outcome<void> allocate_service(Core& core, const Kind& kind, Json& service, cons
     if (address.empty()) {
       address = free_address(core, used);
     } else if (address != "None" && used.address(address)) {
-      return invalid(
-          "", "Service", name_of(service),
-          {invalid_value("spec.clusterIPs", address, "failed to allocate IP " + address + ": provided IP is already allocated")});
+      return invalid("", "Service", name_of(service),
+                     {invalid_value("spec.clusterIPs", address,
+                                    "failed to allocate IP " + address +
+                                        ": provided IP is already allocated")});
     }
     spec.set("clusterIP", address);
     spec.set("clusterIPs", Json::array({address}));
@@ -109,7 +115,8 @@ Outcome<void> allocate_service(Core& core, const Kind& kind, Json& service, cons
     if (old != nullptr && wants_node_ports(*old) && spec.contains("ports")) {
       for (Json& port : spec["ports"].array_items()) {
         const Json* before = same_port(old, port);
-        if (before != nullptr && std::as_const(port)["nodePort"] == (*before)["nodePort"]) port.erase("nodePort");
+        if (before != nullptr && std::as_const(port)["nodePort"] == (*before)["nodePort"])
+          port.erase("nodePort");
       }
     }
     return {};
@@ -126,7 +133,9 @@ Outcome<void> allocate_service(Core& core, const Kind& kind, Json& service, cons
       if (!chosen) return internal("failed to allocate a nodePort: range is full");
       wanted = *chosen;
     } else if (wanted < kFirstNodePort || wanted > kLastNodePort) {
-      return refused(service, field, wanted, "provided port is not in the valid range. The range of valid ports is 30000-32767");
+      return refused(
+          service, field, wanted,
+          "provided port is not in the valid range. The range of valid ports is 30000-32767");
     } else if (used.port(wanted)) {
       return refused(service, field, wanted, "provided port is already allocated");
     }

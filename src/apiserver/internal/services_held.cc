@@ -7,7 +7,8 @@ namespace varda::apiserver {
 namespace {
 
 template <typename Key>
-void drop(std::map<Key, std::set<std::string>>& holders, const Key& what, const std::string& service) {
+void drop(std::map<Key, std::set<std::string>>& holders, const Key& what,
+          const std::string& service) {
   const auto found = holders.find(what);
   if (found == holders.end()) return;
   found->second.erase(service);
@@ -15,7 +16,8 @@ void drop(std::map<Key, std::set<std::string>>& holders, const Key& what, const 
 }
 
 template <typename Key>
-bool held(const std::map<Key, std::set<std::string>>& holders, const Key& what, const std::string& self) {
+bool held(const std::map<Key, std::set<std::string>>& holders, const Key& what,
+          const std::string& self) {
   const auto found = holders.find(what);
   return found != holders.end() && (found->second.size() > 1 || !found->second.contains(self));
 }
@@ -43,7 +45,8 @@ Outcome<void> ServicesHeld::look(store::Store& store, const Kind& kind) {
     now.value = entry.value;
     if (const auto service = codec::parse_json(*entry.value); service.ok()) {
       now.address = service->at("spec/clusterIP").as_string();
-      for (const Json& port : service->at("spec/ports").as_array()) now.ports.push_back(port["nodePort"].as_integer());
+      for (const Json& port : service->at("spec/ports").as_array())
+        now.ports.push_back(port["nodePort"].as_integer());
     }
     addresses_[now.address].insert(entry.key);
     for (const std::int64_t port : now.ports) ports_[port].insert(entry.key);
@@ -57,6 +60,8 @@ bool ServicesHeld::has_address(const std::string& address, const std::string& se
   return held(addresses_, address, self);
 }
 
-bool ServicesHeld::has_port(std::int64_t port, const std::string& self) const { return held(ports_, port, self); }
+bool ServicesHeld::has_port(std::int64_t port, const std::string& self) const {
+  return held(ports_, port, self);
+}
 
 }  // namespace varda::apiserver

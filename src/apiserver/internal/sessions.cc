@@ -32,7 +32,8 @@ void Sessions::close(const Identity& who) {
 
 void Sessions::on_stop(const std::shared_ptr<WakeCell>& cell) {
   std::lock_guard lock(mutex_);
-  if (cells_.size() > 2 * total_ + 16) std::erase_if(cells_, [](const auto& weak) { return weak.expired(); });
+  if (cells_.size() > 2 * total_ + 16)
+    std::erase_if(cells_, [](const auto& weak) { return weak.expired(); });
   cells_.push_back(cell);
 }
 

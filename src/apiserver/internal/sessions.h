@@ -15,7 +15,8 @@ namespace varda::apiserver {
 /// Thread-safe; outlives its handles.
 class Sessions {
  public:
-  Sessions(SessionObserver* observer, std::size_t watches_max) : observer_(observer), watches_max_(watches_max) {}
+  Sessions(SessionObserver* observer, std::size_t watches_max)
+      : observer_(observer), watches_max_(watches_max) {}
 
   /// One open watch; its end closes it.
   class Handle {

@@ -30,14 +30,16 @@ class Merger {
       return strip(std::move(out));
     }
     if (directive == "delete") return Json::object();
-    if (patch.contains("$patch") && directive != "merge") return internal("Unknown patch type: " + directive);
+    if (patch.contains("$patch") && directive != "merge")
+      return internal("Unknown patch type: " + directive);
     if (!original.is_object()) original = Json::object();
 
     if (const Json* keys = patch.find("$retainKeys")) {
       std::set<std::string_view> retained;
       for (const Json& key : keys->as_array()) retained.insert(key.as_string());
       TRY_VOID(check_retained(retained, patch));
-      std::erase_if(original.object_members(), [&](const Json::Member& member) { return !retained.contains(member.first); });
+      std::erase_if(original.object_members(),
+                    [&](const Json::Member& member) { return !retained.contains(member.first); });
     }
     TRY_VOID(merge_members(original, patch, path));
     return original;
@@ -53,7 +55,8 @@ class Merger {
       if (list == nullptr || !list->is_array()) continue;
       std::unordered_set<std::string> gone;
       for (const Json& item : member.second.as_array()) gone.insert(codec::write_json(item));
-      std::erase_if(list->array_items(), [&](const Json& item) { return gone.contains(codec::write_json(item)); });
+      std::erase_if(list->array_items(),
+                    [&](const Json& item) { return gone.contains(codec::write_json(item)); });
     }
     for (const auto& [name, value] : patch.as_object()) {
       if (name.starts_with("$")) continue;
@@ -72,8 +75,8 @@ class Merger {
           original.set(name, std::move(merged));
         }
       } else if (value.is_array()) {
-        TRY(Json merged,
-            merge_list(present != nullptr ? *present : Json::array(), value, members.find(std::string(kSetOrder) + name), at));
+        TRY(Json merged, merge_list(present != nullptr ? *present : Json::array(), value,
+                                    members.find(std::string(kSetOrder) + name), at));
         original.set(name, std::move(merged));
       } else {
         original.set(name, value);
@@ -93,8 +96,10 @@ class Merger {
   }
 
   std::optional<ListMerge> rule_of(const std::string& path) const {
-    if (path == "metadata.finalizers") return ListMerge{.merge = true, .key = "", .retain_keys = false};
-    if (path == "metadata.ownerReferences") return ListMerge{.merge = true, .key = "uid", .retain_keys = false};
+    if (path == "metadata.finalizers")
+      return ListMerge{.merge = true, .key = "", .retain_keys = false};
+    if (path == "metadata.ownerReferences")
+      return ListMerge{.merge = true, .key = "uid", .retain_keys = false};
     auto rule = kind_.list_merge(path);
     if (!rule || !rule->merge) return std::nullopt;
     return rule;
@@ -103,8 +108,9 @@ class Merger {
   // Removes directives from a value that is taken unchanged.
   static Json strip(Json value) {
     if (value.is_object()) {
-      std::erase_if(value.object_members(),
-                    [](const Json::Member& member) { return member.first.starts_with("$") || member.second.is_null(); });
+      std::erase_if(value.object_members(), [](const Json::Member& member) {
+        return member.first.starts_with("$") || member.second.is_null();
+      });
       for (auto& [name, item] : value.object_members()) item = strip(std::move(item));
     } else if (value.is_array()) {
       for (Json& item : value.array_items()) item = strip(std::move(item));
@@ -112,18 +118,21 @@ class Merger {
     return value;
   }
 
-  static Outcome<void> check_retained(const std::set<std::string_view>& retained, const Json& patch) {
+  static Outcome<void> check_retained(const std::set<std::string_view>& retained,
+                                      const Json& patch) {
     for (const Json::Member& member : patch.as_object()) {
       const std::string& name = member.first;
       if (name.starts_with("$") || member.second.is_null()) continue;
       if (!retained.contains(name)) {
-        return internal("$retainKeys and the map to be patched don't match: " + name + " is not retained");
+        return internal("$retainKeys and the map to be patched don't match: " + name +
+                        " is not retained");
       }
     }
     return {};
   }
 
-  Outcome<Json> merge_list(const Json& original, const Json& patch, const Json* wanted_order, const std::string& path) {
+  Outcome<Json> merge_list(const Json& original, const Json& patch, const Json* wanted_order,
+                           const std::string& path) {
     const auto rule = rule_of(path);
     if (!rule) return strip(patch);
     if (rule->key.empty()) {
@@ -147,7 +156,9 @@ class Merger {
         }
         return out;
       }
-      if (!item.contains(key)) return internal("map: " + codec::write_json(item) + " does not contain declared merge key: " + key);
+      if (!item.contains(key))
+        return internal("map: " + codec::write_json(item) +
+                        " does not contain declared merge key: " + key);
     }
     if (wanted_order != nullptr) TRY_VOID(check_order(patch, *wanted_order, key));
     Json out = original.is_array() ? original : Json::array();
@@ -157,7 +168,8 @@ class Merger {
     for (const Json& item : patch.as_array()) {
       if (item["$patch"].as_string() == "delete") deleted.insert(identity_of(item));
     }
-    if (!deleted.empty()) std::erase_if(items, [&](const Json& item) { return deleted.contains(identity_of(item)); });
+    if (!deleted.empty())
+      std::erase_if(items, [&](const Json& item) { return deleted.contains(identity_of(item)); });
     std::unordered_map<std::string, std::size_t> places;  // of the first item per key
     for (std::size_t i = 0; i < items.size(); ++i) places.emplace(identity_of(items[i]), i);
     for (const Json& item : patch.as_array()) {
@@ -168,7 +180,8 @@ class Merger {
         return internal("Unknown patch type: " + directive);
       }
       const auto present = places.find(identity);
-      TRY(Json merged, merge_map(present != places.end() ? items[present->second] : Json::object(), item, path));
+      TRY(Json merged,
+          merge_map(present != places.end() ? items[present->second] : Json::object(), item, path));
       if (present != places.end()) {
         items[present->second] = std::move(merged);
       } else {
@@ -180,7 +193,9 @@ class Merger {
     return out;
   }
 
-  static const Json& key_of(const Json& item, const std::string& key) { return key.empty() ? item : item[key]; }
+  static const Json& key_of(const Json& item, const std::string& key) {
+    return key.empty() ? item : item[key];
+  }
 
   static Outcome<void> check_order(const Json& patch, const Json& wanted, const std::string& key) {
     std::size_t at = 0;
@@ -189,8 +204,9 @@ class Merger {
       if (item["$patch"].as_string() == "delete") continue;
       while (at < list.size() && !(key_of(list[at], key) == key_of(item, key))) ++at;
       if (at++ >= list.size()) {
-        return internal("The order in patch list:\n" + codec::write_json(patch) + "\n doesn't match $setElementOrder list:\n" +
-                        codec::write_json(wanted) + "\n");
+        return internal("The order in patch list:\n" + codec::write_json(patch) +
+                        "\n doesn't match $setElementOrder list:\n" + codec::write_json(wanted) +
+                        "\n");
       }
     }
     return {};
@@ -200,7 +216,8 @@ class Merger {
   class Ranks {
    public:
     Ranks(const Json& sequence, const std::string& key) : key_(key) {
-      for (const Json& item : sequence.as_array()) ranks_.emplace(codec::write_json(key_of(item, key_)), ranks_.size());
+      for (const Json& item : sequence.as_array())
+        ranks_.emplace(codec::write_json(key_of(item, key_)), ranks_.size());
     }
     std::optional<std::size_t> of(const Json& item) const {
       const auto found = ranks_.find(codec::write_json(key_of(item, key_)));
@@ -227,7 +244,8 @@ class Merger {
         others.push_back(std::move(item));
       }
     }
-    std::stable_sort(named.begin(), named.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::stable_sort(named.begin(), named.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
     Json::Array out;
     std::size_t left = 0;
     std::size_t right = 0;

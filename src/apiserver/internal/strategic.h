@@ -1,4 +1,5 @@
-// Strategic merge patch: merge patch that knows which lists are maps and sets, for the built-in kinds.
+// Strategic merge patch: merge patch that knows which lists are maps and sets, for the built-in
+// kinds.
 #pragma once
 
 #include "apiserver/internal/outcome.h"

@@ -21,8 +21,9 @@ TEST(StrategicMerge, FollowsItsCases) {
   const std::vector<KindPtr> kinds = core_kinds();
   for (const Json& one : cases) {
     SCOPED_TRACE(one["name"].as_string());
-    const auto kind =
-        std::find_if(kinds.begin(), kinds.end(), [&](const KindPtr& k) { return k->resource().plural == one["kind"].as_string(); });
+    const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const KindPtr& k) {
+      return k->resource().plural == one["kind"].as_string();
+    });
     ASSERT_NE(kind, kinds.end());
     const auto patched = apply_strategic_patch(one["object"], one["patch"], **kind);
     if (one.contains("error")) {
@@ -44,11 +45,16 @@ TEST(RequestPath, IsTakenApartLikeKubernetesDoes) {
   };
   using Area = RequestInfo::Area;
   for (const Case& c : {
-           Case{"/api/v1/namespaces/default/pods/p/log", Area::kResource, "", "v1", "default", "pods", "p", "log"},
-           Case{"/api/v1/namespaces/default", Area::kResource, "", "v1", "", "namespaces", "default", ""},
-           Case{"/api/v1/namespaces/default/status", Area::kResource, "", "v1", "", "namespaces", "default", "status"},
-           Case{"/api/v1/namespaces/default/pods/", Area::kResource, "", "v1", "default", "pods", "", ""},
-           Case{"/apis/apps/v1/deployments", Area::kResource, "apps", "v1", "", "deployments", "", ""},
+           Case{"/api/v1/namespaces/default/pods/p/log", Area::kResource, "", "v1", "default",
+                "pods", "p", "log"},
+           Case{"/api/v1/namespaces/default", Area::kResource, "", "v1", "", "namespaces",
+                "default", ""},
+           Case{"/api/v1/namespaces/default/status", Area::kResource, "", "v1", "", "namespaces",
+                "default", "status"},
+           Case{"/api/v1/namespaces/default/pods/", Area::kResource, "", "v1", "default", "pods",
+                "", ""},
+           Case{"/apis/apps/v1/deployments", Area::kResource, "apps", "v1", "", "deployments", "",
+                ""},
            Case{"/apis/apps/v1", Area::kRoots, "apps", "v1", "", "", "", ""},
            Case{"/apis", Area::kRoots, "", "", "", "", "", ""},
            Case{"/api/v1//pods", Area::kUnknown, "", "", "", "", "", ""},

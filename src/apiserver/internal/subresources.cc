@@ -20,8 +20,11 @@ std::string slashes(std::string_view dotted) {
 }
 
 Json created_status() {
-  return Json::object(
-      {{"kind", "Status"}, {"apiVersion", "v1"}, {"metadata", Json::object()}, {"status", "Success"}, {"code", 201}});
+  return Json::object({{"kind", "Status"},
+                       {"apiVersion", "v1"},
+                       {"metadata", Json::object()},
+                       {"status", "Success"},
+                       {"code", 201}});
 }
 
 Json make_scale(const Kind& kind, const Json& object) {
@@ -34,7 +37,8 @@ Json make_scale(const Kind& kind, const Json& object) {
   Json spec = Json::object();
   const std::int64_t wanted = object.at(slashes(paths.spec_replicas)).as_integer();
   if (wanted != 0) spec.set("replicas", wanted);
-  Json status = Json::object({{"replicas", object.at(slashes(paths.status_replicas)).as_integer()}});
+  Json status =
+      Json::object({{"replicas", object.at(slashes(paths.status_replicas)).as_integer()}});
   if (!paths.label_selector.empty()) {
     const Json& selector = object.at(slashes(paths.label_selector));
     if (selector.is_string() && !selector.as_string().empty()) status.set("selector", selector);
@@ -61,7 +65,8 @@ Dialect::Reply Dialect::subresource(Call& call) {
     if (method == "GET" || method == "HEAD") return get(call);
     if (method == "PUT") return update(call, Part::kStatus);
     if (method == "PATCH") return patch(call, Part::kStatus);
-    if (kind.custom) return verb_not_supported(kind.resource, method == "POST" ? "create" : "delete");
+    if (kind.custom)
+      return verb_not_supported(kind.resource, method == "POST" ? "create" : "delete");
     return method_not_allowed();
   }
   if (first == "scale" && kind.scale && (alone || kind.custom)) return scale(call);
@@ -77,13 +82,17 @@ Dialect::Reply Dialect::subresource(Call& call) {
         return bad_request("pod " + call.info.name + " does not have a host assigned");
       }
       ApiStatus status = method_not_allowed();
-      status.message = first + " is not served here: this server has no way into a running pod; its output is in the log";
+      status.message = first +
+                       " is not served here: this server has no way into a running pod; its output "
+                       "is in the log";
       return status;
     }
   }
-  if (kind.resource.group.empty() && kind.resource.plural == "serviceaccounts" && first == "token" && method == "POST") {
+  if (kind.resource.group.empty() && kind.resource.plural == "serviceaccounts" &&
+      first == "token" && method == "POST") {
     ApiStatus status = method_not_allowed();
-    status.message = "this server issues no tokens for service accounts: nothing here authenticates with them";
+    status.message =
+        "this server issues no tokens for service accounts: nothing here authenticates with them";
     return status;
   }
   if (is_namespace(kind.resource) && first == "finalize" && method == "PUT") return finalize(call);
@@ -100,36 +109,42 @@ Dialect::Reply Dialect::scale(Call& call) {
     return answer(call, 200, shown);
   }
   if (method != "PUT" && method != "PATCH") {
-    if (kind.info().custom) return verb_not_supported(kind.resource(), method == "POST" ? "create" : "delete");
+    if (kind.info().custom)
+      return verb_not_supported(kind.resource(), method == "POST" ? "create" : "delete");
     return method_not_allowed();
   }
   const bool replaces = method == "PUT";
   const std::string_view options_kind = replaces ? "UpdateOptions" : "PatchOptions";
   TRY(const DryRun dry_run, parse_dry_run(call.query, options_kind));
-  if (call.http.body.size() > core_.options.limits.body_bytes_max) return too_large(core_.options.limits.body_bytes_max);
+  if (call.http.body.size() > core_.options.limits.body_bytes_max)
+    return too_large(core_.options.limits.body_bytes_max);
   const std::string type = content_type(call.http);
   Json body;
   if (replaces) {
-    TRY(Result<Json> tree, read_tree(call.http, {.depth_max = core_.options.limits.json_depth_max}));
+    TRY(Result<Json> tree,
+        read_tree(call.http, {.depth_max = core_.options.limits.json_depth_max}));
     if (!tree.ok()) return bad_request("the body is not a Scale: " + tree.error().message());
     body = std::move(tree).value();
     if (!body.is_object()) return bad_request("the body is not a Scale");
     const std::string& body_kind = std::as_const(body)["kind"].as_string();
     if (!body_kind.empty() && body_kind != "Scale") {
-      return bad_request(body_kind + " in version " + in_quotes(std::as_const(body)["apiVersion"].as_string()) +
-                         " cannot be handled as a Scale: no kind " + in_quotes(body_kind) + " is registered");
+      return bad_request(
+          body_kind + " in version " + in_quotes(std::as_const(body)["apiVersion"].as_string()) +
+          " cannot be handled as a Scale: no kind " + in_quotes(body_kind) + " is registered");
     }
     const std::string& name = name_of(body);
     if (!name.empty() && name != call.info.name) {
-      return bad_request("the name of the object (" + name + ") does not match the name on the URL (" + call.info.name + ")");
+      return bad_request("the name of the object (" + name +
+                         ") does not match the name on the URL (" + call.info.name + ")");
     }
   } else {
     if (type != "application/json-patch+json" && type != "application/merge-patch+json" &&
         (type != "application/strategic-merge-patch+json" || kind.info().custom)) {
       return unsupported_media_type("application/json-patch+json, application/merge-patch+json");
     }
-    auto parsed =
-        codec::parse_json(call.http.body, {.depth_max = core_.options.limits.json_depth_max, .nodes_max = kBodyValuesMax});
+    auto parsed = codec::parse_json(
+        call.http.body,
+        {.depth_max = core_.options.limits.json_depth_max, .nodes_max = kBodyValuesMax});
     if (!parsed.ok()) return bad_request("error decoding patch: " + parsed.error().message());
     body = std::move(parsed).value();
   }
@@ -140,12 +155,14 @@ Dialect::Reply Dialect::scale(Call& call) {
     if (!replaces) {
       Json present = make_scale(kind, old);
       if (type == "application/json-patch+json") {
-        auto patched = meta::apply_json_patch(std::move(present), body, core_.options.limits.patch_operations_max);
+        auto patched = meta::apply_json_patch(std::move(present), body,
+                                              core_.options.limits.patch_operations_max);
         if (!patched.ok()) {
           ApiStatus status;
           status.code = 422;
           status.reason = "Invalid";
-          status.message = "the server rejected our request due to an error in our request: " + patched.error().message();
+          status.message = "the server rejected our request due to an error in our request: " +
+                           patched.error().message();
           return status;
         }
         wanted = std::move(patched).value();
@@ -156,7 +173,8 @@ Dialect::Reply Dialect::scale(Call& call) {
     const Json& replicas = wanted.at("spec/replicas");
     if (!replicas.is_null() && !replicas.is_integer()) {
       return bad_request(
-          "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal into Go struct field "
+          "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal into Go "
+          "struct field "
           "ScaleSpec.spec.replicas of type int32");
     }
     Json object = old;
@@ -168,10 +186,11 @@ Dialect::Reply Dialect::scale(Call& call) {
     const std::string& uid = uid_of(wanted);
     if (!uid.empty()) metadata.set("uid", uid);
     if (!kind.info().custom && replicas.as_integer() < 0) {
-      return invalid(
-          "autoscaling", "Scale", call.info.name,
-          {{"FieldValueInvalid", "Invalid value: " + std::to_string(replicas.as_integer()) + ": must be greater than or equal to 0",
-            "spec.replicas"}});
+      return invalid("autoscaling", "Scale", call.info.name,
+                     {{"FieldValueInvalid",
+                       "Invalid value: " + std::to_string(replicas.as_integer()) +
+                           ": must be greater than or equal to 0",
+                       "spec.replicas"}});
     }
     return object;
   };
@@ -189,7 +208,8 @@ Dialect::Reply Dialect::bind(Call& call) {
   const std::string& target_kind = binding.at("target/kind").as_string();
   const std::string& node = binding.at("target/name").as_string();
   if (!target_kind.empty() && target_kind != "Node") {
-    return internal("target.kind: Unsupported value: " + in_quotes(target_kind) + ": supported values: \"Node\", \"<empty>\"");
+    return internal("target.kind: Unsupported value: " + in_quotes(target_kind) +
+                    ": supported values: \"Node\", \"<empty>\"");
   }
   if (node.empty()) return internal("target.name: Required value");
   const auto change = [&](const Json& old) -> Outcome<Json> {
@@ -200,13 +220,17 @@ Dialect::Reply Dialect::bind(Call& call) {
     const std::string& uid = binding.at("metadata/uid").as_string();
     const std::string& live = old.at("metadata/uid").as_string();
     if (!uid.empty() && uid != live)
-      return conflict(bindings, call.info.name,
-                      "Precondition failed: UID in precondition: " + uid + ", UID in object meta: " + live);
+      return conflict(
+          bindings, call.info.name,
+          "Precondition failed: UID in precondition: " + uid + ", UID in object meta: " + live);
     if (deleting(old))
-      return conflict(bindings, call.info.name, "pod " + call.info.name + " is being deleted, cannot be assigned to a host");
+      return conflict(bindings, call.info.name,
+                      "pod " + call.info.name + " is being deleted, cannot be assigned to a host");
     const std::string& present = old.at("spec/nodeName").as_string();
     if (!present.empty()) {
-      return conflict(bindings, call.info.name, "pod " + call.info.name + " is already assigned to node " + in_quotes(present));
+      return conflict(
+          bindings, call.info.name,
+          "pod " + call.info.name + " is already assigned to node " + in_quotes(present));
     }
     Json pod = old;
     pod["spec"].set("nodeName", node);
@@ -216,14 +240,18 @@ Dialect::Reply Dialect::bind(Call& call) {
     if (conditions.is_array()) {
       for (Json& condition : conditions.array_items()) {
         if (condition["type"].as_string() != "PodScheduled") continue;
-        condition =
-            Json::object({{"type", "PodScheduled"}, {"status", "True"}, {"lastProbeTime", nullptr}, {"lastTransitionTime", now}});
+        condition = Json::object({{"type", "PodScheduled"},
+                                  {"status", "True"},
+                                  {"lastProbeTime", nullptr},
+                                  {"lastTransitionTime", now}});
         found = true;
       }
     }
     if (!found) {
-      conditions.push_back(
-          Json::object({{"type", "PodScheduled"}, {"status", "True"}, {"lastProbeTime", nullptr}, {"lastTransitionTime", now}}));
+      conditions.push_back(Json::object({{"type", "PodScheduled"},
+                                         {"status", "True"},
+                                         {"lastProbeTime", nullptr},
+                                         {"lastTransitionTime", now}}));
     }
     return pod;
   };
@@ -240,15 +268,18 @@ Dialect::Reply Dialect::evict(Call& call) {
   TRY(Result<Json> tree, read_tree(call.http, {.depth_max = core_.options.limits.json_depth_max}));
   if (!tree.ok()) return bad_request("the body is not an Eviction: " + tree.error().message());
   const Json& eviction = *tree;
-  if (name_of(eviction) != call.info.name) return bad_request("name in URL does not match name in Eviction object");
+  if (name_of(eviction) != call.info.name)
+    return bad_request("name in URL does not match name in Eviction object");
   TRY(const DeleteOptions deletion, delete_options(eviction["deleteOptions"], dry_run));
-  auto deleted = objects_.remove(*call.kind, call.info.ns, call.info.name, deletion, write_options(call, dry_run));
+  auto deleted = objects_.remove(*call.kind, call.info.ns, call.info.name, deletion,
+                                 write_options(call, dry_run));
   if (!deleted.ok()) return std::move(deleted).error();
   return answer(call, 201, created_status());
 }
 
 Dialect::Reply Dialect::finalize(Call& call) {
-  TRY(const Json space, read_object(call.http, *call.kind, core_.options.limits, Validation::kIgnore, nullptr));
+  TRY(const Json space,
+      read_object(call.http, *call.kind, core_.options.limits, Validation::kIgnore, nullptr));
   // The server's own controller ends namespaces; other clients get the present state.
   TRY(Json present, objects_.get(*call.kind, "", call.info.name));
   return answer_object(call, 200, std::move(present));
@@ -256,17 +287,18 @@ Dialect::Reply Dialect::finalize(Call& call) {
 
 Dialect::Reply Dialect::log(Call& call) {
   TRY(const Json pod, objects_.get(*call.kind, call.info.ns, call.info.name));
-  LogRequest request{.ns = call.info.ns,
-                     .pod = call.info.name,
-                     .uid = uid_of(pod),
-                     .node = pod.at("spec/nodeName").as_string(),
-                     .container = std::string(call.query.get("container")),
-                     .follow = call.query.get("follow") == "true" || call.query.get("follow") == "1",
-                     .previous = call.query.get("previous") == "true",
-                     .timestamps = call.query.get("timestamps") == "true",
-                     .tail_lines = std::nullopt,
-                     .limit_bytes = std::nullopt,
-                     .since_seconds = std::nullopt};
+  LogRequest request{
+      .ns = call.info.ns,
+      .pod = call.info.name,
+      .uid = uid_of(pod),
+      .node = pod.at("spec/nodeName").as_string(),
+      .container = std::string(call.query.get("container")),
+      .follow = call.query.get("follow") == "true" || call.query.get("follow") == "1",
+      .previous = call.query.get("previous") == "true",
+      .timestamps = call.query.get("timestamps") == "true",
+      .tail_lines = std::nullopt,
+      .limit_bytes = std::nullopt,
+      .since_seconds = std::nullopt};
   std::vector<std::string> names;
   std::string all;
   for (const char* list : {"spec/containers", "spec/initContainers"}) {
@@ -278,11 +310,13 @@ Dialect::Reply Dialect::log(Call& call) {
   if (request.container.empty()) {
     const auto& containers = pod.at("spec/containers").as_array();
     if (containers.size() != 1) {
-      return bad_request("a container name must be specified for pod " + call.info.name + ", choose one of: [" + all + "]");
+      return bad_request("a container name must be specified for pod " + call.info.name +
+                         ", choose one of: [" + all + "]");
     }
     request.container = containers[0]["name"].as_string();
   } else if (std::find(names.begin(), names.end(), request.container) == names.end()) {
-    return bad_request("container " + request.container + " is not valid for pod " + call.info.name);
+    return bad_request("container " + request.container + " is not valid for pod " +
+                       call.info.name);
   }
   const auto number = [&](const char* name, std::optional<std::int64_t>& to) -> Outcome<void> {
     const auto text = call.query.find(name);
@@ -298,7 +332,8 @@ Dialect::Reply Dialect::log(Call& call) {
   TRY_VOID(number("limitBytes", request.limit_bytes));
   TRY_VOID(number("sinceSeconds", request.since_seconds));
   if (request.node.empty()) {
-    return bad_request("container " + in_quotes(request.container) + " in pod " + in_quotes(call.info.name) +
+    return bad_request("container " + in_quotes(request.container) + " in pod " +
+                       in_quotes(call.info.name) +
                        " is waiting to start: the pod is not assigned to a node");
   }
   if (!core_.options.logs) {

@@ -12,7 +12,8 @@ Timers::~Timers() {
 void Timers::at(SteadyTime when, const std::shared_ptr<WakeCell>& cell) {
   std::lock_guard lock(mutex_);
   due_.emplace(when, cell);
-  if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  if (!thread_.joinable())
+    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   changed_.notify_one();
 }
 
@@ -25,7 +26,8 @@ void Timers::run(const std::stop_token& stop) {
     }
     const SteadyTime next = due_.begin()->first;
     if (next > system_clock().now()) {
-      changed_.wait_until(lock, stop, next, [&] { return !due_.empty() && due_.begin()->first < next; });
+      changed_.wait_until(lock, stop, next,
+                          [&] { return !due_.empty() && due_.begin()->first < next; });
       continue;
     }
     const std::weak_ptr<WakeCell> cell = due_.begin()->second;

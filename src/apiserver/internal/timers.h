@@ -21,7 +21,8 @@ class WakeCell {
   }
   void clear() { set(nullptr); }
   void call() {
-    std::lock_guard lock(mutex_);  // wake-ups are cheap and call nothing back, so the lock may be held
+    std::lock_guard lock(
+        mutex_);  // wake-ups are cheap and call nothing back, so the lock may be held
     if (wake_) wake_();
   }
 

@@ -25,8 +25,12 @@ void append_error(std::string& out, const ApiStatus& status) {
 
 class WatchStream : public net::BodyStream {
  public:
-  WatchStream(Core& core, WatchRequest request, std::unique_ptr<store::Watch> watch, std::unique_ptr<Sessions::Handle> session)
-      : core_(core), request_(std::move(request)), watch_(std::move(watch)), session_(std::move(session)) {
+  WatchStream(Core& core, WatchRequest request, std::unique_ptr<store::Watch> watch,
+              std::unique_ptr<Sessions::Handle> session)
+      : core_(core),
+        request_(std::move(request)),
+        watch_(std::move(watch)),
+        session_(std::move(session)) {
     const SteadyTime now = core_.clock.now();
     end_ = now + request_.timeout;
     next_bookmark_ = next_bookmark(now);
@@ -64,7 +68,9 @@ class WatchStream : public net::BodyStream {
       if (!events.ok()) {
         ended_ = true;
         if (events.error().code() == Code::kExhausted) {
-          append_error(out, expired("too old resource version: this watch was too slow and events were dropped"));
+          append_error(
+              out,
+              expired("too old resource version: this watch was too slow and events were dropped"));
         }
         break;
       }
@@ -91,7 +97,8 @@ class WatchStream : public net::BodyStream {
     const KindInfo& info = request_.kind->info();
     if (!info.custom) return false;
     const meta::Resource& resource = info.resource;
-    return core_.registry.kinds()->find(resource.group, resource.version, resource.plural) != request_.kind;
+    return core_.registry.kinds()->find(resource.group, resource.version, resource.plural) !=
+           request_.kind;
   }
 
   SteadyTime next_bookmark(SteadyTime now) const {
@@ -106,7 +113,8 @@ class WatchStream : public net::BodyStream {
         Presentation how = request_.how;
         how.now = core_.clock.wall();
         Json metadata = Json::object({{"resourceVersion", object.at("metadata/resourceVersion")}});
-        return make_table(*request_.kind, {object}, std::move(metadata), how, std::exchange(headers_, Headers::kWithout));
+        return make_table(*request_.kind, {object}, std::move(metadata), how,
+                          std::exchange(headers_, Headers::kWithout));
       }
       case Output::As::kPartial:
       case Output::As::kPartialList:
@@ -126,13 +134,15 @@ class WatchStream : public net::BodyStream {
   void append_bookmark(std::string& out) {
     const meta::Resource& resource = request_.kind->resource();
     const bool partial = request_.how.output.as != Output::As::kObject;
-    const Json object =
-        Json::object({{"kind", partial ? std::string("PartialObjectMetadata") : resource.kind},
-                      {"apiVersion", partial ? "meta.k8s.io/" + request_.how.output.as_version : resource.api_version()},
-                      {"metadata", Json::object({{"resourceVersion", std::to_string(watch_->progress())}})}});
+    const Json object = Json::object(
+        {{"kind", partial ? std::string("PartialObjectMetadata") : resource.kind},
+         {"apiVersion",
+          partial ? "meta.k8s.io/" + request_.how.output.as_version : resource.api_version()},
+         {"metadata", Json::object({{"resourceVersion", std::to_string(watch_->progress())}})}});
     out += "{\"type\":\"BOOKMARK\",\"object\":";
     if (request_.how.output.as == Output::As::kTable) {
-      codec::write_json(make_table(*request_.kind, {}, object["metadata"], request_.how, Headers::kWithout), out);
+      codec::write_json(
+          make_table(*request_.kind, {}, object["metadata"], request_.how, Headers::kWithout), out);
     } else {
       codec::write_json(object, out);
     }
@@ -158,7 +168,9 @@ class WatchStream : public net::BodyStream {
 
   // With a selection by name only, no object enters or leaves, and no object needs parsing.
   void pass_on(const store::Event& event, std::string& out) {
-    if (!request_.selection.empty() && !request_.selection.matches_name(request_.kind->key_of(event.entry.key))) return;
+    if (!request_.selection.empty() &&
+        !request_.selection.matches_name(request_.kind->key_of(event.entry.key)))
+      return;
     append(out,
            event.type == store::EventType::kDelete ? "DELETED"
            : event.previous != nullptr             ? "MODIFIED"
@@ -170,7 +182,8 @@ class WatchStream : public net::BodyStream {
   // with the old object and the new revision, from which the client resumes.
   void translate(const store::Event& event, std::string& out) {
     if (request_.selection.by_name_only()) return pass_on(event, out);
-    const auto selected = [this](const std::shared_ptr<const store::Value>& value) -> std::optional<bool> {
+    const auto selected =
+        [this](const std::shared_ptr<const store::Value>& value) -> std::optional<bool> {
       const auto object = core_.recent_trees.get(*request_.kind, value);
       if (object == nullptr) return std::nullopt;
       return request_.selection.matches(*request_.kind, *object);
@@ -229,10 +242,11 @@ Outcome<std::unique_ptr<net::BodyStream>> open_watch(Core& core, WatchRequest re
     std::uint64_t value = 0;
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
     if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) {
-      return internal("resourceVersion: Invalid value: " + in_quotes(text) + ": strconv.ParseUint: parsing " + in_quotes(text) +
-                      ": invalid syntax");
+      return internal("resourceVersion: Invalid value: " + in_quotes(text) +
+                      ": strconv.ParseUint: parsing " + in_quotes(text) + ": invalid syntax");
     }
-    after = static_cast<store::Revision>(std::min<std::uint64_t>(value, std::numeric_limits<store::Revision>::max()));
+    after = static_cast<store::Revision>(
+        std::min<std::uint64_t>(value, std::numeric_limits<store::Revision>::max()));
   }
   auto session = core.sessions.open(request.who);
   if (session == nullptr) return too_many_requests("too many watches are open; try again later");
@@ -254,11 +268,12 @@ Outcome<std::unique_ptr<net::BodyStream>> open_watch(Core& core, WatchRequest re
   if (!watch.ok()) {
     if (watch.error().code() != Code::kGone) return store_failure(watch.error());
     std::string out;
-    append_error(out,
-                 expired("too old resource version: " + std::to_string(after) + " (" + std::to_string(core.store.oldest()) + ")"));
+    append_error(out, expired("too old resource version: " + std::to_string(after) + " (" +
+                              std::to_string(core.store.oldest()) + ")"));
     return std::unique_ptr<net::BodyStream>(std::make_unique<TextStream>(std::move(out)));
   }
-  auto stream = std::make_unique<WatchStream>(core, std::move(request), std::move(watch).value(), std::move(session));
+  auto stream = std::make_unique<WatchStream>(core, std::move(request), std::move(watch).value(),
+                                              std::move(session));
   for (const Json& object : present) stream->add_present(object);
   return std::unique_ptr<net::BodyStream>(std::move(stream));
 }

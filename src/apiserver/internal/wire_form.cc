@@ -11,7 +11,8 @@ namespace {
 // A value's note: the number of the kind that serves these bytes unchanged, and two offsets: behind
 // kind and apiVersion, and at metadata's end.
 constexpr int kEndBits = 24, kBeginBits = 12;
-constexpr std::size_t kEndMax = (std::size_t{1} << kEndBits) - 1, kBeginMax = (std::size_t{1} << kBeginBits) - 1;
+constexpr std::size_t kEndMax = (std::size_t{1} << kEndBits) - 1,
+                      kBeginMax = (std::size_t{1} << kBeginBits) - 1;
 constexpr std::uint64_t kNumberMax = (std::uint64_t{1} << (64 - kEndBits - kBeginBits)) - 1;
 
 struct Note {
@@ -20,7 +21,9 @@ struct Note {
 };
 
 Note unpack(std::uint64_t word) {
-  return {.kind = word >> (kEndBits + kBeginBits), .begin = (word >> kEndBits) & kBeginMax, .end = word & kEndMax};
+  return {.kind = word >> (kEndBits + kBeginBits),
+          .begin = (word >> kEndBits) & kBeginMax,
+          .end = word & kEndMax};
 }
 
 void append_string(std::string& out, std::string_view text) { codec::write_json(Json(text), out); }
@@ -42,16 +45,20 @@ std::string header_of(const meta::Resource& resource) {
 }
 
 // Sets the note if `text`, the encoded form of `object`, equals the stored bytes.
-void take_note(const Kind& kind, const Json& object, const std::string& text, const store::Value& value) {
+void take_note(const Kind& kind, const Json& object, const std::string& text,
+               const store::Value& value) {
   if (kind.number() > kNumberMax || text != static_cast<const std::string&>(value)) return;
   const std::string header = header_of(kind.resource());
   constexpr std::string_view kMetadata = "\"metadata\":";
-  if (!text.starts_with(header) || !std::string_view(text).substr(header.size()).starts_with(kMetadata)) return;
+  if (!text.starts_with(header) ||
+      !std::string_view(text).substr(header.size()).starts_with(kMetadata))
+    return;
   const Json& metadata = object["metadata"];
   if (!metadata.is_object() || metadata.empty() || metadata.contains("resourceVersion")) return;
   const std::size_t end = header.size() + kMetadata.size() + codec::write_json(metadata).size() - 1;
   if (header.size() > kBeginMax || end > kEndMax) return;
-  value.set_note(kind.number() << (kEndBits + kBeginBits) | std::uint64_t{header.size()} << kEndBits | end);
+  value.set_note(kind.number() << (kEndBits + kBeginBits) |
+                 std::uint64_t{header.size()} << kEndBits | end);
 }
 
 void append_noted(const Note& note, const store::Entry& entry, bool headless, std::string& out) {
@@ -66,17 +73,23 @@ void append_noted(const Note& note, const store::Entry& entry, bool headless, st
   } else {
     out.append(bytes, 0, note.end);
   }
-  out.append(kMember).append(version, static_cast<std::size_t>(end - version)).append("\"").append(bytes, note.end);
+  out.append(kMember)
+      .append(version, static_cast<std::size_t>(end - version))
+      .append("\"")
+      .append(bytes, note.end);
 }
 
 }  // namespace
 
-Outcome<void> append_wire_form(const Kind& kind, const store::Entry& entry, Place place, std::string& out) {
+Outcome<void> append_wire_form(const Kind& kind, const store::Entry& entry, Place place,
+                               std::string& out) {
   const bool headless = place == Place::kInList && !kind.info().custom;
   Note note = unpack(entry.value->note());
   if (note.kind != kind.number()) {
     auto parsed = codec::parse_json(*entry.value, {.depth_max = 1000});
-    if (!parsed.ok()) return internal("the stored object " + entry.key + " is unreadable: " + parsed.error().message());
+    if (!parsed.ok())
+      return internal("the stored object " + entry.key +
+                      " is unreadable: " + parsed.error().message());
     Json object = std::move(parsed).value();
     kind.from_storage(object);
     take_note(kind, object, codec::write_json(object), *entry.value);
@@ -109,7 +122,8 @@ std::string stored_form(const Json& object) {
     out += '}';
   }
   for (const Json::Member& member : object.as_object()) {
-    if (member.first != "kind" && member.first != "apiVersion" && member.first != "metadata") append_member(out, member);
+    if (member.first != "kind" && member.first != "apiVersion" && member.first != "metadata")
+      append_member(out, member);
   }
   return out += '}';
 }

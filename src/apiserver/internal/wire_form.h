@@ -13,7 +13,8 @@ namespace varda::apiserver {
 enum class Place { kAlone, kInList };  // items of built-in kinds have no kind and apiVersion
 
 /// Appends the JSON of Objects::decode(). Fails if the stored object is unreadable.
-Outcome<void> append_wire_form(const Kind& kind, const store::Entry& entry, Place place, std::string& out);
+Outcome<void> append_wire_form(const Kind& kind, const store::Entry& entry, Place place,
+                               std::string& out);
 
 /// The stored bytes of an object: kind, apiVersion and metadata first, no resourceVersion, as
 /// append_wire_form() expects.

@@ -44,14 +44,16 @@ KindPtr custom(std::string_view properties) {
   return kinds.value().at(0);
 }
 
-constexpr std::string_view kLamp = R"({"spec":{"type":"object","properties":{"watts":{"type":"integer"}}}})";
+constexpr std::string_view kLamp =
+    R"({"spec":{"type":"object","properties":{"watts":{"type":"integer"}}}})";
 constexpr std::string_view kDefaultedLamp =
     R"({"spec":{"type":"object","properties":{"watts":{"type":"integer"},"hue":{"type":"string","default":"red"}}}})";
 
 // Repeated reads all give the object of decode().
 void expect_as_decoded(const Kind& kind, const store::Entry& stored) {
   const Json decoded = Objects::decode(kind, stored).value();
-  for (int reading = 0; reading < 3; ++reading) EXPECT_EQ(codec::write_json(json(wire(kind, stored))), codec::write_json(decoded));
+  for (int reading = 0; reading < 3; ++reading)
+    EXPECT_EQ(codec::write_json(json(wire(kind, stored))), codec::write_json(decoded));
 }
 
 const std::vector<std::string>& config_maps() {
@@ -80,13 +82,16 @@ TEST(WireForm, BytesStoredByThisVersionGoOutAsTheyLie) {
   const store::Entry stored = entry(stored_form(json(config_maps()[0])), 41);
   (void)wire(*kind, stored);
   EXPECT_NE(stored.value->note(), 0u);
-  EXPECT_EQ(wire(*kind, stored),
-            R"({"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","uid":"1","resourceVersion":"41"},"data":{"k":"v"}})");
+  EXPECT_EQ(
+      wire(*kind, stored),
+      R"({"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","uid":"1","resourceVersion":"41"},"data":{"k":"v"}})");
 }
 
 TEST(WireForm, StoredFormHasNoVersionAndBeginsWithWhatAListLeavesOut) {
-  EXPECT_EQ(stored_form(json(R"({"data":{},"metadata":{"resourceVersion":"9","name":"a"},"apiVersion":"v1","kind":"ConfigMap"})")),
-            R"({"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{}})");
+  EXPECT_EQ(
+      stored_form(json(
+          R"({"data":{},"metadata":{"resourceVersion":"9","name":"a"},"apiVersion":"v1","kind":"ConfigMap"})")),
+      R"({"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{}})");
 }
 
 TEST(WireForm, ItemsOfBuiltInKindsDoNotRepeatKindAndVersion) {
@@ -96,13 +101,15 @@ TEST(WireForm, ItemsOfBuiltInKindsDoNotRepeatKindAndVersion) {
     Json expected = Objects::decode(*kind, stored).value();
     expected.erase("kind");
     expected.erase("apiVersion");
-    for (int reading = 0; reading < 3; ++reading) EXPECT_EQ(wire(*kind, stored, Place::kInList), codec::write_json(expected));
+    for (int reading = 0; reading < 3; ++reading)
+      EXPECT_EQ(wire(*kind, stored, Place::kInList), codec::write_json(expected));
   }
 }
 
 TEST(WireForm, ItemsOfCustomKindsAreWhole) {
   const KindPtr kind = custom(kLamp);
-  const store::Entry stored = entry(R"({"kind":"Lamp","apiVersion":"example.com/v1","metadata":{"name":"a"},"spec":{"watts":3}})");
+  const store::Entry stored = entry(
+      R"({"kind":"Lamp","apiVersion":"example.com/v1","metadata":{"name":"a"},"spec":{"watts":3}})");
   for (int reading = 0; reading < 3; ++reading) {
     EXPECT_EQ(wire(*kind, stored, Place::kInList), wire(*kind, stored, Place::kAlone));
   }
@@ -110,7 +117,8 @@ TEST(WireForm, ItemsOfCustomKindsAreWhole) {
 
 TEST(WireForm, WhatOneSchemaFoundDoesNotHoldForTheNext) {
   const KindPtr before = custom(kLamp), after = custom(kDefaultedLamp);
-  const store::Entry stored = entry(R"({"kind":"Lamp","apiVersion":"example.com/v1","metadata":{"name":"a"},"spec":{"watts":3}})");
+  const store::Entry stored = entry(
+      R"({"kind":"Lamp","apiVersion":"example.com/v1","metadata":{"name":"a"},"spec":{"watts":3}})");
   for (int turn = 0; turn < 2; ++turn) {
     expect_as_decoded(*before, stored);
     expect_as_decoded(*after, stored);

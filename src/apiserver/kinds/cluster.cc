@@ -32,7 +32,8 @@ class NamespaceKind : public CoreKind {
     Json& finalizers = object["spec"]["finalizers"];
     const Json kubernetes("kubernetes");
     const auto& present = finalizers.as_array();
-    if (std::find(present.begin(), present.end(), kubernetes) == present.end()) finalizers.push_back(kubernetes);
+    if (std::find(present.begin(), present.end(), kubernetes) == present.end())
+      finalizers.push_back(kubernetes);
   }
 
   void apply_defaults(Json& object) const override {
@@ -55,15 +56,18 @@ class NamespaceKind : public CoreKind {
     const std::string& phase = object.at("status/phase").as_string();
     const bool deleting = !old.at("metadata/deletionTimestamp").is_null();
     if (!deleting && phase != "Active") {
-      causes.push_back(invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty"));
+      causes.push_back(
+          invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty"));
     } else if (deleting && phase != "Terminating") {
-      causes.push_back(invalid("status.Phase", phase, "may only be 'Terminating' if `deletionTimestamp` is not empty"));
+      causes.push_back(invalid("status.Phase", phase,
+                               "may only be 'Terminating' if `deletionTimestamp` is not empty"));
     }
     return causes;
   }
 
   const std::vector<Column>& columns() const override {
-    static const std::vector<Column> columns = {name_column(), column("Status", "Active or Terminating."), age_column()};
+    static const std::vector<Column> columns = {
+        name_column(), column("Status", "Active or Terminating."), age_column()};
     return columns;
   }
   std::vector<Json> cells(const Json& object, WallTime now) const override {
@@ -78,7 +82,8 @@ class NamespaceKind : public CoreKind {
 std::string node_status(const Json& node) {
   std::string status = "Unknown";
   for (const Json& condition : node.at("status/conditions").as_array()) {
-    if (condition["type"].as_string() == "Ready") status = condition["status"].as_string() == "True" ? "Ready" : "NotReady";
+    if (condition["type"].as_string() == "Ready")
+      status = condition["status"].as_string() == "True" ? "Ready" : "NotReady";
   }
   if (node.at("spec/unschedulable").as_bool()) status += ",SchedulingDisabled";
   return status;
@@ -88,8 +93,10 @@ std::string node_roles(const Json& node) {
   constexpr std::string_view kRole = "node-role.kubernetes.io/";
   std::set<std::string> roles;
   for (const Json::Member& label : node.at("metadata/labels").as_object()) {
-    if (label.first.starts_with(kRole) && label.first.size() > kRole.size()) roles.insert(label.first.substr(kRole.size()));
-    if (label.first == "kubernetes.io/role" && !label.second.as_string().empty()) roles.insert(label.second.as_string());
+    if (label.first.starts_with(kRole) && label.first.size() > kRole.size())
+      roles.insert(label.first.substr(kRole.size()));
+    if (label.first == "kubernetes.io/role" && !label.second.as_string().empty())
+      roles.insert(label.second.as_string());
   }
   std::string text;
   for (const std::string& role : roles) text += (text.empty() ? "" : ",") + role;
@@ -105,7 +112,10 @@ std::string node_address(const Json& node, std::string_view type) {
 
 class NodeKind : public CoreKind {
  public:
-  NodeKind() : CoreKind({.info = {.resource = {"", "v1", "Node", "nodes", false}, .short_names = {"no"}, .status = true}}) {}
+  NodeKind()
+      : CoreKind({.info = {.resource = {"", "v1", "Node", "nodes", false},
+                           .short_names = {"no"},
+                           .status = true}}) {}
 
   void prepare_create(Json& node) const override {
     // A node may report its status when it is created.
@@ -116,9 +126,12 @@ class NodeKind : public CoreKind {
     if (!node["spec"].is_object()) node.set("spec", Json::object());
     Json& taints = node["spec"]["taints"];
     const auto& present = taints.as_array();
-    const bool tainted = std::any_of(present.begin(), present.end(),
-                                     [](const Json& taint) { return taint["key"].as_string() == "node.kubernetes.io/not-ready"; });
-    if (!tainted) taints.push_back(Json::object({{"key", "node.kubernetes.io/not-ready"}, {"effect", "NoSchedule"}}));
+    const bool tainted = std::any_of(present.begin(), present.end(), [](const Json& taint) {
+      return taint["key"].as_string() == "node.kubernetes.io/not-ready";
+    });
+    if (!tainted)
+      taints.push_back(
+          Json::object({{"key", "node.kubernetes.io/not-ready"}, {"effect", "NoSchedule"}}));
   }
 
   void apply_defaults(Json& node) const override {
@@ -137,9 +150,11 @@ class NodeKind : public CoreKind {
       const std::string where = indexed("spec.taints", i);
       const std::string& key = taints[i]["key"].as_string();
       const std::string& effect = taints[i]["effect"].as_string();
-      if (std::string wrong = meta::check_label_key(key); !wrong.empty()) causes.push_back(invalid(where + ".key", key, wrong));
+      if (std::string wrong = meta::check_label_key(key); !wrong.empty())
+        causes.push_back(invalid(where + ".key", key, wrong));
       if (effect != "NoSchedule" && effect != "PreferNoSchedule" && effect != "NoExecute") {
-        causes.push_back(not_supported(where + ".effect", effect, {"NoSchedule", "PreferNoSchedule", "NoExecute"}));
+        causes.push_back(not_supported(where + ".effect", effect,
+                                       {"NoSchedule", "PreferNoSchedule", "NoExecute"}));
       }
       if (!seen.insert(key + ":" + effect).second) causes.push_back(duplicate(where, taints[i]));
     }
@@ -184,7 +199,8 @@ class NodeKind : public CoreKind {
     return fields;
   }
   std::string field(const Json& node, std::string_view name) const override {
-    if (name == "spec.unschedulable") return node.at("spec/unschedulable").as_bool() ? "true" : "false";
+    if (name == "spec.unschedulable")
+      return node.at("spec/unschedulable").as_bool() ? "true" : "false";
     return CoreKind::field(node, name);
   }
 };

@@ -12,12 +12,16 @@ Causes check_data_key(const std::string& key, const std::string& field) {
   Causes causes;
   const std::string where = keyed(field, key);
   const bool characters =
-      key.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == std::string::npos;
-  if (key.size() > 253) causes.push_back(invalid(where, key, "must be no more than 253 characters"));
+      key.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") ==
+      std::string::npos;
+  if (key.size() > 253)
+    causes.push_back(invalid(where, key, "must be no more than 253 characters"));
   if (!characters || key.empty()) {
-    causes.push_back(invalid(where, key,
-                             "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
-                             "'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"));
+    causes.push_back(
+        invalid(where, key,
+                "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. "
+                "'key.name',  or "
+                "'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"));
   }
   if (key == ".") {
     causes.push_back(invalid(where, key, "must not be '.'"));
@@ -34,10 +38,12 @@ std::int64_t data_count(const Json& object) {
 }
 
 // An immutable object keeps its data and the flag.
-Causes check_immutable(const Json& object, const Json& old, std::initializer_list<const char*> members) {
+Causes check_immutable(const Json& object, const Json& old,
+                       std::initializer_list<const char*> members) {
   Causes causes;
   if (!old["immutable"].as_bool()) return causes;
-  if (!object["immutable"].as_bool()) causes.push_back(forbidden_field("immutable", "field is immutable when `immutable` is set"));
+  if (!object["immutable"].as_bool())
+    causes.push_back(forbidden_field("immutable", "field is immutable when `immutable` is set"));
   for (const char* member : members) {
     if (!(object[member] == old[member])) {
       causes.push_back(forbidden_field(member, "field is immutable when `immutable` is set"));
@@ -48,7 +54,9 @@ Causes check_immutable(const Json& object, const Json& old, std::initializer_lis
 
 class ConfigMapKind : public CoreKind {
  public:
-  ConfigMapKind() : CoreKind({.info = {.resource = {"", "v1", "ConfigMap", "configmaps", true}, .short_names = {"cm"}}}) {}
+  ConfigMapKind()
+      : CoreKind({.info = {.resource = {"", "v1", "ConfigMap", "configmaps", true},
+                           .short_names = {"cm"}}}) {}
 
   Causes validate_create(const Json& object) const override {
     Causes causes;
@@ -61,7 +69,8 @@ class ConfigMapKind : public CoreKind {
     }
     for (const Json::Member& entry : object["data"].as_object()) {
       if (object["binaryData"].contains(entry.first)) {
-        causes.push_back(invalid(keyed("data", entry.first), entry.first, "duplicate of key present in binaryData"));
+        causes.push_back(invalid(keyed("data", entry.first), entry.first,
+                                 "duplicate of key present in binaryData"));
       }
     }
     if (bytes > kBytesMax) causes.push_back(too_long("", static_cast<std::int64_t>(kBytesMax)));
@@ -73,8 +82,8 @@ class ConfigMapKind : public CoreKind {
     return causes;
   }
   const std::vector<Column>& columns() const override {
-    static const std::vector<Column> columns = {name_column(), column("Data", "How many entries it has.", 0, "string"),
-                                                age_column()};
+    static const std::vector<Column> columns = {
+        name_column(), column("Data", "How many entries it has.", 0, "string"), age_column()};
     return columns;
   }
   std::vector<Json> cells(const Json& object, WallTime now) const override {
@@ -91,7 +100,8 @@ class SecretKind : public CoreKind {
     const Json text = std::as_const(object)["stringData"];
     if (!text.is_object()) return;
     object.erase("stringData");
-    for (const Json::Member& entry : text.as_object()) object["data"].set(entry.first, codec::base64(entry.second.as_string()));
+    for (const Json::Member& entry : text.as_object())
+      object["data"].set(entry.first, codec::base64(entry.second.as_string()));
   }
 
   Causes validate_create(const Json& object) const override {
@@ -106,10 +116,11 @@ class SecretKind : public CoreKind {
       std::string_view type;
       std::vector<const char*> keys;
     };
-    static const std::vector<Demand> demands = {{"kubernetes.io/tls", {"tls.crt", "tls.key"}},
-                                                {"kubernetes.io/dockerconfigjson", {".dockerconfigjson"}},
-                                                {"kubernetes.io/dockercfg", {".dockercfg"}},
-                                                {"kubernetes.io/ssh-auth", {"ssh-privatekey"}}};
+    static const std::vector<Demand> demands = {
+        {"kubernetes.io/tls", {"tls.crt", "tls.key"}},
+        {"kubernetes.io/dockerconfigjson", {".dockerconfigjson"}},
+        {"kubernetes.io/dockercfg", {".dockercfg"}},
+        {"kubernetes.io/ssh-auth", {"ssh-privatekey"}}};
     for (const Demand& demand : demands) {
       if (object["type"].as_string() != demand.type) continue;
       for (const char* key : demand.keys) {
@@ -120,18 +131,21 @@ class SecretKind : public CoreKind {
   }
   Causes validate_update(const Json& object, const Json& old, Part) const override {
     Causes causes;
-    if (!(object["type"] == old["type"])) causes.push_back(invalid("type", object["type"], "field is immutable"));
+    if (!(object["type"] == old["type"]))
+      causes.push_back(invalid("type", object["type"], "field is immutable"));
     append(causes, check_immutable(object, old, {"data"}));
     append(causes, validate_create(object));
     return causes;
   }
   const std::vector<Column>& columns() const override {
-    static const std::vector<Column> columns = {name_column(), column("Type", "What the secret is for."),
-                                                column("Data", "How many entries it has."), age_column()};
+    static const std::vector<Column> columns = {
+        name_column(), column("Type", "What the secret is for."),
+        column("Data", "How many entries it has."), age_column()};
     return columns;
   }
   std::vector<Json> cells(const Json& object, WallTime now) const override {
-    return {object.at("metadata/name"), object["type"].as_string(), data_count(object), age_of(object, now)};
+    return {object.at("metadata/name"), object["type"].as_string(), data_count(object),
+            age_of(object, now)};
   }
   const std::vector<std::string>& selectable_fields() const override {
     static const std::vector<std::string> fields = {"type"};
@@ -146,11 +160,13 @@ class ServiceAccountKind : public CoreKind {
                            .short_names = {"sa"},
                            .delete_returns_object = true}}) {}
   const std::vector<Column>& columns() const override {
-    static const std::vector<Column> columns = {name_column(), column("Secrets", "How many secrets it may use."), age_column()};
+    static const std::vector<Column> columns = {
+        name_column(), column("Secrets", "How many secrets it may use."), age_column()};
     return columns;
   }
   std::vector<Json> cells(const Json& object, WallTime now) const override {
-    return {object.at("metadata/name"), static_cast<std::int64_t>(object["secrets"].size()), age_of(object, now)};
+    return {object.at("metadata/name"), static_cast<std::int64_t>(object["secrets"].size()),
+            age_of(object, now)};
   }
 };
 

@@ -27,7 +27,9 @@ bool differs(const Json& a, const Json& b, const char* member) { return !(a[memb
 }  // namespace
 
 CoreKind::CoreKind(CoreTraits traits)
-    : Kind(complete(traits.info)), traits_(std::move(traits)), type_(Types::all().get(resource().kind)) {}
+    : Kind(complete(traits.info)),
+      traits_(std::move(traits)),
+      type_(Types::all().get(resource().kind)) {}
 
 Status CoreKind::decode(Json& object) const { return apiserver::decode(type_, object); }
 
@@ -82,31 +84,43 @@ void CoreKind::prepare_update(Json& object, const Json& old, Part part) const {
     if (const Json* status = old.find("status")) object.set("status", *status);
   }
   bool changed = traits_.generation != Generation::kNone && differs(object, old, "spec");
-  if (traits_.generation == Generation::kSpecAndAnnotations) changed = changed || differs(metadata, old["metadata"], "annotations");
+  if (traits_.generation == Generation::kSpecAndAnnotations)
+    changed = changed || differs(metadata, old["metadata"], "annotations");
   if (changed) metadata.set("generation", generation.as_integer() + 1);
 }
 
-std::optional<ListMerge> CoreKind::list_merge(std::string_view path) const { return apiserver::list_merge(type_, path); }
+std::optional<ListMerge> CoreKind::list_merge(std::string_view path) const {
+  return apiserver::list_merge(type_, path);
+}
 
 Json CoreKind::openapi_schema() const { return openapi(type_); }
 
-void append(Causes& all, Causes more) { std::move(more.begin(), more.end(), std::back_inserter(all)); }
+void append(Causes& all, Causes more) {
+  std::move(more.begin(), more.end(), std::back_inserter(all));
+}
 
 Causes validate_reported_addresses(std::string_view kind, const Json& old, const Json& object) {
   Causes causes;
-  for (const meta::AddressProblem& one : meta::added_address_problems(kind, old["status"], object["status"])) {
+  for (const meta::AddressProblem& one :
+       meta::added_address_problems(kind, old["status"], object["status"])) {
     causes.push_back(invalid(one.field, one.value, one.message));
   }
   return causes;
 }
 
 Column column(std::string name, std::string description, int priority, std::string type) {
-  return {
-      .name = std::move(name), .type = std::move(type), .format = "", .description = std::move(description), .priority = priority};
+  return {.name = std::move(name),
+          .type = std::move(type),
+          .format = "",
+          .description = std::move(description),
+          .priority = priority};
 }
 
 Column name_column() {
-  return {.name = "Name", .type = "string", .format = "name", .description = "Name of the object, unique within its namespace."};
+  return {.name = "Name",
+          .type = "string",
+          .format = "name",
+          .description = "Name of the object, unique within its namespace."};
 }
 
 Column age_column() { return column("Age", "Time since the server made the object."); }
@@ -119,7 +133,9 @@ std::string age_cell(const Json& time, WallTime now) {
   return meta::format_age(std::max(age, std::chrono::seconds(0)));
 }
 
-Json age_of(const Json& object, WallTime now) { return age_cell(object.at("metadata/creationTimestamp"), now); }
+Json age_of(const Json& object, WallTime now) {
+  return age_cell(object.at("metadata/creationTimestamp"), now);
+}
 
 namespace {
 
@@ -134,9 +150,13 @@ std::string join_members(const Json& list, const char* member) {
 
 }  // namespace
 
-std::string container_names(const Json& pod_spec) { return join_members(pod_spec["containers"], "name"); }
+std::string container_names(const Json& pod_spec) {
+  return join_members(pod_spec["containers"], "name");
+}
 
-std::string container_images(const Json& pod_spec) { return join_members(pod_spec["containers"], "image"); }
+std::string container_images(const Json& pod_spec) {
+  return join_members(pod_spec["containers"], "image");
+}
 
 std::string selector_text(const Json& selector) {
   auto parsed = meta::LabelSelector::from_json(selector);
@@ -146,7 +166,8 @@ std::string selector_text(const Json& selector) {
 
 std::string map_text(const Json& map) {
   std::vector<std::string> entries;
-  for (const Json::Member& member : map.as_object()) entries.push_back(member.first + "=" + member.second.as_string());
+  for (const Json::Member& member : map.as_object())
+    entries.push_back(member.first + "=" + member.second.as_string());
   if (entries.empty()) return "<none>";
   std::sort(entries.begin(), entries.end());
   std::string text;
@@ -159,12 +180,16 @@ std::string text_or(const Json& value, std::string_view otherwise) {
 }
 
 std::vector<KindPtr> core_kinds() {
-  std::vector<KindPtr> kinds = {
-      make_config_map(), make_endpoints(),  make_event(),           make_namespace(), make_node(),
-      make_pod(),        make_secret(),     make_service_account(), make_service(),   make_controller_revision(),
-      make_daemon_set(), make_deployment(), make_replica_set()};
+  std::vector<KindPtr> kinds = {make_config_map(), make_endpoints(),
+                                make_event(),      make_namespace(),
+                                make_node(),       make_pod(),
+                                make_secret(),     make_service_account(),
+                                make_service(),    make_controller_revision(),
+                                make_daemon_set(), make_deployment(),
+                                make_replica_set()};
   for (KindPtr& kind : make_reviews()) kinds.push_back(std::move(kind));
-  for (const KindPtr& kind : {make_job(), make_lease(), make_endpoint_slice(), make_crd()}) kinds.push_back(kind);
+  for (const KindPtr& kind : {make_job(), make_lease(), make_endpoint_slice(), make_crd()})
+    kinds.push_back(kind);
   return kinds;
 }
 

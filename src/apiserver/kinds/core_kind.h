@@ -75,14 +75,16 @@ Causes validate_template(const Json& pod_template, const std::string& field);
 Causes validate_labels(const Json& labels, const std::string& field);
 Causes validate_label_selector(const Json& selector, const std::string& field);
 /// "must be greater than or equal to 0", if the number is present.
-void check_not_negative(const Json& object, std::string_view member, const std::string& field, Causes& causes);
+void check_not_negative(const Json& object, std::string_view member, const std::string& field,
+                        Causes& causes);
 void check_port(const Json& port, const std::string& field, Causes& causes);
 void append(Causes& all, Causes more);
 /// Rejects addresses that a node may not report in the status of a node or pod. `old` is null at a
 /// creation.
 Causes validate_reported_addresses(std::string_view kind, const Json& old, const Json& object);
 
-Column column(std::string name, std::string description, int priority = 0, std::string type = "string");
+Column column(std::string name, std::string description, int priority = 0,
+              std::string type = "string");
 /// The first column of every table, and the age column.
 Column name_column();
 Column age_column();

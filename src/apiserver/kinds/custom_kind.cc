@@ -78,9 +78,11 @@ Json sorted(const Json& value) {
   if (!value.is_object()) return value;
   std::vector<const Json::Member*> members;
   for (const Json::Member& member : value.as_object()) members.push_back(&member);
-  std::sort(members.begin(), members.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
+  std::sort(members.begin(), members.end(),
+            [](const auto* a, const auto* b) { return a->first < b->first; });
   Json copy = Json::object();
-  for (const Json::Member* member : members) copy.object_members().emplace_back(member->first, sorted(member->second));
+  for (const Json::Member* member : members)
+    copy.object_members().emplace_back(member->first, sorted(member->second));
   return copy;
 }
 
@@ -119,16 +121,19 @@ std::string shown_with_type(const Json& value) {
                      : value.is_null()    ? "<nil>"
                      : value.is_integer() ? "int64"
                                           : "float64";
-  return (value.is_string() ? value.as_string() : codec::write_json(value)) + " is of the type " + type;
+  return (value.is_string() ? value.as_string() : codec::write_json(value)) + " is of the type " +
+         type;
 }
 
 // The value at a scale path: a count (`zero` 0) or a text (""). Null: absent, or of another type,
 // which adds a cause.
-const Json* at_scale_path(const Json& object, const std::string& path, const Json& zero, Causes& causes) {
+const Json* at_scale_path(const Json& object, const std::string& path, const Json& zero,
+                          Causes& causes) {
   const Json* at = &object;
   std::string_view rest = std::string_view(path).substr(1);
   const auto mismatch = [&](const char* wanted) {
-    causes.push_back(invalid(path, zero, path + " accessor error: " + shown_with_type(*at) + ", expected " + wanted));
+    causes.push_back(invalid(
+        path, zero, path + " accessor error: " + shown_with_type(*at) + ", expected " + wanted));
     return nullptr;
   };
   while (!rest.empty()) {
@@ -157,10 +162,12 @@ void check_scale_path(const Json& object, const std::string& path, Causes& cause
 // True if errors prevent cross-field rules. As in kube-apiserver, errors of pattern or range do
 // not.
 bool blocks_rules(const Causes& causes) {
-  static constexpr std::string_view kBlocking[] = {"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong",
-                                                   "FieldValueTooMany", "FieldValueTypeInvalid"};
+  static constexpr std::string_view kBlocking[] = {"FieldValueNotSupported", "FieldValueRequired",
+                                                   "FieldValueTooLong", "FieldValueTooMany",
+                                                   "FieldValueTypeInvalid"};
   return std::any_of(causes.begin(), causes.end(), [](const StatusCause& cause) {
-    return std::find(std::begin(kBlocking), std::end(kBlocking), cause.reason) != std::end(kBlocking);
+    return std::find(std::begin(kBlocking), std::end(kBlocking), cause.reason) !=
+           std::end(kBlocking);
   });
 }
 
@@ -175,7 +182,8 @@ struct CustomTraits {
 
 class CustomKind : public Kind {
  public:
-  CustomKind(KindInfo info, CustomTraits traits) : Kind(std::move(info)), traits_(std::move(traits)) {
+  CustomKind(KindInfo info, CustomTraits traits)
+      : Kind(std::move(info)), traits_(std::move(traits)) {
     heads_.push_back(name_column());
     for (const PrinterColumn& column : traits_.columns) heads_.push_back(column.head);
   }
@@ -221,7 +229,8 @@ class CustomKind : public Kind {
     Causes causes = check_scale(object);
     append(causes, schema::validate(*traits_.schema, object, {.old = &old, .field = ""}));
     // Errors that existed before do not block other changes.
-    if (Causes now = structure(object); !now.empty() && structure(old).empty()) append(causes, std::move(now));
+    if (Causes now = structure(object); !now.empty() && structure(old).empty())
+      append(causes, std::move(now));
     if (traits_.rule && !blocks_rules(causes)) append(causes, traits_.rule(old, object));
     return causes;
   }
@@ -257,15 +266,18 @@ class CustomKind : public Kind {
     const auto property = traits_.schema->properties.find("status");
     const Json* status = object.find("status");
     if (property == traits_.schema->properties.end() || status == nullptr) return {};
-    Causes causes = schema::validate(*property->second, *status, {.old = old.find("status"), .field = "status"});
+    Causes causes = schema::validate(*property->second, *status,
+                                     {.old = old.find("status"), .field = "status"});
     append(causes, schema::validate_lists(*property->second, *status, "status"));
     if (const auto& scale = info().scale) {
       check_scale_path(object, scale->status_replicas, causes);
-      if (!scale->label_selector.empty()) (void)at_scale_path(object, scale->label_selector, "", causes);
+      if (!scale->label_selector.empty())
+        (void)at_scale_path(object, scale->label_selector, "", causes);
     }
     if (traits_.rule && !blocks_rules(causes)) {
       for (StatusCause& cause : traits_.rule(old, object)) {
-        if (cause.field == "status" || cause.field.starts_with("status.")) causes.push_back(std::move(cause));
+        if (cause.field == "status" || cause.field.starts_with("status."))
+          causes.push_back(std::move(cause));
       }
     }
     return causes;
@@ -341,7 +353,8 @@ Json document_of(const Json& version) {
 bool established(const Json& crd) {
   const Json::Array& conditions = crd.at("status/conditions").as_array();
   return std::none_of(conditions.begin(), conditions.end(), [](const Json& condition) {
-    return condition["type"].as_string() == "Established" && condition["status"].as_string() == "False";
+    return condition["type"].as_string() == "Established" &&
+           condition["status"].as_string() == "False";
   });
 }
 

@@ -8,7 +8,8 @@ namespace varda::apiserver {
 namespace {
 
 std::string first_letter_lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
   return text;
 }
 
@@ -18,7 +19,8 @@ const Json& first_of(const Json& event) {
 
 // Old events have a count and two times; newer ones have a series and an eventTime.
 const Json& last_seen(const Json& event) {
-  if (const Json& observed = event.at("series/lastObservedTime"); observed.is_string()) return observed;
+  if (const Json& observed = event.at("series/lastObservedTime"); observed.is_string())
+    return observed;
   if (event["lastTimestamp"].is_string()) return event["lastTimestamp"];
   return first_of(event);
 }
@@ -26,15 +28,19 @@ const Json& last_seen(const Json& event) {
 class EventKind : public CoreKind {
  public:
   EventKind()
-      : CoreKind({.info = {.resource = {"", "v1", "Event", "events", true}, .short_names = {"ev"}, .create_on_update = true}}) {}
+      : CoreKind({.info = {.resource = {"", "v1", "Event", "events", true},
+                           .short_names = {"ev"},
+                           .create_on_update = true}}) {}
 
   Causes validate_create(const Json& event) const override {
     const std::string& ns = event.at("metadata/namespace").as_string();
     const Json& about = event.at("involvedObject/namespace");
     const bool cluster_scoped = about.as_string().empty();
-    const bool fits = cluster_scoped ? ns.empty() || ns == "default" || ns == "kube-system" : about.as_string() == ns;
+    const bool fits = cluster_scoped ? ns.empty() || ns == "default" || ns == "kube-system"
+                                     : about.as_string() == ns;
     if (fits) return {};
-    return {invalid("involvedObject.namespace", about.as_string(), "does not match event.namespace")};
+    return {
+        invalid("involvedObject.namespace", about.as_string(), "does not match event.namespace")};
   }
 
   const std::vector<Column>& columns() const override {
@@ -94,7 +100,8 @@ class EventKind : public CoreKind {
     return fields;
   }
   std::string field(const Json& event, std::string_view name) const override {
-    if (name == "source") return text_or(event.at("source/component"), event["reportingComponent"].as_string());
+    if (name == "source")
+      return text_or(event.at("source/component"), event["reportingComponent"].as_string());
     if (name == "reportingComponent") return event["reportingComponent"].as_string();
     return CoreKind::field(event, name);
   }
@@ -118,18 +125,21 @@ class LeaseKind : public CoreKind {
   Causes validate_create(const Json& lease) const override {
     Causes causes;
     const Json& spec = lease["spec"];
-    if (const Json* seconds = spec.find("leaseDurationSeconds"); seconds != nullptr && seconds->as_integer() <= 0) {
+    if (const Json* seconds = spec.find("leaseDurationSeconds");
+        seconds != nullptr && seconds->as_integer() <= 0) {
       causes.push_back(invalid("spec.leaseDurationSeconds", *seconds, "must be greater than 0"));
     }
     check_not_negative(spec, "leaseTransitions", "spec", causes);
     return causes;
   }
   const std::vector<Column>& columns() const override {
-    static const std::vector<Column> columns = {name_column(), column("Holder", "Who holds the lease."), age_column()};
+    static const std::vector<Column> columns = {
+        name_column(), column("Holder", "Who holds the lease."), age_column()};
     return columns;
   }
   std::vector<Json> cells(const Json& lease, WallTime now) const override {
-    return {lease.at("metadata/name"), lease.at("spec/holderIdentity").as_string(), age_of(lease, now)};
+    return {lease.at("metadata/name"), lease.at("spec/holderIdentity").as_string(),
+            age_of(lease, now)};
   }
 };
 

@@ -6,7 +6,9 @@ namespace varda::apiserver {
 
 namespace {
 
-Error bad(std::string_view text) { return Error(Code::kInvalid, "unsupported JSON path at \"" + std::string(text) + "\""); }
+Error bad(std::string_view text) {
+  return Error(Code::kInvalid, "unsupported JSON path at \"" + std::string(text) + "\"");
+}
 
 std::string_view trim(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
@@ -15,7 +17,8 @@ std::string_view trim(std::string_view text) {
 }
 
 bool quoted(std::string_view text) {
-  return text.size() >= 2 && (text.front() == '\'' || text.front() == '"') && text.back() == text.front();
+  return text.size() >= 2 && (text.front() == '\'' || text.front() == '"') &&
+         text.back() == text.front();
 }
 
 const Json* walk(const Json& value, std::string_view dotted) {
@@ -54,7 +57,8 @@ Result<JsonPath> JsonPath::parse(std::string_view text) {
       step.name += text[0];
       text.remove_prefix(1);
     }
-    if (step.name.empty() && text.empty() && path.steps_.empty()) return path;  // "." is the whole document
+    if (step.name.empty() && text.empty() && path.steps_.empty())
+      return path;  // "." is the whole document
     if (step.name.empty()) return bad(text);
     if (step.name == "*") step.kind = Step::Kind::kAll;
     path.steps_.push_back(std::move(step));
@@ -107,7 +111,8 @@ std::vector<const Json*> JsonPath::find(const Json& document) const {
         case Step::Kind::kIndex: {
           const auto size = static_cast<std::int64_t>(value->as_array().size());
           const std::int64_t index = step.index < 0 ? size + step.index : step.index;
-          if (index >= 0 && index < size) next.push_back(&value->as_array()[static_cast<std::size_t>(index)]);
+          if (index >= 0 && index < size)
+            next.push_back(&value->as_array()[static_cast<std::size_t>(index)]);
           break;
         }
         case Step::Kind::kAll:

@@ -1,6 +1,8 @@
-// JsonPath: the subset of kubectl's JSONPath that printer columns, selectable fields and scale paths use.
+// JsonPath: the subset of kubectl's JSONPath that printer columns, selectable fields and scale
+// paths use.
 //
-//   .spec.replicas   .status.conditions[?(@.type=="Ready")].status   .items[0].name   .metadata.labels['a.b/c']   .list[*].x
+//   .spec.replicas   .status.conditions[?(@.type=="Ready")].status   .items[0].name
+//   .metadata.labels['a.b/c']   .list[*].x
 #pragma once
 
 #include <string>

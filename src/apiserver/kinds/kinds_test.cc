@@ -20,7 +20,8 @@ namespace kinds_test {
 
 const KindPtr& kind_named(std::string_view kind) {
   static const std::vector<KindPtr> kinds = core_kinds();
-  const auto found = std::find_if(kinds.begin(), kinds.end(), [&](const KindPtr& k) { return k->resource().kind == kind; });
+  const auto found = std::find_if(kinds.begin(), kinds.end(),
+                                  [&](const KindPtr& k) { return k->resource().kind == kind; });
   EXPECT_NE(found, kinds.end()) << kind;
   return *found;
 }
@@ -33,7 +34,8 @@ Json texts(const std::vector<std::string>& list) {
 
 Json lines(const std::vector<StatusCause>& causes) {
   std::vector<std::string> all;
-  for (const StatusCause& cause : causes) all.push_back(cause.reason + " " + cause.field + ": " + cause.message);
+  for (const StatusCause& cause : causes)
+    all.push_back(cause.reason + " " + cause.field + ": " + cause.message);
   std::sort(all.begin(), all.end());
   return texts(all);
 }
@@ -47,21 +49,25 @@ Json outcome(const Json& test) {
     return result;
   };
   Json object = test["object"];
-  if (Status decoded = kind->decode(object); !decoded.ok()) return fail("refused", decoded.error().message());
+  if (Status decoded = kind->decode(object); !decoded.ok())
+    return fail("refused", decoded.error().message());
   if (auto unknown = kind->prune(object); !unknown.empty()) result.set("unknown", texts(unknown));
   kind->prepare_create(object);
   kind->apply_defaults(object);
-  if (auto causes = kind->validate_create(object); !causes.empty()) return fail("causes", lines(causes));
+  if (auto causes = kind->validate_create(object); !causes.empty())
+    return fail("causes", lines(causes));
   const Json* update = test.find("update");
   if (update != nullptr) {
     const Json old = object;
     object = *update;
     const Part part = test["part"].as_string() == "status" ? Part::kStatus : Part::kWhole;
-    if (Status decoded = kind->decode(object); !decoded.ok()) return fail("refused", decoded.error().message());
+    if (Status decoded = kind->decode(object); !decoded.ok())
+      return fail("refused", decoded.error().message());
     kind->prune(object);
     kind->apply_defaults(object);
     kind->prepare_update(object, old, part);
-    if (auto causes = kind->validate_update(object, old, part); !causes.empty()) return fail("causes", lines(causes));
+    if (auto causes = kind->validate_update(object, old, part); !causes.empty())
+      return fail("causes", lines(causes));
   }
   const WallTime now = *meta::parse_time("2024-01-01T00:10:00Z");
   Json cells = Json::array();
@@ -74,7 +80,8 @@ Json outcome(const Json& test) {
 
 TEST(CoreKinds, DoWhatTheFilesSay) {
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(VARDA_TESTDATA) / "kinds"))
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(VARDA_TESTDATA) / "kinds"))
     files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   for (const auto& path : files) {
@@ -85,17 +92,20 @@ TEST(CoreKinds, DoWhatTheFilesSay) {
     bool differs = false;
     for (Json& test : (*file)["cases"].array_items()) {
       const Json got = outcome(test);
-      EXPECT_EQ(got, test["expect"]) << path << ": " << test["name"].as_string() << "\n got " << codec::write_json(got);
+      EXPECT_EQ(got, test["expect"])
+          << path << ": " << test["name"].as_string() << "\n got " << codec::write_json(got);
       differs = differs || got != test["expect"];
       test.set("expect", got);
     }
-    if (updating_goldens() && differs) rewrite_golden(path, codec::write_json_pretty(*file, 1) + "\n");
+    if (updating_goldens() && differs)
+      rewrite_golden(path, codec::write_json_pretty(*file, 1) + "\n");
   }
 }
 
 // The result of a write is a fixed point: sending it again changes nothing.
 TEST(CoreKinds, WritingWhatWasReadChangesNothing) {
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(VARDA_TESTDATA) / "kinds")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(VARDA_TESTDATA) / "kinds")) {
     std::stringstream text;
     text << std::ifstream(entry.path()).rdbuf();
     auto file = codec::parse_json(text.str());
@@ -155,19 +165,25 @@ TEST(Quantity, HasOneCanonicalForm) {
   EXPECT_EQ(*canonical_quantity("15.625Ki"), "16000");
   EXPECT_EQ(*canonical_quantity("16000"), "16k");
   for (const char* wrong :
-       {"", ".", "x", "1.2.3", "1ki", "1e", "1Ee3", "99999999999999999999999999999999999999999", "99999999999999999999999E"})
+       {"", ".", "x", "1.2.3", "1ki", "1e", "1Ee3", "99999999999999999999999999999999999999999",
+        "99999999999999999999999E"})
     EXPECT_FALSE(canonical_quantity(wrong).ok()) << wrong;
 }
 
 TEST(Quantity, ComparesExactly) {
-  const std::pair<const char*, const char*> above[] = {{"2", "1"},          {"1001m", "1"}, {"1Gi", "1G"},
-                                                       {"1n", "0"},         {"1e3", "999"}, {"2", "1.5e0"},
-                                                       {"100m", "99.9e-3"}, {"1", "-1"},    {"-1", "-2"}};
+  const std::pair<const char*, const char*> above[] = {
+      {"2", "1"},     {"1001m", "1"},      {"1Gi", "1G"}, {"1n", "0"}, {"1e3", "999"},
+      {"2", "1.5e0"}, {"100m", "99.9e-3"}, {"1", "-1"},   {"-1", "-2"}};
   for (const auto& [more, less] : above) {
     EXPECT_TRUE(exceeds(more, less)) << more << " " << less;
     EXPECT_FALSE(exceeds(less, more)) << more << " " << less;
   }
-  for (const auto& [a, b] : {std::pair{"1", "1000m"}, {"1Ki", "1024"}, {"1e3", "1k"}, {"", "1"}, {"1", ""}, {"1e99", "1"}})
+  for (const auto& [a, b] : {std::pair{"1", "1000m"},
+                             {"1Ki", "1024"},
+                             {"1e3", "1k"},
+                             {"", "1"},
+                             {"1", ""},
+                             {"1e99", "1"}})
     EXPECT_FALSE(exceeds(a, b)) << a << " " << b;
 }
 
@@ -194,7 +210,8 @@ TEST(JsonPath, FindsWhatPrinterColumnsAskFor) {
 Json crd_of(const char* text) { return *codec::parse_json(text); }
 
 TEST(CustomKinds, NativeRulesJudgeWholeObjectsAfterTheSchema) {
-  const Json crd = crd_of(R"({"metadata": {"name": "things.x.io"}, "spec": {"group": "x.io", "scope": "Namespaced",
+  const Json crd = crd_of(
+      R"({"metadata": {"name": "things.x.io"}, "spec": {"group": "x.io", "scope": "Namespaced",
     "names": {"plural": "things", "kind": "Thing", "singular": "thing", "listKind": "ThingList"},
     "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
       "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "integer"}}}}}}}]}})");
@@ -217,17 +234,21 @@ TEST(CustomKinds, NativeRulesJudgeWholeObjectsAfterTheSchema) {
 }
 
 TEST(CustomKinds, WriteOfTheStatusWithoutOneTakesItAway) {
-  const Json crd = crd_of(R"({"metadata": {"name": "things.x.io"}, "spec": {"group": "x.io", "scope": "Cluster",
+  const Json crd =
+      crd_of(R"({"metadata": {"name": "things.x.io"}, "spec": {"group": "x.io", "scope": "Cluster",
     "names": {"plural": "things", "kind": "Thing"}, "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
       "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}})");
-  const Json old = *codec::parse_json(R"({"metadata": {"name": "a", "generation": 3}, "spec": {"a": 1}, "status": {"b": 1}})");
+  const Json old = *codec::parse_json(
+      R"({"metadata": {"name": "a", "generation": 3}, "spec": {"a": 1}, "status": {"b": 1}})");
   Json object = *codec::parse_json(R"({"metadata": {"name": "a"}, "spec": {"a": 2}})");
   kinds_from_crd(crd)->front()->prepare_update(object, old, Part::kStatus);
-  EXPECT_EQ(object, *codec::parse_json(R"({"metadata": {"name": "a", "generation": 3}, "spec": {"a": 1}})"));
+  EXPECT_EQ(object, *codec::parse_json(
+                        R"({"metadata": {"name": "a", "generation": 3}, "spec": {"a": 1}})"));
 }
 
 TEST(CustomKinds, VersionsAreOfferedNewestFirstAndStoredInOne) {
-  const Json crd = crd_of(R"({"metadata": {"name": "things.x.io"}, "spec": {"group": "x.io", "scope": "Cluster",
+  const Json crd =
+      crd_of(R"({"metadata": {"name": "things.x.io"}, "spec": {"group": "x.io", "scope": "Cluster",
     "names": {"plural": "things", "kind": "Thing"}, "versions": [
       {"name": "v1beta1", "served": true, "storage": false, "schema": {"openAPIV3Schema": {"type": "object", "properties": {"b": {"type": "string", "default": "x"}}}}},
       {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "properties": {"a": {"type": "string"}}}}},
@@ -236,7 +257,8 @@ TEST(CustomKinds, VersionsAreOfferedNewestFirstAndStoredInOne) {
   ASSERT_TRUE(kinds.ok());
   ASSERT_EQ(kinds->size(), 2u);
   EXPECT_EQ((*kinds)[0]->resource().version, "v1");
-  EXPECT_EQ((*kinds)[1]->info().served_versions, (std::vector<std::string>{"x.io/v1", "x.io/v1beta1"}));
+  EXPECT_EQ((*kinds)[1]->info().served_versions,
+            (std::vector<std::string>{"x.io/v1", "x.io/v1beta1"}));
   Json object = Json::object({{"a", "1"}, {"b", "2"}});
   (*kinds)[1]->apply_defaults(object);
   EXPECT_EQ(object, Json::object({{"a", "1"}})) << "what the stored version lacks is not kept";
@@ -256,15 +278,18 @@ TEST(CustomKinds, NamesOfAnotherDefinitionAreRefused) {
 }
 
 TEST(OpenApi, EveryReferenceOfADocumentResolves) {
-  for (const auto& [group, version] :
-       {std::pair<std::string, std::string>{"", "v1"}, {"apps", "v1"}, {"apiextensions.k8s.io", "v1"}}) {
+  for (const auto& [group, version] : {std::pair<std::string, std::string>{"", "v1"},
+                                       {"apps", "v1"},
+                                       {"apiextensions.k8s.io", "v1"}}) {
     const Json document = openapi_v3(group, version, core_kinds());
     const Json& schemas = document.at("components/schemas");
     const std::string text = codec::write_json(document);
     constexpr std::string_view kReference = "#/components/schemas/";
     std::size_t count = 0;
-    for (auto at = text.find(kReference); at != std::string::npos; at = text.find(kReference, at + 1), ++count) {
-      const std::string name = text.substr(at + kReference.size(), text.find('"', at) - at - kReference.size());
+    for (auto at = text.find(kReference); at != std::string::npos;
+         at = text.find(kReference, at + 1), ++count) {
+      const std::string name =
+          text.substr(at + kReference.size(), text.find('"', at) - at - kReference.size());
       EXPECT_TRUE(schemas.contains(name)) << name;
     }
     EXPECT_GT(count, 5u);

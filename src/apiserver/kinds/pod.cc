@@ -13,7 +13,8 @@ std::string pull_policy(std::string_view image) {
   const auto slash = image.rfind('/');
   const std::string_view last = slash == std::string_view::npos ? image : image.substr(slash + 1);
   const auto colon = last.rfind(':');
-  return colon == std::string_view::npos || last.substr(colon) == ":latest" ? "Always" : "IfNotPresent";
+  return colon == std::string_view::npos || last.substr(colon) == ":latest" ? "Always"
+                                                                            : "IfNotPresent";
 }
 
 void default_container(Json& container) {
@@ -59,7 +60,8 @@ void default_pod_spec(Json& spec) {
 namespace {
 
 constexpr std::string_view kFrozen =
-    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "pod updates may not change fields other than "
+    "`spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
@@ -73,7 +75,8 @@ std::string quality(const Json& spec) {
       any = any || !limits.empty() || !requests.empty();
       for (const char* resource : {"cpu", "memory"}) {
         const Json& limit = limits[resource];
-        if (limit.is_null() || (!requests[resource].is_null() && !(requests[resource] == limit))) guaranteed = false;
+        if (limit.is_null() || (!requests[resource].is_null() && !(requests[resource] == limit)))
+          guaranteed = false;
       }
     }
   }
@@ -90,8 +93,10 @@ void default_tolerations(Json& spec) {
       return (t["key"].as_string() == key || every) && (effect.empty() || effect == "NoExecute");
     });
     if (tolerated) continue;
-    spec["tolerations"].push_back(
-        Json::object({{"key", key}, {"operator", "Exists"}, {"effect", "NoExecute"}, {"tolerationSeconds", 300}}));
+    spec["tolerations"].push_back(Json::object({{"key", key},
+                                                {"operator", "Exists"},
+                                                {"effect", "NoExecute"},
+                                                {"tolerationSeconds", 300}}));
   }
 }
 
@@ -99,7 +104,8 @@ void default_tolerations(Json& spec) {
 Json frozen_part(Json spec, const Json& old) {
   for (const char* list : {"initContainers", "containers"}) {
     Json* containers = spec.find(list);
-    if (containers == nullptr || !containers->is_array() || containers->size() != old[list].size()) continue;
+    if (containers == nullptr || !containers->is_array() || containers->size() != old[list].size())
+      continue;
     for (std::size_t i = 0; i < containers->size(); ++i) {
       Json& container = containers->array_items()[i];
       if (container.is_object()) container.set("image", old[list].as_array()[i]["image"]);
@@ -119,7 +125,8 @@ Json frozen_part(Json spec, const Json& old) {
 
 std::string terminated_reason(const Json& terminated) {
   if (!terminated["reason"].as_string().empty()) return terminated["reason"].as_string();
-  if (terminated["signal"].as_integer() != 0) return "Signal:" + std::to_string(terminated["signal"].as_integer());
+  if (terminated["signal"].as_integer() != 0)
+    return "Signal:" + std::to_string(terminated["signal"].as_integer());
   return "ExitCode:" + std::to_string(terminated["exitCode"].as_integer());
 }
 
@@ -140,8 +147,9 @@ std::string init_reason(const Json& pod) {
 
 bool is_ready(const Json& pod) {
   const Json::Array& conditions = pod.at("status/conditions").as_array();
-  return std::any_of(conditions.begin(), conditions.end(),
-                     [](const Json& c) { return c["type"].as_string() == "Ready" && c["status"].as_string() == "True"; });
+  return std::any_of(conditions.begin(), conditions.end(), [](const Json& c) {
+    return c["type"].as_string() == "Ready" && c["status"].as_string() == "True";
+  });
 }
 
 struct Summary {
@@ -153,7 +161,8 @@ struct Summary {
 void count_restart(Summary& summary, const Json& status) {
   summary.restarts += status["restartCount"].as_integer();
   const Json& finished = status.at("lastState/terminated/finishedAt");
-  if (finished.is_string() && (summary.last_restart.is_null() || summary.last_restart.as_string() < finished.as_string())) {
+  if (finished.is_string() &&
+      (summary.last_restart.is_null() || summary.last_restart.as_string() < finished.as_string())) {
     summary.last_restart = finished;
   }
 }
@@ -166,7 +175,8 @@ Summary summarize(const Json& pod) {
   const std::string init = init_reason(pod);
   if (!init.empty()) {
     summary.reason = init;
-    for (const Json& container : status["initContainerStatuses"].as_array()) count_restart(summary, container);
+    for (const Json& container : status["initContainerStatuses"].as_array())
+      count_restart(summary, container);
   } else {
     bool running = false;
     const Json::Array& containers = status["containerStatuses"].as_array();
@@ -182,7 +192,8 @@ Summary summarize(const Json& pod) {
         ++summary.ready;
       }
     }
-    if (summary.reason == "Completed" && running) summary.reason = is_ready(pod) ? "Running" : "NotReady";
+    if (summary.reason == "Completed" && running)
+      summary.reason = is_ready(pod) ? "Running" : "NotReady";
   }
   if (!pod.at("metadata/deletionTimestamp").is_null()) {
     const std::string& phase = status["phase"].as_string();
@@ -200,8 +211,9 @@ std::string readiness_gates(const Json& pod) {
   if (gates.empty()) return "<none>";
   const Json::Array& conditions = pod.at("status/conditions").as_array();
   const auto open = std::count_if(gates.begin(), gates.end(), [&](const Json& gate) {
-    return std::any_of(conditions.begin(), conditions.end(),
-                       [&](const Json& c) { return c["type"] == gate["conditionType"] && c["status"].as_string() == "True"; });
+    return std::any_of(conditions.begin(), conditions.end(), [&](const Json& c) {
+      return c["type"] == gate["conditionType"] && c["status"].as_string() == "True";
+    });
   });
   return std::to_string(open) + "/" + std::to_string(gates.size());
 }
@@ -237,7 +249,8 @@ class PodKind : public CoreKind {
     if (status == nullptr || !status->is_object()) return;
     if (const Json ip = std::as_const(*status)["podIP"]; ip.is_string())
       status->set("podIPs", Json::array({Json::object({{"ip", ip}})}));
-    if (const Json ip = std::as_const(*status)["hostIP"]; ip.is_string() && !status->contains("hostIPs")) {
+    if (const Json ip = std::as_const(*status)["hostIP"];
+        ip.is_string() && !status->contains("hostIPs")) {
       status->set("hostIPs", Json::array({Json::object({{"ip", ip}})}));
     }
   }
@@ -246,33 +259,41 @@ class PodKind : public CoreKind {
     if (part == Part::kWhole) {
       for (const char* member : {"priority", "preemptionPolicy"}) {
         const Json* before = old["spec"].find(member);
-        if (before != nullptr && pod["spec"].is_object() && !pod["spec"].contains(member)) pod["spec"].set(member, *before);
+        if (before != nullptr && pod["spec"].is_object() && !pod["spec"].contains(member))
+          pod["spec"].set(member, *before);
       }
     }
     CoreKind::prepare_update(pod, old, part);
     if (part == Part::kStatus && pod["status"].is_object() && pod.at("status/qosClass").is_null()) {
-      pod["status"].set("qosClass", old.at("status/qosClass").is_null() ? Json(quality(pod["spec"])) : old.at("status/qosClass"));
+      pod["status"].set("qosClass", old.at("status/qosClass").is_null()
+                                        ? Json(quality(pod["spec"]))
+                                        : old.at("status/qosClass"));
     }
   }
 
-  Causes validate_create(const Json& pod) const override { return validate_pod_spec(pod["spec"], "spec"); }
+  Causes validate_create(const Json& pod) const override {
+    return validate_pod_spec(pod["spec"], "spec");
+  }
 
   Causes validate_update(const Json& pod, const Json& old, Part part) const override {
     if (part == Part::kStatus) return validate_reported_addresses("Pod", old, pod);
-    if (!(frozen_part(pod["spec"], old["spec"]) == old["spec"])) return {forbidden_field("spec", kFrozen)};
+    if (!(frozen_part(pod["spec"], old["spec"]) == old["spec"]))
+      return {forbidden_field("spec", kFrozen)};
     Causes causes;
     const Json::Array& now = pod.at("spec/tolerations").as_array();
     for (const Json& toleration : old.at("spec/tolerations").as_array()) {
       if (std::find(now.begin(), now.end(), toleration) == now.end()) {
-        causes.push_back(
-            forbidden_field("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"));
+        causes.push_back(forbidden_field(
+            "spec.tolerations",
+            "existing toleration can not be modified except its tolerationSeconds"));
         break;
       }
     }
     for (const char* list : {"initContainers", "containers"}) {
       const Json::Array& containers = pod["spec"][list].as_array();
       for (std::size_t i = 0; i < containers.size(); ++i) {
-        if (containers[i]["image"].as_string().empty()) causes.push_back(required(indexed(child("spec", list), i) + ".image"));
+        if (containers[i]["image"].as_string().empty())
+          causes.push_back(required(indexed(child("spec", list), i) + ".image"));
       }
     }
     return causes;
@@ -296,7 +317,8 @@ class PodKind : public CoreKind {
   std::vector<Json> cells(const Json& pod, WallTime now) const override {
     const Summary summary = summarize(pod);
     std::string restarts = std::to_string(summary.restarts);
-    if (summary.restarts > 0 && summary.last_restart.is_string()) restarts += " (" + age_cell(summary.last_restart, now) + " ago)";
+    if (summary.restarts > 0 && summary.last_restart.is_string())
+      restarts += " (" + age_cell(summary.last_restart, now) + " ago)";
     return {pod.at("metadata/name"),
             std::to_string(summary.ready) + "/" + std::to_string(summary.total),
             summary.reason,
@@ -309,9 +331,15 @@ class PodKind : public CoreKind {
   }
 
   const std::vector<std::string>& selectable_fields() const override {
-    static const std::vector<std::string> fields = {
-        "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
-        "status.phase",  "status.podIP",       "status.podIPs",      "status.nominatedNodeName"};
+    static const std::vector<std::string> fields = {"spec.nodeName",
+                                                    "spec.restartPolicy",
+                                                    "spec.schedulerName",
+                                                    "spec.serviceAccountName",
+                                                    "spec.hostNetwork",
+                                                    "status.phase",
+                                                    "status.podIP",
+                                                    "status.podIPs",
+                                                    "status.nominatedNodeName"};
     return fields;
   }
 
@@ -331,7 +359,8 @@ class PodKind : public CoreKind {
         Json* ports = container.find("ports");
         if (ports == nullptr || !ports->is_array()) continue;
         for (Json& port : ports->array_items()) {
-          if (port.is_object() && !port.contains("hostPort")) port.set("hostPort", port["containerPort"]);
+          if (port.is_object() && !port.contains("hostPort"))
+            port.set("hostPort", port["containerPort"]);
         }
       }
     }

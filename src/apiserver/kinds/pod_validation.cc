@@ -10,8 +10,8 @@ namespace varda::apiserver {
 namespace {
 
 // Checks an enumeration of the API.
-void check_one_of(const Json& object, const char* member, const std::string& field, const std::vector<std::string>& allowed,
-                  Causes& causes) {
+void check_one_of(const Json& object, const char* member, const std::string& field,
+                  const std::vector<std::string>& allowed, Causes& causes) {
   const std::string& value = object[member].as_string();
   if (value.empty() || std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
   causes.push_back(not_supported(child(field, member), value, allowed));
@@ -25,23 +25,27 @@ void check_environment(const Json& container, const std::string& field, Causes& 
     if (name.empty()) {
       causes.push_back(required(where + ".name"));
     } else if (name.find('=') != std::string::npos) {
-      causes.push_back(invalid(where + ".name", name, "environment variable names must not contain '='"));
+      causes.push_back(
+          invalid(where + ".name", name, "environment variable names must not contain '='"));
     }
     const Json& from = variables[i]["valueFrom"];
     if (from.is_null()) continue;
     if (!variables[i]["value"].as_string().empty()) {
-      causes.push_back(invalid(where + ".valueFrom", "", "may not be specified when `value` is not empty"));
+      causes.push_back(
+          invalid(where + ".valueFrom", "", "may not be specified when `value` is not empty"));
     }
     if (from.size() != 1) {
       causes.push_back(invalid(where + ".valueFrom", "",
                                from.empty()
-                                   ? "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
+                                   ? "must specify one of: `fieldRef`, `resourceFieldRef`, "
+                                     "`configMapKeyRef` or `secretKeyRef`"
                                    : "may not have more than one field specified at a time"));
     }
   }
 }
 
-void check_container_ports(const Json& container, const std::string& field, std::set<std::string>& names, Causes& causes) {
+void check_container_ports(const Json& container, const std::string& field,
+                           std::set<std::string>& names, Causes& causes) {
   const Json::Array& ports = container["ports"].as_array();
   for (std::size_t i = 0; i < ports.size(); ++i) {
     const std::string where = indexed(field + ".ports", i);
@@ -50,16 +54,19 @@ void check_container_ports(const Json& container, const std::string& field, std:
     } else {
       check_port(ports[i]["containerPort"], where + ".containerPort", causes);
     }
-    if (const Json* host = ports[i].find("hostPort"); host != nullptr) check_port(*host, where + ".hostPort", causes);
+    if (const Json* host = ports[i].find("hostPort"); host != nullptr)
+      check_port(*host, where + ".hostPort", causes);
     check_one_of(ports[i], "protocol", where, {"SCTP", "TCP", "UDP"}, causes);
     const std::string& name = ports[i]["name"].as_string();
     if (name.empty()) continue;
-    if (name.size() > 15) causes.push_back(invalid(where + ".name", name, "must be no more than 15 characters"));
+    if (name.size() > 15)
+      causes.push_back(invalid(where + ".name", name, "must be no more than 15 characters"));
     if (!names.insert(name).second) causes.push_back(duplicate(where + ".name", name));
   }
 }
 
-void check_mounts(const Json& container, const std::string& field, const std::set<std::string>& volumes, Causes& causes) {
+void check_mounts(const Json& container, const std::string& field,
+                  const std::set<std::string>& volumes, Causes& causes) {
   const Json::Array& mounts = container["volumeMounts"].as_array();
   std::set<std::string> paths;
   for (std::size_t i = 0; i < mounts.size(); ++i) {
@@ -82,10 +89,13 @@ void check_mounts(const Json& container, const std::string& field, const std::se
 void check_probe(const Json& probe, const std::string& field, Causes& causes) {
   if (probe.is_null()) return;
   int handlers = 0;
-  for (const char* handler : {"exec", "httpGet", "tcpSocket", "grpc"}) handlers += probe[handler].is_null() ? 0 : 1;
+  for (const char* handler : {"exec", "httpGet", "tcpSocket", "grpc"})
+    handlers += probe[handler].is_null() ? 0 : 1;
   if (handlers == 0) causes.push_back(required(field, "must specify a handler type"));
-  if (handlers > 1) causes.push_back(forbidden_field(field, "may not specify more than 1 handler type"));
-  for (const char* member : {"initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"}) {
+  if (handlers > 1)
+    causes.push_back(forbidden_field(field, "may not specify more than 1 handler type"));
+  for (const char* member : {"initialDelaySeconds", "timeoutSeconds", "periodSeconds",
+                             "successThreshold", "failureThreshold"}) {
     check_not_negative(probe, member, field, causes);
   }
 }
@@ -95,7 +105,8 @@ void check_resources(const Json& resources, const std::string& field, Causes& ca
   for (const char* list : {"limits", "requests"}) {
     for (const Json::Member& amount : resources[list].as_object()) {
       if (amount.second.as_string().starts_with("-")) {
-        causes.push_back(invalid(keyed(child(field, list), amount.first), amount.second, "must be greater than or equal to 0"));
+        causes.push_back(invalid(keyed(child(field, list), amount.first), amount.second,
+                                 "must be greater than or equal to 0"));
       }
     }
   }
@@ -103,7 +114,8 @@ void check_resources(const Json& resources, const std::string& field, Causes& ca
     const std::string& limit = resources["limits"][request.first].as_string();
     if (!exceeds(request.second.as_string(), limit)) continue;
     causes.push_back(
-        invalid(child(field, "requests"), request.second, "must be less than or equal to " + request.first + " limit of " + limit));
+        invalid(child(field, "requests"), request.second,
+                "must be less than or equal to " + request.first + " limit of " + limit));
   }
 }
 
@@ -112,7 +124,8 @@ struct PodScope {
   std::set<std::string> container_names;
 };
 
-void check_containers(const Json& spec, const char* list, const std::string& field, PodScope& scope, Causes& causes) {
+void check_containers(const Json& spec, const char* list, const std::string& field, PodScope& scope,
+                      Causes& causes) {
   const Json::Array& containers = spec[list].as_array();
   std::set<std::string> port_names;
   for (std::size_t i = 0; i < containers.size(); ++i) {
@@ -130,10 +143,12 @@ void check_containers(const Json& spec, const char* list, const std::string& fie
     // Kubernetes lets an admission plug-in set the image of a template; this server has none.
     if (image.empty()) causes.push_back(required(where + ".image"));
     if (!image.empty() && (image.front() == ' ' || image.back() == ' ')) {
-      causes.push_back(invalid(where + ".image", image, "must not have leading or trailing whitespace"));
+      causes.push_back(
+          invalid(where + ".image", image, "must not have leading or trailing whitespace"));
     }
     check_one_of(container, "imagePullPolicy", where, {"Always", "IfNotPresent", "Never"}, causes);
-    check_one_of(container, "terminationMessagePolicy", where, {"FallbackToLogsOnError", "File"}, causes);
+    check_one_of(container, "terminationMessagePolicy", where, {"FallbackToLogsOnError", "File"},
+                 causes);
     check_environment(container, where, causes);
     port_names.clear();
     check_container_ports(container, where, port_names, causes);
@@ -158,8 +173,10 @@ void check_volumes(const Json& spec, const std::string& field, PodScope& scope, 
     }
     for (std::size_t source = 2; source < volumes[i].size(); ++source) {
       const auto& members = volumes[i].as_object();
-      const std::string& extra = members[source].first == "name" ? members[0].first : members[source].first;
-      causes.push_back(forbidden_field(child(where, extra), "may not specify more than 1 volume type"));
+      const std::string& extra =
+          members[source].first == "name" ? members[0].first : members[source].first;
+      causes.push_back(
+          forbidden_field(child(where, extra), "may not specify more than 1 volume type"));
     }
     if (const Json& path = volumes[i]["hostPath"]; !path.is_null()) {
       if (path["path"].as_string().empty()) causes.push_back(required(where + ".hostPath.path"));
@@ -180,7 +197,8 @@ Causes validate_pod_spec(const Json& spec, const std::string& field) {
   check_containers(spec, "containers", field, scope, causes);
   check_containers(spec, "initContainers", field, scope, causes);
   check_one_of(spec, "restartPolicy", field, {"Always", "OnFailure", "Never"}, causes);
-  check_one_of(spec, "dnsPolicy", field, {"ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"}, causes);
+  check_one_of(spec, "dnsPolicy", field,
+               {"ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"}, causes);
   check_not_negative(spec, "terminationGracePeriodSeconds", field, causes);
   append(causes, validate_labels(spec["nodeSelector"], field + ".nodeSelector"));
   if (const std::string& node = spec["nodeName"].as_string(); !node.empty()) {
@@ -196,10 +214,13 @@ Causes validate_pod_spec(const Json& spec, const std::string& field) {
   for (std::size_t i = 0; i < tolerations.size(); ++i) {
     const std::string where = indexed(field + ".tolerations", i);
     check_one_of(tolerations[i], "operator", where, {"Equal", "Exists"}, causes);
-    check_one_of(tolerations[i], "effect", where, {"NoSchedule", "PreferNoSchedule", "NoExecute"}, causes);
-    if (tolerations[i]["key"].as_string().empty() && tolerations[i]["operator"].as_string() != "Exists") {
+    check_one_of(tolerations[i], "effect", where, {"NoSchedule", "PreferNoSchedule", "NoExecute"},
+                 causes);
+    if (tolerations[i]["key"].as_string().empty() &&
+        tolerations[i]["operator"].as_string() != "Exists") {
       causes.push_back(invalid(where + ".operator", tolerations[i]["operator"].as_string(),
-                               "operator must be Exists when `key` is empty, which means \"match all values and all keys\""));
+                               "operator must be Exists when `key` is empty, which means \"match "
+                               "all values and all keys\""));
     }
   }
   return causes;
@@ -231,21 +252,27 @@ Causes validate_label_selector(const Json& selector, const std::string& field) {
     const std::string& op = expressions[i]["operator"].as_string();
     const bool values = !expressions[i]["values"].empty();
     if (op == "In" || op == "NotIn") {
-      if (!values) causes.push_back(required(where + ".values", "must be specified when `operator` is 'In' or 'NotIn'"));
+      if (!values)
+        causes.push_back(
+            required(where + ".values", "must be specified when `operator` is 'In' or 'NotIn'"));
     } else if (op == "Exists" || op == "DoesNotExist") {
       if (values)
-        causes.push_back(forbidden_field(where + ".values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
+        causes.push_back(
+            forbidden_field(where + ".values",
+                            "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
     } else {
       causes.push_back(invalid(where + ".operator", op, "not a valid selector operator"));
     }
-    if (std::string wrong = meta::check_label_key(expressions[i]["key"].as_string()); !wrong.empty()) {
+    if (std::string wrong = meta::check_label_key(expressions[i]["key"].as_string());
+        !wrong.empty()) {
       causes.push_back(invalid(where + ".key", expressions[i]["key"], wrong));
     }
   }
   return causes;
 }
 
-void check_not_negative(const Json& object, std::string_view member, const std::string& field, Causes& causes) {
+void check_not_negative(const Json& object, std::string_view member, const std::string& field,
+                        Causes& causes) {
   const Json* value = object.find(member);
   if (value != nullptr && value->as_integer() < 0)
     causes.push_back(invalid(child(field, member), *value, "must be greater than or equal to 0"));
@@ -253,7 +280,8 @@ void check_not_negative(const Json& object, std::string_view member, const std::
 
 void check_port(const Json& port, const std::string& field, Causes& causes) {
   const std::int64_t number = port.as_integer();
-  if (number < 1 || number > 65535) causes.push_back(invalid(field, port, "must be between 1 and 65535, inclusive"));
+  if (number < 1 || number > 65535)
+    causes.push_back(invalid(field, port, "must be between 1 and 65535, inclusive"));
 }
 
 }  // namespace varda::apiserver

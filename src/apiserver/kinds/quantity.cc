@@ -48,7 +48,8 @@ constexpr std::array<Suffix, 16> kSuffixes = {{{"Ei", power(1024, 6) * kNano, tr
 std::string digits_of(Wide value) {
   if (value == 0) return "0";
   std::string text;
-  for (; value > 0; value /= 10) text.insert(text.begin(), static_cast<char>('0' + static_cast<int>(value % 10)));
+  for (; value > 0; value /= 10)
+    text.insert(text.begin(), static_cast<char>('0' + static_cast<int>(value % 10)));
   return text;
 }
 
@@ -70,7 +71,9 @@ std::optional<Wide> scale_of(std::string_view exponent) {
 }
 
 Result<Amount> amount_of(std::string_view text) {
-  const Error bad(Code::kInvalid, "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'");
+  const Error bad(Code::kInvalid,
+                  "quantities must match the regular expression "
+                  "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'");
   std::string_view rest = text;
   const bool negative = rest.starts_with("-");
   if (negative || rest.starts_with("+")) rest.remove_prefix(1);
@@ -79,7 +82,8 @@ Result<Amount> amount_of(std::string_view text) {
   Wide unit = 1;  // divisor of the fraction
   bool point = false;
   bool digits = false;
-  for (; !rest.empty() && (std::isdigit(static_cast<unsigned char>(rest[0])) != 0 || (rest[0] == '.' && !point));
+  for (; !rest.empty() &&
+         (std::isdigit(static_cast<unsigned char>(rest[0])) != 0 || (rest[0] == '.' && !point));
        rest.remove_prefix(1)) {
     if (rest[0] == '.') {
       point = true;
@@ -87,7 +91,9 @@ Result<Amount> amount_of(std::string_view text) {
     }
     digits = true;
     Wide& part = point ? fraction : whole;
-    if (__builtin_mul_overflow(part, 10, &part) || __builtin_add_overflow(part, rest[0] - '0', &part)) return bad;
+    if (__builtin_mul_overflow(part, 10, &part) ||
+        __builtin_add_overflow(part, rest[0] - '0', &part))
+      return bad;
     if (point && __builtin_mul_overflow(unit, 10, &unit)) return bad;
   }
   if (!digits) return bad;
@@ -98,12 +104,14 @@ Result<Amount> amount_of(std::string_view text) {
   if (suffix == nullptr && rest.size() > 1 && (rest[0] == 'e' || rest[0] == 'E')) {
     std::string_view exponent = rest.substr(1);
     if (exponent[0] == '-' || exponent[0] == '+') exponent.remove_prefix(1);
-    if (exponent.empty() || exponent.find_first_not_of("0123456789") != std::string_view::npos) return bad;
+    if (exponent.empty() || exponent.find_first_not_of("0123456789") != std::string_view::npos)
+      return bad;
     Amount out{.negative = negative, .scientific = true};
     const std::optional<Wide> scale = scale_of(rest.substr(1));
     Wide nano = 0;
     Wide rest_nano = 0;
-    if (scale && !__builtin_mul_overflow(fraction, *scale, &rest_nano) && !__builtin_mul_overflow(whole, *scale, &nano) &&
+    if (scale && !__builtin_mul_overflow(fraction, *scale, &rest_nano) &&
+        !__builtin_mul_overflow(whole, *scale, &nano) &&
         !__builtin_add_overflow(nano, rest_nano / unit, &nano)) {
       out.nano = nano;
     }
@@ -114,9 +122,11 @@ Result<Amount> amount_of(std::string_view text) {
   // beyond 128 bits are rejected.
   Wide nano = 0;
   Wide rest_nano = 0;
-  if (__builtin_mul_overflow(fraction, suffix->nano, &rest_nano) || __builtin_add_overflow(rest_nano, unit - 1, &rest_nano))
+  if (__builtin_mul_overflow(fraction, suffix->nano, &rest_nano) ||
+      __builtin_add_overflow(rest_nano, unit - 1, &rest_nano))
     return bad;
-  const bool beyond = __builtin_mul_overflow(whole, suffix->nano, &nano) || __builtin_add_overflow(nano, rest_nano / unit, &nano);
+  const bool beyond = __builtin_mul_overflow(whole, suffix->nano, &nano) ||
+                      __builtin_add_overflow(nano, rest_nano / unit, &nano);
   if (beyond && !suffix->binary) return bad;
   if (suffix->binary && (beyond || nano > kBinaryMax)) nano = kBinaryMax;
   return Amount{.negative = negative, .binary = suffix->binary, .nano = nano};
@@ -142,7 +152,8 @@ Result<std::string> canonical_quantity(std::string_view text) {
   const bool binary = amount.binary && nano >= 1024 * kNano && nano % kNano == 0;
   for (const Suffix& wanted : kSuffixes) {
     if (nano == 0) break;
-    if ((wanted.binary != binary && !(binary && wanted.name.empty())) || nano % wanted.nano != 0) continue;
+    if ((wanted.binary != binary && !(binary && wanted.name.empty())) || nano % wanted.nano != 0)
+      continue;
     return sign + digits_of(nano / wanted.nano) + std::string(wanted.name);
   }
   return std::string("0");

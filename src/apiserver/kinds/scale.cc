@@ -7,15 +7,19 @@ namespace {
 
 class ScaleKind : public CoreKind {
  public:
-  ScaleKind() : CoreKind({.info = {.resource = {"autoscaling", "v1", "Scale", "scales", true}, .verbs = {}, .answered = true}}) {}
+  ScaleKind()
+      : CoreKind({.info = {.resource = {"autoscaling", "v1", "Scale", "scales", true},
+                           .verbs = {},
+                           .answered = true}}) {}
   const std::vector<Column>& columns() const override {
-    static const std::vector<Column> columns = {name_column(), column("Desired", "Replicas wanted.", 0, "integer"),
-                                                column("Available", "Replicas there are.", 0, "integer"), age_column()};
+    static const std::vector<Column> columns = {
+        name_column(), column("Desired", "Replicas wanted.", 0, "integer"),
+        column("Available", "Replicas there are.", 0, "integer"), age_column()};
     return columns;
   }
   std::vector<Json> cells(const Json& object, WallTime now) const override {
-    return {object.at("metadata/name"), object.at("spec/replicas").as_integer(), object.at("status/replicas").as_integer(),
-            age_of(object, now)};
+    return {object.at("metadata/name"), object.at("spec/replicas").as_integer(),
+            object.at("status/replicas").as_integer(), age_of(object, now)};
   }
 };
 

@@ -10,14 +10,17 @@ namespace varda::apiserver {
 
 namespace {
 
-bool needs_node_ports(const std::string& type) { return type == "NodePort" || type == "LoadBalancer"; }
+bool needs_node_ports(const std::string& type) {
+  return type == "NodePort" || type == "LoadBalancer";
+}
 
 std::string service_ports(const Json& spec) {
   std::string text;
   for (const Json& port : spec["ports"].as_array()) {
     if (!text.empty()) text += ",";
     text += std::to_string(port["port"].as_integer());
-    if (port["nodePort"].as_integer() != 0) text += ":" + std::to_string(port["nodePort"].as_integer());
+    if (port["nodePort"].as_integer() != 0)
+      text += ":" + std::to_string(port["nodePort"].as_integer());
     text += "/" + port["protocol"].as_string();
   }
   return text.empty() ? "<none>" : text;
@@ -51,13 +54,16 @@ class ServiceKind : public CoreKind {
 
   std::string check_name(std::string_view name, bool prefix) const override {
     constexpr const char* kLabel =
-        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end "
+        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
+        "alphabetic character, and end "
         "with an "
-        "alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+        "alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+        "'[a-z]([-a-z0-9]*[a-z0-9])?')";
     std::string text(name);
     if (prefix && !text.empty() && text.back() == '-') text.back() = 'a';
     if (text.size() > 63) return "must be no more than 63 characters";
-    const bool label = meta::check_dns_label(text).empty() && !text.empty() && text[0] >= 'a' && text[0] <= 'z';
+    const bool label =
+        meta::check_dns_label(text).empty() && !text.empty() && text[0] >= 'a' && text[0] <= 'z';
     return label ? "" : kLabel;
   }
 
@@ -69,25 +75,31 @@ class ServiceKind : public CoreKind {
       for (Json& port : ports->array_items()) {
         if (!port.is_object()) continue;
         const Json& target = port["targetPort"];
-        if (target.is_null() || target == Json(0) || target == Json("")) port.set("targetPort", Json(port["port"]));
+        if (target.is_null() || target == Json(0) || target == Json(""))
+          port.set("targetPort", Json(port["port"]));
       }
     }
-    if (needs_node_ports(type) && spec["externalTrafficPolicy"].as_string().empty()) spec.set("externalTrafficPolicy", "Cluster");
+    if (needs_node_ports(type) && spec["externalTrafficPolicy"].as_string().empty())
+      spec.set("externalTrafficPolicy", "Cluster");
     if (type != "ExternalName") {
       if (!spec.contains("internalTrafficPolicy")) spec.set("internalTrafficPolicy", "Cluster");
       if (!spec.contains("ipFamilies")) spec.set("ipFamilies", Json::array({"IPv4"}));
       if (!spec.contains("ipFamilyPolicy")) spec.set("ipFamilyPolicy", "SingleStack");
     }
-    if (type == "LoadBalancer" && !spec.contains("allocateLoadBalancerNodePorts")) spec.set("allocateLoadBalancerNodePorts", true);
+    if (type == "LoadBalancer" && !spec.contains("allocateLoadBalancerNodePorts"))
+      spec.set("allocateLoadBalancerNodePorts", true);
   }
 
   Causes validate_create(const Json& service) const override {
     Causes causes;
     const Json& spec = service["spec"];
     const std::string& type = spec["type"].as_string();
-    static const std::vector<std::string> types = {"ClusterIP", "ExternalName", "LoadBalancer", "NodePort"};
-    if (std::find(types.begin(), types.end(), type) == types.end()) causes.push_back(not_supported("spec.type", type, types));
-    if (type == "ExternalName" && spec["externalName"].as_string().empty()) causes.push_back(required("spec.externalName"));
+    static const std::vector<std::string> types = {"ClusterIP", "ExternalName", "LoadBalancer",
+                                                   "NodePort"};
+    if (std::find(types.begin(), types.end(), type) == types.end())
+      causes.push_back(not_supported("spec.type", type, types));
+    if (type == "ExternalName" && spec["externalName"].as_string().empty())
+      causes.push_back(required("spec.externalName"));
     const std::string& affinity = spec["sessionAffinity"].as_string();
     if (affinity != "None" && affinity != "ClientIP") {
       causes.push_back(not_supported("spec.sessionAffinity", affinity, {"ClientIP", "None"}));
@@ -104,11 +116,13 @@ class ServiceKind : public CoreKind {
     Causes causes;
     const Json& before = old.at("spec/clusterIP");
     const Json& now = service.at("spec/clusterIP");
-    const bool addressed =
-        old.at("spec/type").as_string() != "ExternalName" && service.at("spec/type").as_string() != "ExternalName";
+    const bool addressed = old.at("spec/type").as_string() != "ExternalName" &&
+                           service.at("spec/type").as_string() != "ExternalName";
     if (addressed && !before.as_string().empty() && !now.as_string().empty() && !(now == before)) {
-      causes.push_back({"FieldValueInvalid", "Invalid value: []string{" + go_quote(now.as_string()) + "}: may not change once set",
-                        "spec.clusterIPs[0]"});
+      causes.push_back(
+          {"FieldValueInvalid",
+           "Invalid value: []string{" + go_quote(now.as_string()) + "}: may not change once set",
+           "spec.clusterIPs[0]"});
     }
     append(causes, validate_create(service));
     return causes;
@@ -155,13 +169,15 @@ class ServiceKind : public CoreKind {
         causes.push_back(duplicate(where + ".name", name));
       }
       check_port(ports[i]["port"], where + ".port", causes);
-      if (ports[i]["targetPort"].is_integer()) check_port(ports[i]["targetPort"], where + ".targetPort", causes);
+      if (ports[i]["targetPort"].is_integer())
+        check_port(ports[i]["targetPort"], where + ".targetPort", causes);
       const std::string& protocol = ports[i]["protocol"].as_string();
       if (protocol != "TCP" && protocol != "UDP" && protocol != "SCTP") {
         causes.push_back(not_supported(where + ".protocol", protocol, {"SCTP", "TCP", "UDP"}));
       }
       if (!numbers.insert(protocol + codec::write_json(ports[i]["port"])).second) {
-        causes.push_back(duplicate(where, Json::object({{"port", ports[i]["port"]}, {"protocol", protocol}})));
+        causes.push_back(
+            duplicate(where, Json::object({{"port", ports[i]["port"]}, {"protocol", protocol}})));
       }
     }
   }
@@ -185,13 +201,15 @@ class EndpointsKind : public CoreKind {
         causes.push_back(required(where, "must specify `addresses` or `notReadyAddresses`"));
       }
       const Json::Array& ports = subsets[i]["ports"].as_array();
-      for (std::size_t p = 0; p < ports.size(); ++p) check_port(ports[p]["port"], indexed(where + ".ports", p) + ".port", causes);
+      for (std::size_t p = 0; p < ports.size(); ++p)
+        check_port(ports[p]["port"], indexed(where + ".ports", p) + ".port", causes);
     }
     return causes;
   }
 
   const std::vector<Column>& columns() const override {
-    static const std::vector<Column> columns = {name_column(), column("Endpoints", "Ready addresses and ports."), age_column()};
+    static const std::vector<Column> columns = {
+        name_column(), column("Endpoints", "Ready addresses and ports."), age_column()};
     return columns;
   }
   std::vector<Json> cells(const Json& endpoints, WallTime now) const override {
@@ -208,7 +226,8 @@ class EndpointsKind : public CoreKind {
       }
     }
     std::string text;
-    for (std::size_t i = 0; i < std::min(all.size(), kShown); ++i) text += (i == 0 ? "" : ",") + all[i];
+    for (std::size_t i = 0; i < std::min(all.size(), kShown); ++i)
+      text += (i == 0 ? "" : ",") + all[i];
     if (all.size() > kShown) text += " + " + std::to_string(all.size() - kShown) + " more...";
     return {endpoints.at("metadata/name"), text.empty() ? "<none>" : text, age_of(endpoints, now)};
   }
@@ -217,7 +236,8 @@ class EndpointsKind : public CoreKind {
 class EndpointSliceKind : public CoreKind {
  public:
   EndpointSliceKind()
-      : CoreKind({.info = {.resource = {"discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true}},
+      : CoreKind({.info = {.resource = {"discovery.k8s.io", "v1", "EndpointSlice", "endpointslices",
+                                        true}},
                   .generation = Generation::kSpec}) {}
 
   Causes validate_create(const Json& slice) const override {
@@ -231,34 +251,41 @@ class EndpointSliceKind : public CoreKind {
     const Json::Array& endpoints = slice["endpoints"].as_array();
     for (std::size_t i = 0; i < endpoints.size(); ++i) {
       if (endpoints[i]["addresses"].empty())
-        causes.push_back(required(indexed("endpoints", i) + ".addresses", "must contain at least 1 address"));
+        causes.push_back(
+            required(indexed("endpoints", i) + ".addresses", "must contain at least 1 address"));
     }
     const Json::Array& ports = slice["ports"].as_array();
     for (std::size_t i = 0; i < ports.size(); ++i) {
-      if (ports[i]["port"].is_integer()) check_port(ports[i]["port"], indexed("ports", i) + ".port", causes);
+      if (ports[i]["port"].is_integer())
+        check_port(ports[i]["port"], indexed("ports", i) + ".port", causes);
     }
     return causes;
   }
   const std::vector<Column>& columns() const override {
-    static const std::vector<Column> columns = {name_column(), column("AddressType", "IPv4, IPv6 or FQDN."),
-                                                column("Ports", "Ports of each pod."),
-                                                column("Endpoints", "Addresses of the pods."), age_column()};
+    static const std::vector<Column> columns = {
+        name_column(), column("AddressType", "IPv4, IPv6 or FQDN."),
+        column("Ports", "Ports of each pod."), column("Endpoints", "Addresses of the pods."),
+        age_column()};
     return columns;
   }
   std::vector<Json> cells(const Json& slice, WallTime now) const override {
     constexpr std::size_t kShown = 3;
     const auto joined = [&](const std::vector<std::string>& all) {
       std::string text;
-      for (std::size_t i = 0; i < std::min(all.size(), kShown); ++i) text += (i == 0 ? "" : ",") + all[i];
+      for (std::size_t i = 0; i < std::min(all.size(), kShown); ++i)
+        text += (i == 0 ? "" : ",") + all[i];
       if (all.size() > kShown) text += " + " + std::to_string(all.size() - kShown) + " more...";
       return text;
     };
     std::vector<std::string> ports, addresses;
-    for (const Json& port : slice["ports"].as_array()) ports.push_back(std::to_string(port["port"].as_integer()));
+    for (const Json& port : slice["ports"].as_array())
+      ports.push_back(std::to_string(port["port"].as_integer()));
     for (const Json& endpoint : slice["endpoints"].as_array()) {
-      if (!endpoint["addresses"].empty()) addresses.push_back(endpoint["addresses"].as_array().front().as_string());
+      if (!endpoint["addresses"].empty())
+        addresses.push_back(endpoint["addresses"].as_array().front().as_string());
     }
-    return {slice.at("metadata/name"), slice["addressType"].as_string(), ports.empty() ? "<unset>" : joined(ports),
+    return {slice.at("metadata/name"), slice["addressType"].as_string(),
+            ports.empty() ? "<unset>" : joined(ports),
             addresses.empty() ? "<unset>" : joined(addresses), age_of(slice, now)};
   }
 };

@@ -10,7 +10,9 @@ namespace varda::apiserver {
 
 namespace {
 
-bool is_root_member(std::string_view name) { return name == "apiVersion" || name == "kind" || name == "metadata"; }
+bool is_root_member(std::string_view name) {
+  return name == "apiVersion" || name == "kind" || name == "metadata";
+}
 
 std::string_view go_type(Basic basic) {
   switch (basic) {
@@ -44,27 +46,32 @@ struct Place {
 Error mismatch(const Json& value, const Place& place, std::string_view wanted) {
   std::string given = json_type(value);
   if (given == "number" && wanted.starts_with("int")) given += " " + codec::write_json(value);
-  return Error(Code::kInvalid, "json: cannot unmarshal " + given + " into Go struct field " + place.type.name + "." + place.path +
-                                   " of type " + std::string(wanted));
+  return Error(Code::kInvalid, "json: cannot unmarshal " + given + " into Go struct field " +
+                                   place.type.name + "." + place.path + " of type " +
+                                   std::string(wanted));
 }
 
 Status decode_integer(Json& value, Basic basic, const Place& place) {
-  const bool whole = value.is_integer() || (value.is_number() && Json(value.as_integer()).as_double() == value.as_double());
+  const bool whole =
+      value.is_integer() ||
+      (value.is_number() && Json(value.as_integer()).as_double() == value.as_double());
   const std::int64_t number = value.as_integer();
-  const bool fits = basic == Basic::kInt64 ||
-                    (number >= std::numeric_limits<std::int32_t>::min() && number <= std::numeric_limits<std::int32_t>::max());
+  const bool fits = basic == Basic::kInt64 || (number >= std::numeric_limits<std::int32_t>::min() &&
+                                               number <= std::numeric_limits<std::int32_t>::max());
   if (!value.is_number() || !whole || !fits) return mismatch(value, place, go_type(basic));
   value = Json(number);
   return {};
 }
 
 Error bad_time(const std::string& text, std::string_view layout) {
-  return Error(Code::kInvalid, "parsing time " + go_quote(text) + " as \"" + std::string(layout) + "\": cannot parse " +
-                                   go_quote(text) + " as \"2006\"");
+  return Error(Code::kInvalid, "parsing time " + go_quote(text) + " as \"" + std::string(layout) +
+                                   "\": cannot parse " + go_quote(text) + " as \"2006\"");
 }
 
 // True for a time that is kept as written, even outside our clock's range ("9999-12-31T23:59:59Z").
-bool is_normal(std::string_view text) { return text[10] == 'T' && text.back() == 'Z' && text.substr(17, 2) != "60"; }
+bool is_normal(std::string_view text) {
+  return text[10] == 'T' && text.back() == 'Z' && text.substr(17, 2) != "60";
+}
 
 Status decode_time(Json& value, const Place& place) {
   if (!value.is_string()) return mismatch(value, place, "string");
@@ -91,11 +98,14 @@ Status decode_micro_time(Json& value, const Place& place) {
 Status decode_bytes(const Json& value, const Place& place) {
   if (!value.is_string()) return mismatch(value, place, "string");
   const std::string& text = value.as_string();
-  const auto bad = text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/");
+  const auto bad =
+      text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/");
   const std::size_t body = std::min(bad, text.size());
-  const bool padded = text.find_first_not_of('=', body) == std::string::npos && text.size() - body <= 2;
+  const bool padded =
+      text.find_first_not_of('=', body) == std::string::npos && text.size() - body <= 2;
   if (!padded || text.size() % 4 != 0) {
-    return Error(Code::kInvalid, "illegal base64 data at input byte " + std::to_string(padded ? text.size() : body));
+    return Error(Code::kInvalid, "illegal base64 data at input byte " +
+                                     std::to_string(padded ? text.size() : body));
   }
   return {};
 }
@@ -115,7 +125,8 @@ Status decode_value(const Field& field, Json& value, const Place& place) {
       return decode_integer(value, field.basic, place);
     case Basic::kQuantity: {
       if (!value.is_string() && !value.is_number()) return mismatch(value, place, "string");
-      TRY(std::string text, canonical_quantity(value.is_string() ? value.as_string() : codec::write_json(value)));
+      TRY(std::string text,
+          canonical_quantity(value.is_string() ? value.as_string() : codec::write_json(value)));
       value = std::move(text);
       return {};
     }
@@ -132,7 +143,9 @@ Status decode_value(const Field& field, Json& value, const Place& place) {
       return {};
     case Basic::kStruct:
       if (!value.is_object())
-        return mismatch(value, place, field.type->package.substr(field.type->package.rfind('/') + 1) + "." + field.type->name);
+        return mismatch(value, place,
+                        field.type->package.substr(field.type->package.rfind('/') + 1) + "." +
+                            field.type->name);
       return decode_struct(*field.type, value, place.path, false);
   }
   return {};
@@ -142,7 +155,9 @@ Status decode_field(const Field& field, Json& value, const Place& place) {
   if (field.shape == Shape::kOne) return decode_value(field, value, place);
   if (field.shape == Shape::kList) {
     if (!value.is_array())
-      return mismatch(value, place, "[]" + (field.type == nullptr ? std::string(go_type(field.basic)) : field.type->name));
+      return mismatch(
+          value, place,
+          "[]" + (field.type == nullptr ? std::string(go_type(field.basic)) : field.type->name));
     for (Json& item : value.array_items()) {
       // Go decodes a null into the zero value of the item.
       if (item.is_null() && field.basic == Basic::kStruct) item = Json::object();
@@ -152,9 +167,12 @@ Status decode_field(const Field& field, Json& value, const Place& place) {
     return {};
   }
   if (!value.is_object())
-    return mismatch(value, place, "map[string]" + (field.type == nullptr ? std::string(go_type(field.basic)) : field.type->name));
+    return mismatch(value, place,
+                    "map[string]" + (field.type == nullptr ? std::string(go_type(field.basic))
+                                                           : field.type->name));
   for (Json::Member& member : value.object_members()) {
-    if (member.second.is_null() && (field.basic == Basic::kString || field.basic == Basic::kBytes)) member.second = "";
+    if (member.second.is_null() && (field.basic == Basic::kString || field.basic == Basic::kBytes))
+      member.second = "";
     TRY_VOID(decode_value(field, member.second, place));
   }
   return {};
@@ -164,7 +182,9 @@ Status decode_field(const Field& field, Json& value, const Place& place) {
 bool is_zero(const Field& field, const Json& value) {
   if (field.basic == Basic::kAny && field.shape == Shape::kOne) return false;
   if (field.shape != Shape::kOne) return value.empty();
-  if (field.basic == Basic::kStruct || field.basic == Basic::kQuantity || field.basic == Basic::kIntOrString) return false;
+  if (field.basic == Basic::kStruct || field.basic == Basic::kQuantity ||
+      field.basic == Basic::kIntOrString)
+    return false;
   if (value.is_string()) return value.as_string().empty();
   if (value.is_bool()) return !value.as_bool();
   return value.is_number() && value.as_double() == 0;
@@ -188,12 +208,14 @@ Status decode_struct(const Type& type, Json& object, const std::string& path, bo
     }
     const std::string where = path.empty() ? member->first : path + "." + member->first;
     TRY_VOID(decode_field(*field, member->second, {type, where}));
-    member = !field->pointer && is_zero(*field, member->second) ? members.erase(member) : member + 1;
+    member =
+        !field->pointer && is_zero(*field, member->second) ? members.erase(member) : member + 1;
   }
   return {};
 }
 
-void prune_struct(const Type& type, Json& object, const FieldPath& path, bool root, std::vector<std::string>& unknown) {
+void prune_struct(const Type& type, Json& object, const FieldPath& path, bool root,
+                  std::vector<std::string>& unknown) {
   if (!object.is_object()) return;
   std::erase_if(object.object_members(), [&](Json::Member& member) {
     if (root && is_root_member(member.first)) return false;
@@ -208,7 +230,8 @@ void prune_struct(const Type& type, Json& object, const FieldPath& path, bool ro
       prune_struct(*field->type, member.second, where, false, unknown);
     } else if (field->shape == Shape::kList && member.second.is_array()) {
       Json::Array& items = member.second.array_items();
-      for (std::size_t i = 0; i < items.size(); ++i) prune_struct(*field->type, items[i], FieldPath(where, i), false, unknown);
+      for (std::size_t i = 0; i < items.size(); ++i)
+        prune_struct(*field->type, items[i], FieldPath(where, i), false, unknown);
     } else if (field->shape == Shape::kMap && member.second.is_object()) {
       for (Json::Member& entry : member.second.object_members()) {
         prune_struct(*field->type, entry.second, FieldPath(where, entry.first), false, unknown);
@@ -259,7 +282,8 @@ void complete_struct(const Type& type, Json& object) {
     } else if (field.shape == Shape::kList && value->is_array()) {
       for (Json& item : value->array_items()) complete_struct(*field.type, item);
     } else if (field.shape == Shape::kMap && value->is_object()) {
-      for (Json::Member& entry : value->object_members()) complete_struct(*field.type, entry.second);
+      for (Json::Member& entry : value->object_members())
+        complete_struct(*field.type, entry.second);
     }
   }
 }

@@ -80,9 +80,11 @@ Field parse_field(std::string_view line) {
     field.shape = Shape::kMap;
     type.remove_prefix(4);
   }
-  const auto basic = std::find_if(kBasics.begin(), kBasics.end(), [&](const BasicName& b) { return b.name == type; });
+  const auto basic = std::find_if(kBasics.begin(), kBasics.end(),
+                                  [&](const BasicName& b) { return b.name == type; });
   field.basic = basic == kBasics.end() ? Basic::kStruct : basic->basic;
-  if (field.basic == Basic::kStruct) field.type_name = type == "meta" ? "ObjectMeta" : std::string(type);
+  if (field.basic == Basic::kStruct)
+    field.type_name = type == "meta" ? "ObjectMeta" : std::string(type);
   for (std::size_t i = 2; i < parts.size(); ++i) {
     const std::string_view flag = parts[i];
     if (flag == "!") {
@@ -105,15 +107,18 @@ Field parse_field(std::string_view line) {
 }  // namespace
 
 const Field* Type::find(std::string_view field) const {
-  const auto found = std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == field; });
+  const auto found =
+      std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == field; });
   return found == fields.end() ? nullptr : &*found;
 }
 
 std::string Type::openapi_name() const {
   std::string path = package;
   std::replace(path.begin(), path.end(), '/', '.');
-  if (path.starts_with("apimachinery.")) return "io.k8s.apimachinery.pkg.apis." + path.substr(13) + "." + name;
-  if (path.starts_with("apiextensions.")) return "io.k8s.apiextensions-apiserver.pkg.apis." + path + "." + name;
+  if (path.starts_with("apimachinery."))
+    return "io.k8s.apimachinery.pkg.apis." + path.substr(13) + "." + name;
+  if (path.starts_with("apiextensions."))
+    return "io.k8s.apiextensions-apiserver.pkg.apis." + path + "." + name;
   return "io.k8s.api." + path + "." + name;
 }
 
@@ -171,7 +176,8 @@ void Types::parse(std::string_view table) {
 void Types::link() {
   for (const auto& [name, type] : types_) {
     std::set<std::pair<std::uint32_t, std::uint32_t>> numbers;
-    for (const Field& field : type->fields) CHECK(field.number == 0 || numbers.emplace(field.number, field.inner).second);
+    for (const Field& field : type->fields)
+      CHECK(field.number == 0 || numbers.emplace(field.number, field.inner).second);
     for (Field& field : type->fields) {
       if (field.basic == Basic::kStruct) field.type = &get(field.type_name);
     }
@@ -203,13 +209,16 @@ std::optional<ListMerge> list_merge(const Type& root, std::string_view path) {
     in_map = field->shape == Shape::kMap && type != nullptr;
   }
   if (field == nullptr || (!field->merge && !field->retain_keys)) return std::nullopt;
-  return ListMerge{.merge = field->merge, .key = field->merge_key, .retain_keys = field->retain_keys};
+  return ListMerge{
+      .merge = field->merge, .key = field->merge_key, .retain_keys = field->retain_keys};
 }
 
 namespace {
 
-constexpr std::string_view kQuantitySchema = "#/components/schemas/io.k8s.apimachinery.pkg.api.resource.Quantity";
-constexpr std::string_view kIntOrStringSchema = "#/components/schemas/io.k8s.apimachinery.pkg.util.intstr.IntOrString";
+constexpr std::string_view kQuantitySchema =
+    "#/components/schemas/io.k8s.apimachinery.pkg.api.resource.Quantity";
+constexpr std::string_view kIntOrStringSchema =
+    "#/components/schemas/io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 
 Json openapi_of_value(const Field& field) {
   switch (field.basic) {
@@ -249,14 +258,18 @@ Json openapi(const Type& type) {
   Json properties = Json::object();
   for (const Field& field : type.fields) {
     Json value = openapi_of_value(field);
-    if (field.shape == Shape::kList) value = Json::object({{"type", "array"}, {"items", std::move(value)}});
-    if (field.shape == Shape::kMap) value = Json::object({{"type", "object"}, {"additionalProperties", std::move(value)}});
+    if (field.shape == Shape::kList)
+      value = Json::object({{"type", "array"}, {"items", std::move(value)}});
+    if (field.shape == Shape::kMap)
+      value = Json::object({{"type", "object"}, {"additionalProperties", std::move(value)}});
     // OpenAPI 3.0 allows no members beside a reference.
     if (value.contains("$ref")) value = Json::object({{"allOf", Json::array({std::move(value)})}});
     if (!field.description.empty()) value.set("description", field.description);
     if (field.default_value) value.set("default", *field.default_value);
     if (field.merge || field.retain_keys) {
-      value.set("x-kubernetes-patch-strategy", !field.merge ? "retainKeys" : field.retain_keys ? "merge,retainKeys" : "merge");
+      value.set("x-kubernetes-patch-strategy", !field.merge        ? "retainKeys"
+                                               : field.retain_keys ? "merge,retainKeys"
+                                                                   : "merge");
       if (!field.merge_key.empty()) value.set("x-kubernetes-patch-merge-key", field.merge_key);
     }
     properties.set(field.name, std::move(value));

@@ -40,7 +40,20 @@ namespace varda::apiserver {
 
 struct Type;
 
-enum class Basic { kString, kBool, kInt32, kInt64, kNumber, kQuantity, kIntOrString, kTime, kMicroTime, kBytes, kAny, kStruct };
+enum class Basic {
+  kString,
+  kBool,
+  kInt32,
+  kInt64,
+  kNumber,
+  kQuantity,
+  kIntOrString,
+  kTime,
+  kMicroTime,
+  kBytes,
+  kAny,
+  kStruct
+};
 enum class Shape { kOne, kList, kMap };
 
 struct Field {
@@ -101,7 +114,8 @@ std::optional<ListMerge> list_merge(const Type& root, std::string_view path);
 /// The schema of a type; nested structs are references "#/components/schemas/NAME".
 Json openapi(const Type& type);
 
-/// The canonical form of a resource quantity ("0.5" -> "500m", "1024Mi" -> "1Gi"); kInvalid otherwise.
+/// The canonical form of a resource quantity ("0.5" -> "500m", "1024Mi" -> "1Gi"); kInvalid
+/// otherwise.
 Result<std::string> canonical_quantity(std::string_view text);
 /// Compares two quantities exactly. False also if either is no quantity or is beyond 128 bits.
 bool exceeds(std::string_view amount, std::string_view limit);

@@ -9,8 +9,9 @@ namespace varda::apiserver {
 
 namespace {
 
-const Scale kReplicas = {
-    .spec_replicas = ".spec.replicas", .status_replicas = ".status.replicas", .label_selector = ".spec.selector"};
+const Scale kReplicas = {.spec_replicas = ".spec.replicas",
+                         .status_replicas = ".status.replicas",
+                         .label_selector = ".spec.selector"};
 
 // A workload needs a non-empty selector that matches its own template.
 Causes check_selector(const Json& spec) {
@@ -19,7 +20,9 @@ Causes check_selector(const Json& spec) {
   Causes causes = validate_label_selector(selector, "spec.selector");
   const bool empty = selector["matchLabels"].empty() && selector["matchExpressions"].empty();
   if (empty) {
-    causes.push_back({"FieldValueInvalid", "Invalid value: {}: empty selector is invalid for deployment", "spec.selector"});
+    causes.push_back({"FieldValueInvalid",
+                      "Invalid value: {}: empty selector is invalid for deployment",
+                      "spec.selector"});
     return causes;
   }
   auto parsed = meta::LabelSelector::from_json(selector);
@@ -44,16 +47,18 @@ Causes check_frozen_selector(const Json& object, const Json& old) {
 // maxSurge and maxUnavailable are a count or a percentage.
 bool is_percentage(const Json& value) {
   const std::string& text = value.as_string();
-  return text.size() > 1 && text.back() == '%' && text.find_first_not_of("0123456789") == text.size() - 1;
+  return text.size() > 1 && text.back() == '%' &&
+         text.find_first_not_of("0123456789") == text.size() - 1;
 }
 
-void check_count_or_percentage(const Json& strategy, const char* member, const std::string& field, Causes& causes) {
+void check_count_or_percentage(const Json& strategy, const char* member, const std::string& field,
+                               Causes& causes) {
   const Json& value = strategy[member];
   if (value.is_string() && !is_percentage(value)) {
-    causes.push_back(
-        invalid(child(field, member), value,
-                "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used "
-                "for validation is '[0-9]+%')"));
+    causes.push_back(invalid(child(field, member), value,
+                             "a valid percent string must be a numeric string followed by an "
+                             "ending '%' (e.g. '1%',  or '93%', regex used "
+                             "for validation is '[0-9]+%')"));
   } else if (value.is_integer() && value.as_integer() < 0) {
     causes.push_back(invalid(child(field, member), value, "must be greater than or equal to 0"));
   }
@@ -107,20 +112,23 @@ class DeploymentKind : public CoreKind {
     append(causes, validate_template(spec["template"], "spec.template"));
     append(causes, check_always(spec));
     append(causes, check_strategy(spec["strategy"]));
-    for (const char* member : {"minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"}) {
+    for (const char* member :
+         {"minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"}) {
       check_not_negative(spec, member, "spec", causes);
     }
     const Json* deadline = spec.find("progressDeadlineSeconds");
-    if (deadline != nullptr && deadline->as_integer() >= 0 && deadline->as_integer() <= spec["minReadySeconds"].as_integer()) {
-      causes.push_back(invalid("spec.progressDeadlineSeconds", *deadline, "must be greater than minReadySeconds"));
+    if (deadline != nullptr && deadline->as_integer() >= 0 &&
+        deadline->as_integer() <= spec["minReadySeconds"].as_integer()) {
+      causes.push_back(invalid("spec.progressDeadlineSeconds", *deadline,
+                               "must be greater than minReadySeconds"));
     }
     return causes;
   }
   Causes validate_update(const Json& object, const Json& old, Part part) const override {
     if (part == Part::kStatus) {
       Causes causes;
-      for (const char* member :
-           {"observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas"}) {
+      for (const char* member : {"observedGeneration", "replicas", "updatedReplicas",
+                                 "readyReplicas", "availableReplicas", "unavailableReplicas"}) {
         check_not_negative(object["status"], member, "status", causes);
       }
       return causes;
@@ -142,11 +150,12 @@ class DeploymentKind : public CoreKind {
   }
   std::vector<Json> cells(const Json& object, WallTime now) const override {
     const Json& status = object["status"];
-    return with_pod_cells(
-        {object.at("metadata/name"),
-         std::to_string(status["readyReplicas"].as_integer()) + "/" + std::to_string(object.at("spec/replicas").as_integer()),
-         status["updatedReplicas"].as_integer(), status["availableReplicas"].as_integer(), age_of(object, now)},
-        object["spec"]);
+    return with_pod_cells({object.at("metadata/name"),
+                           std::to_string(status["readyReplicas"].as_integer()) + "/" +
+                               std::to_string(object.at("spec/replicas").as_integer()),
+                           status["updatedReplicas"].as_integer(),
+                           status["availableReplicas"].as_integer(), age_of(object, now)},
+                          object["spec"]);
   }
 
  private:
@@ -156,14 +165,16 @@ class DeploymentKind : public CoreKind {
     const Json& rolling = strategy["rollingUpdate"];
     if (type == "Recreate") {
       if (!rolling.is_null()) {
-        causes.push_back(forbidden_field("spec.strategy.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'"));
+        causes.push_back(
+            forbidden_field("spec.strategy.rollingUpdate",
+                            "may not be specified when strategy `type` is 'Recreate'"));
       }
     } else if (type == "RollingUpdate") {
       check_count_or_percentage(rolling, "maxUnavailable", "spec.strategy.rollingUpdate", causes);
       check_count_or_percentage(rolling, "maxSurge", "spec.strategy.rollingUpdate", causes);
       if (is_nothing(rolling["maxUnavailable"]) && is_nothing(rolling["maxSurge"])) {
-        causes.push_back(
-            invalid("spec.strategy.rollingUpdate.maxUnavailable", rolling["maxUnavailable"], "may not be 0 when `maxSurge` is 0"));
+        causes.push_back(invalid("spec.strategy.rollingUpdate.maxUnavailable",
+                                 rolling["maxUnavailable"], "may not be 0 when `maxSurge` is 0"));
       }
     } else {
       causes.push_back(not_supported("spec.strategy.type", type, {"Recreate", "RollingUpdate"}));
@@ -203,15 +214,16 @@ class ReplicaSetKind : public CoreKind {
     return causes;
   }
   const std::vector<Column>& columns() const override {
-    static const std::vector<Column> columns =
-        with_pod_columns({name_column(), column("Desired", "Pods wanted."), column("Current", "Pods there are."),
-                          column("Ready", "Pods that are ready."), age_column()});
+    static const std::vector<Column> columns = with_pod_columns(
+        {name_column(), column("Desired", "Pods wanted."), column("Current", "Pods there are."),
+         column("Ready", "Pods that are ready."), age_column()});
     return columns;
   }
   std::vector<Json> cells(const Json& object, WallTime now) const override {
     const Json& status = object["status"];
-    return with_pod_cells({object.at("metadata/name"), object.at("spec/replicas").as_integer(), status["replicas"].as_integer(),
-                           status["readyReplicas"].as_integer(), age_of(object, now)},
+    return with_pod_cells({object.at("metadata/name"), object.at("spec/replicas").as_integer(),
+                           status["replicas"].as_integer(), status["readyReplicas"].as_integer(),
+                           age_of(object, now)},
                           object["spec"]);
   }
   const std::vector<std::string>& selectable_fields() const override {
@@ -249,7 +261,8 @@ class DaemonSetKind : public CoreKind {
     check_not_negative(spec, "minReadySeconds", "spec", causes);
     const std::string& type = spec.at("updateStrategy/type").as_string();
     if (type != "RollingUpdate" && type != "OnDelete") {
-      causes.push_back(not_supported("spec.updateStrategy.type", type, {"RollingUpdate", "OnDelete"}));
+      causes.push_back(
+          not_supported("spec.updateStrategy.type", type, {"RollingUpdate", "OnDelete"}));
     }
     return causes;
   }
@@ -275,8 +288,9 @@ class DaemonSetKind : public CoreKind {
   std::vector<Json> cells(const Json& object, WallTime now) const override {
     const Json& status = object["status"];
     return with_pod_cells(
-        {object.at("metadata/name"), status["desiredNumberScheduled"].as_integer(), status["currentNumberScheduled"].as_integer(),
-         status["numberReady"].as_integer(), status["updatedNumberScheduled"].as_integer(), status["numberAvailable"].as_integer(),
+        {object.at("metadata/name"), status["desiredNumberScheduled"].as_integer(),
+         status["currentNumberScheduled"].as_integer(), status["numberReady"].as_integer(),
+         status["updatedNumberScheduled"].as_integer(), status["numberAvailable"].as_integer(),
          map_text(object.at("spec/template/spec/nodeSelector")), age_of(object, now)},
         object["spec"]);
   }
@@ -285,7 +299,9 @@ class DaemonSetKind : public CoreKind {
 // A past state of a DaemonSet. The data is immutable; only the revision changes.
 class ControllerRevisionKind : public CoreKind {
  public:
-  ControllerRevisionKind() : CoreKind({.info = {.resource = {"apps", "v1", "ControllerRevision", "controllerrevisions", true}}}) {}
+  ControllerRevisionKind()
+      : CoreKind({.info = {.resource = {"apps", "v1", "ControllerRevision", "controllerrevisions",
+                                        true}}}) {}
 
   Causes validate_create(const Json& object) const override {
     Causes causes;
@@ -295,16 +311,19 @@ class ControllerRevisionKind : public CoreKind {
   }
   Causes validate_update(const Json& object, const Json& old, Part) const override {
     Causes causes = validate_create(object);
-    if (!(object["data"] == old["data"])) causes.push_back(invalid("data", object["data"], "field is immutable"));
+    if (!(object["data"] == old["data"]))
+      causes.push_back(invalid("data", object["data"], "field is immutable"));
     return causes;
   }
   const std::vector<Column>& columns() const override {
-    static const std::vector<Column> columns = {name_column(), column("Controller", "What it is a revision of."),
-                                                column("Revision", "Grows with every new state."), age_column()};
+    static const std::vector<Column> columns = {
+        name_column(), column("Controller", "What it is a revision of."),
+        column("Revision", "Grows with every new state."), age_column()};
     return columns;
   }
   std::vector<Json> cells(const Json& object, WallTime now) const override {
-    return {object.at("metadata/name"), controller(object), object["revision"].as_integer(), age_of(object, now)};
+    return {object.at("metadata/name"), controller(object), object["revision"].as_integer(),
+            age_of(object, now)};
   }
 
  private:
@@ -313,7 +332,8 @@ class ControllerRevisionKind : public CoreKind {
     for (const Json& owner : object.at("metadata/ownerReferences").as_array()) {
       if (!owner["controller"].as_bool()) continue;
       std::string kind = owner["kind"].as_string();
-      std::transform(kind.begin(), kind.end(), kind.begin(), [](unsigned char c) { return std::tolower(c); });
+      std::transform(kind.begin(), kind.end(), kind.begin(),
+                     [](unsigned char c) { return std::tolower(c); });
       const std::string& version = owner["apiVersion"].as_string();
       const auto slash = version.find('/');
       if (slash != std::string::npos) kind += "." + version.substr(0, slash);
@@ -341,7 +361,8 @@ class JobKind : public CoreKind {
     const Json name = object.at("metadata/name");
     for (const char* labels : {"metadata/labels", "spec/template/metadata/labels"}) {
       Json& map = object.make(labels);
-      for (const char* key : {"batch.kubernetes.io/controller-uid", "controller-uid"}) map.set(key, uid);
+      for (const char* key : {"batch.kubernetes.io/controller-uid", "controller-uid"})
+        map.set(key, uid);
       for (const char* key : {"batch.kubernetes.io/job-name", "job-name"}) map.set(key, name);
     }
     object.make("spec/selector/matchLabels").set("batch.kubernetes.io/controller-uid", uid);
@@ -353,21 +374,25 @@ class JobKind : public CoreKind {
     default_pod_spec(spec["template"]["spec"]);
     if (!spec.contains("parallelism") && !spec.contains("completions")) spec.set("completions", 1);
     if (!spec.contains("parallelism")) spec.set("parallelism", 1);
-    if (!spec.contains("backoffLimit")) spec.set("backoffLimit", spec.contains("backoffLimitPerIndex") ? 2147483647 : 6);
+    if (!spec.contains("backoffLimit"))
+      spec.set("backoffLimit", spec.contains("backoffLimitPerIndex") ? 2147483647 : 6);
     if (!spec.contains("podReplacementPolicy")) {
-      spec.set("podReplacementPolicy", spec.contains("podFailurePolicy") ? "Failed" : "TerminatingOrFailed");
+      spec.set("podReplacementPolicy",
+               spec.contains("podFailurePolicy") ? "Failed" : "TerminatingOrFailed");
     }
   }
   Causes validate_create(const Json& object) const override {
     const Json& spec = object["spec"];
     Causes causes;
-    for (const char* member : {"parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"}) {
+    for (const char* member : {"parallelism", "completions", "backoffLimit",
+                               "activeDeadlineSeconds", "ttlSecondsAfterFinished"}) {
       check_not_negative(spec, member, "spec", causes);
     }
     append(causes, validate_template(spec["template"], "spec.template"));
     const std::string& policy = spec.at("template/spec/restartPolicy").as_string();
     if (policy != "Never" && policy != "OnFailure") {
-      causes.push_back(required("spec.template.spec.restartPolicy", "valid values: \"OnFailure\", \"Never\""));
+      causes.push_back(
+          required("spec.template.spec.restartPolicy", "valid values: \"OnFailure\", \"Never\""));
     }
     const std::string& mode = spec["completionMode"].as_string();
     if (mode != "NonIndexed" && mode != "Indexed")
@@ -379,9 +404,11 @@ class JobKind : public CoreKind {
     Causes causes;
     check_not_negative(object["spec"], "parallelism", "spec", causes);
     for (const char* member : {"completions", "selector", "template", "completionMode"}) {
-      const bool suspended_template = std::string_view(member) == "template" && old.at("spec/suspend").as_bool();
+      const bool suspended_template =
+          std::string_view(member) == "template" && old.at("spec/suspend").as_bool();
       if (!suspended_template && !(object["spec"][member] == old["spec"][member])) {
-        causes.push_back(invalid(child("spec", member), object["spec"][member], "field is immutable"));
+        causes.push_back(
+            invalid(child("spec", member), object["spec"][member], "field is immutable"));
       }
     }
     return causes;
@@ -397,9 +424,9 @@ class JobKind : public CoreKind {
     return columns;
   }
   std::vector<Json> cells(const Json& object, WallTime now) const override {
-    return with_pod_cells(
-        {object.at("metadata/name"), job_status(object), completions(object), duration(object, now), age_of(object, now)},
-        object["spec"]);
+    return with_pod_cells({object.at("metadata/name"), job_status(object), completions(object),
+                           duration(object, now), age_of(object, now)},
+                          object["spec"]);
   }
   const std::vector<std::string>& selectable_fields() const override {
     static const std::vector<std::string> fields = {"status.successful"};
@@ -411,16 +438,19 @@ class JobKind : public CoreKind {
 
  private:
   static std::string job_status(const Json& job) {
-    for (const char* type : {"Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet"}) {
+    for (const char* type :
+         {"Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet"}) {
       for (const Json& condition : job.at("status/conditions").as_array()) {
-        if (condition["type"].as_string() == type && condition["status"].as_string() == "True") return type;
+        if (condition["type"].as_string() == type && condition["status"].as_string() == "True")
+          return type;
       }
     }
     return job.at("metadata/deletionTimestamp").is_null() ? "Running" : "Terminating";
   }
   static std::string completions(const Json& job) {
     const std::string done = std::to_string(job.at("status/succeeded").as_integer());
-    if (const Json* wanted = job["spec"].find("completions")) return done + "/" + std::to_string(wanted->as_integer());
+    if (const Json* wanted = job["spec"].find("completions"))
+      return done + "/" + std::to_string(wanted->as_integer());
     const std::int64_t parallel = job.at("spec/parallelism").as_integer();
     return parallel > 1 ? done + "/1 of " + std::to_string(parallel) : done + "/1";
   }

@@ -47,7 +47,8 @@ void go_dump(const Json& value, std::string& out) {
       out += "map[string]interface {}{";
       std::vector<const Json::Member*> members;
       for (const Json::Member& member : value.as_object()) members.push_back(&member);
-      std::sort(members.begin(), members.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
+      std::sort(members.begin(), members.end(),
+                [](const auto* a, const auto* b) { return a->first < b->first; });
       bool first = true;
       for (const Json::Member* member : members) {
         if (!first) out += ", ";
@@ -121,7 +122,8 @@ StatusCause type_invalid(std::string_view field, const Json& value, std::string_
   return cause;
 }
 
-StatusCause not_supported(std::string_view field, const Json& value, const std::vector<std::string>& supported) {
+StatusCause not_supported(std::string_view field, const Json& value,
+                          const std::vector<std::string>& supported) {
   std::string message = "Unsupported value: " + go_value(value);
   const char* separator = ": supported values: ";
   for (const std::string& text : supported) {
@@ -140,11 +142,14 @@ StatusCause duplicate(std::string_view field, const Json& value) {
 }
 
 StatusCause too_long(std::string_view field, std::int64_t max) {
-  return {"FieldValueTooLong", "Too long: may not be more than " + std::to_string(max) + " bytes", std::string(field)};
+  return {"FieldValueTooLong", "Too long: may not be more than " + std::to_string(max) + " bytes",
+          std::string(field)};
 }
 
 StatusCause too_many(std::string_view field, std::size_t actual, std::int64_t max) {
-  return {"FieldValueTooMany", "Too many: " + std::to_string(actual) + ": must have at most " + std::to_string(max) + " items",
+  return {"FieldValueTooMany",
+          "Too many: " + std::to_string(actual) + ": must have at most " + std::to_string(max) +
+              " items",
           std::string(field)};
 }
 
@@ -162,6 +167,8 @@ std::string keyed(std::string_view parent, std::string_view name) {
   return std::string(parent).append("[").append(name).append("]");
 }
 
-std::string indexed(std::string_view parent, std::size_t index) { return keyed(parent, std::to_string(index)); }
+std::string indexed(std::string_view parent, std::size_t index) {
+  return keyed(parent, std::to_string(index));
+}
 
 }  // namespace varda::apiserver

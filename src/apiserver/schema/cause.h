@@ -21,7 +21,8 @@ StatusCause invalid(std::string_view field, const Json& value, std::string_view 
 /// The same with the reason FieldValueTypeInvalid.
 StatusCause type_invalid(std::string_view field, const Json& value, std::string_view detail);
 /// `Unsupported value: "x": supported values: "a", "b"`.
-StatusCause not_supported(std::string_view field, const Json& value, const std::vector<std::string>& supported);
+StatusCause not_supported(std::string_view field, const Json& value,
+                          const std::vector<std::string>& supported);
 StatusCause forbidden_field(std::string_view field, std::string_view detail);
 /// "Duplicate value: VALUE".
 StatusCause duplicate(std::string_view field, const Json& value);

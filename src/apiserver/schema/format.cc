@@ -13,12 +13,14 @@ namespace varda::apiserver::schema {
 namespace {
 
 bool digits(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+  return !text.empty() && std::all_of(text.begin(), text.end(),
+                                      [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
 bool is_date(std::string_view text) {
-  return text.size() == 10 && text[4] == '-' && text[7] == '-' && digits(text.substr(0, 4)) && digits(text.substr(5, 2)) &&
-         digits(text.substr(8, 2)) && meta::parse_time(std::string(text) + "T00:00:00Z").ok();
+  return text.size() == 10 && text[4] == '-' && text[7] == '-' && digits(text.substr(0, 4)) &&
+         digits(text.substr(5, 2)) && digits(text.substr(8, 2)) &&
+         meta::parse_time(std::string(text) + "T00:00:00Z").ok();
 }
 
 bool is_ip(int family, std::string_view text) {
@@ -28,7 +30,8 @@ bool is_ip(int family, std::string_view text) {
 
 bool is_cidr(std::string_view text) {
   const auto slash = text.find('/');
-  if (slash == std::string_view::npos || !digits(text.substr(slash + 1)) || text.size() - slash > 4) return false;
+  if (slash == std::string_view::npos || !digits(text.substr(slash + 1)) || text.size() - slash > 4)
+    return false;
   const int bits = std::stoi(std::string(text.substr(slash + 1)));
   const std::string_view address = text.substr(0, slash);
   return (is_ip(AF_INET, address) && bits <= 32) || (is_ip(AF_INET6, address) && bits <= 128);
@@ -44,19 +47,23 @@ bool is_uuid(std::string_view text) {
 bool is_base64(std::string_view text) {
   const auto body = text.substr(0, text.find('='));
   return text.size() % 4 == 0 && text.size() - body.size() <= 2 &&
-         std::all_of(body.begin(), body.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '+' || c == '/'; }) &&
+         std::all_of(
+             body.begin(), body.end(),
+             [](unsigned char c) { return std::isalnum(c) != 0 || c == '+' || c == '/'; }) &&
          text.substr(body.size()).find_first_not_of('=') == std::string_view::npos;
 }
 
 bool is_email(std::string_view text) {
   const auto at = text.rfind('@');
-  return at != std::string_view::npos && at > 0 && at + 1 < text.size() && text.find(' ') == std::string_view::npos;
+  return at != std::string_view::npos && at > 0 && at + 1 < text.size() &&
+         text.find(' ') == std::string_view::npos;
 }
 
 bool is_uri(std::string_view text) {
   const auto colon = text.find(':');
   if (text.starts_with("/")) return true;
-  return colon != std::string_view::npos && colon > 0 && std::isalpha(static_cast<unsigned char>(text[0])) != 0 &&
+  return colon != std::string_view::npos && colon > 0 &&
+         std::isalpha(static_cast<unsigned char>(text[0])) != 0 &&
          text.find(' ') == std::string_view::npos;
 }
 
@@ -81,7 +88,8 @@ constexpr std::array<Format, 12> kFormats = {{
 }};
 
 const Format* find(std::string_view name) {
-  const auto found = std::find_if(kFormats.begin(), kFormats.end(), [&](const Format& format) { return format.name == name; });
+  const auto found = std::find_if(kFormats.begin(), kFormats.end(),
+                                  [&](const Format& format) { return format.name == name; });
   return found == kFormats.end() ? nullptr : found;
 }
 

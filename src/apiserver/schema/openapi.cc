@@ -9,8 +9,10 @@ namespace varda::apiserver {
 
 namespace {
 
-constexpr const char* kObjectMeta = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
-constexpr const char* kListMeta = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
+constexpr const char* kObjectMeta =
+    "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+constexpr const char* kListMeta =
+    "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 
 Json reference(std::string_view target) { return Json::object({{"$ref", target}}); }
 Json described_reference(std::string_view target, std::string_view description) {
@@ -18,7 +20,8 @@ Json described_reference(std::string_view target, std::string_view description) 
 }
 
 Json gvk(const meta::Resource& resource, const std::string& kind) {
-  return Json::array({Json::object({{"group", resource.group}, {"kind", kind}, {"version", resource.version}})});
+  return Json::array(
+      {Json::object({{"group", resource.group}, {"kind", kind}, {"version", resource.version}})});
 }
 
 // "io.edgeai.v1alpha1.Dataset": the group is reversed.
@@ -46,18 +49,22 @@ void add_object_members(Json& schema) {
   properties.set("apiVersion", text);
   text.set("description", "Name of the kind this object is of, in CamelCase.");
   properties.set("kind", std::move(text));
-  properties.set("metadata", described_reference(kObjectMeta, "Name, namespace, labels and history of the object."));
+  properties.set(
+      "metadata",
+      described_reference(kObjectMeta, "Name, namespace, labels and history of the object."));
 }
 
 Json list_schema(const Kind& kind, const std::string& item) {
-  Json schema =
-      Json::object({{"type", "object"}, {"description", kind.info().list_kind + " is a list of " + kind.resource().kind + "."}});
+  Json schema = Json::object(
+      {{"type", "object"},
+       {"description", kind.info().list_kind + " is a list of " + kind.resource().kind + "."}});
   schema.set("required", Json::array({"items"}));
   Json properties = Json::object();
   properties.set("apiVersion", Json::object({{"type", "string"}}));
   properties.set("kind", Json::object({{"type", "string"}}));
   properties.set("metadata", described_reference(kListMeta, "Revision and paging of the list."));
-  properties.set("items", Json::object({{"type", "array"}, {"items", reference("#/components/schemas/" + item)}}));
+  properties.set("items", Json::object({{"type", "array"},
+                                        {"items", reference("#/components/schemas/" + item)}}));
   schema.set("properties", std::move(properties));
   schema.set("x-kubernetes-group-version-kind", gvk(kind.resource(), kind.info().list_kind));
   return schema;
@@ -86,26 +93,31 @@ Json operation(const Kind& kind, const char* action, bool writes) {
     parameters.push_back(query_parameter("dryRun", "All: do everything but keep nothing."));
     parameters.push_back(query_parameter("fieldManager", "Who makes the change."));
     parameters.push_back(
-        query_parameter("fieldValidation", "What happens to unknown and duplicate fields: Ignore, Warn or Strict."));
+        query_parameter("fieldValidation",
+                        "What happens to unknown and duplicate fields: Ignore, Warn or Strict."));
   }
   Json response = Json::object({{"description", "OK"}});
-  response.set(
-      "content",
-      Json::object({{"application/json", Json::object({{"schema", reference("#/components/schemas/" + component_name(kind))}})}}));
-  Json made = Json::object({{"operationId", action + resource.kind},
-                            {"parameters", std::move(parameters)},
-                            {"responses", Json::object({{"200", std::move(response)}})},
-                            {"x-kubernetes-action", action},
-                            {"x-kubernetes-group-version-kind", gvk(resource, resource.kind).as_array()[0]}});
+  response.set("content",
+               Json::object({{"application/json",
+                              Json::object({{"schema", reference("#/components/schemas/" +
+                                                                 component_name(kind))}})}}));
+  Json made = Json::object(
+      {{"operationId", action + resource.kind},
+       {"parameters", std::move(parameters)},
+       {"responses", Json::object({{"200", std::move(response)}})},
+       {"x-kubernetes-action", action},
+       {"x-kubernetes-group-version-kind", gvk(resource, resource.kind).as_array()[0]}});
   return made;
 }
 
 void add_paths(const Kind& kind, Json& paths) {
   const meta::Resource& resource = kind.resource();
-  std::string base = (resource.group.empty() ? "/api/" : "/apis/" + resource.group + "/") + resource.version;
+  std::string base =
+      (resource.group.empty() ? "/api/" : "/apis/" + resource.group + "/") + resource.version;
   if (resource.namespaced) base += "/namespaces/{namespace}";
   base += "/" + resource.plural;
-  paths.set(base, Json::object({{"get", operation(kind, "list", false)}, {"post", operation(kind, "post", true)}}));
+  paths.set(base, Json::object({{"get", operation(kind, "list", false)},
+                                {"post", operation(kind, "post", true)}}));
   Json one = Json::object({{"get", operation(kind, "get", false)},
                            {"put", operation(kind, "put", true)},
                            {"patch", operation(kind, "patch", true)},
@@ -115,7 +127,8 @@ void add_paths(const Kind& kind, Json& paths) {
 
 }  // namespace
 
-Json openapi_v3(std::string_view group, std::string_view version, const std::vector<KindPtr>& kinds) {
+Json openapi_v3(std::string_view group, std::string_view version,
+                const std::vector<KindPtr>& kinds) {
   Json schemas = Json::object();
   Json paths = Json::object();
   std::set<std::string> seen;
@@ -123,18 +136,21 @@ Json openapi_v3(std::string_view group, std::string_view version, const std::vec
   schemas.set(
       "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta",
       Json::object({{"type", "object"},
-                    {"properties", Json::object({{"continue", Json::object({{"type", "string"}})},
-                                                 {"remainingItemCount", Json::object({{"type", "integer"}, {"format", "int64"}})},
-                                                 {"resourceVersion", Json::object({{"type", "string"}})}})}}));
+                    {"properties",
+                     Json::object({{"continue", Json::object({{"type", "string"}})},
+                                   {"remainingItemCount",
+                                    Json::object({{"type", "integer"}, {"format", "int64"}})},
+                                   {"resourceVersion", Json::object({{"type", "string"}})}})}}));
   const auto either = [](const char* other) {
     return Json::array({Json::object({{"type", "string"}}), Json::object({{"type", other}})});
   };
   schemas.set("io.k8s.apimachinery.pkg.api.resource.Quantity",
-              Json::object({{"description", "A number with a unit, like 500m or 1Gi."}, {"oneOf", either("number")}}));
-  schemas.set(
-      "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
-      Json::object(
-          {{"description", "A number or a text, like 8080 or http."}, {"format", "int-or-string"}, {"oneOf", either("integer")}}));
+              Json::object({{"description", "A number with a unit, like 500m or 1Gi."},
+                            {"oneOf", either("number")}}));
+  schemas.set("io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+              Json::object({{"description", "A number or a text, like 8080 or http."},
+                            {"format", "int-or-string"},
+                            {"oneOf", either("integer")}}));
   bool custom = false;
   for (const KindPtr& kind : kinds) {
     if (kind->resource().group != group || kind->resource().version != version) continue;
@@ -146,11 +162,13 @@ Json openapi_v3(std::string_view group, std::string_view version, const std::vec
     schema.set("x-kubernetes-group-version-kind", gvk(kind->resource(), kind->resource().kind));
     const std::string name = component_name(*kind);
     schemas.set(name, std::move(schema));
-    schemas.set(kind->info().custom ? reversed_name(kind->resource(), kind->info().list_kind) : component_name(*kind, "List"),
+    schemas.set(kind->info().custom ? reversed_name(kind->resource(), kind->info().list_kind)
+                                    : component_name(*kind, "List"),
                 list_schema(*kind, name));
     add_paths(*kind, paths);
   }
-  Json info = Json::object({{"title", custom ? "Kubernetes CRD Swagger" : "Kubernetes"}, {"version", "v0.1.0"}});
+  Json info = Json::object(
+      {{"title", custom ? "Kubernetes CRD Swagger" : "Kubernetes"}, {"version", "v0.1.0"}});
   return Json::object({{"openapi", "3.0.0"},
                        {"info", std::move(info)},
                        {"paths", std::move(paths)},

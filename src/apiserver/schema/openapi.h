@@ -10,7 +10,8 @@
 namespace varda::apiserver {
 
 /// The OpenAPI v3 document of one group version ("" and "v1" for core).
-Json openapi_v3(std::string_view group, std::string_view version, const std::vector<KindPtr>& kinds);
+Json openapi_v3(std::string_view group, std::string_view version,
+                const std::vector<KindPtr>& kinds);
 
 /// Swagger 2.0 with one definition per kind. Schemas are open: old clients find all kinds and
 /// reject no valid object.

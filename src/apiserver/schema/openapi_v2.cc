@@ -13,7 +13,9 @@ std::string varint(std::size_t value) {
 }
 
 // Encodes a text or a message.
-std::string field(unsigned number, std::string_view bytes) { return varint(number << 3 | 2) + varint(bytes.size()).append(bytes); }
+std::string field(unsigned number, std::string_view bytes) {
+  return varint(number << 3 | 2) + varint(bytes.size()).append(bytes);
+}
 
 // NamedAny{name, Any{yaml}}; JSON is YAML.
 std::string extension(std::string_view name, const Json& value) {
@@ -21,7 +23,8 @@ std::string extension(std::string_view name, const Json& value) {
 }
 
 Json gvk(const meta::Resource& resource) {
-  return Json::object({{"group", resource.group}, {"kind", resource.kind}, {"version", resource.version}});
+  return Json::object(
+      {{"group", resource.group}, {"kind", resource.kind}, {"version", resource.version}});
 }
 
 // ParametersItem{Parameter{NonBodyParameter{QueryParameterSubSchema{in, name, type}}}}
@@ -31,7 +34,8 @@ std::string query_parameter(std::string_view name) {
 
 std::string patch_of(const meta::Resource& resource) {
   std::string operation = field(5, "patch" + resource.kind);
-  for (const char* name : {"dryRun", "fieldManager", "fieldValidation"}) operation += field(8, query_parameter(name));
+  for (const char* name : {"dryRun", "fieldManager", "fieldValidation"})
+    operation += field(8, query_parameter(name));
   operation += field(13, extension("x-kubernetes-action", "patch"));
   return operation + field(13, extension("x-kubernetes-group-version-kind", gvk(resource)));
 }
@@ -43,10 +47,13 @@ std::string openapi_v2_protobuf(const std::vector<KindPtr>& kinds) {
   for (const KindPtr& kind : kinds) {
     const meta::Resource& resource = kind->resource();
     if (kind->info().answered) continue;
-    std::string path = (resource.group.empty() ? "/api/" : "/apis/" + resource.group + "/") + resource.version;
+    std::string path =
+        (resource.group.empty() ? "/api/" : "/apis/" + resource.group + "/") + resource.version;
     if (resource.namespaced) path += "/namespaces/{namespace}";
     path += "/" + resource.plural + "/{name}";
-    paths += field(2, field(1, path) + field(2, field(8, patch_of(resource))));  // NamedPathItem{name, PathItem{patch}}
+    paths += field(
+        2, field(1, path) +
+               field(2, field(8, patch_of(resource))));  // NamedPathItem{name, PathItem{patch}}
   }
   const std::string info = field(1, "Varda") + field(2, VARDA_VERSION);
   return field(1, "2.0") + field(2, info) + field(8, paths);

@@ -30,7 +30,8 @@ Result<std::vector<SchemaPtr>> compile_all(const Json& documents) {
 }
 
 Status read_limits(const Json& document, Schema& schema) {
-  if (const Json* pattern = document.find("pattern"); pattern != nullptr && !pattern->as_string().empty()) {
+  if (const Json* pattern = document.find("pattern");
+      pattern != nullptr && !pattern->as_string().empty()) {
     TRY(schema.pattern, Pattern::compile(pattern->as_string()));
   }
   schema.minimum = number(document, "minimum");
@@ -73,7 +74,8 @@ Result<SchemaPtr> compile(const Json& document) {
     TRY(SchemaPtr property, compile(member.second).context(member.first));
     schema->properties.emplace(member.first, std::move(property));
   }
-  if (const Json* additional = document.find("additionalProperties"); additional != nullptr && !additional->is_null()) {
+  if (const Json* additional = document.find("additionalProperties");
+      additional != nullptr && !additional->is_null()) {
     if (additional->is_object()) {
       TRY(schema->additional, compile(*additional));
     } else {
@@ -90,7 +92,9 @@ Result<SchemaPtr> compile(const Json& document) {
     TRY(schema->none_of, compile(*none));
   }
   const std::string& list_type = document["x-kubernetes-list-type"].as_string();
-  schema->list_type = list_type == "set" ? ListType::kSet : list_type == "map" ? ListType::kMap : ListType::kAtomic;
+  schema->list_type = list_type == "set"   ? ListType::kSet
+                      : list_type == "map" ? ListType::kMap
+                                           : ListType::kAtomic;
   schema->list_map_keys = strings(document["x-kubernetes-list-map-keys"]);
   return SchemaPtr(std::move(schema));
 }
@@ -99,9 +103,12 @@ namespace {
 
 enum class Position { kRoot, kInside };
 
-bool is_resource_member(std::string_view name) { return name == "apiVersion" || name == "kind" || name == "metadata"; }
+bool is_resource_member(std::string_view name) {
+  return name == "apiVersion" || name == "kind" || name == "metadata";
+}
 
-void prune_at(const Schema& schema, Json& value, const FieldPath& path, Position position, std::vector<std::string>& unknown) {
+void prune_at(const Schema& schema, Json& value, const FieldPath& path, Position position,
+              std::vector<std::string>& unknown) {
   if (value.is_array()) {
     if (schema.items == nullptr) return;
     Json::Array& items = value.array_items();
@@ -115,7 +122,8 @@ void prune_at(const Schema& schema, Json& value, const FieldPath& path, Position
   std::erase_if(members, [&](Json::Member& member) {
     const FieldPath where(path, member.first);
     if (resource && is_resource_member(member.first)) return false;
-    if (const auto property = schema.properties.find(member.first); property != schema.properties.end()) {
+    if (const auto property = schema.properties.find(member.first);
+        property != schema.properties.end()) {
       prune_at(*property->second, member.second, where, Position::kInside, unknown);
       return false;
     }
@@ -129,7 +137,9 @@ void prune_at(const Schema& schema, Json& value, const FieldPath& path, Position
   });
 }
 
-bool drops_null(const Schema& schema, const Json& value) { return value.is_null() && !schema.nullable; }
+bool drops_null(const Schema& schema, const Json& value) {
+  return value.is_null() && !schema.nullable;
+}
 
 }  // namespace
 
@@ -141,7 +151,8 @@ void apply_defaults(const Schema& schema, Json& value) {
   if (value.is_array()) {
     if (schema.items == nullptr) return;
     for (Json& item : value.array_items()) {
-      if (item.is_null() && !schema.items->nullable && schema.items->default_value) item = *schema.items->default_value;
+      if (item.is_null() && !schema.items->nullable && schema.items->default_value)
+        item = *schema.items->default_value;
       apply_defaults(*schema.items, item);
     }
     return;

@@ -26,7 +26,8 @@ using SchemaPtr = std::shared_ptr<const Schema>;
 
 /// Immutable once compiled; thread-safe.
 struct Schema {
-  std::string type;  // "object", "array", "string", "integer", "number", "boolean"; "" for int_or_string or any
+  std::string type;  // "object", "array", "string", "integer", "number", "boolean"; "" for
+                     // int_or_string or any
   std::string format;
   bool nullable = false;
   bool int_or_string = false;
@@ -44,7 +45,8 @@ struct Schema {
   std::optional<Pattern> pattern;
   std::optional<Json> minimum, maximum, multiple_of;  // numbers as written in the document
   bool exclusive_minimum = false, exclusive_maximum = false;
-  std::optional<std::int64_t> min_length, max_length, min_items, max_items, min_properties, max_properties;
+  std::optional<std::int64_t> min_length, max_length, min_items, max_items, min_properties,
+      max_properties;
   std::vector<SchemaPtr> all_of, any_of, one_of;
   SchemaPtr none_of;  // `not`
 
@@ -66,7 +68,8 @@ void apply_defaults(const Schema& root, Json& object);
 /// Options of validate().
 struct Validation {
   const Json* old = nullptr;  // the value before the write; unchanged parts are not validated
-  std::string field;          // path of the value, for causes: "" for an object, "status" for the subresource
+  std::string
+      field;  // path of the value, for causes: "" for an object, "status" for the subresource
 };
 
 /// Returns all errors. Messages name the path below the value ("spec.size in body should be ...").

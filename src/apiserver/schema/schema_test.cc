@@ -16,7 +16,8 @@ namespace schema_test {
 
 std::vector<std::filesystem::path> files(const char* folder) {
   std::vector<std::filesystem::path> found;
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(VARDA_TESTDATA) / folder))
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(VARDA_TESTDATA) / folder))
     found.push_back(entry.path());
   std::sort(found.begin(), found.end());
   return found;
@@ -33,7 +34,8 @@ Json read(const std::filesystem::path& path) {
 
 Json lines(const Causes& causes) {
   std::vector<std::string> texts;
-  for (const StatusCause& cause : causes) texts.push_back(cause.reason + " " + cause.field + ": " + cause.message);
+  for (const StatusCause& cause : causes)
+    texts.push_back(cause.reason + " " + cause.field + ": " + cause.message);
   std::sort(texts.begin(), texts.end());
   Json list = Json::array();
   for (const std::string& text : texts) list.push_back(text);
@@ -50,7 +52,8 @@ Json outcome(const Schema& schema, const Json& test) {
   const Json* old = test.find("old");
   Causes causes = validate(schema, object, {.old = old, .field = ""});
   for (StatusCause& cause : validate_lists(schema, object, "")) causes.push_back(std::move(cause));
-  for (StatusCause& cause : validate_embedded(schema, object, "")) causes.push_back(std::move(cause));
+  for (StatusCause& cause : validate_embedded(schema, object, ""))
+    causes.push_back(std::move(cause));
   Json result = Json::object();
   if (!unknown.empty()) {
     Json paths = Json::array();
@@ -75,11 +78,13 @@ TEST(Schema, PrunesDefaultsAndValidatesAsTheFilesSay) {
     bool differs = false;
     for (Json& test : file["cases"].array_items()) {
       const Json got = outcome(**schema, test);
-      EXPECT_EQ(got, test["expect"]) << path << ": " << test["name"].as_string() << "\n got " << codec::write_json(got);
+      EXPECT_EQ(got, test["expect"])
+          << path << ": " << test["name"].as_string() << "\n got " << codec::write_json(got);
       differs = differs || got != test["expect"];
       test.set("expect", got);
     }
-    if (updating_goldens() && differs) rewrite_golden(path, codec::write_json_pretty(file, 1) + "\n");
+    if (updating_goldens() && differs)
+      rewrite_golden(path, codec::write_json_pretty(file, 1) + "\n");
   }
 }
 
@@ -89,22 +94,30 @@ TEST(Structural, RefusesWhatTheFilesSay) {
     bool differs = false;
     for (Json& test : file["cases"].array_items()) {
       const Json got = lines(check_structural(test["schema"], "schema"));
-      EXPECT_EQ(got, test["causes"]) << path << ": " << test["name"].as_string() << "\n got " << codec::write_json(got);
+      EXPECT_EQ(got, test["causes"])
+          << path << ": " << test["name"].as_string() << "\n got " << codec::write_json(got);
       differs = differs || got != test["causes"];
       test.set("causes", got);
     }
-    if (updating_goldens() && differs) rewrite_golden(path, codec::write_json_pretty(file, 1) + "\n");
+    if (updating_goldens() && differs)
+      rewrite_golden(path, codec::write_json_pretty(file, 1) + "\n");
   }
 }
 
 TEST(Schema, UnchangedValuesAreNotJudgedAgain) {
-  auto schema = compile(Json::object({{"type", "object"},
-                                      {"properties", Json::object({{"a", Json::object({{"type", "string"}, {"maxLength", 3}})},
-                                                                   {"b", Json::object({{"type", "string"}})}})}}));
+  auto schema = compile(Json::object(
+      {{"type", "object"},
+       {"properties", Json::object({{"a", Json::object({{"type", "string"}, {"maxLength", 3}})},
+                                    {"b", Json::object({{"type", "string"}})}})}}));
   ASSERT_TRUE(schema.ok());
   const Json old = Json::object({{"a", "waytoolong"}, {"b", "1"}});
-  EXPECT_TRUE(validate(**schema, Json::object({{"a", "waytoolong"}, {"b", "2"}}), {.old = &old, .field = ""}).empty());
-  EXPECT_EQ(validate(**schema, Json::object({{"a", "alsotoolong"}, {"b", "1"}}), {.old = &old, .field = ""}).size(), 1u);
+  EXPECT_TRUE(validate(**schema, Json::object({{"a", "waytoolong"}, {"b", "2"}}),
+                       {.old = &old, .field = ""})
+                  .empty());
+  EXPECT_EQ(validate(**schema, Json::object({{"a", "alsotoolong"}, {"b", "1"}}),
+                     {.old = &old, .field = ""})
+                .size(),
+            1u);
 }
 
 TEST(Pattern, HostileExpressionsTakeLinearTime) {

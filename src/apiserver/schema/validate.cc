@@ -33,16 +33,19 @@ std::string_view type_name(const Json& value) {
 }
 
 std::size_t characters(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
 int compare(const Json& a, const Json& b) {
-  if (a.is_integer() && b.is_integer()) return a.as_integer() < b.as_integer() ? -1 : a.as_integer() > b.as_integer() ? 1 : 0;
+  if (a.is_integer() && b.is_integer())
+    return a.as_integer() < b.as_integer() ? -1 : a.as_integer() > b.as_integer() ? 1 : 0;
   return a.as_double() < b.as_double() ? -1 : a.as_double() > b.as_double() ? 1 : 0;
 }
 
 bool is_multiple(const Json& value, const Json& factor) {
-  if (value.is_integer() && factor.is_integer()) return factor.as_integer() != 0 && value.as_integer() % factor.as_integer() == 0;
+  if (value.is_integer() && factor.is_integer())
+    return factor.as_integer() != 0 && value.as_integer() % factor.as_integer() == 0;
   const double quotient = value.as_double() / factor.as_double();
   return std::isfinite(quotient) && quotient == std::floor(quotient);
 }
@@ -50,7 +53,8 @@ bool is_multiple(const Json& value, const Json& factor) {
 // A whole number is an integer in any notation, up to 2^53.
 bool is_whole(const Json& value) {
   const double number = value.as_double();
-  return value.is_integer() || (number == std::floor(number) && std::abs(number) < 9007199254740992.0);
+  return value.is_integer() ||
+         (number == std::floor(number) && std::abs(number) < 9007199254740992.0);
 }
 
 // The key members that identify an item of a list map.
@@ -67,7 +71,8 @@ class Counterparts {
  public:
   Counterparts(const Schema& schema, const Json* old) : schema_(schema) {
     if (schema.list_type != ListType::kMap || old == nullptr) return;
-    for (const Json& item : old->as_array()) items_.emplace(go_value(identity_of(schema, item)), &item);
+    for (const Json& item : old->as_array())
+      items_.emplace(go_value(identity_of(schema, item)), &item);
   }
   const Json* of(const Json& item) const {
     if (items_.empty()) return nullptr;
@@ -117,8 +122,9 @@ class Validator {
   void check_type(const Schema& schema, const Json& value, const std::string& path) {
     const auto mismatch = [&](std::string_view wanted) {
       const std::string given(type_name(value));
-      causes_.push_back(
-          type_invalid(field(path), given, path + " in body must be of type " + std::string(wanted) + ": \"" + given + "\""));
+      causes_.push_back(type_invalid(
+          field(path), given,
+          path + " in body must be of type " + std::string(wanted) + ": \"" + given + "\""));
     };
     if (value.is_null()) {
       if (schema.type.empty() || schema.nullable) return;
@@ -132,25 +138,34 @@ class Validator {
     const std::string_view given = type_name(value);
     if (given == schema.type || (given == "integer" && schema.type == "number")) return;
     if (given == "number" && schema.type == "integer" && is_whole(value)) return;
-    if (value.is_string() || value.is_array() || schema.format.empty()) return mismatch(schema.type);
+    if (value.is_string() || value.is_array() || schema.format.empty())
+      return mismatch(schema.type);
     // With a format, kube-apiserver compares formats; the format of a number is its Go type.
-    const std::string given_format(value.is_integer() ? "int64" : value.is_number() ? "float64" : value.is_bool() ? "" : given);
-    causes_.push_back(
-        type_invalid(field(path), given_format, path + " in body must be of type " + schema.format + ": \"" + given_format + "\""));
+    const std::string given_format(value.is_integer()  ? "int64"
+                                   : value.is_number() ? "float64"
+                                   : value.is_bool()   ? ""
+                                                       : given);
+    causes_.push_back(type_invalid(
+        field(path), given_format,
+        path + " in body must be of type " + schema.format + ": \"" + given_format + "\""));
   }
 
   void check_string(const Schema& schema, const Json& value, const std::string& path) {
     const std::string& text = value.as_string();
-    if (schema.max_length && characters(text) > static_cast<std::size_t>(std::max<std::int64_t>(0, *schema.max_length))) {
+    if (schema.max_length && characters(text) > static_cast<std::size_t>(std::max<std::int64_t>(
+                                                    0, *schema.max_length))) {
       causes_.push_back(too_long(field(path), *schema.max_length));
-    } else if (schema.min_length && characters(text) < static_cast<std::size_t>(std::max<std::int64_t>(0, *schema.min_length))) {
+    } else if (schema.min_length &&
+               characters(text) <
+                   static_cast<std::size_t>(std::max<std::int64_t>(0, *schema.min_length))) {
       fail(path, value, "should be at least " + std::to_string(*schema.min_length) + " chars long");
     } else if (schema.pattern && !schema.pattern->matches(text)) {
       fail(path, value, "should match '" + schema.pattern->text() + "'");
     }
     if (!schema.format.empty() && !has_format(schema.format, text)) {
       causes_.push_back(
-          type_invalid(field(path), value, path + " in body must be of type " + schema.format + ": " + go_quote(text)));
+          type_invalid(field(path), value,
+                       path + " in body must be of type " + schema.format + ": " + go_quote(text)));
     }
   }
 
@@ -162,14 +177,17 @@ class Validator {
       const int order = compare(value, *schema.maximum);
       if (order > 0 || (order == 0 && schema.exclusive_maximum)) {
         fail(path, value,
-             (schema.exclusive_maximum ? "should be less than " : "should be less than or equal to ") + go_value(*schema.maximum));
+             (schema.exclusive_maximum ? "should be less than "
+                                       : "should be less than or equal to ") +
+                 go_value(*schema.maximum));
       }
     }
     if (schema.minimum) {
       const int order = compare(value, *schema.minimum);
       if (order < 0 || (order == 0 && schema.exclusive_minimum)) {
         fail(path, value,
-             (schema.exclusive_minimum ? "should be greater than " : "should be greater than or equal to ") +
+             (schema.exclusive_minimum ? "should be greater than "
+                                       : "should be greater than or equal to ") +
                  go_value(*schema.minimum));
       }
     }
@@ -177,30 +195,40 @@ class Validator {
 
   void check_enum(const Schema& schema, const Json& value, const std::string& path) {
     if (schema.enumeration.empty()) return;
-    if (std::find(schema.enumeration.begin(), schema.enumeration.end(), value) != schema.enumeration.end()) return;
+    if (std::find(schema.enumeration.begin(), schema.enumeration.end(), value) !=
+        schema.enumeration.end())
+      return;
     std::vector<std::string> supported;
-    for (const Json& item : schema.enumeration) supported.push_back(item.is_string() ? item.as_string() : codec::write_json(item));
+    for (const Json& item : schema.enumeration)
+      supported.push_back(item.is_string() ? item.as_string() : codec::write_json(item));
     causes_.push_back(not_supported(field(path), value, supported));
   }
 
-  void check_array(const Schema& schema, const Json& value, const Json* old, const std::string& path) {
+  void check_array(const Schema& schema, const Json& value, const Json* old,
+                   const std::string& path) {
     const Json::Array& items = value.as_array();
     if (schema.items != nullptr) {
       const Counterparts before(schema, old);
-      for (std::size_t i = 0; i < items.size(); ++i) check(*schema.items, items[i], before.of(items[i]), indexed(path, i));
+      for (std::size_t i = 0; i < items.size(); ++i)
+        check(*schema.items, items[i], before.of(items[i]), indexed(path, i));
     }
-    if (schema.min_items && items.size() < static_cast<std::size_t>(std::max<std::int64_t>(0, *schema.min_items))) {
-      fail(path, static_cast<std::int64_t>(items.size()), "should have at least " + std::to_string(*schema.min_items) + " items");
+    if (schema.min_items &&
+        items.size() < static_cast<std::size_t>(std::max<std::int64_t>(0, *schema.min_items))) {
+      fail(path, static_cast<std::int64_t>(items.size()),
+           "should have at least " + std::to_string(*schema.min_items) + " items");
     }
-    if (schema.max_items && items.size() > static_cast<std::size_t>(std::max<std::int64_t>(0, *schema.max_items))) {
+    if (schema.max_items &&
+        items.size() > static_cast<std::size_t>(std::max<std::int64_t>(0, *schema.max_items))) {
       causes_.push_back(too_many(field(path), items.size(), *schema.max_items));
     }
   }
 
-  void check_object(const Schema& schema, const Json& value, const Json* old, const std::string& path) {
+  void check_object(const Schema& schema, const Json& value, const Json* old,
+                    const std::string& path) {
     const auto count = static_cast<std::int64_t>(value.size());
     if (schema.min_properties && count < *schema.min_properties) {
-      return fail(path, count, "should have at least " + std::to_string(*schema.min_properties) + " properties");
+      return fail(path, count,
+                  "should have at least " + std::to_string(*schema.min_properties) + " properties");
     }
     if (schema.max_properties && count > *schema.max_properties) {
       return causes_.push_back(too_many(field(path), value.size(), *schema.max_properties));
@@ -226,7 +254,8 @@ class Validator {
     std::size_t held = 0;
     Causes best;
   };
-  Tried try_all(const std::vector<SchemaPtr>& schemas, const Json& value, const std::string& path) const {
+  Tried try_all(const std::vector<SchemaPtr>& schemas, const Json& value,
+                const std::string& path) const {
     Tried tried;
     bool first = true;
     for (const SchemaPtr& schema : schemas) {
@@ -248,7 +277,9 @@ class Validator {
   }
 
   void check_combinations(const Schema& schema, const Json& value, const std::string& path) {
-    const auto add = [&](Causes causes) { std::move(causes.begin(), causes.end(), std::back_inserter(causes_)); };
+    const auto add = [&](Causes causes) {
+      std::move(causes.begin(), causes.end(), std::back_inserter(causes_));
+    };
     if (!schema.any_of.empty()) {
       Tried tried = try_all(schema.any_of, value, path);
       if (tried.held == 0) {
@@ -262,8 +293,8 @@ class Validator {
         fail_combination(path, "must validate one and only one schema (oneOf). Found none valid");
         add(std::move(tried.best));
       } else if (tried.held > 1) {
-        fail_combination(
-            path, "must validate one and only one schema (oneOf). Found " + std::to_string(tried.held) + " valid alternatives");
+        fail_combination(path, "must validate one and only one schema (oneOf). Found " +
+                                   std::to_string(tried.held) + " valid alternatives");
       }
     }
     if (!schema.all_of.empty()) {
@@ -274,8 +305,8 @@ class Validator {
         add(std::move(tried.best));
       }
       if (held < schema.all_of.size()) {
-        fail_combination(
-            path, held == 0 ? "must validate all the schemas (allOf). None validated" : "must validate all the schemas (allOf)");
+        fail_combination(path, held == 0 ? "must validate all the schemas (allOf). None validated"
+                                         : "must validate all the schemas (allOf)");
       }
     }
     if (schema.none_of != nullptr && try_all({schema.none_of}, value, path).held != 0) {
@@ -296,13 +327,15 @@ void check_unique(const Schema& schema, const Json& value, std::string_view fiel
       identity = items[i];
     } else {
       if (!items[i].is_object()) {
-        causes.push_back(invalid(indexed(field, i), items[i], "must be an object for an array of list-type map"));
+        causes.push_back(invalid(indexed(field, i), items[i],
+                                 "must be an object for an array of list-type map"));
         continue;
       }
       identity = identity_of(schema, items[i]);
     }
     // The printed form has sorted members, so equal values have equal texts.
-    if (!seen.insert(go_value(identity)).second) causes.push_back(duplicate(indexed(field, i), identity));
+    if (!seen.insert(go_value(identity)).second)
+      causes.push_back(duplicate(indexed(field, i), identity));
   }
 }
 
@@ -311,7 +344,8 @@ template <typename Visit>
 void walk(const Schema& schema, const Json& value, const std::string& field, const Visit& visit) {
   visit(schema, value, field);
   if (value.is_array() && schema.items != nullptr) {
-    for (std::size_t i = 0; i < value.size(); ++i) walk(*schema.items, value.as_array()[i], indexed(field, i), visit);
+    for (std::size_t i = 0; i < value.size(); ++i)
+      walk(*schema.items, value.as_array()[i], indexed(field, i), visit);
   }
   for (const Json::Member& member : value.as_object()) {
     const auto property = schema.properties.find(member.first);
@@ -333,31 +367,35 @@ Causes validate(const Schema& schema, const Json& value, const Validation& how) 
 
 Causes validate_lists(const Schema& schema, const Json& value, std::string_view field) {
   Causes causes;
-  walk(schema, value, std::string(field), [&](const Schema& at, const Json& list, const std::string& where) {
-    if (list.is_array() && at.list_type != ListType::kAtomic) check_unique(at, list, where, causes);
-  });
+  walk(schema, value, std::string(field),
+       [&](const Schema& at, const Json& list, const std::string& where) {
+         if (list.is_array() && at.list_type != ListType::kAtomic)
+           check_unique(at, list, where, causes);
+       });
   return causes;
 }
 
 Causes validate_embedded(const Schema& schema, const Json& value, std::string_view field) {
   Causes causes;
-  walk(schema, value, std::string(field), [&](const Schema& at, const Json& object, const std::string& where) {
-    if (!at.embedded_resource || !object.is_object()) return;
-    for (const char* name : {"apiVersion", "kind"}) {
-      const Json& text = object[name];
-      if (!text.is_null() && !text.is_string()) {
-        causes.push_back(type_invalid(child(where, name), text, "must be a string"));
-      } else if (text.as_string().empty()) {
-        causes.push_back(required(child(where, name), "must not be empty"));
-      }
-    }
-    const Json& metadata = object["metadata"];
-    if (!metadata.is_null() && !metadata.is_object()) {
-      causes.push_back(type_invalid(child(where, "metadata"), metadata, "must be an object"));
-    } else if (auto read = meta::ObjectMeta::from_json(metadata); !metadata.is_null() && !read.ok()) {
-      causes.push_back(invalid(child(where, "metadata"), metadata, read.error().message()));
-    }
-  });
+  walk(schema, value, std::string(field),
+       [&](const Schema& at, const Json& object, const std::string& where) {
+         if (!at.embedded_resource || !object.is_object()) return;
+         for (const char* name : {"apiVersion", "kind"}) {
+           const Json& text = object[name];
+           if (!text.is_null() && !text.is_string()) {
+             causes.push_back(type_invalid(child(where, name), text, "must be a string"));
+           } else if (text.as_string().empty()) {
+             causes.push_back(required(child(where, name), "must not be empty"));
+           }
+         }
+         const Json& metadata = object["metadata"];
+         if (!metadata.is_null() && !metadata.is_object()) {
+           causes.push_back(type_invalid(child(where, "metadata"), metadata, "must be an object"));
+         } else if (auto read = meta::ObjectMeta::from_json(metadata);
+                    !metadata.is_null() && !read.ok()) {
+           causes.push_back(invalid(child(where, "metadata"), metadata, read.error().message()));
+         }
+       });
   return causes;
 }
 

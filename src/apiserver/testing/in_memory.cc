@@ -24,8 +24,10 @@ std::vector<store::Entry> installed(const std::vector<codec::Json>& crds) {
     CHECK(reply.status == 201);
   }
   api.settle();
-  std::vector<store::Entry> entries = api.store().list({.prefix = std::string(kCrdKeys)}).value().entries;
-  std::sort(entries.begin(), entries.end(), [](const store::Entry& a, const store::Entry& b) { return a.created < b.created; });
+  std::vector<store::Entry> entries =
+      api.store().list({.prefix = std::string(kCrdKeys)}).value().entries;
+  std::sort(entries.begin(), entries.end(),
+            [](const store::Entry& a, const store::Entry& b) { return a.created < b.created; });
   return entries;
 }
 
@@ -49,7 +51,8 @@ InMemoryApiServer::InMemoryApiServer() : InMemoryApiServer(Options()) {}
 
 InMemoryApiServer::InMemoryApiServer(Options options) : store_(store::open_memory(options.store)) {
   if (!options.crds.empty()) {
-    for (const store::Entry& entry : installed_once(options.crds)) CHECK(store_->put(entry.key, *entry.value).ok());
+    for (const store::Entry& entry : installed_once(options.crds))
+      CHECK(store_->put(entry.key, *entry.value).ok());
   }
   options.server.store = store_.get();
   server_ = Server::create(std::move(options.server)).value();
@@ -65,7 +68,8 @@ std::unique_ptr<net::HttpClient> InMemoryApiServer::transport_as(Identity identi
   return net::loopback(server_->handler_as(std::move(identity)));
 }
 
-InMemoryApiServer::Reply InMemoryApiServer::call(std::string method, std::string target, const codec::Json& body,
+InMemoryApiServer::Reply InMemoryApiServer::call(std::string method, std::string target,
+                                                 const codec::Json& body,
                                                  std::string content_type) {
   net::ClientRequest request;
   request.method = std::move(method);
@@ -75,9 +79,12 @@ InMemoryApiServer::Reply InMemoryApiServer::call(std::string method, std::string
     request.headers.add("Content-Type", std::move(content_type));
     request.body = codec::write_json(body);
   }
-  auto answer = client_->call(Context::background().with_timeout(std::chrono::seconds(120)), std::move(request));
-  Reply reply{.status = answer.value().status, .body = nullptr, .text = std::move(answer.value().body)};
-  if (auto parsed = codec::parse_json(reply.text); parsed.ok()) reply.body = std::move(parsed).value();
+  auto answer = client_->call(Context::background().with_timeout(std::chrono::seconds(120)),
+                              std::move(request));
+  Reply reply{
+      .status = answer.value().status, .body = nullptr, .text = std::move(answer.value().body)};
+  if (auto parsed = codec::parse_json(reply.text); parsed.ok())
+    reply.body = std::move(parsed).value();
   return reply;
 }
 
@@ -96,6 +103,8 @@ void InMemoryApiServer::install_crds(std::string_view yaml_stream) {
   }
 }
 
-void InMemoryApiServer::settle() { CHECK(server_->settle(Context::background().with_timeout(std::chrono::seconds(60)))); }
+void InMemoryApiServer::settle() {
+  CHECK(server_->settle(Context::background().with_timeout(std::chrono::seconds(60))));
+}
 
 }  // namespace varda::apiserver

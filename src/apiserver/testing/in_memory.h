@@ -48,8 +48,12 @@ class InMemoryApiServer {
   Reply call(std::string method, std::string target, const codec::Json& body = nullptr,
              std::string content_type = "application/json");
   Reply get(std::string target) { return call("GET", std::move(target)); }
-  Reply post(std::string target, const codec::Json& body) { return call("POST", std::move(target), body); }
-  Reply put(std::string target, const codec::Json& body) { return call("PUT", std::move(target), body); }
+  Reply post(std::string target, const codec::Json& body) {
+    return call("POST", std::move(target), body);
+  }
+  Reply put(std::string target, const codec::Json& body) {
+    return call("PUT", std::move(target), body);
+  }
   Reply merge_patch(std::string target, const codec::Json& body) {
     return call("PATCH", std::move(target), body, "application/merge-patch+json");
   }

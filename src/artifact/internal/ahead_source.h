@@ -48,7 +48,8 @@ class AheadSource final : public Source {
   std::uint64_t given_ = 0;
   Mutex mutex_;
   std::condition_variable_any changed_;
-  std::deque<Outcome<std::string>> queue_ GUARDED_BY(mutex_);  // ends with an empty piece or a failure
+  std::deque<Outcome<std::string>> queue_
+      GUARDED_BY(mutex_);  // ends with an empty piece or a failure
   std::size_t queue_bytes_ GUARDED_BY(mutex_) = 0;
   bool ending_ GUARDED_BY(mutex_) = false;
   std::optional<Outcome<std::string>> last_;  // the final result, once returned

@@ -61,16 +61,20 @@ bool covers(std::string_view entry, const net::Url& url) {
   std::string host = url.origin();
   host.erase(0, host.find("://") + 3);  // without the default port
   const std::string whole =
-      (url.host.find(':') == std::string::npos ? url.host : "[" + url.host + "]") + ":" + std::to_string(url.port);
+      (url.host.find(':') == std::string::npos ? url.host : "[" + url.host + "]") + ":" +
+      std::to_string(url.port);
   if (entry == url.host || entry == host || entry == whole) return true;
   if (entry == whole.substr(0, whole.rfind(':'))) return true;  // an IPv6 address in brackets
-  return entry.starts_with("*.") && url.host.size() >= entry.size() && url.host.ends_with(entry.substr(1));
+  return entry.starts_with("*.") && url.host.size() >= entry.size() &&
+         url.host.ends_with(entry.substr(1));
 }
 
 bool is_loopback(const std::string& host) {
-  static const std::array<net::IpBlock, 2> blocks{*net::parse_ip_block("127.0.0.0/8"), *net::parse_ip_block("::1")};
+  static const std::array<net::IpBlock, 2> blocks{*net::parse_ip_block("127.0.0.0/8"),
+                                                  *net::parse_ip_block("::1")};
   const net::Ip ip = net::without_ipv6_wrapping(net::parse_ip(host));
-  return host == "localhost" || std::any_of(blocks.begin(), blocks.end(), [&](const auto& block) { return block.contains(ip); });
+  return host == "localhost" || std::any_of(blocks.begin(), blocks.end(),
+                                            [&](const auto& block) { return block.contains(ip); });
 }
 
 }  // namespace
@@ -78,7 +82,9 @@ bool is_loopback(const std::string& host) {
 Sending sending_of(const Credentials& credentials, const net::Url& url, const std::string& first) {
   using Kind = Sending::Kind;
   const bool s3 = url.scheme == "s3";
-  if (s3 ? credentials.access_key_id.empty() : credentials.token.empty() && credentials.username.empty()) return {};
+  if (s3 ? credentials.access_key_id.empty()
+         : credentials.token.empty() && credentials.username.empty())
+    return {};
   if (!s3 && url.scheme != "http" && url.scheme != "https") return {};
   net::Url to = url;
   if (s3) {
@@ -92,30 +98,39 @@ Sending sending_of(const Credentials& credentials, const net::Url& url, const st
     const auto listed = [&](const std::string& entry) { return covers(entry, to); };
     if (std::none_of(credentials.hosts->begin(), credentials.hosts->end(), listed))
       return {Kind::kWithheld, "its hosts do not name " + to.host};
-  } else if (const auto own = net::Url::parse(first); !own.ok() || own->host != to.host || own->port != to.port) {
-    return {Kind::kWithheld, "without a key hosts, credentials are sent to the host of downloadURL only"};
+  } else if (const auto own = net::Url::parse(first);
+             !own.ok() || own->host != to.host || own->port != to.port) {
+    return {Kind::kWithheld,
+            "without a key hosts, credentials are sent to the host of downloadURL only"};
   }
   if (to.scheme == "http" && !s3 && !credentials.allow_http && !is_loopback(to.host))
-    return {Kind::kWithheld, "plain http can be read on the way: use https, or add a key allow-http: \"true\""};
+    return {Kind::kWithheld,
+            "plain http can be read on the way: use https, or add a key allow-http: \"true\""};
   return {Kind::kSent};
 }
 
 std::unique_ptr<Authorization> http_authorization(const Credentials& credentials) {
   if (!credentials.token.empty()) return std::make_unique<Fixed>("Bearer " + credentials.token);
   if (credentials.username.empty()) return nullptr;
-  return std::make_unique<Fixed>("Basic " + codec::base64(credentials.username + ":" + credentials.password));
+  return std::make_unique<Fixed>("Basic " +
+                                 codec::base64(credentials.username + ":" + credentials.password));
 }
 
 Result<net::Url> s3_address(const net::Url& url, const Credentials& credentials) {
-  if (url.host.empty() || url.port != 0 || !url.user.empty()) return Error(Code::kInvalid, "an s3 URL is s3://BUCKET/KEY");
-  if (url.target.find('?') != std::string::npos) return Error(Code::kInvalid, "an s3 URL has no query; write ? as %3F");
+  if (url.host.empty() || url.port != 0 || !url.user.empty())
+    return Error(Code::kInvalid, "an s3 URL is s3://BUCKET/KEY");
+  if (url.target.find('?') != std::string::npos)
+    return Error(Code::kInvalid, "an s3 URL has no query; write ? as %3F");
   TRY(const std::string key, net::percent_decode(std::string_view(url.target).substr(1)));
   if (key.empty()) return Error(Code::kInvalid, "an s3 URL is s3://BUCKET/KEY");
-  const std::string region = credentials.region.empty() ? std::string(kDefaultRegion) : credentials.region;
+  const std::string region =
+      credentials.region.empty() ? std::string(kDefaultRegion) : credentials.region;
   const bool own_host = credentials.endpoint.empty() && url.host.find('.') == std::string::npos;
   std::string endpoint = credentials.endpoint;
   // AWS's wildcard certificate does not cover bucket names with dots.
-  if (endpoint.empty()) endpoint = "https://" + (own_host ? url.host + "." : std::string()) + "s3." + region + ".amazonaws.com";
+  if (endpoint.empty())
+    endpoint = "https://" + (own_host ? url.host + "." : std::string()) + "s3." + region +
+               ".amazonaws.com";
   TRY(net::Url address, net::Url::parse(endpoint).context("AWS_ENDPOINT_URL"));
   if (address.scheme != "http" && address.scheme != "https")
     return Error(Code::kInvalid, "AWS_ENDPOINT_URL: must be an http or https URL");
@@ -123,7 +138,9 @@ Result<net::Url> s3_address(const net::Url& url, const Credentials& credentials)
   return address;
 }
 
-std::unique_ptr<Authorization> s3_authorization(const net::Url& address, const Credentials& credentials, const Clock& clock) {
+std::unique_ptr<Authorization> s3_authorization(const net::Url& address,
+                                                const Credentials& credentials,
+                                                const Clock& clock) {
   if (credentials.access_key_id.empty()) return nullptr;
   return std::make_unique<S3>(address, credentials, clock);
 }

@@ -37,6 +37,7 @@ std::unique_ptr<Authorization> http_authorization(const Credentials& credentials
 Result<net::Url> s3_address(const net::Url& url, const Credentials& credentials);
 /// Signs requests to `address`; null: the credentials have no key, as for public buckets. If the
 /// server refuses the time of a wrong clock, the server's time is used. `clock` outlives it.
-std::unique_ptr<Authorization> s3_authorization(const net::Url& address, const Credentials& credentials, const Clock& clock);
+std::unique_ptr<Authorization> s3_authorization(const net::Url& address,
+                                                const Credentials& credentials, const Clock& clock);
 
 }  // namespace varda::artifact

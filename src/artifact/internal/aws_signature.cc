@@ -18,8 +18,8 @@ std::string aws_encode_path(std::string_view path) {
   static constexpr std::string_view kDigits = "0123456789ABCDEF";
   std::string out;
   for (const char c : path) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-                       c == '_' || c == '~' || c == '/';
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '-' || c == '.' || c == '_' || c == '~' || c == '/';
     if (plain) {
       out += c;
       continue;
@@ -45,7 +45,8 @@ std::string hmac_sha256(std::string_view key, std::string_view text) {
   return std::string(bytes_of(codec::Sha256::of(outer)));
 }
 
-void aws_sign(net::ClientRequest& request, std::string_view host, std::string_view path, const AwsKey& key, WallTime now) {
+void aws_sign(net::ClientRequest& request, std::string_view host, std::string_view path,
+              const AwsKey& key, WallTime now) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
   std::tm utc{};
   gmtime_r(&seconds, &utc);
@@ -59,7 +60,8 @@ void aws_sign(net::ClientRequest& request, std::string_view host, std::string_vi
   if (!key.session_token.empty()) request.headers.set("X-Amz-Security-Token", key.session_token);
 
   std::vector<std::pair<std::string, std::string>> fields{{"host", std::string(host)}};
-  for (const char* name : {"If-Range", "Range", "X-Amz-Content-Sha256", "X-Amz-Date", "X-Amz-Security-Token"}) {
+  for (const char* name :
+       {"If-Range", "Range", "X-Amz-Content-Sha256", "X-Amz-Date", "X-Amz-Security-Token"}) {
     const auto value = request.headers.find(name);
     if (!value) continue;
     std::string lower(name);
@@ -73,14 +75,18 @@ void aws_sign(net::ClientRequest& request, std::string_view host, std::string_vi
     headers += name + ":" + value + "\n";
     names += (names.empty() ? "" : ";") + name;
   }
-  const std::string canonical = request.method + "\n" + std::string(path) + "\n\n" + headers + "\n" + names + "\n" + payload;
+  const std::string canonical =
+      request.method + "\n" + std::string(path) + "\n\n" + headers + "\n" + names + "\n" + payload;
   const std::string scope = date + "/" + key.region + "/s3/aws4_request";
-  const std::string to_sign = "AWS4-HMAC-SHA256\n" + time + "\n" + scope + "\n" + codec::Sha256::of(canonical).hex();
+  const std::string to_sign =
+      "AWS4-HMAC-SHA256\n" + time + "\n" + scope + "\n" + codec::Sha256::of(canonical).hex();
   std::string signing = hmac_sha256("AWS4" + key.secret, date);
-  for (const std::string_view part : {std::string_view(key.region), std::string_view("s3"), std::string_view("aws4_request")})
+  for (const std::string_view part :
+       {std::string_view(key.region), std::string_view("s3"), std::string_view("aws4_request")})
     signing = hmac_sha256(signing, part);
-  request.headers.set("Authorization", "AWS4-HMAC-SHA256 Credential=" + key.id + "/" + scope + ",SignedHeaders=" + names +
-                                           ",Signature=" + codec::hex(hmac_sha256(signing, to_sign)));
+  request.headers.set("Authorization", "AWS4-HMAC-SHA256 Credential=" + key.id + "/" + scope +
+                                           ",SignedHeaders=" + names + ",Signature=" +
+                                           codec::hex(hmac_sha256(signing, to_sign)));
 }
 
 }  // namespace varda::artifact

@@ -27,6 +27,7 @@ std::string hmac_sha256(std::string_view key, std::string_view text);
 /// Adds X-Amz-Date, X-Amz-Content-Sha256, X-Amz-Security-Token and Authorization. Host and, if
 /// present, Range and If-Range are signed too. `path` is encoded and has no query; `host` equals
 /// the Host header to be sent.
-void aws_sign(net::ClientRequest& request, std::string_view host, std::string_view path, const AwsKey& key, WallTime now);
+void aws_sign(net::ClientRequest& request, std::string_view host, std::string_view path,
+              const AwsKey& key, WallTime now);
 
 }  // namespace varda::artifact

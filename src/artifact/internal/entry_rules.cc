@@ -38,7 +38,8 @@ Result<std::string> normalise_entry_path(std::string_view path, const Limits& li
     return refuse(path, "control character in the name");
   std::string out;
   const auto parts = split(path);
-  if (parts.size() > limits.depth_max) return refuse(path, "deeper than " + std::to_string(limits.depth_max) + " directories");
+  if (parts.size() > limits.depth_max)
+    return refuse(path, "deeper than " + std::to_string(limits.depth_max) + " directories");
   for (const auto part : parts) {
     if (part == "..") return refuse(path, "\"..\" in the path");
     if (part.size() > 255) return refuse(path, "a name is longer than 255 bytes");
@@ -49,7 +50,8 @@ Result<std::string> normalise_entry_path(std::string_view path, const Limits& li
 }
 
 Status EntryRules::add(const std::string& path, EntryKind kind) {
-  if (names_.size() >= limits_.entries_max) return refuse(path, "more than " + std::to_string(limits_.entries_max) + " entries");
+  if (names_.size() >= limits_.entries_max)
+    return refuse(path, "more than " + std::to_string(limits_.entries_max) + " entries");
   names_.emplace(path, kind);
   if (kind == EntryKind::kDirectory) directories_.push_back(path);
   if (path.find('/') == std::string::npos) {
@@ -98,22 +100,26 @@ Result<EntryRules::Admitted> EntryRules::admit(const codec::ArchiveEntry& entry)
     }
   }
   if (const auto found = names_.find(path); found != names_.end()) {
-    if (found->second == EntryKind::kDirectory && entry.kind == EntryKind::kDirectory) return admitted;
+    if (found->second == EntryKind::kDirectory && entry.kind == EntryKind::kDirectory)
+      return admitted;
     return refuse(path, "the name occurs twice");
   }
   EntryKind kind = entry.kind;
   if (kind == EntryKind::kSymlink) TRY_VOID(check_symlink(path, entry.link_target));
   if (kind == EntryKind::kHardLink) {
-    TRY(admitted.link_source, normalise_entry_path(entry.link_target, limits_).context("entry \"" + path + "\""));
+    TRY(admitted.link_source,
+        normalise_entry_path(entry.link_target, limits_).context("entry \"" + path + "\""));
     const auto found = names_.find(admitted.link_source);
     if (found == names_.end() || found->second != EntryKind::kFile)
-      return refuse(path, "hard link to \"" + admitted.link_source + "\", which is not an earlier file of the archive");
+      return refuse(path, "hard link to \"" + admitted.link_source +
+                              "\", which is not an earlier file of the archive");
     kind = EntryKind::kFile;
   }
   if (kind == EntryKind::kFile) {
     ++files_;
     if (entry.size_bytes > limits_.extracted_bytes_max - bytes_)
-      return refuse(path, "the archive unpacks to more than " + std::to_string(limits_.extracted_bytes_max) + " bytes");
+      return refuse(path, "the archive unpacks to more than " +
+                              std::to_string(limits_.extracted_bytes_max) + " bytes");
   }
   TRY_VOID(add(path, kind));
   return admitted;
@@ -122,9 +128,11 @@ Result<EntryRules::Admitted> EntryRules::admit(const codec::ArchiveEntry& entry)
 Status EntryRules::count(std::uint64_t bytes, std::uint64_t archive_bytes) {
   bytes_ += bytes;
   if (bytes_ > limits_.extracted_bytes_max)
-    return Error(Code::kInvalid, "the archive unpacks to more than " + std::to_string(limits_.extracted_bytes_max) + " bytes");
+    return Error(Code::kInvalid, "the archive unpacks to more than " +
+                                     std::to_string(limits_.extracted_bytes_max) + " bytes");
   if (bytes_ > limits_.ratio_free_bytes && bytes_ / limits_.ratio_max > archive_bytes)
-    return Error(Code::kInvalid, "the archive unpacks to more than " + std::to_string(limits_.ratio_max) + " times its size");
+    return Error(Code::kInvalid, "the archive unpacks to more than " +
+                                     std::to_string(limits_.ratio_max) + " times its size");
   return {};
 }
 

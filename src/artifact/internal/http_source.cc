@@ -33,7 +33,9 @@ std::string s3_code(std::string_view body) {
   if (from == std::string_view::npos) return "";
   const std::string_view rest = body.substr(from + 6, 64);
   const std::string_view code = rest.substr(0, rest.find('<'));
-  const bool word = std::all_of(code.begin(), code.end(), [](char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); });
+  const bool word = std::all_of(code.begin(), code.end(), [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+  });
   return word ? std::string(code) : "";
 }
 
@@ -117,10 +119,12 @@ bool StallGuard::stalled() const {
   return stalled_;
 }
 
-Outcome<std::unique_ptr<Source>> HttpSource::open(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
-                                                  SourceOptions options, std::string address,
+Outcome<std::unique_ptr<Source>> HttpSource::open(const Context& ctx, os::FileSystem& fs,
+                                                  net::HttpClient& http, SourceOptions options,
+                                                  std::string address,
                                                   std::unique_ptr<Authorization> authorization) {
-  auto source = std::make_unique<HttpSource>(ctx, fs, http, std::move(options), std::move(address), std::move(authorization));
+  auto source = std::make_unique<HttpSource>(ctx, fs, http, std::move(options), std::move(address),
+                                             std::move(authorization));
   source->synced_ = source->clock_.now();
   if (!source->options_.spooled) return std::unique_ptr<Source>(std::move(source));
   auto spool = fs.open(source->options_.spool, os::Open::kCreate, 0600);
@@ -136,9 +140,12 @@ Failure HttpSource::failed(Error error) const {
   if (Status status = ctx_.check(); !status.ok()) return {Reason::kCancelled, status.error()};
   if (guard_.stalled())
     error = Error(Code::kUnavailable,
-                  "the peer sent " + std::string(connection_bytes_ == 0 ? "nothing" : "next to nothing") + " for a while");
+                  "the peer sent " +
+                      std::string(connection_bytes_ == 0 ? "nothing" : "next to nothing") +
+                      " for a while");
   // The client refuses an address, or a redirect from https to http.
-  const Reason reason = error.code() == Code::kForbidden ? Reason::kSourceForbidden : Reason::kDownloadFailed;
+  const Reason reason =
+      error.code() == Code::kForbidden ? Reason::kSourceForbidden : Reason::kDownloadFailed;
   return {reason, std::move(error).context(shown_url(options_.url))};
 }
 
@@ -161,7 +168,8 @@ Result<net::ClientResponse> HttpSource::ask(std::uint64_t offset) {
   // The digest is over the stored bytes, so no content coding is wanted.
   request.headers.add("Accept-Encoding", "identity");
   const bool neighbour = options_.kind == SourceKind::kNeighbour;
-  if (offset > 0 || neighbour) request.headers.add("Range", "bytes=" + std::to_string(offset) + "-");
+  if (offset > 0 || neighbour)
+    request.headers.add("Range", "bytes=" + std::to_string(offset) + "-");
   if (offset > 0 && !neighbour) {
     if (validator_.empty()) validator_ = kept_validator();
     if (!validator_.empty()) request.headers.add("If-Range", validator_);
@@ -174,7 +182,8 @@ Result<net::ClientResponse> HttpSource::ask(std::uint64_t offset) {
 // 8470).
 Failure HttpSource::refused(net::ClientResponse& response) {
   const int status = response.status;
-  const bool final = status >= 400 && status < 500 && status != 408 && status != 425 && status != 429;
+  const bool final =
+      status >= 400 && status < 500 && status != 408 && status != 425 && status != 429;
   std::string text = "HTTP " + std::to_string(status);
   if (options_.url.starts_with("s3:") && response.body != nullptr && !response.other_origin) {
     if (const auto body = response.body->read(); body.ok() && *body)
@@ -185,16 +194,19 @@ Failure HttpSource::refused(net::ClientResponse& response) {
     const std::string& name = options_.request.credentials;
     if (name.empty()) text += "; the source asks for credentials, and none are named";
     if (!name.empty())
-      text += options_.withheld.empty() ? "; asked with " + name : "; " + name + " is not sent: " + options_.withheld;
+      text += options_.withheld.empty() ? "; asked with " + name
+                                        : "; " + name + " is not sent: " + options_.withheld;
   }
   Failure failure = failed(Error(Code::kUnavailable, text).as_terminal(final));
-  if (!final) failure.retry_after = retry_after_of(response.headers).value_or(std::chrono::seconds(0));
+  if (!final)
+    failure.retry_after = retry_after_of(response.headers).value_or(std::chrono::seconds(0));
   return failure;
 }
 
 std::optional<Failure> HttpSource::await_neighbour(net::ClientResponse& response) {
   const SteadyTime now = clock_.now();
-  const std::uint64_t done = byte_number(response.headers.find(kBytesDoneHeader).value_or("")).value_or(0);
+  const std::uint64_t done =
+      byte_number(response.headers.find(kBytesDoneHeader).value_or("")).value_or(0);
   if (!neighbour_waited_) {
     neighbour_waited_ = now;
     neighbour_since_ = 0;
@@ -202,19 +214,22 @@ std::optional<Failure> HttpSource::await_neighbour(net::ClientResponse& response
   if (!neighbour_moved_ || done != neighbour_done_) neighbour_moved_ = now;
   neighbour_done_ = done;
   const bool unaware = response.status == 404;
-  const Duration patience = unaware ? Duration(kNeighbourUnawarePatience) : Duration(kNeighbourPatience);
+  const Duration patience =
+      unaware ? Duration(kNeighbourUnawarePatience) : Duration(kNeighbourPatience);
   if (now - *neighbour_moved_ >= patience || now - *neighbour_waited_ >= kNeighbourPatienceMax) {
-    return failed(
-        Error(Code::kUnavailable, unaware ? "the peer does not have the archive" : "it gets on no further with the archive")
-            .as_terminal(unaware));
+    return failed(Error(Code::kUnavailable, unaware ? "the peer does not have the archive"
+                                                    : "it gets on no further with the archive")
+                      .as_terminal(unaware));
   }
-  for (int i = 0; i < 4 && response.body != nullptr; ++i) {  // reads the short error text, so that the connection can be reused
+  for (int i = 0; i < 4 && response.body != nullptr;
+       ++i) {  // reads the short error text, so that the connection can be reused
     const auto said = response.body->read();
     if (!said.ok() || !*said) break;
   }
   const auto asked = retry_after_of(response.headers);
   const Duration pause = asked ? Duration(*asked) : Duration(std::chrono::seconds(1));
-  const Status slept = ctx_.sleep_for(std::clamp<Duration>(pause, std::chrono::milliseconds(20), std::chrono::seconds(5)));
+  const Status slept = ctx_.sleep_for(
+      std::clamp<Duration>(pause, std::chrono::milliseconds(20), std::chrono::seconds(5)));
   if (!slept.ok()) return failed(slept.error());
   return std::nullopt;
 }
@@ -224,8 +239,10 @@ bool HttpSource::drips(Duration took, std::uint64_t bytes) {
   if (neighbour_waited_) {
     // A byte now and then must not extend the wait by another hour.
     neighbour_since_ += bytes;
-    const auto minutes = std::chrono::floor<std::chrono::minutes>(clock_.now() - *neighbour_waited_).count() + 1;
-    if (neighbour_since_ >= kNeighbourFloorBytes * static_cast<std::uint64_t>(minutes)) neighbour_waited_.reset();
+    const auto minutes =
+        std::chrono::floor<std::chrono::minutes>(clock_.now() - *neighbour_waited_).count() + 1;
+    if (neighbour_since_ >= kNeighbourFloorBytes * static_cast<std::uint64_t>(minutes))
+      neighbour_waited_.reset();
   }
   giving_ += took;
   given_ += bytes;
@@ -241,7 +258,9 @@ std::optional<Failure> HttpSource::connect() {
   connection_bytes_ = 0;
   body_.reset();
   auto sent = ask(offset);
-  if (sent.ok() && sent->status == 403 && authorization_ != nullptr && authorization_->refused(sent->headers)) sent = ask(offset);
+  if (sent.ok() && sent->status == 403 && authorization_ != nullptr &&
+      authorization_->refused(sent->headers))
+    sent = ask(offset);
   if (!sent.ok()) return failed(sent.error());
   net::ClientResponse& response = *sent;
   other_origin_ = other_origin_ || response.other_origin;
@@ -250,7 +269,8 @@ std::optional<Failure> HttpSource::connect() {
   const bool page = is_page_type(response.headers.find("Content-Type").value_or(""));
   const auto range = parse_content_range(response.headers.find("Content-Range").value_or(""));
   const bool neighbour = options_.kind == SourceKind::kNeighbour;
-  if (neighbour && (response.status == 503 || response.status == 404)) return await_neighbour(response);
+  if (neighbour && (response.status == 503 || response.status == 404))
+    return await_neighbour(response);
   if (response.status == 206) total_ = range.total.value_or(0);
   if (neighbour && response.status == 206 && offset == 0 && range.start == offset && total_ > 0) {
     if (auto failure = begin_whole(response, total_)) return failure;
@@ -262,16 +282,20 @@ std::optional<Failure> HttpSource::connect() {
   } else if (offset > 0 && response.status == 200 && (page || is_page(response))) {
     // A login page in place of every answer proves nothing about the archive, so the spool stays.
     return failed(Error(Code::kUnavailable, "an HTML page where the rest of an archive should be"));
-  } else if (offset > 0 && (response.status == 200 || response.status == 206 || response.status == 416)) {
+  } else if (offset > 0 &&
+             (response.status == 200 || response.status == 206 || response.status == 416)) {
     // The server does not support ranges, or its content changed. Bytes already returned cannot be
     // withdrawn, so start over.
     stale_ = true;
-    return failed(
-        Error(Code::kConflict, (broke_ ? broke_->message() + "; it" : std::string("the download")) + " cannot be continued" +
-                                   (other_origin_ ? std::string() : " at byte " + std::to_string(offset)) + " and starts over"));
+    return failed(Error(Code::kConflict,
+                        (broke_ ? broke_->message() + "; it" : std::string("the download")) +
+                            " cannot be continued" +
+                            (other_origin_ ? std::string() : " at byte " + std::to_string(offset)) +
+                            " and starts over"));
   } else if (response.status != 200) {
     return refused(response);
-  } else if (auto failure = begin_whole(response, byte_number(response.headers.find("Content-Length").value_or("")))) {
+  } else if (auto failure = begin_whole(
+                 response, byte_number(response.headers.find("Content-Length").value_or("")))) {
     return failure;
   }
   body_ = std::move(response.body);
@@ -285,24 +309,31 @@ bool HttpSource::is_page(net::ClientResponse& response) {
   return first.ok() && *first && begins_like_page(**first);
 }
 
-std::optional<Failure> HttpSource::begin_whole(const net::ClientResponse& response, std::optional<std::uint64_t> length) {
+std::optional<Failure> HttpSource::begin_whole(const net::ClientResponse& response,
+                                               std::optional<std::uint64_t> length) {
   page_type_ = is_page_type(response.headers.find("Content-Type").value_or(""));
   if (length) {
     meter_.set_total(*length, hashed_.count());
-    if (*length > options_.limits.archive_bytes_max) return too_large(options_.limits.archive_bytes_max);
+    if (*length > options_.limits.archive_bytes_max)
+      return too_large(options_.limits.archive_bytes_max);
     const auto space = fs_.space(options_.spool.parent_path());
     if (options_.spooled && space.ok() && space->available_bytes < *length)
-      return Failure{Reason::kDiskFull,
-                     Error(Code::kExhausted, "the archive has " + (other_origin_ ? std::string("more") : std::to_string(*length)) +
-                                                 " bytes, the disk " + std::to_string(space->available_bytes) + " free")};
+      return Failure{
+          Reason::kDiskFull,
+          Error(Code::kExhausted,
+                "the archive has " +
+                    (other_origin_ ? std::string("more") : std::to_string(*length)) +
+                    " bytes, the disk " + std::to_string(space->available_bytes) + " free")};
   }
   if (options_.kind == SourceKind::kNeighbour) return std::nullopt;
   // A weak ETag does not promise equal bytes, so If-Range must not use it (RFC 9110, 13.1.5).
   std::string_view validator = response.headers.find("ETag").value_or("");
-  if (validator.empty() || validator.starts_with("W/")) validator = response.headers.find("Last-Modified").value_or("");
+  if (validator.empty() || validator.starts_with("W/"))
+    validator = response.headers.find("Last-Modified").value_or("");
   validator_ = validator;
   if (!validator.empty() && options_.spooled) {
-    if (Status status = os::write_file_atomically(fs_, notes_of(options_.spool), notes_text(options_.url, validator), 0600);
+    if (Status status = os::write_file_atomically(fs_, notes_of(options_.spool),
+                                                  notes_text(options_.url, validator), 0600);
         !status.ok())
       return disk_failure(status.error());
   }
@@ -312,7 +343,8 @@ std::optional<Failure> HttpSource::begin_whole(const net::ClientResponse& respon
 Outcome<std::string> HttpSource::take(std::string bytes) {
   hashed_.add(bytes);
   meter_.report(hashed_.count(), false);
-  if (hashed_.count() > options_.limits.archive_bytes_max) return too_large(options_.limits.archive_bytes_max);
+  if (hashed_.count() > options_.limits.archive_bytes_max)
+    return too_large(options_.limits.archive_bytes_max);
   return bytes;
 }
 
@@ -338,7 +370,8 @@ Status HttpSource::keep(std::string_view bytes) {
 
 Outcome<std::string> HttpSource::next() {
   if (replaying_) {
-    if (Status status = ctx_.check(); !status.ok()) return Failure{Reason::kCancelled, status.error()};
+    if (Status status = ctx_.check(); !status.ok())
+      return Failure{Reason::kCancelled, status.error()};
     Result<std::string> kept = spool_->read(256 << 10);
     if (!kept.ok()) return disk_failure(kept.error());
     if (!kept->empty()) return take(std::move(kept).value());
@@ -354,18 +387,22 @@ Outcome<std::string> HttpSource::next() {
     Result<std::optional<std::string>> piece = body_->read();
     // Counts only the time of the peer node, not of the disk and the unpacking.
     const bool drip = drips(clock_.now() - began, piece.ok() && *piece ? (*piece)->size() : 0);
-    const auto drip_failure = [this] { return failed(Error(Code::kUnavailable, "the peer sends almost nothing of the archive")); };
+    const auto drip_failure = [this] {
+      return failed(Error(Code::kUnavailable, "the peer sends almost nothing of the archive"));
+    };
     // A server may send less of a range than exists (RFC 9110, 14.2 and 15.3.7). The rest is
     // requested as after a break.
     const bool neighbour = options_.kind == SourceKind::kNeighbour;
     if (piece.ok() && !*piece && hashed_.count() < total_ && !neighbour)
       piece = Error(Code::kUnavailable, other_origin_ ? std::string("the answer ended early")
-                                                      : "the answer ended at byte " + std::to_string(hashed_.count()) + " of " +
-                                                            std::to_string(total_));
+                                                      : "the answer ended at byte " +
+                                                            std::to_string(hashed_.count()) +
+                                                            " of " + std::to_string(total_));
     if (!piece.ok()) {
       body_.reset();
       short_connections_ = connection_bytes_ < kStallBytes ? short_connections_ + 1 : 0;
-      const bool moved = connection_bytes_ > 0 && !drip && !guard_.stalled() && short_connections_ <= kShortConnectionsMax;
+      const bool moved = connection_bytes_ > 0 && !drip && !guard_.stalled() &&
+                         short_connections_ <= kShortConnectionsMax;
       if (!moved || ctx_.done()) return failed(piece.error());
       resumed_ = true;
       broke_ = piece.error();
@@ -374,7 +411,8 @@ Outcome<std::string> HttpSource::next() {
     if (!*piece && hashed_.count() < total_) {
       // The peer node had no more bytes when it was asked.
       body_.reset();
-      if (connection_bytes_ == 0) return failed(Error(Code::kUnavailable, "it promised bytes and gave none"));
+      if (connection_bytes_ == 0)
+        return failed(Error(Code::kUnavailable, "it promised bytes and gave none"));
       if (drip) return drip_failure();
       continue;
     }

@@ -32,7 +32,8 @@ class HashedBytes {
 
 class Meter {
  public:
-  explicit Meter(ProgressSink sink, std::uint64_t total = 0) : sink_(std::move(sink)), total_(total) {}
+  explicit Meter(ProgressSink sink, std::uint64_t total = 0)
+      : sink_(std::move(sink)), total_(total) {}
   /// Reports at once, because others may wait for the size.
   void set_total(std::uint64_t total, std::uint64_t done);
   void report(std::uint64_t done, bool last);
@@ -77,10 +78,12 @@ class HttpSource final : public Source {
  public:
   /// `address` is the URL to request: the source's URL, or the address that it stands for.
   /// `authorization` null: none is sent.
-  static Outcome<std::unique_ptr<Source>> open(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options,
-                                               std::string address, std::unique_ptr<Authorization> authorization);
-  HttpSource(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options, std::string address,
-             std::unique_ptr<Authorization> authorization)
+  static Outcome<std::unique_ptr<Source>> open(const Context& ctx, os::FileSystem& fs,
+                                               net::HttpClient& http, SourceOptions options,
+                                               std::string address,
+                                               std::unique_ptr<Authorization> authorization);
+  HttpSource(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options,
+             std::string address, std::unique_ptr<Authorization> authorization)
       : ctx_(ctx),
         fs_(fs),
         http_(http),
@@ -112,7 +115,8 @@ class HttpSource final : public Source {
   static bool is_page(net::ClientResponse& response);
   std::string kept_validator();
   Status keep(std::string_view bytes);
-  std::optional<Failure> begin_whole(const net::ClientResponse& response, std::optional<std::uint64_t> length);
+  std::optional<Failure> begin_whole(const net::ClientResponse& response,
+                                     std::optional<std::uint64_t> length);
   Outcome<std::string> take(std::string bytes);
   Failure failed(Error error) const;
 
@@ -137,10 +141,11 @@ class HttpSource final : public Source {
   StallGuard guard_;
   std::unique_ptr<net::BodyReader> body_;
   std::uint64_t connection_bytes_ = 0;
-  std::optional<Error> broke_;                  // the error that ended the previous connection
-  std::uint64_t total_ = 0;                     // size of the archive, from a Content-Range; 0: unknown
-  std::uint64_t neighbour_done_ = 0;            // progress reported by the peer node
-  std::optional<SteadyTime> neighbour_moved_;   // time of the last reported progress, while it gives no bytes
+  std::optional<Error> broke_;        // the error that ended the previous connection
+  std::uint64_t total_ = 0;           // size of the archive, from a Content-Range; 0: unknown
+  std::uint64_t neighbour_done_ = 0;  // progress reported by the peer node
+  std::optional<SteadyTime>
+      neighbour_moved_;  // time of the last reported progress, while it gives no bytes
   std::optional<SteadyTime> neighbour_waited_;  // start of the time with no or too few bytes
   std::uint64_t neighbour_since_ = 0;           // bytes given since then
   Duration giving_{0};                          // time spent receiving in the current minute ...

@@ -17,17 +17,18 @@ Failure unsafe(Error error) { return {Reason::kUnsafeArchive, std::move(error)};
 
 // Found while unpacking, so the download stays, and the next attempt reads it from the disk.
 Failure no_room_for_tree(std::uint64_t max) {
-  return {Reason::kDiskFull, Error(Code::kExhausted, "it unpacks to more than the " + std::to_string(max) +
-                                                         " bytes that artifacts may use besides those in use")
-                                 .as_terminal()};
+  return {Reason::kDiskFull,
+          Error(Code::kExhausted, "it unpacks to more than the " + std::to_string(max) +
+                                      " bytes that artifacts may use besides those in use")
+              .as_terminal()};
 }
 
 // Extracts one archive. The caller must distinguish failures of the source, of the archive and of
 // the disk.
 class Extraction {
  public:
-  Extraction(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits, const ProgressSink& progress,
-             TreeRecordWriter* record, std::uint64_t bytes_max)
+  Extraction(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits,
+             const ProgressSink& progress, TreeRecordWriter* record, std::uint64_t bytes_max)
       : fs_(fs),
         source_(source),
         into_(into),
@@ -38,7 +39,8 @@ class Extraction {
         bytes_max_(bytes_max) {}
 
   Outcome<Tree> run() {
-    if (Status made = fs_.make_directories(into_, 0755); !made.ok()) return disk_failure(made.error());
+    if (Status made = fs_.make_directories(into_, 0755); !made.ok())
+      return disk_failure(made.error());
     auto reader = codec::ArchiveReader::open([this]() -> Result<std::string> {
       Outcome<std::string> bytes = source_.next();
       if (bytes.ok()) return std::move(bytes.value());
@@ -53,17 +55,24 @@ class Extraction {
       if (auto failure = take(**reader, **entry)) return *failure;
     }
     if (Status status = rules_.finish(); !status.ok()) return unsafe(status.error());
-    for (auto directory = rules_.directories().rbegin(); directory != rules_.directories().rend(); ++directory)
-      if (Status status = fs_.sync_directory(into_ / *directory); !status.ok()) return disk_failure(status.error());
-    if (Status status = fs_.sync_directory(into_); !status.ok()) return disk_failure(status.error());
+    for (auto directory = rules_.directories().rbegin(); directory != rules_.directories().rend();
+         ++directory)
+      if (Status status = fs_.sync_directory(into_ / *directory); !status.ok())
+        return disk_failure(status.error());
+    if (Status status = fs_.sync_directory(into_); !status.ok())
+      return disk_failure(status.error());
     if (record_ != nullptr)
-      if (Status status = record_->end(rules_.single_top()); !status.ok()) return disk_failure(status.error());
+      if (Status status = record_->end(rules_.single_top()); !status.ok())
+        return disk_failure(status.error());
     if (progress_) progress_({Phase::kExtract, rules_.bytes(), rules_.bytes()});
-    return Tree{rules_.single_top().empty() ? into_ : into_ / rules_.single_top(), rules_.bytes(), rules_.files()};
+    return Tree{rules_.single_top().empty() ? into_ : into_ / rules_.single_top(), rules_.bytes(),
+                rules_.files()};
   }
 
  private:
-  Failure archive_failure(const Error& error) { return source_failure_ ? *source_failure_ : unsafe(error); }
+  Failure archive_failure(const Error& error) {
+    return source_failure_ ? *source_failure_ : unsafe(error);
+  }
 
   std::optional<Failure> take(codec::ArchiveReader& reader, const codec::ArchiveEntry& entry) {
     const std::size_t known = rules_.directories().size();
@@ -71,15 +80,20 @@ class Extraction {
     if (!admitted.ok()) return unsafe(admitted.error());
     for (std::size_t i = known; i < rules_.directories().size(); ++i) {
       const std::string& directory = rules_.directories()[i];
-      if (Status status = fs_.make_directories(into_ / directory, 0755); !status.ok()) return disk_failure(status.error());
-      if (Status status = record_ != nullptr ? record_->directory(directory) : Status(); !status.ok())
+      if (Status status = fs_.make_directories(into_ / directory, 0755); !status.ok())
+        return disk_failure(status.error());
+      if (Status status = record_ != nullptr ? record_->directory(directory) : Status();
+          !status.ok())
         return disk_failure(status.error());
     }
     if (admitted->path.empty() || entry.kind == codec::EntryKind::kDirectory) return std::nullopt;
     const os::Path path = into_ / admitted->path;
     if (entry.kind == codec::EntryKind::kSymlink) {
-      if (Status status = fs_.symlink(entry.link_target, path); !status.ok()) return disk_failure(status.error());
-      if (Status status = record_ != nullptr ? record_->link(admitted->path, entry.link_target) : Status(); !status.ok())
+      if (Status status = fs_.symlink(entry.link_target, path); !status.ok())
+        return disk_failure(status.error());
+      if (Status status =
+              record_ != nullptr ? record_->link(admitted->path, entry.link_target) : Status();
+          !status.ok())
         return disk_failure(status.error());
       return std::nullopt;
     }
@@ -87,11 +101,13 @@ class Extraction {
     if (!file.ok()) return disk_failure(file.error());
     const std::uint64_t before = rules_.bytes();
     if (record_ != nullptr) hash_.emplace();
-    if (auto failure = admitted->link_source.empty() ? copy(**file, [&] { return reader.read(); }) : repeat(**file, *admitted))
+    if (auto failure = admitted->link_source.empty() ? copy(**file, [&] { return reader.read(); })
+                                                     : repeat(**file, *admitted))
       return failure;
     if (Status status = (*file)->sync(); !status.ok()) return disk_failure(status.error());
     if (record_ == nullptr) return std::nullopt;
-    if (Status status = record_->file(admitted->path, hash_->finish(), rules_.bytes() - before); !status.ok())
+    if (Status status = record_->file(admitted->path, hash_->finish(), rules_.bytes() - before);
+        !status.ok())
       return disk_failure(status.error());
     return std::nullopt;
   }
@@ -110,9 +126,11 @@ class Extraction {
       Result<std::string> bytes = read();
       if (!bytes.ok()) return archive_failure(bytes.error());
       if (bytes->empty()) return std::nullopt;
-      if (Status status = rules_.count(bytes->size(), source_.bytes()); !status.ok()) return unsafe(status.error());
+      if (Status status = rules_.count(bytes->size(), source_.bytes()); !status.ok())
+        return unsafe(status.error());
       if (rules_.bytes() > bytes_max_) return no_room_for_tree(bytes_max_);
-      if (Status status = room_.take(bytes->size()); !status.ok()) return disk_failure(status.error());
+      if (Status status = room_.take(bytes->size()); !status.ok())
+        return disk_failure(status.error());
       if (Status status = file.write(*bytes); !status.ok()) return disk_failure(status.error());
       if (hash_) hash_->update(*bytes);
       if (progress_ && rules_.bytes() >= reported_ + (256 << 10)) {
@@ -140,7 +158,8 @@ struct Attempt {
   bool verified = false;  // the digest matches, so other sources cannot do better
 };
 
-Attempt attempt(os::FileSystem& fs, Source& source, const SourceOptions& options, const os::Path& into) {
+Attempt attempt(os::FileSystem& fs, Source& source, const SourceOptions& options,
+                const os::Path& into) {
   Limits limits = options.limits;
   if (options.request.max_bytes != 0) limits.extracted_bytes_max = options.request.max_bytes;
   std::unique_ptr<TreeRecordWriter> record;
@@ -149,7 +168,8 @@ Attempt attempt(os::FileSystem& fs, Source& source, const SourceOptions& options
     if (!made.ok()) return {disk_failure(made.error())};
     record = std::move(*made);
   }
-  Outcome<Tree> tree = extract(fs, source, into, limits, options.progress, record.get(), options.tree_bytes_max);
+  Outcome<Tree> tree =
+      extract(fs, source, into, limits, options.progress, record.get(), options.tree_bytes_max);
   if (!tree.ok() && tree.failure().reason != Reason::kUnsafeArchive) return {std::move(tree)};
   // The digest covers every byte, including bytes after the archive's end. A wrong digest takes
   // precedence over a refused archive, because the archive is then not the requested one.
@@ -163,21 +183,26 @@ Attempt attempt(os::FileSystem& fs, Source& source, const SourceOptions& options
   const std::string shown = shown_url(options.url);
   const bool elsewhere = source.other_origin();
   if (source.looks_like_page())
-    return {Failure{Reason::kDownloadFailed,
-                    Error(Code::kUnavailable, shown + ": an HTML page" +
-                                                  (elsewhere ? std::string() : " of " + std::to_string(source.bytes()) + " bytes") +
-                                                  " where an archive should be")}};
+    return {Failure{
+        Reason::kDownloadFailed,
+        Error(Code::kUnavailable,
+              shown + ": an HTML page" +
+                  (elsewhere ? std::string() : " of " + std::to_string(source.bytes()) + " bytes") +
+                  " where an archive should be")}};
   // A redirect may lead into a network that the URL's author cannot reach, so the answer is not
   // described.
   if (elsewhere)
-    return {Failure{Reason::kDigestMismatch,
-                    Error(Code::kCorrupt, "expected sha256 " + options.request.digest.hex() + ", and the bytes from " + shown +
-                                              " differ; they came by a redirect to another origin, so no more is shown")}};
+    return {Failure{
+        Reason::kDigestMismatch,
+        Error(Code::kCorrupt,
+              "expected sha256 " + options.request.digest.hex() + ", and the bytes from " + shown +
+                  " differ; they came by a redirect to another origin, so no more is shown")}};
   const std::string remark = source.remark();
   return {Failure{Reason::kDigestMismatch,
-                  Error(Code::kCorrupt, "expected sha256 " + options.request.digest.hex() + ", found " + found.hex() + " (" +
-                                            std::to_string(source.bytes()) + " bytes from " + shown +
-                                            (remark.empty() ? "" : "; " + remark) + ")")}};
+                  Error(Code::kCorrupt, "expected sha256 " + options.request.digest.hex() +
+                                            ", found " + found.hex() + " (" +
+                                            std::to_string(source.bytes()) + " bytes from " +
+                                            shown + (remark.empty() ? "" : "; " + remark) + ")")}};
 }
 
 /// The result of one source.
@@ -215,8 +240,10 @@ Status keep_archive(os::FileSystem& fs, const SourceOptions& options) {
   return fs.sync_directory(options.archive.parent_path());
 }
 
-Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const SourceOptions& options, const os::Path& into) {
-  if (Status status = fs.remove_all(into); !status.ok()) return {disk_failure(status.error()), true};
+Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
+               const SourceOptions& options, const os::Path& into) {
+  if (Status status = fs.remove_all(into); !status.ok())
+    return {disk_failure(status.error()), true};
   const auto kept = spooled_bytes(fs, options);
   if (!kept.ok()) return {disk_failure(kept.error()), true};
   const bool tainted = options.spooled && spool_has_neighbours_bytes(fs, options.spool);
@@ -234,10 +261,12 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, co
   if (tried.tree.ok()) {
     if (Status status = downloads ? keep_archive(fs, options) : Status(); !status.ok())
       log::warn("cannot keep archive for peers", {{"error", status.error()}});
-    if (Status status = drop_spool(fs, options.spool); !status.ok()) return {disk_failure(status.error()), true};
+    if (Status status = drop_spool(fs, options.spool); !status.ok())
+      return {disk_failure(status.error()), true};
     return {std::move(tried.tree), true};
   }
-  if (Status status = fs.remove_all(into); !status.ok()) log::warn("cannot clear scratch", {{"error", status.error()}});
+  if (Status status = fs.remove_all(into); !status.ok())
+    log::warn("cannot clear scratch", {{"error", status.error()}});
   Turn turn{std::move(tried.tree)};
   const Failure& failure = turn.tree.failure();
   const bool page = bytes.looks_like_page();
@@ -246,32 +275,40 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, co
   // attempt.
   const bool full = failure.reason == Reason::kDiskFull;
   const bool suspect_spool = bytes.resumed() && tainted;
-  turn.claimed = full && options.kind == SourceKind::kNeighbour && (*kept == 0 || bytes.bytes() > *kept);
-  turn.final = tried.verified || (full && !turn.claimed && !suspect_spool) || failure.reason == Reason::kCancelled;
-  turn.blame_the_spool = bytes.stale() || (bytes.resumed() && failure.reason == Reason::kDigestMismatch) || (full && suspect_spool);
-  if (failure.reason == Reason::kDigestMismatch || failure.reason == Reason::kUnsafeArchive || page) {
+  turn.claimed =
+      full && options.kind == SourceKind::kNeighbour && (*kept == 0 || bytes.bytes() > *kept);
+  turn.final = tried.verified || (full && !turn.claimed && !suspect_spool) ||
+               failure.reason == Reason::kCancelled;
+  turn.blame_the_spool = bytes.stale() ||
+                         (bytes.resumed() && failure.reason == Reason::kDigestMismatch) ||
+                         (full && suspect_spool);
+  if (failure.reason == Reason::kDigestMismatch || failure.reason == Reason::kUnsafeArchive ||
+      page) {
     turn.trouble = SourceBook::Trouble::kWrong;
   } else if (!failure.error.terminal() && !bytes.stale()) {
-    turn.trouble = bytes.bytes() > *kept ? SourceBook::Trouble::kBroke : SourceBook::Trouble::kSilent;
+    turn.trouble =
+        bytes.bytes() > *kept ? SourceBook::Trouble::kBroke : SourceBook::Trouble::kSilent;
   }
   // After a transient failure the spool is kept if it holds archive bytes. A failed source must not
   // destroy the bytes that were there before.
-  const bool keep =
-      (failure.reason == Reason::kDownloadFailed || (full && !turn.claimed) || failure.reason == Reason::kCancelled) &&
-      (bytes.stale() || !page);
+  const bool keep = (failure.reason == Reason::kDownloadFailed || (full && !turn.claimed) ||
+                     failure.reason == Reason::kCancelled) &&
+                    (bytes.stale() || !page);
   if (!keep && downloads) {
     if (Status status = cut_spool(fs, options.spool, tried.verified ? 0 : *kept); !status.ok())
       return {disk_failure(status.error()), true};
     // The remaining bytes do not come from a peer node.
     if (options.kind == SourceKind::kNeighbour && !tainted && *kept > 0)
-      if (Status status = forget_notes(fs, options.spool); !status.ok()) return {disk_failure(status.error()), true};
+      if (Status status = forget_notes(fs, options.spool); !status.ok())
+        return {disk_failure(status.error()), true};
   }
   return turn;
 }
 
 /// Installs from the kept archive, if a crash or damage lost the tree. Absent: no usable archive,
 /// and a download replaces it.
-std::optional<Outcome<Tree>> install_from_kept(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options,
+std::optional<Outcome<Tree>> install_from_kept(const Context& ctx, os::FileSystem& fs,
+                                               net::HttpClient& http, SourceOptions options,
                                                const os::Path& into) {
   if (options.archive.empty()) return std::nullopt;
   const auto info = fs.stat(options.archive);
@@ -286,14 +323,18 @@ std::optional<Outcome<Tree>> install_from_kept(const Context& ctx, os::FileSyste
 }
 
 /// Reads the request's credentials. Absent: it names none, or only file URLs.
-Outcome<std::optional<Credentials>> read_credentials(const Context& ctx, const SourceOptions& options) {
+Outcome<std::optional<Credentials>> read_credentials(const Context& ctx,
+                                                     const SourceOptions& options) {
   const Request& request = options.request;
   const auto is_file = [](const std::string& url) { return url.starts_with("file:"); };
-  if (request.credentials.empty() || (is_file(request.url) && std::all_of(request.mirrors.begin(), request.mirrors.end(), is_file)))
+  if (request.credentials.empty() ||
+      (is_file(request.url) &&
+       std::all_of(request.mirrors.begin(), request.mirrors.end(), is_file)))
     return std::optional<Credentials>();
   if (options.transport.credentials == nullptr)
-    return Failure{Reason::kCredentialsMissing,
-                   Error(Code::kNotFound, "this program cannot read credentials " + request.credentials)};
+    return Failure{
+        Reason::kCredentialsMissing,
+        Error(Code::kNotFound, "this program cannot read credentials " + request.credentials)};
   Outcome<Credentials> found = options.transport.credentials->read(ctx, request.credentials);
   if (!found.ok()) return found.failure();
   return std::optional<Credentials>(std::move(found.value()));
@@ -310,7 +351,8 @@ std::optional<Failure> nowhere_to_send(const SourceOptions& options) {
     if (!url.ok()) return std::nullopt;
     const Sending sending = sending_of(*options.credentials, *url, options.request.url);
     if (sending.kind != Sending::Kind::kWithheld) return std::nullopt;
-    if (why.empty()) why = options.request.credentials + " is not sent to " + shown_url(text) + ": " + sending.why;
+    if (why.empty())
+      why = options.request.credentials + " is not sent to " + shown_url(text) + ": " + sending.why;
   }
   return Failure{Reason::kCredentialsInvalid, Error(Code::kInvalid, why)};
 }
@@ -325,7 +367,8 @@ Failure sum_up(const std::vector<Failure>& failures) {
   std::optional<std::chrono::seconds> wait;
   for (const Failure& failure : failures) {
     if (retry_of(failure.reason) < retry_of(best->reason)) best = &failure;
-    text += (&failure == &failures.front() ? ": " : "; ") + failure.error.message().substr(0, kEachMax);
+    text +=
+        (&failure == &failures.front() ? ": " : "; ") + failure.error.message().substr(0, kEachMax);
     terminal = terminal && failure.error.terminal();
     wait = wait ? std::min(*wait, failure.retry_after) : failure.retry_after;
   }
@@ -333,9 +376,10 @@ Failure sum_up(const std::vector<Failure>& failures) {
 }
 
 /// Installs from the request's file servers, in the order of the book.
-Outcome<Tree> install_from_origins(const Context& ctx, os::FileSystem& fs, net::HttpClient& client, SourceOptions options,
-                                   SourceBook& book, const os::Path& into) {
-  constexpr std::chrono::milliseconds kPauseMax{250};  // spreads many nodes that move on to the next source
+Outcome<Tree> install_from_origins(const Context& ctx, os::FileSystem& fs, net::HttpClient& client,
+                                   SourceOptions options, SourceBook& book, const os::Path& into) {
+  constexpr std::chrono::milliseconds kPauseMax{
+      250};  // spreads many nodes that move on to the next source
   std::vector<std::string> urls{options.request.url};
   urls.insert(urls.end(), options.request.mirrors.begin(), options.request.mirrors.end());
   urls = book.order(urls);
@@ -345,15 +389,19 @@ Outcome<Tree> install_from_origins(const Context& ctx, os::FileSystem& fs, net::
     std::vector<std::string> again;
     for (const std::string& url : urls) {
       if (const auto closed = book.closed_for(url); closed.count() > 0) {
-        failures.insert_or_assign(url, Failure{Reason::kDownloadFailed,
-                                               Error(Code::kUnavailable, shown_url(url) + ": asked to be left alone for " +
-                                                                             std::to_string(closed.count()) + " s"),
-                                               closed});
+        failures.insert_or_assign(
+            url,
+            Failure{Reason::kDownloadFailed,
+                    Error(Code::kUnavailable, shown_url(url) + ": asked to be left alone for " +
+                                                  std::to_string(closed.count()) + " s"),
+                    closed});
         continue;
       }
       if (!failures.empty() && round == 0 && options.transport.rng != nullptr) {
-        const auto pause = std::chrono::duration_cast<Duration>(kPauseMax * options.transport.rng->unit());
-        if (Status status = ctx.sleep_for(pause); !status.ok()) return Failure{Reason::kCancelled, status.error()};
+        const auto pause =
+            std::chrono::duration_cast<Duration>(kPauseMax * options.transport.rng->unit());
+        if (Status status = ctx.sleep_for(pause); !status.ok())
+          return Failure{Reason::kCancelled, status.error()};
       }
       options.url = url;
       Turn turn = take_turn(ctx, fs, client, options, into);
@@ -371,13 +419,15 @@ Outcome<Tree> install_from_origins(const Context& ctx, os::FileSystem& fs, net::
       failures.insert_or_assign(url, turn.tree.failure());
     }
     if (again.empty()) break;
-    if (Status status = drop_spool(fs, options.spool); !status.ok()) return disk_failure(status.error());
+    if (Status status = drop_spool(fs, options.spool); !status.ok())
+      return disk_failure(status.error());
     urls = std::move(again);
   }
   // In the order of the request, which users know.
   std::vector<Failure> all;
   const auto add = [&](const std::string& url) {
-    if (const auto found = failures.find(url); found != failures.end()) all.push_back(found->second);
+    if (const auto found = failures.find(url); found != failures.end())
+      all.push_back(found->second);
     failures.erase(url);
   };
   add(options.request.url);
@@ -392,8 +442,10 @@ struct Heard {
 };
 
 /// Installs from the first peer node that gives the archive. Absent: none does.
-std::optional<Outcome<Tree>> install_from(const std::vector<Neighbour>& neighbours, const Context& ctx, os::FileSystem& fs,
-                                          SourceOptions options, SourceBook& book, const os::Path& into, Heard& heard) {
+std::optional<Outcome<Tree>> install_from(const std::vector<Neighbour>& neighbours,
+                                          const Context& ctx, os::FileSystem& fs,
+                                          SourceOptions options, SourceBook& book,
+                                          const os::Path& into, Heard& heard) {
   options.kind = SourceKind::kNeighbour;
   options.credentials = nullptr;
   for (const Neighbour& neighbour : neighbours) {
@@ -409,7 +461,8 @@ std::optional<Outcome<Tree>> install_from(const std::vector<Neighbour>& neighbou
       log::debug("peer did not give archive", {{"error", turn.tree.failure().error}});
       heard.said = "; nor did a neighbour: " + turn.tree.failure().error.message().substr(0, 380);
       if (turn.blame_the_spool && round == 0) {
-        if (Status status = drop_spool(fs, options.spool); !status.ok()) return Outcome<Tree>(disk_failure(status.error()));
+        if (Status status = drop_spool(fs, options.spool); !status.ok())
+          return Outcome<Tree>(disk_failure(status.error()));
         continue;
       }
       if (turn.claimed) {
@@ -425,15 +478,17 @@ std::optional<Outcome<Tree>> install_from(const std::vector<Neighbour>& neighbou
 
 }  // namespace
 
-Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits, const ProgressSink& progress,
-                      TreeRecordWriter* record, std::uint64_t bytes_max) {
+Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into,
+                      const Limits& limits, const ProgressSink& progress, TreeRecordWriter* record,
+                      std::uint64_t bytes_max) {
   return Extraction(fs, source, into, limits, progress, record, bytes_max).run();
 }
 
-Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const SourceOptions& given,
-                      const os::Path& into) {
+Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
+                      const SourceOptions& given, const os::Path& into) {
   SourceOptions options = given;
-  SourceBook nothing_known(options.transport.clock != nullptr ? *options.transport.clock : system_clock());
+  SourceBook nothing_known(options.transport.clock != nullptr ? *options.transport.clock
+                                                              : system_clock());
   SourceBook& book = options.book != nullptr ? *options.book : nothing_known;
   const auto credentials = read_credentials(ctx, options);
   if (!credentials.ok()) return credentials.failure();
@@ -445,19 +500,24 @@ Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& h
       if (options.transport.trusting) trusting = options.transport.trusting((*credentials)->ca_pem);
       if (trusting == nullptr)
         return Failure{Reason::kCredentialsMissing,
-                       Error(Code::kInvalid, "ca.crt of " + options.request.credentials + " cannot be used here")};
+                       Error(Code::kInvalid,
+                             "ca.crt of " + options.request.credentials + " cannot be used here")};
     }
   }
   net::HttpClient& client = trusting != nullptr ? *trusting : http;
   if (auto tree = install_from_kept(ctx, fs, http, options, into)) return std::move(*tree);
   std::vector<Neighbour> well, troubled;
-  for (const Neighbour& one : options.request.neighbours) (book.well(one.url) ? well : troubled).push_back(one);
+  for (const Neighbour& one : options.request.neighbours)
+    (book.well(one.url) ? well : troubled).push_back(one);
   Heard heard;
   // If the file server's archive is as large, the peer nodes may be right. Then they come first
   // again once there is room.
   const auto blame_unless_right = [&](const Outcome<Tree>& tree) {
-    if (!tree.ok() && (tree.failure().reason == Reason::kDiskFull || tree.failure().reason == Reason::kCancelled)) return;
-    for (const std::string& url : heard.too_much) book.failed(url, SourceBook::Trouble::kWrong, std::chrono::seconds(0));
+    if (!tree.ok() &&
+        (tree.failure().reason == Reason::kDiskFull || tree.failure().reason == Reason::kCancelled))
+      return;
+    for (const std::string& url : heard.too_much)
+      book.failed(url, SourceBook::Trouble::kWrong, std::chrono::seconds(0));
     heard.too_much.clear();
   };
   if (auto tree = install_from(well, ctx, fs, options, book, into, heard)) {
@@ -466,7 +526,8 @@ Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& h
   }
   Outcome<Tree> tree = install_from_origins(ctx, fs, client, options, book, into);
   blame_unless_right(tree);
-  if (tree.ok() || tree.failure().reason == Reason::kCancelled || tree.failure().reason == Reason::kDiskFull ||
+  if (tree.ok() || tree.failure().reason == Reason::kCancelled ||
+      tree.failure().reason == Reason::kDiskFull ||
       retry_of(tree.failure().reason) == Retry::kOnChange)
     return tree;
   auto given_after_all = install_from(troubled, ctx, fs, options, book, into, heard);
@@ -474,7 +535,8 @@ Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& h
   if (given_after_all) return std::move(*given_after_all);
   if (heard.said.empty()) return tree;
   Failure failure = tree.failure();
-  failure.error = Error(failure.error.code(), failure.error.message() + heard.said).as_terminal(failure.error.terminal());
+  failure.error = Error(failure.error.code(), failure.error.message() + heard.said)
+                      .as_terminal(failure.error.terminal());
   return failure;
 }
 

@@ -17,7 +17,8 @@ class TreeRecordWriter;
 /// Extracts into the empty directory `into`, which this function creates. Writes only inside
 /// `into`. Syncs every complete file, and the directories at the end. `record` null: writes no
 /// record. kDiskFull, terminal: the tree exceeds `bytes_max`, and evicting does not help.
-Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into, const Limits& limits, const ProgressSink& progress,
+Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into,
+                      const Limits& limits, const ProgressSink& progress,
                       TreeRecordWriter* record = nullptr, std::uint64_t bytes_max = UINT64_MAX);
 
 /// Downloads to `options.spool`, extracts to `into` and checks the digest over every byte. Tries
@@ -25,7 +26,7 @@ Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into, 
 /// first, and sources with recent trouble come last. If all fail, one message gives each reason,
 /// and the failure's reason is the one most likely to heal. On success the tree is synced and the
 /// spool is gone. On failure `into` is gone; the spool stays if the download can resume.
-Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, const SourceOptions& options,
-                      const os::Path& into);
+Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
+                      const SourceOptions& options, const os::Path& into);
 
 }  // namespace varda::artifact

@@ -50,19 +50,21 @@ enum class SourceKind {
 struct SourceOptions {
   Request request;
   SourceKind kind = SourceKind::kOrigin;
-  std::string url;                      // the request's source to use; "" the first
-  os::Path spool;                       // the partial download; "<spool>.notes" holds its validator, or marks bytes
-                                        // from peer nodes
-  os::Path archive;                     // destination of a complete, verified spool; none if empty or wants_archive
-                                        // returns false. An existing archive there is the first source.
+  std::string url;   // the request's source to use; "" the first
+  os::Path spool;    // the partial download; "<spool>.notes" holds its validator, or marks bytes
+                     // from peer nodes
+  os::Path archive;  // destination of a complete, verified spool; none if empty or wants_archive
+                     // returns false. An existing archive there is the first source.
   std::function<bool()> wants_archive;  // called when the spool is complete
   bool spooled = true;                  // false: no bytes are kept on disk, so a kill restarts the
                                         // download; a broken connection still resumes
   os::Path record;                      // file for the tree's record (tree_record.h); empty: none
   std::vector<os::Path> file_roots;     // file URLs are read below these only
   Limits limits;
-  std::uint64_t tree_bytes_max = UINT64_MAX;  // room under the store's own limit, after all possible evictions
-  Duration stall = std::chrono::seconds(60);  // a connection that brings less than kStallBytes in this time is closed
+  std::uint64_t tree_bytes_max =
+      UINT64_MAX;  // room under the store's own limit, after all possible evictions
+  Duration stall = std::chrono::seconds(
+      60);  // a connection that brings less than kStallBytes in this time is closed
   ProgressSink progress;
   Transport transport;
   SourceBook* book = nullptr;                // the store's book; null: no history
@@ -80,7 +82,8 @@ inline constexpr std::chrono::seconds kSpoolSyncPeriod{5};
 /// Opens `options.archive` for SourceKind::kKept, else by the scheme of `options.url`. Allowed are
 /// http, https, s3 and permitted files; the rest is kSourceForbidden. `ctx`, `fs` and `http`
 /// outlive the source.
-Outcome<std::unique_ptr<Source>> open_source(const Context& ctx, os::FileSystem& fs, net::HttpClient& http, SourceOptions options);
+Outcome<std::unique_ptr<Source>> open_source(const Context& ctx, os::FileSystem& fs,
+                                             net::HttpClient& http, SourceOptions options);
 
 /// The wait for a peer node without progress, and for one that does not know the archive yet.
 inline constexpr std::chrono::seconds kNeighbourPatience{60}, kNeighbourUnawarePatience{30};

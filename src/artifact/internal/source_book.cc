@@ -22,7 +22,8 @@ int SourceBook::weight_of(const std::string& url) const {
   int weight = 0;
   for (const std::string& name : {url, origin_of(url)}) {
     const auto mark = marks_.find(name);
-    if (mark != marks_.end() && clock_.now() < mark->second.until) weight = std::max(weight, mark->second.weight);
+    if (mark != marks_.end() && clock_.now() < mark->second.until)
+      weight = std::max(weight, mark->second.weight);
   }
   return weight;
 }
@@ -34,7 +35,9 @@ std::vector<std::string> SourceBook::order(const std::vector<std::string>& urls)
   const MutexLock lock(mutex_);
   std::map<std::string, int> weights;
   for (const std::string& url : out) weights[url] = weight_of(url);
-  std::stable_sort(out.begin(), out.end(), [&](const std::string& a, const std::string& b) { return weights[a] < weights[b]; });
+  std::stable_sort(out.begin(), out.end(), [&](const std::string& a, const std::string& b) {
+    return weights[a] < weights[b];
+  });
   return out;
 }
 
@@ -46,7 +49,8 @@ bool SourceBook::well(const std::string& url) const {
 std::chrono::seconds SourceBook::closed_for(const std::string& url) const {
   const MutexLock lock(mutex_);
   const auto mark = marks_.find(origin_of(url));
-  if (mark == marks_.end() || mark->second.closed_until <= clock_.now()) return std::chrono::seconds(0);
+  if (mark == marks_.end() || mark->second.closed_until <= clock_.now())
+    return std::chrono::seconds(0);
   return std::chrono::ceil<std::chrono::seconds>(mark->second.closed_until - clock_.now());
 }
 
@@ -73,7 +77,8 @@ void SourceBook::forget_old() {
   if (marks_.size() < kMarksMax) return;
   const SteadyTime now = clock_.now();
   std::erase_if(marks_, [now](const auto& mark) { return mark.second.until <= now; });
-  if (marks_.size() >= kMarksMax) marks_.clear();  // with so many troubled sources the order means little
+  if (marks_.size() >= kMarksMax)
+    marks_.clear();  // with so many troubled sources the order means little
 }
 
 }  // namespace varda::artifact

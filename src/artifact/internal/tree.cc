@@ -5,7 +5,8 @@
 namespace varda::artifact {
 namespace {
 
-Status walk_below(os::FileSystem& fs, const os::Path& root, const os::Path& relative, const Visit& visit) {
+Status walk_below(os::FileSystem& fs, const os::Path& root, const os::Path& relative,
+                  const Visit& visit) {
   TRY(const auto names, fs.list(relative.empty() ? root : root / relative));
   for (const std::string& name : names) {
     const os::Path path = relative.empty() ? os::Path(name) : relative / name;
@@ -19,7 +20,9 @@ Status walk_below(os::FileSystem& fs, const os::Path& root, const os::Path& rela
 
 }  // namespace
 
-Status walk(os::FileSystem& fs, const os::Path& root, const Visit& visit) { return walk_below(fs, root, {}, visit); }
+Status walk(os::FileSystem& fs, const os::Path& root, const Visit& visit) {
+  return walk_below(fs, root, {}, visit);
+}
 
 Status link_tree(os::FileSystem& fs, const os::Path& from, const os::Path& to) {
   TRY_VOID(fs.make_directories(to, 0755));
@@ -40,7 +43,8 @@ Status link_tree(os::FileSystem& fs, const os::Path& from, const os::Path& to) {
     }
     return Error(Code::kInternal, (from / path).string() + ": neither file, directory nor link");
   }));
-  for (auto directory = directories.rbegin(); directory != directories.rend(); ++directory) TRY_VOID(fs.sync_directory(*directory));
+  for (auto directory = directories.rbegin(); directory != directories.rend(); ++directory)
+    TRY_VOID(fs.sync_directory(*directory));
   return {};
 }
 
@@ -49,7 +53,8 @@ Result<bool> same_tree(os::FileSystem& fs, const os::Path& a, const os::Path& b)
   const auto read = [&fs](const os::Path& root) -> Result<Tree> {
     Tree tree;
     TRY_VOID(walk(fs, root, [&](const os::Path& path, const os::FileInfo& info) {
-      tree.emplace(path.string(), std::pair(info.kind, info.kind == os::FileKind::kFile ? info.inode : 0));
+      tree.emplace(path.string(),
+                   std::pair(info.kind, info.kind == os::FileKind::kFile ? info.inode : 0));
       return ok_status();
     }));
     return tree;

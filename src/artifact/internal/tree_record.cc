@@ -51,7 +51,8 @@ Result<Entry> parse(const std::string& line) {
     words.push_back(line.substr(at, space - at));
     at = space + 1;
   }
-  const Error wrong(Code::kCorrupt, "the record of the tree has an invalid line: " + line.substr(0, 100));
+  const Error wrong(Code::kCorrupt,
+                    "the record of the tree has an invalid line: " + line.substr(0, 100));
   Entry entry;
   entry.kind = words.front();
   const std::size_t wanted = entry.kind == "file" ? 4 : entry.kind == "link" ? 3 : 2;
@@ -62,7 +63,8 @@ Result<Entry> parse(const std::string& line) {
     TRY(entry.target, net::percent_decode(words[1]));
   } else if (entry.kind == "file") {
     TRY(entry.digest, codec::Sha256::parse(words[1]));
-    const auto [end, error] = std::from_chars(words[2].data(), words[2].data() + words[2].size(), entry.bytes);
+    const auto [end, error] =
+        std::from_chars(words[2].data(), words[2].data() + words[2].size(), entry.bytes);
     if (error != std::errc() || end != words[2].data() + words[2].size()) return wrong;
   } else if (entry.kind != "directory" && entry.kind != "end") {
     return wrong;
@@ -86,7 +88,8 @@ Status each(os::FileSystem& fs, const os::Path& record, Take take) {
   }
 }
 
-Result<std::string> difference(const Context& ctx, os::FileSystem& fs, const os::Path& place, const Entry& entry) {
+Result<std::string> difference(const Context& ctx, os::FileSystem& fs, const os::Path& place,
+                               const Entry& entry) {
   TRY(const auto info, fs.stat(place));
   if (!info) return std::string("is missing");
   const os::FileKind kind = entry.kind == "file"   ? os::FileKind::kFile
@@ -99,7 +102,8 @@ Result<std::string> difference(const Context& ctx, os::FileSystem& fs, const os:
   }
   if (kind == os::FileKind::kDirectory) return std::string();
   if (info->size_bytes != entry.bytes)
-    return "has " + std::to_string(info->size_bytes) + " bytes instead of " + std::to_string(entry.bytes);
+    return "has " + std::to_string(info->size_bytes) + " bytes instead of " +
+           std::to_string(entry.bytes);
   TRY(const auto file, fs.open(place, os::Open::kRead));
   codec::Sha256Stream hash;
   while (true) {
@@ -115,9 +119,11 @@ Result<std::string> difference(const Context& ctx, os::FileSystem& fs, const os:
 
 }  // namespace
 
-Result<std::unique_ptr<TreeRecordWriter>> TreeRecordWriter::create(os::FileSystem& fs, const os::Path& file) {
+Result<std::unique_ptr<TreeRecordWriter>> TreeRecordWriter::create(os::FileSystem& fs,
+                                                                   const os::Path& file) {
   TRY(auto out, fs.open(file, os::Open::kTruncate, 0600));
-  return std::unique_ptr<TreeRecordWriter>(new TreeRecordWriter(std::move(out)));  // NOLINT: private constructor
+  return std::unique_ptr<TreeRecordWriter>(
+      new TreeRecordWriter(std::move(out)));  // NOLINT: private constructor
 }
 
 Status TreeRecordWriter::line(std::string text) {
@@ -128,13 +134,17 @@ Status TreeRecordWriter::line(std::string text) {
   return {};
 }
 
-Status TreeRecordWriter::file(const std::string& path, const codec::Sha256& digest, std::uint64_t bytes) {
-  return line("file " + digest.hex() + " " + std::to_string(bytes) + " " + net::percent_encode(path));
+Status TreeRecordWriter::file(const std::string& path, const codec::Sha256& digest,
+                              std::uint64_t bytes) {
+  return line("file " + digest.hex() + " " + std::to_string(bytes) + " " +
+              net::percent_encode(path));
 }
 Status TreeRecordWriter::link(const std::string& path, const std::string& target) {
   return line("link " + net::percent_encode(target) + " " + net::percent_encode(path));
 }
-Status TreeRecordWriter::directory(const std::string& path) { return line("directory " + net::percent_encode(path)); }
+Status TreeRecordWriter::directory(const std::string& path) {
+  return line("directory " + net::percent_encode(path));
+}
 
 Status TreeRecordWriter::end(const std::string& top) {
   TRY_VOID(line("end " + (top.empty() ? "-" : top == "-" ? "%2D" : net::percent_encode(top))));
@@ -143,8 +153,8 @@ Status TreeRecordWriter::end(const std::string& top) {
   return out_->sync();
 }
 
-Result<std::vector<std::string>> compare_with_record(const Context& ctx, os::FileSystem& fs, const os::Path& tree,
-                                                     const os::Path& record) {
+Result<std::vector<std::string>> compare_with_record(const Context& ctx, os::FileSystem& fs,
+                                                     const os::Path& tree, const os::Path& record) {
   std::string top;
   TRY_VOID(each(fs, record, [&](const Entry& entry) -> Status {
     top = entry.path;  // the last entry's path remains

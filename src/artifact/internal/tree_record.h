@@ -5,7 +5,8 @@
 //   file SHA256 SIZE PATH
 //   link TARGET PATH
 //   directory PATH
-//   end TOP          the last line; TOP is the single top-level directory that was stripped, or "-"; "%2D" if that is its name
+//   end TOP          the last line; TOP is the single top-level directory that was stripped, or
+//   "-"; "%2D" if that is its name
 #pragma once
 
 #include <memory>
@@ -40,7 +41,7 @@ class TreeRecordWriter {
 /// Lists the differences between a tree and its record; empty: equal. Reads every byte. Returns at
 /// most 20 differences. kNotFound: no record, as for trees of earlier versions. kCorrupt: the
 /// record is unreadable.
-Result<std::vector<std::string>> compare_with_record(const Context& ctx, os::FileSystem& fs, const os::Path& tree,
-                                                     const os::Path& record);
+Result<std::vector<std::string>> compare_with_record(const Context& ctx, os::FileSystem& fs,
+                                                     const os::Path& tree, const os::Path& record);
 
 }  // namespace varda::artifact

@@ -5,7 +5,8 @@
 
 namespace varda::artifact::testing {
 
-TarBuilder& TarBuilder::entry(char type, std::string_view path, std::string_view bytes, std::string_view link, std::uint32_t mode) {
+TarBuilder& TarBuilder::entry(char type, std::string_view path, std::string_view bytes,
+                              std::string_view link, std::uint32_t mode) {
   std::string header(512, '\0');
   const auto put = [&header](std::size_t at, std::string_view text, std::size_t max) {
     header.replace(at, std::min(text.size(), max), text.substr(0, max));
@@ -41,15 +42,19 @@ TarBuilder& TarBuilder::entry(char type, std::string_view path, std::string_view
 
 std::string tar_gzip_of(std::string_view path, std::uint64_t zeros) {
   std::string out;
-  auto writer = codec::ArchiveWriter::create(codec::ArchiveFormat::kTarGzip, [&out](std::string_view bytes) {
-    out += bytes;
-    return ok_status();
-  });
+  auto writer =
+      codec::ArchiveWriter::create(codec::ArchiveFormat::kTarGzip, [&out](std::string_view bytes) {
+        out += bytes;
+        return ok_status();
+      });
   CHECK(writer.ok());
-  CHECK(
-      (*writer)
-          ->add({.path = std::string(path), .kind = codec::EntryKind::kFile, .size_bytes = zeros, .mode = 0644, .link_target = ""})
-          .ok());
+  CHECK((*writer)
+            ->add({.path = std::string(path),
+                   .kind = codec::EntryKind::kFile,
+                   .size_bytes = zeros,
+                   .mode = 0644,
+                   .link_target = ""})
+            .ok());
   const std::string block(1 << 20, '\0');
   for (std::uint64_t left = zeros; left > 0;) {
     const std::uint64_t part = std::min<std::uint64_t>(left, block.size());
@@ -61,7 +66,11 @@ std::string tar_gzip_of(std::string_view path, std::uint64_t zeros) {
 }
 
 std::string model_archive(std::string_view content) {
-  return TarBuilder().directory("model/").file("model/model.onnx", content).file("model/labels.txt", "0\n1\n").tar();
+  return TarBuilder()
+      .directory("model/")
+      .file("model/model.onnx", content)
+      .file("model/labels.txt", "0\n1\n")
+      .tar();
 }
 
 }  // namespace varda::artifact::testing

@@ -17,11 +17,16 @@ class TarBuilder {
     return entry('0', path, bytes, "", mode);
   }
   TarBuilder& directory(std::string_view path) { return entry('5', path, "", "", 0755); }
-  TarBuilder& symlink(std::string_view path, std::string_view target) { return entry('2', path, "", target, 0777); }
-  TarBuilder& hard_link(std::string_view path, std::string_view target) { return entry('1', path, "", target, 0644); }
+  TarBuilder& symlink(std::string_view path, std::string_view target) {
+    return entry('2', path, "", target, 0777);
+  }
+  TarBuilder& hard_link(std::string_view path, std::string_view target) {
+    return entry('1', path, "", target, 0644);
+  }
   TarBuilder& device(std::string_view path) { return entry('3', path, "", "", 0666); }
   TarBuilder& fifo(std::string_view path) { return entry('6', path, "", "", 0666); }
-  TarBuilder& entry(char type, std::string_view path, std::string_view bytes, std::string_view link, std::uint32_t mode);
+  TarBuilder& entry(char type, std::string_view path, std::string_view bytes, std::string_view link,
+                    std::uint32_t mode);
   /// Appends the two zero blocks at the end.
   std::string tar() const { return bytes_ + std::string(1024, '\0'); }
 

@@ -23,7 +23,8 @@ class OriginBody final : public net::BodyReader {
     if (at_ >= file_.bytes.size()) return std::optional<std::string>();
     std::size_t count = std::min(file_.piece, file_.bytes.size() - at_);
     if (file_.break_after != 0) {
-      if (at_ - start_ >= file_.break_after) return Error(Code::kUnavailable, "connection reset by peer");
+      if (at_ - start_ >= file_.break_after)
+        return Error(Code::kUnavailable, "connection reset by peer");
       count = std::min(count, file_.break_after - (at_ - start_));
     }
     std::string bytes = file_.bytes.substr(at_, count);
@@ -74,7 +75,8 @@ Result<net::ClientResponse> Origin::send(const Context& ctx, net::ClientRequest 
   const std::string if_range(request.headers.find("If-Range").value_or(""));
   {
     const MutexLock lock(mutex_);
-    seen_.push_back({request.url, range, if_range, std::string(request.headers.find("Authorization").value_or(""))});
+    seen_.push_back({request.url, range, if_range,
+                     std::string(request.headers.find("Authorization").value_or(""))});
     hook = hook_;
     if (const auto found = files_.find(request.url); found != files_.end()) file = found->second;
   }
@@ -87,7 +89,8 @@ Result<net::ClientResponse> Origin::send(const Context& ctx, net::ClientRequest 
   if (!file->etag.empty()) response.headers.add("ETag", file->etag);
   const std::size_t total = file->bytes.size();
   std::size_t at = 0;
-  if (file->status == 200 && file->ranges && range.starts_with("bytes=") && (if_range.empty() || if_range == file->etag)) {
+  if (file->status == 200 && file->ranges && range.starts_with("bytes=") &&
+      (if_range.empty() || if_range == file->etag)) {
     std::from_chars(range.data() + 6, range.data() + range.size(), at);
     at += file->range_shift;
     if (at >= total) {
@@ -97,11 +100,14 @@ Result<net::ClientResponse> Origin::send(const Context& ctx, net::ClientRequest 
     } else {
       response.status = 206;
       if (file->range_max != 0) file->bytes.resize(std::min(total, at + file->range_max));
-      response.headers.add("Content-Range", "bytes " + std::to_string(at) + "-" + std::to_string(file->bytes.size() - 1) + "/" +
+      response.headers.add("Content-Range", "bytes " + std::to_string(at) + "-" +
+                                                std::to_string(file->bytes.size() - 1) + "/" +
                                                 std::to_string(total));
     }
   }
-  if (file->length) response.headers.add("Content-Length", std::to_string(file->bytes.size() - std::min(at, file->bytes.size())));
+  if (file->length)
+    response.headers.add("Content-Length",
+                         std::to_string(file->bytes.size() - std::min(at, file->bytes.size())));
   response.body = std::make_unique<OriginBody>(ctx, *this, std::move(*file), at);
   return response;
 }

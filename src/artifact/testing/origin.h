@@ -30,7 +30,9 @@ class Origin final : public net::HttpClient {
     std::size_t range_max = 0;    // limit of bytes per range; 0: no limit
   };
   void put(std::string url, File file);
-  void put(std::string url, std::string bytes) { put(std::move(url), File{.bytes = std::move(bytes)}); }
+  void put(std::string url, std::string bytes) {
+    put(std::move(url), File{.bytes = std::move(bytes)});
+  }
   void remove(const std::string& url);
   /// Called before each answer, without locks, so that a test can intervene.
   void on_request(std::function<void()> hook);

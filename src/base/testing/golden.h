@@ -20,7 +20,8 @@ inline bool updating_goldens() { return std::getenv("UPDATE_GOLDEN") != nullptr;
 inline void rewrite_golden(const std::filesystem::path& path, const std::string& text) {
   std::filesystem::create_directories(path.parent_path());
   std::ofstream(path, std::ios::binary) << text;
-  ADD_FAILURE() << path << " is rewritten: read the difference, then run the test without UPDATE_GOLDEN";
+  ADD_FAILURE() << path
+                << " is rewritten: read the difference, then run the test without UPDATE_GOLDEN";
 }
 
 /// Fails unless the file holds exactly `text`.

@@ -38,7 +38,17 @@ class ScriptedPolicy final : public Policy {
   std::map<std::size_t, bool>& said_;  // during the current event
 };
 
-enum class Weather : std::uint8_t { kGood, kSlow, kDead, kNoConnection, kBusy, kBroken, kTooMany, kRefuses, kMixed };
+enum class Weather : std::uint8_t {
+  kGood,
+  kSlow,
+  kDead,
+  kNoConnection,
+  kBusy,
+  kBroken,
+  kTooMany,
+  kRefuses,
+  kMixed
+};
 
 struct Event {
   enum class What : std::uint8_t { kStart, kAnswer, kFailure, kTimer, kGone, kProbes };
@@ -49,7 +59,9 @@ struct Event {
   CallId call = kNoCall;
   bool hard = false;
   Failure failure{};
-  bool operator<(const Event& other) const { return std::pair(at, order) > std::pair(other.at, other.order); }
+  bool operator<(const Event& other) const {
+    return std::pair(at, order) > std::pair(other.at, other.order);
+  }
 };
 
 struct CallBook {
@@ -77,14 +89,15 @@ struct TierBook {
   Breaker::State state = Breaker::State::kClosed;
   std::optional<std::pair<std::size_t, CallId>> probe;  // held by a request
   std::optional<Breaker::Ticket> background;            // held by a readiness check
-  bool background_probes = false;                       // the check ran in a pause, not on suspicion
+  bool background_probes = false;  // the check ran in a pause, not on suspicion
   SteadyTime opened{};
   SteadyTime quiet_since{};  // when it opened, or a probe ended
 };
 
 class World {
  public:
-  explicit World(std::uint64_t seed) : rng_(seeded_rng(seed)), machines_rng_(seeded_rng(seed + 1)) {}
+  explicit World(std::uint64_t seed)
+      : rng_(seeded_rng(seed)), machines_rng_(seeded_rng(seed + 1)) {}
 
   Outcome run() {
     build();
@@ -103,12 +116,14 @@ class World {
   std::uint64_t below(std::uint64_t bound) { return rng_->below(bound); }
   bool chance(std::uint64_t percent) { return below(100) < percent; }
   Duration between(milliseconds low, milliseconds high) {
-    return microseconds(low) + microseconds(below(static_cast<std::uint64_t>(microseconds(high - low).count()) + 1));
+    return microseconds(low) +
+           microseconds(below(static_cast<std::uint64_t>(microseconds(high - low).count()) + 1));
   }
   void violate(const std::string& what) {
     if (!violation_.empty()) return;
-    violation_ = "at " + std::to_string(std::chrono::duration_cast<microseconds>(now_ - kBegin).count()) + " us, request " +
-                 std::to_string(here_) + ": " + what;
+    violation_ = "at " +
+                 std::to_string(std::chrono::duration_cast<microseconds>(now_ - kBegin).count()) +
+                 " us, request " + std::to_string(here_) + ": " + what;
   }
   void require(bool holds, const std::string& what) {
     if (!holds) violate(what);
@@ -127,8 +142,9 @@ class World {
     in_flight_max_ = static_cast<std::uint32_t>(1 + below(6));
     route->in_flight = std::make_shared<InFlight>(in_flight_max_);
     const std::size_t count = kTiersMin + below(kTiersMax - kTiersMin + 1);
-    const Breaker::Options options{
-        .failures_max = static_cast<unsigned>(1 + below(5)), .pause_min = milliseconds(20 + below(800)), .pause_max = kPauseMax};
+    const Breaker::Options options{.failures_max = static_cast<unsigned>(1 + below(5)),
+                                   .pause_min = milliseconds(20 + below(800)),
+                                   .pause_max = kPauseMax};
     pause_min_ = options.pause_min;
     for (std::size_t i = 0; i < count; ++i) {
       Route::Tier tier{.name = "t" + std::to_string(i), .policy = {}, .gate = {}, .deadline = {}};
@@ -140,7 +156,8 @@ class World {
       SteadyTime until = kBegin;
       while (until < kBegin + std::chrono::seconds(60)) {
         until += between(milliseconds(50), milliseconds(5000));
-        tiers_.back().weather.emplace_back(until, chance(45) ? Weather::kGood : static_cast<Weather>(below(9)));
+        tiers_.back().weather.emplace_back(
+            until, chance(45) ? Weather::kGood : static_cast<Weather>(below(9)));
       }
       counters_.push_back(statistics_.tier(tier.name));
     }
@@ -157,7 +174,10 @@ class World {
   ScriptedPolicy::Mode policy_mode() {
     using Mode = ScriptedPolicy::Mode;
     const std::uint64_t drawn = below(100);
-    return drawn < 65 ? Mode::kAfter : drawn < 80 ? Mode::kHard : drawn < 85 ? Mode::kEasy : Mode::kDraw;
+    return drawn < 65   ? Mode::kAfter
+           : drawn < 80 ? Mode::kHard
+           : drawn < 85 ? Mode::kEasy
+                        : Mode::kDraw;
   }
 
   Weather weather(std::size_t tier) {
@@ -202,14 +222,16 @@ class World {
       case Weather::kMixed:
         break;
     }
-    if (tier == 0 && event.what == Event::What::kFailure && chance(60)) event.what = Event::What::kAnswer;
+    if (tier == 0 && event.what == Event::What::kFailure && chance(60))
+      event.what = Event::What::kAnswer;
     push(now_ + latency, event);
     if (chance(8)) {
       ++seen_.doubled;
       push(now_ + latency + between(milliseconds(0), milliseconds(100)), event);
     }
     if (chance(4)) {
-      event.what = event.what == Event::What::kAnswer ? Event::What::kFailure : Event::What::kAnswer;
+      event.what =
+          event.what == Event::What::kAnswer ? Event::What::kFailure : Event::What::kAnswer;
       event.failure = unreadable("broken off");
       push(now_ + latency + between(milliseconds(0), milliseconds(100)), event);
     }
@@ -243,7 +265,8 @@ class World {
       } else if (found->second.muted) {
         return;
       }
-      step = event.what == Event::What::kAnswer ? answered(book, event, told) : failed(book, event, told);
+      step = event.what == Event::What::kAnswer ? answered(book, event, told)
+                                                : failed(book, event, told);
     }
     take(book, step);
   }
@@ -251,16 +274,23 @@ class World {
   void start(RequestBook& book) {
     ++seen_.requests;
     const Duration whole =
-        chance(70) ? route_->deadline : between(milliseconds(1), std::chrono::duration_cast<milliseconds>(route_->deadline));
+        chance(70)
+            ? route_->deadline
+            : between(milliseconds(1), std::chrono::duration_cast<milliseconds>(route_->deadline));
     book.deadline = now_ + whole;
     book.machine.emplace(route_, book.deadline, *machines_rng_);
-    if (chance(12)) push(now_ + between(milliseconds(0), milliseconds(1000)), {.what = Event::What::kGone, .request = here_});
-    if (chance(10)) push(now_ + between(milliseconds(0), milliseconds(1000)), {.what = Event::What::kTimer, .request = here_});
+    if (chance(12))
+      push(now_ + between(milliseconds(0), milliseconds(1000)),
+           {.what = Event::What::kGone, .request = here_});
+    if (chance(10))
+      push(now_ + between(milliseconds(0), milliseconds(1000)),
+           {.what = Event::What::kTimer, .request = here_});
     if (chance(10)) {
       // Drawn in two statements: the evaluation order of arguments is unspecified.
       const auto what = chance(50) ? Event::What::kAnswer : Event::What::kFailure;
       const auto call = static_cast<CallId>(below(40));
-      push(now_ + between(milliseconds(0), milliseconds(500)), {.what = what, .request = here_, .call = call});
+      push(now_ + between(milliseconds(0), milliseconds(500)),
+           {.what = what, .request = here_, .call = call});
     }
     take(book, book.machine->start(now_));
   }
@@ -281,8 +311,8 @@ class World {
     if (call != book.calls.end() && book.ends == 0 && !book.gone) {
       const std::size_t tier = call->second.tier;
       if (!book.answers.contains(tier)) {
-        const bool judged =
-            tier + 1 < route_->tiers.size() && route_->tiers[tier].policy != nullptr && !book.decided.contains(tier);
+        const bool judged = tier + 1 < route_->tiers.size() &&
+                            route_->tiers[tier].policy != nullptr && !book.decided.contains(tier);
         book.answers[tier] = judged && event.hard;
         seen_.late_answers += call->second.open ? 0 : 1;
         ends_it = !book.answers[tier] && tier == book.answers.rbegin()->first;
@@ -297,13 +327,16 @@ class World {
   Step failed(RequestBook& book, const Event& event, SteadyTime told) {
     const auto call = book.calls.find(event.call);
     if (call != book.calls.end() && book.ends == 0 && !book.gone) {
-      if (!call->second.failure && (call->second.open || call->second.tier == 0)) call->second.failure = event.failure;
+      if (!call->second.failure && (call->second.open || call->second.tier == 0))
+        call->second.failure = event.failure;
       close(event.request, event.call);
     }
-    const bool refused = call != book.calls.end() && call->second.tier == 0 && call->second.failure &&
-                         call->second.failure->reason == Reason::kRefused && book.answers.empty() && book.ends == 0 && !book.gone;
+    const bool refused = call != book.calls.end() && call->second.tier == 0 &&
+                         call->second.failure && call->second.failure->reason == Reason::kRefused &&
+                         book.answers.empty() && book.ends == 0 && !book.gone;
     const Step step = book.machine->failed(event.call, event.failure, told);
-    if (refused) require(step.kind == Kind::kFail, "what the first tier refuses is asked of others");
+    if (refused)
+      require(step.kind == Kind::kFail, "what the first tier refuses is asked of others");
     return step;
   }
 
@@ -325,28 +358,36 @@ class World {
       TierBook& book = tiers_[i];
       if (book.background) {
         const Weather here = weather(i);
-        const bool ready = here == Weather::kGood || here == Weather::kSlow || here == Weather::kRefuses;
-        gate->probed(*book.background, ready ? std::nullopt : std::optional(of_status(503, "not ready")), now_);
+        const bool ready =
+            here == Weather::kGood || here == Weather::kSlow || here == Weather::kRefuses;
+        gate->probed(*book.background,
+                     ready ? std::nullopt : std::optional(of_status(503, "not ready")), now_);
         book.background.reset();
         book.background_probes = false;
         book.quiet_since = now_;
       } else if ((book.background = gate->probe(now_))) {
         ++seen_.background_probes;
         book.background_probes = gate->health().state == Breaker::State::kHalfOpen;
-        require(!book.background_probes || !book.probe, "a second probe, by readiness, while a request is one");
+        require(!book.background_probes || !book.probe,
+                "a second probe, by readiness, while a request is one");
       }
     }
-    const bool some_are_left = std::any_of(requests_.begin(), requests_.end(), [](const RequestBook& book) {
-      return !book.machine || (!book.machine->ended() && book.machine->summary().end == Summary::End::kPending);
-    });
-    if (some_are_left) push(now_ + between(milliseconds(20), milliseconds(500)), {.what = Event::What::kProbes});
+    const bool some_are_left =
+        std::any_of(requests_.begin(), requests_.end(), [](const RequestBook& book) {
+          return !book.machine ||
+                 (!book.machine->ended() && book.machine->summary().end == Summary::End::kPending);
+        });
+    if (some_are_left)
+      push(now_ + between(milliseconds(20), milliseconds(500)), {.what = Event::What::kProbes});
   }
 
   // --- handling of steps
 
   void take(RequestBook& book, const Step& step) {
     for (const auto& [tier, hard] : said_) book.decided[tier] = hard;
-    seen_.trace = (seen_.trace ^ (static_cast<std::uint64_t>(step.kind) + step.tier * 16U + step.call * 256U)) * 0x100000001b3U;
+    seen_.trace = (seen_.trace ^
+                   (static_cast<std::uint64_t>(step.kind) + step.tier * 16U + step.call * 256U)) *
+                  0x100000001b3U;
     if (step.cancel != kNoCall) {
       const auto call = book.calls.find(step.cancel);
       const bool known = call != book.calls.end() && call->second.open && call->second.tier > 0;
@@ -384,33 +425,40 @@ class World {
   }
 
   void open_call(RequestBook& book, const Step& step) {
-    require(step.call != kNoCall && !book.calls.contains(step.call), "a number of a call was used twice");
+    require(step.call != kNoCall && !book.calls.contains(step.call),
+            "a number of a call was used twice");
     require(now_ < book.deadline, "a call after the deadline");
-    if (const auto own = route_->tiers[step.tier].deadline) require(step.until <= now_ + *own, "longer than the tier's deadline");
+    if (const auto own = route_->tiers[step.tier].deadline)
+      require(step.until <= now_ + *own, "longer than the tier's deadline");
     if (book.decided.contains(step.tier) && book.decided[step.tier]) ++seen_.descents;
-    book.calls[step.call] = {.tier = step.tier, .until = step.until, .open = true, .muted = false, .failure = {}};
+    book.calls[step.call] = {
+        .tier = step.tier, .until = step.until, .open = true, .muted = false, .failure = {}};
   }
 
   void run_first(RequestBook& book, const Step& step) {
     require(step.tier == 0, "another tier was run here");
-    for (const auto& [id, call] : book.calls) require(call.tier != 0, "the first tier was run twice");
+    for (const auto& [id, call] : book.calls)
+      require(call.tier != 0, "the first tier was run twice");
     open_call(book, step);
     answer_some_time(here_, step.call, 0);
   }
 
   void ask(RequestBook& book, const Step& step) {
-    require(step.tier > 0 && step.tier < route_->tiers.size() && route_->tiers[step.tier].gate != nullptr,
+    require(step.tier > 0 && step.tier < route_->tiers.size() &&
+                route_->tiers[step.tier].gate != nullptr,
             "a tier without an address");
     const CallBook* earlier = nullptr;
     for (const auto& [id, call] : book.calls) {
       require(call.tier == 0 || !call.open, "two calls upwards at a time");
       if (call.tier == step.tier) earlier = &call;
     }
-    require(step.new_connection == (earlier != nullptr), "a retry, and only it, is on another connection");
+    require(step.new_connection == (earlier != nullptr),
+            "a retry, and only it, is on another connection");
     if (earlier != nullptr) {
       ++seen_.retries;
       require(++book.retries == 1, "a second retry");
-      require(earlier->failure && earlier->failure->surely_unanswered, "a retry of what may have been answered");
+      require(earlier->failure && earlier->failure->surely_unanswered,
+              "a retry of what may have been answered");
       require(step.until == earlier->until, "a retry has a deadline of its own");
     }
     open_call(book, step);
@@ -419,7 +467,8 @@ class World {
     if (route_->tiers[step.tier].gate->health().state != Breaker::State::kClosed) {
       ++seen_.probes;
       require(!tier.probe && !tier.background_probes, "a second probe at a time");
-      require(now_ >= tier.opened + pause_min_ * 4 / 5 - milliseconds(1), "a probe before the pause is over");
+      require(now_ >= tier.opened + pause_min_ * 4 / 5 - milliseconds(1),
+              "a probe before the pause is over");
       tier.probe = {here_, step.call};
     }
     answer_some_time(here_, step.call, step.tier);
@@ -438,7 +487,8 @@ class World {
       const bool skipped = book.decided.contains(above) && book.decided[above];
       missing = missing || summary.tiers[above].reason;
       if (book.answers[best] && now_ < book.deadline) {
-        require(summary.tiers[above].reason || skipped, "a hard example, and the tier above was not asked");
+        require(summary.tiers[above].reason || skipped,
+                "a hard example, and the tier above was not asked");
       }
     }
     require(missing == !summary.fallback_text(*route_).empty(), "a fallback without its reason");
@@ -465,10 +515,12 @@ class World {
     require(step.tier == 0, "the error of another tier than the first");
     if (first) require(step.reason == *first, "not the first one's error");
     if (!first)
-      require(step.reason == Reason::kTimeout || step.reason == Reason::kDeadline, "an error that was not the first one's");
+      require(step.reason == Reason::kTimeout || step.reason == Reason::kDeadline,
+              "an error that was not the first one's");
     if (first == Reason::kRefused || now_ >= book.deadline) return;
     for (std::size_t i = 0; i < route_->tiers.size(); ++i) {
-      require(book.machine->summary().tiers[i].reason.has_value(), "given up before every tier was tried");
+      require(book.machine->summary().tiers[i].reason.has_value(),
+              "given up before every tier was tried");
     }
   }
 
@@ -485,9 +537,11 @@ class World {
       require(call.tier == 0 || !call.open, "a call that goes on behind the answer");
     }
     for (std::size_t i = 0; i < route_->tiers.size(); ++i) {
-      require(summary.tiers[i].attempts == attempts[i] && summary.tiers[i].asked == (attempts[i] > 0),
-              "attempts are not what was asked");
-      require(summary.tiers[i].answered == book.answers.contains(i), "answered is not what arrived");
+      require(
+          summary.tiers[i].attempts == attempts[i] && summary.tiers[i].asked == (attempts[i] > 0),
+          "attempts are not what was asked");
+      require(summary.tiers[i].answered == book.answers.contains(i),
+              "answered is not what arrived");
     }
   }
 
@@ -506,14 +560,17 @@ class World {
           require(i > 0 && route_->tiers[i].gate == nullptr, "NoAddress of a tier that has one");
           break;
         case Reason::kBreakerOpen:
-          require(last == nullptr && route_->tiers[i].gate->health().state != Breaker::State::kClosed,
-                  "BreakerOpen of a closed one");
-          require(tiers_[i].probe || tiers_[i].background_probes || now_ < tiers_[i].quiet_since + kPauseMax * 5 / 4,
+          require(
+              last == nullptr && route_->tiers[i].gate->health().state != Breaker::State::kClosed,
+              "BreakerOpen of a closed one");
+          require(tiers_[i].probe || tiers_[i].background_probes ||
+                      now_ < tiers_[i].quiet_since + kPauseMax * 5 / 4,
                   "a breaker that lets nothing through any more");
           break;
         case Reason::kInFlightLimit:
           ++seen_.limited;
-          require(last == nullptr && in_flight_ == in_flight_max_, "InFlightLimit while there is room");
+          require(last == nullptr && in_flight_ == in_flight_max_,
+                  "InFlightLimit while there is room");
           break;
         case Reason::kDeadline:
           require(last == nullptr && now_ >= book.deadline, "Deadline while there is time");
@@ -522,10 +579,12 @@ class World {
           require(last != nullptr && now_ >= last->until, "Timeout of a call that has time");
           break;
         case Reason::kClientGone:
-          require(last != nullptr && !last->failure && book.gone, "ClientGone of a client that waits");
+          require(last != nullptr && !last->failure && book.gone,
+                  "ClientGone of a client that waits");
           break;
         default:
-          require(last != nullptr && last->failure && last->failure->reason == *reason, "a reason that nobody gave");
+          require(last != nullptr && last->failure && last->failure->reason == *reason,
+                  "a reason that nobody gave");
       }
     }
     book.before = summary;
@@ -543,14 +602,16 @@ class World {
         tier.quiet_since = now_;
       }
       if (state == Breaker::State::kClosed) tier.probe.reset();
-      require(state != Breaker::State::kHalfOpen || tier.probe || tier.background_probes, "half-open, and nobody probes");
+      require(state != Breaker::State::kHalfOpen || tier.probe || tier.background_probes,
+              "half-open, and nobody probes");
       tier.state = state;
     }
   }
 
   void check_end() {
     for (here_ = 0; here_ < requests_.size(); ++here_) {
-      require(requests_[here_].ends + (requests_[here_].gone ? 1 : 0) == 1, "a request without its one end");
+      require(requests_[here_].ends + (requests_[here_].gone ? 1 : 0) == 1,
+              "a request without its one end");
     }
     require(in_flight_ == 0 && route_->in_flight->now() == 0, "in flight after the last answer");
     require(statistics_.counts().inferences == seen_.answered, "not every answer was counted once");

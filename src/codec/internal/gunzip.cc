@@ -15,7 +15,10 @@ constexpr std::string_view kMagic = "\x1F\x8B";
 
 class IsalGunzip final : public Gunzip {
  public:
-  IsalGunzip(std::string head, ByteSource source) : source_(std::move(source)), input_(std::move(head)) { begin_member(); }
+  IsalGunzip(std::string head, ByteSource source)
+      : source_(std::move(source)), input_(std::move(head)) {
+    begin_member();
+  }
 
   Result<std::string> read() override {
     std::string out(kOutBytes, '\0');
@@ -27,7 +30,8 @@ class IsalGunzip final : public Gunzip {
         if (finished) TRY_VOID(next_member());
         if (ended_) break;
         if (at_ == input_.size()) TRY_VOID(refill());
-        if (ended_) return Error(Code::kCorrupt, "the archive is damaged: the gzip stream ends early");
+        if (ended_)
+          return Error(Code::kCorrupt, "the archive is damaged: the gzip stream ends early");
       }
       TRY(const std::size_t got, step(out.data() + filled, out.size() - filled));
       filled += got;
@@ -84,7 +88,8 @@ class IsalGunzip final : public Gunzip {
 
   static Status judge(int code) {
     if (code == ISAL_DECOMP_OK || code == ISAL_END_INPUT) return {};
-    if (code == ISAL_INCORRECT_CHECKSUM) return Error(Code::kCorrupt, "the archive is damaged: wrong gzip checksum");
+    if (code == ISAL_INCORRECT_CHECKSUM)
+      return Error(Code::kCorrupt, "the archive is damaged: wrong gzip checksum");
     return Error(Code::kCorrupt, "the archive is damaged: bad gzip data");
   }
 

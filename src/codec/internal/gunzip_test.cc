@@ -28,13 +28,16 @@ Result<std::string> unpack(const std::string& bytes, std::size_t piece) {
 class GunzipTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!Gunzip::over("", [] { return Result<std::string>(std::string()); })) GTEST_SKIP() << "this build has no ISA-L";
+    if (!Gunzip::over("", [] { return Result<std::string>(std::string()); }))
+      GTEST_SKIP() << "this build has no ISA-L";
     plain_.resize(300'000);
     std::uint32_t state = 1;
     for (std::size_t i = 0; i < plain_.size(); ++i) {
       // Runs, noise and repeats: literals, near and far matches.
       state = state * 1664525 + 1013904223;
-      plain_[i] = static_cast<char>(i % 3000 < 1000 ? 'x' : i % 3000 < 1500 ? state >> 24 : plain_[i - 700]);
+      plain_[i] = static_cast<char>(i % 3000 < 1000   ? 'x'
+                                    : i % 3000 < 1500 ? state >> 24
+                                                      : plain_[i - 700]);
     }
     packed_ = pack(plain_);
     // The output includes the enclosing tar archive.

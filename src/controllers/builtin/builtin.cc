@@ -15,7 +15,8 @@ namespace varda::controllers {
 namespace {
 
 struct AllBuiltin final : Builtin {
-  AllBuiltin(const runtime::Caches& caches, const kube::Client& client, NodeSessions& s, const BuiltinOptions& options)
+  AllBuiltin(const runtime::Caches& caches, const kube::Client& client, NodeSessions& s,
+             const BuiltinOptions& options)
       : sessions(s),
         scheduler(caches, client, options),
         replica_sets(caches, options),
@@ -42,8 +43,8 @@ struct AllBuiltin final : Builtin {
 
 }  // namespace
 
-std::unique_ptr<Builtin> add_builtin(runtime::Manager& manager, const kube::Client& client, NodeSessions& sessions,
-                                     BuiltinOptions options) {
+std::unique_ptr<Builtin> add_builtin(runtime::Manager& manager, const kube::Client& client,
+                                     NodeSessions& sessions, BuiltinOptions options) {
   auto all = std::make_unique<AllBuiltin>(manager.caches(), client, sessions, options);
   manager.add<api::Pod>(all->scheduler);
   manager.add<api::ReplicaSet>(all->replica_sets);

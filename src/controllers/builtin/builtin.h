@@ -21,8 +21,8 @@ struct BuiltinOptions {
   std::chrono::seconds missing_node_grace{20};       // before pods of a removed node are deleted
   std::chrono::seconds failed_pod_delay{10};         // pod age before a failed pod is replaced
   std::chrono::seconds job_backoff{10};              // before a Job replaces a failed pod; doubles
-  bool services = true;                              // false: opens no ports and writes no Endpoints
-  const Clock* clock = nullptr;                      // null: the system clock
+  bool services = true;          // false: opens no ports and writes no Endpoints
+  const Clock* clock = nullptr;  // null: the system clock
 };
 
 /// Owns the reconcilers and the open ports.
@@ -34,7 +34,7 @@ class Builtin {
 /// Call before manager.run(). `client` and `sessions` outlive the run. Destroy the result, which
 /// closes the ports, after run() has returned and before the manager. The EdgeNode CRD must exist
 /// before the manager runs.
-std::unique_ptr<Builtin> add_builtin(runtime::Manager& manager, const kube::Client& client, NodeSessions& sessions,
-                                     BuiltinOptions options = {});
+std::unique_ptr<Builtin> add_builtin(runtime::Manager& manager, const kube::Client& client,
+                                     NodeSessions& sessions, BuiltinOptions options = {});
 
 }  // namespace varda::controllers

@@ -50,7 +50,8 @@ class Machine : public ::testing::Test {
   void start() {
     manager_ = std::make_unique<runtime::Manager>(client_, runtime::Manager::Options{});
     builtin_ = add_builtin(*manager_, client_, sessions_, builtin_options_);
-    thread_ = std::jthread([this](std::stop_token stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
+    thread_ = std::jthread(
+        [this](std::stop_token stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
   }
   void stop() {
     thread_ = {};
@@ -69,55 +70,70 @@ class Machine : public ::testing::Test {
   void add_node(const std::string& name) {
     sessions_.opened(agent(name));
     post("/api/v1/nodes", yaml("{apiVersion: v1, kind: Node, metadata: {name: " + name + "}}"));
-    ASSERT_TRUE(eventually([&] { return node_ready(name) == "True AgentConnected"; })) << node_ready(name);
+    ASSERT_TRUE(eventually([&] { return node_ready(name) == "True AgentConnected"; }))
+        << node_ready(name);
     // The test's next steps need this node in the cache.
     ASSERT_TRUE(eventually([&] {
       const auto seen = manager_->caches().of<api::Node>().get({"", name});
-      const api::CoreCondition* ready = seen ? api::find_condition(seen->status.conditions, "Ready") : nullptr;
+      const api::CoreCondition* ready =
+          seen ? api::find_condition(seen->status.conditions, "Ready") : nullptr;
       return ready && ready->status == "True";
     }));
   }
-  static apiserver::Identity agent(const std::string& name) { return {.name = "system:node:" + name, .groups = {"system:nodes"}}; }
+  static apiserver::Identity agent(const std::string& name) {
+    return {.name = "system:node:" + name, .groups = {"system:nodes"}};
+  }
 
   std::string condition(const std::string& path, const std::string& type) {
     const auto reply = api_.get(path);
     for (const Json& condition : reply.body.at("status/conditions").as_array()) {
-      if (condition["type"].as_string() == type) return condition["status"].as_string() + " " + condition["reason"].as_string();
+      if (condition["type"].as_string() == type)
+        return condition["status"].as_string() + " " + condition["reason"].as_string();
     }
     return "";
   }
-  std::string node_ready(const std::string& name) { return condition("/api/v1/nodes/" + name, "Ready"); }
+  std::string node_ready(const std::string& name) {
+    return condition("/api/v1/nodes/" + name, "Ready");
+  }
   std::vector<Json> pods() { return api_.get(kPods).body["items"].as_array(); }
 
   /// Plays the runner: bound pods become ready at an address.
   void run_pods(const std::string& ip = "127.0.0.1") {
     for (const Json& pod : pods()) {
-      if (pod.at("spec/nodeName").as_string().empty() || !pod.at("status/podIP").as_string().empty()) continue;
+      if (pod.at("spec/nodeName").as_string().empty() ||
+          !pod.at("status/podIP").as_string().empty())
+        continue;
       patch(kPods + "/" + pod.at("metadata/name").as_string() + "/status",
             "{status: {phase: Running, hostIP: 127.0.0.1, podIP: " + ip +
-                ", conditions: [{type: PodScheduled, status: 'True'}, {type: Ready, status: 'True'}]}}");
+                ", conditions: [{type: PodScheduled, status: 'True'}, {type: Ready, status: "
+                "'True'}]}}");
     }
   }
   /// Plays the runner: deletes terminating pods.
   void reap_pods() {
     for (const Json& pod : pods()) {
       if (pod["metadata"].contains("deletionTimestamp")) {
-        api_.call("DELETE", kPods + "/" + pod.at("metadata/name").as_string(), Json::object({{"gracePeriodSeconds", 0}}));
+        api_.call("DELETE", kPods + "/" + pod.at("metadata/name").as_string(),
+                  Json::object({{"gracePeriodSeconds", 0}}));
       }
     }
   }
   void make_deployment(int replicas, const std::string& image = "one") {
     post(kDeployments,
-         yaml("{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: " + std::to_string(replicas) +
-              ", selector: {matchLabels: {app: web}}, strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}, "
+         yaml("{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: " +
+              std::to_string(replicas) +
+              ", selector: {matchLabels: {app: web}}, strategy: {rollingUpdate: {maxSurge: 1, "
+              "maxUnavailable: 0}}, "
               "template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: " +
               image + "}]}}}}"));
   }
   bool rest() {
-    return runtime::testing::at_rest(*manager_, client_, [this] { return std::to_string(api_.store().revision()); });
+    return runtime::testing::at_rest(*manager_, client_,
+                                     [this] { return std::to_string(api_.store().revision()); });
   }
 
-  BuiltinOptions builtin_options_{.disconnect_grace = 50ms, .missing_node_grace = 0s, .failed_pod_delay = 0s};
+  BuiltinOptions builtin_options_{
+      .disconnect_grace = 50ms, .missing_node_grace = 0s, .failed_pod_delay = 0s};
   NodeSessions sessions_;
   apiserver::InMemoryApiServer api_;
   kube::Client client_;
@@ -127,11 +143,15 @@ class Machine : public ::testing::Test {
 };
 
 TEST_F(Machine, PodIsBoundWhenANodeThatFitsAppears) {
-  post(kPods, yaml("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}"));
-  ASSERT_TRUE(eventually([&] { return condition(kPods + "/p", "PodScheduled") == "False Unschedulable"; }));
+  post(kPods, yaml("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, "
+                   "image: i}]}}"));
+  ASSERT_TRUE(
+      eventually([&] { return condition(kPods + "/p", "PodScheduled") == "False Unschedulable"; }));
   add_node("cloud");
-  EXPECT_TRUE(eventually([&] { return api_.get(kPods + "/p").body.at("spec/nodeName").as_string() == "cloud"; }))
-      << api_.get(kPods + "/p").text << api_.get("/api/v1/nodes/cloud").text;
+  EXPECT_TRUE(eventually([&] {
+    return api_.get(kPods + "/p").body.at("spec/nodeName").as_string() == "cloud";
+  })) << api_.get(kPods + "/p").text
+      << api_.get("/api/v1/nodes/cloud").text;
   EXPECT_EQ(condition(kPods + "/p", "PodScheduled").substr(0, 4), "True");
   EXPECT_TRUE(rest());
 }
@@ -158,15 +178,18 @@ TEST_F(Machine, NodeIsUnknownAfterItsAgentIsGoneAndTrueWhenItIsBack) {
   post("/apis/edgeai.io/v1alpha1/edgenodes",
        yaml("{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: edge0}, spec: {}}"));
   const std::string edge_node = "/apis/edgeai.io/v1alpha1/edgenodes/edge0";
-  ASSERT_TRUE(eventually([&] { return condition(edge_node, "Connected") == "True AgentConnected"; }));
+  ASSERT_TRUE(
+      eventually([&] { return condition(edge_node, "Connected") == "True AgentConnected"; }));
   sessions_.closed(agent("edge0"));
   EXPECT_TRUE(eventually([&] { return node_ready("edge0") == "Unknown AgentDisconnected"; }));
-  EXPECT_TRUE(eventually([&] { return condition(edge_node, "Connected") == "Unknown AgentDisconnected"; }));
+  EXPECT_TRUE(
+      eventually([&] { return condition(edge_node, "Connected") == "Unknown AgentDisconnected"; }));
   const auto last_seen = [&] { return api_.get(edge_node).body.at("status/lastSeen"); };
   EXPECT_TRUE(meta::parse_time(last_seen().as_string()).ok()) << "since when it is away";
   sessions_.opened(agent("edge0"));
   EXPECT_TRUE(eventually([&] { return node_ready("edge0") == "True AgentConnected"; }));
-  EXPECT_TRUE(eventually([&] { return condition(edge_node, "Connected") == "True AgentConnected"; }));
+  EXPECT_TRUE(
+      eventually([&] { return condition(edge_node, "Connected") == "True AgentConnected"; }));
   EXPECT_TRUE(last_seen().is_null());
   EXPECT_TRUE(rest());
 }
@@ -178,8 +201,10 @@ TEST_F(Machine, NodeHasALeaseAndTheTimeOfItsHeartbeat) {
   EXPECT_EQ(api_.get(lease).body.at("spec/holderIdentity"), Json("edge0"));
   const std::string renewed = api_.get(lease).body.at("spec/renewTime").as_string();
   EXPECT_TRUE(meta::parse_time(renewed)) << renewed;
-  for (const Json& condition : api_.get("/api/v1/nodes/edge0").body.at("status/conditions").as_array()) {
-    EXPECT_TRUE(meta::parse_time(condition["lastHeartbeatTime"].as_string())) << codec::write_json(condition);
+  for (const Json& condition :
+       api_.get("/api/v1/nodes/edge0").body.at("status/conditions").as_array()) {
+    EXPECT_TRUE(meta::parse_time(condition["lastHeartbeatTime"].as_string()))
+        << codec::write_json(condition);
   }
   ASSERT_EQ(api_.call("DELETE", "/api/v1/nodes/edge0", Json()).status, 200);
   EXPECT_TRUE(eventually([&] { return api_.get(lease).status == 404; }));
@@ -189,14 +214,17 @@ TEST_F(Machine, ANodeThatWasNeverConnectedWasNeverSeen) {
   post("/apis/edgeai.io/v1alpha1/edgenodes",
        yaml("{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: line7}, spec: {}}"));
   const std::string edge_node = "/apis/edgeai.io/v1alpha1/edgenodes/line7";
-  ASSERT_TRUE(eventually([&] { return condition(edge_node, "Connected") == "Unknown AgentDisconnected"; }));
+  ASSERT_TRUE(
+      eventually([&] { return condition(edge_node, "Connected") == "Unknown AgentDisconnected"; }));
   EXPECT_TRUE(api_.get(edge_node).body.at("status/lastSeen").is_null());
 }
 
 TEST_F(Machine, PodsOfARemovedNodeAreDeleted) {
   add_node("cloud");
-  post(kPods, yaml("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}"));
-  ASSERT_TRUE(eventually([&] { return !api_.get(kPods + "/p").body.at("spec/nodeName").as_string().empty(); }));
+  post(kPods, yaml("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, "
+                   "image: i}]}}"));
+  ASSERT_TRUE(eventually(
+      [&] { return !api_.get(kPods + "/p").body.at("spec/nodeName").as_string().empty(); }));
   ASSERT_EQ(api_.remove("/api/v1/nodes/cloud").status, 200);
   EXPECT_TRUE(eventually([&] { return api_.get(kPods + "/p").status == 404; }));
 }
@@ -210,10 +238,13 @@ TEST_F(Machine, DeploymentRunsHealsScalesAndRolls) {
       reap_pods();
       const Json status = api_.get(kDeployments + "/web").body["status"];
       const auto all = pods();
-      return static_cast<int>(all.size()) == count && status["availableReplicas"].as_integer() == count &&
-             status["updatedReplicas"].as_integer() == count && status["replicas"].as_integer() == count &&
-             std::all_of(all.begin(), all.end(),
-                         [&](const Json& pod) { return pod.at("spec/containers/0/image").as_string() == image; });
+      return static_cast<int>(all.size()) == count &&
+             status["availableReplicas"].as_integer() == count &&
+             status["updatedReplicas"].as_integer() == count &&
+             status["replicas"].as_integer() == count &&
+             std::all_of(all.begin(), all.end(), [&](const Json& pod) {
+               return pod.at("spec/containers/0/image").as_string() == image;
+             });
     });
   };
   ASSERT_TRUE(available(2, "one"));
@@ -245,7 +276,8 @@ TEST_F(Machine, PodsThatADeploymentControlsByItselfAreTakenOverByItsReplicaSet) 
   const auto settled = [&] {
     run_pods();
     reap_pods();
-    return pods().size() == 2 && api_.get(kDeployments + "/web").body.at("status/availableReplicas").as_integer() == 2;
+    return pods().size() == 2 &&
+           api_.get(kDeployments + "/web").body.at("status/availableReplicas").as_integer() == 2;
   };
   ASSERT_TRUE(eventually(settled));
   ASSERT_TRUE(rest());
@@ -256,15 +288,19 @@ TEST_F(Machine, PodsThatADeploymentControlsByItselfAreTakenOverByItsReplicaSet) 
   std::vector<std::string> before;
   for (const Json& pod : pods()) {
     before.push_back(pod.at("metadata/name").as_string());
-    patch(kPods + "/" + before.back(), "{metadata: {ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, uid: " +
-                                           deployment.at("metadata/uid").as_string() + ", controller: true}]}}");
+    patch(kPods + "/" + before.back(),
+          "{metadata: {ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, uid: " +
+              deployment.at("metadata/uid").as_string() + ", controller: true}]}}");
   }
-  ASSERT_EQ(api_.remove(sets + "/" + api_.get(sets).body.at("items/0/metadata/name").as_string()).status, 200);
+  ASSERT_EQ(
+      api_.remove(sets + "/" + api_.get(sets).body.at("items/0/metadata/name").as_string()).status,
+      200);
   start();
   ASSERT_TRUE(eventually([&] {
     const auto all = pods();
-    return std::all_of(all.begin(), all.end(),
-                       [](const Json& pod) { return pod.at("metadata/ownerReferences/0/kind").as_string() == "ReplicaSet"; });
+    return std::all_of(all.begin(), all.end(), [](const Json& pod) {
+      return pod.at("metadata/ownerReferences/0/kind").as_string() == "ReplicaSet";
+    });
   }));
   EXPECT_TRUE(eventually(settled));
   EXPECT_TRUE(rest());
@@ -276,19 +312,25 @@ TEST_F(Machine, PodsThatADeploymentControlsByItselfAreTakenOverByItsReplicaSet) 
 TEST_F(Machine, JobCountsAPodThatSomebodyDeletesAndLetsAllGoWithItself) {
   const std::string jobs = "/apis/batch/v1/namespaces/default/jobs";
   add_node("cloud");
-  post(jobs, yaml("{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {completions: 2, parallelism: 2, template: {spec: "
+  post(jobs, yaml("{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {completions: 2, "
+                  "parallelism: 2, template: {spec: "
                   "{restartPolicy: Never, containers: [{name: c, image: i}]}}}}"));
   ASSERT_TRUE(eventually([&] { return pods().size() == 2; }));
   const std::string first = pods()[0].at("metadata/name").as_string();
   patch(kPods + "/" + first + "/status", "{status: {phase: Succeeded}}");
   api_.call("DELETE", kPods + "/" + first, Json::object({{"gracePeriodSeconds", 0}}));
-  ASSERT_TRUE(eventually([&] { return api_.get(jobs + "/j").body.at("status/succeeded").as_integer() == 1; }));
+  ASSERT_TRUE(eventually(
+      [&] { return api_.get(jobs + "/j").body.at("status/succeeded").as_integer() == 1; }));
   ASSERT_TRUE(eventually([&] { return pods().size() == 1; }));
-  patch(kPods + "/" + pods()[0].at("metadata/name").as_string() + "/status", "{status: {phase: Succeeded}}");
-  EXPECT_TRUE(eventually([&] { return condition(jobs + "/j", "Complete") == "True CompletionsReached"; }));
+  patch(kPods + "/" + pods()[0].at("metadata/name").as_string() + "/status",
+        "{status: {phase: Succeeded}}");
+  EXPECT_TRUE(
+      eventually([&] { return condition(jobs + "/j", "Complete") == "True CompletionsReached"; }));
   EXPECT_EQ(api_.get(jobs + "/j").body.at("status/succeeded").as_integer(), 2);
   EXPECT_TRUE(rest());
-  ASSERT_EQ(api_.call("DELETE", jobs + "/j", Json::object({{"propagationPolicy", "Background"}})).status, 200);
+  ASSERT_EQ(
+      api_.call("DELETE", jobs + "/j", Json::object({{"propagationPolicy", "Background"}})).status,
+      200);
   EXPECT_TRUE(eventually([&] {
     reap_pods();
     return pods().empty();
@@ -301,10 +343,13 @@ TEST_F(Machine, OrphansOfADeletedJobCanBeDeleted) {
   post(jobs, yaml("{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {spec: "
                   "{restartPolicy: Never, containers: [{name: c, image: i}]}}}}"));
   ASSERT_TRUE(eventually([&] { return pods().size() == 1; }));
-  ASSERT_EQ(api_.call("DELETE", jobs + "/j", Json::object({{"propagationPolicy", "Orphan"}})).status, 200);
+  ASSERT_EQ(
+      api_.call("DELETE", jobs + "/j", Json::object({{"propagationPolicy", "Orphan"}})).status,
+      200);
   ASSERT_TRUE(eventually([&] { return api_.get(jobs + "/j").status == 404; }));
   ASSERT_EQ(pods().size(), 1u);
-  EXPECT_TRUE(eventually([&] { return pods()[0]["metadata"]["finalizers"].empty(); })) << codec::write_json(pods()[0]);
+  EXPECT_TRUE(eventually([&] { return pods()[0]["metadata"]["finalizers"].empty(); }))
+      << codec::write_json(pods()[0]);
 }
 
 // A server would give every test the same first port, and tests may run in parallel.
@@ -324,13 +369,13 @@ TEST_F(Machine, ServiceForwardsBeforeItsEndpointsSaySo) {
                                         response.body = "hello";
                                         return response;
                                       }));
-  post(kPods,
-       yaml("{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}"));
-  post(
-      kServices,
-      yaml("{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {type: NodePort, selector: {app: web}, ports: [{port: 80, "
-           "nodePort: " +
-           std::to_string(free_node_port()) + ", targetPort: " + std::to_string(backend->port()) + "}]}}"));
+  post(kPods, yaml("{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {app: web}}, spec: "
+                   "{containers: [{name: c, image: i}]}}"));
+  post(kServices, yaml("{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {type: "
+                       "NodePort, selector: {app: web}, ports: [{port: 80, "
+                       "nodePort: " +
+                       std::to_string(free_node_port()) +
+                       ", targetPort: " + std::to_string(backend->port()) + "}]}}"));
   const auto node_port = api_.get(kServices + "/web").body.at("spec/ports/0/nodePort").as_integer();
   ASSERT_GT(node_port, 0);
   EXPECT_EQ(api_.get(kEndpoints + "/web").body.at("subsets/0/addresses").size(), 0u);
@@ -345,13 +390,15 @@ TEST_F(Machine, ServiceForwardsBeforeItsEndpointsSaySo) {
   EXPECT_TRUE(rest());
 
   patch(kPods + "/p/status", "{status: {conditions: [{type: Ready, status: 'False'}]}}");
-  EXPECT_TRUE(eventually([&] { return api_.get(kEndpoints + "/web").body.at("subsets/0/addresses").empty(); }));
+  EXPECT_TRUE(eventually(
+      [&] { return api_.get(kEndpoints + "/web").body.at("subsets/0/addresses").empty(); }));
   EXPECT_FALSE(net::make_client({})->call(Context().with_timeout(10s), {.url = url}).ok());
 
   ASSERT_EQ(api_.remove(kServices + "/web").status, 200);
   EXPECT_TRUE(eventually([&] {
-    return net::Server::create({.listen = "127.0.0.1:" + std::to_string(node_port)},
-                               net::inline_handler([](const net::Request&) { return net::Response(); }))
+    return net::Server::create(
+               {.listen = "127.0.0.1:" + std::to_string(node_port)},
+               net::inline_handler([](const net::Request&) { return net::Response(); }))
         .ok();
   }));
   EXPECT_TRUE(eventually([&] { return api_.get(kEndpoints + "/web").status == 404; }));
@@ -364,14 +411,15 @@ TEST_F(Machine, ConnectionsToANodePortThatChangesOrGoesStayUntilTheyEnd) {
                                         response.body = "hello";
                                         return response;
                                       }));
-  post(kPods,
-       yaml("{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}"));
+  post(kPods, yaml("{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {app: web}}, spec: "
+                   "{containers: [{name: c, image: i}]}}"));
   const auto spec = [&](int node_port) {
-    return "{selector: {app: web}, type: NodePort, ports: [{port: 80, nodePort: " + std::to_string(node_port) +
-           ", targetPort: " + std::to_string(backend->port()) + "}]}";
+    return "{selector: {app: web}, type: NodePort, ports: [{port: 80, nodePort: " +
+           std::to_string(node_port) + ", targetPort: " + std::to_string(backend->port()) + "}]}";
   };
   const int first = free_node_port();
-  post(kServices, yaml("{apiVersion: v1, kind: Service, metadata: {name: web}, spec: " + spec(first) + "}"));
+  post(kServices,
+       yaml("{apiVersion: v1, kind: Service, metadata: {name: web}, spec: " + spec(first) + "}"));
   ASSERT_TRUE(eventually([&] {
     run_pods();
     return api_.get(kEndpoints + "/web").body.at("subsets/0/addresses").size() == 1;
@@ -381,7 +429,10 @@ TEST_F(Machine, ConnectionsToANodePortThatChangesOrGoesStayUntilTheyEnd) {
     return socket.read_until("hello").find("hello") != std::string::npos;
   };
   const auto listens = [](int port) {
-    return net::make_client({})->call(Context().with_timeout(10s), {.url = "http://127.0.0.1:" + std::to_string(port) + "/"}).ok();
+    return net::make_client({})
+        ->call(Context().with_timeout(10s),
+               {.url = "http://127.0.0.1:" + std::to_string(port) + "/"})
+        .ok();
   };
   net::testing::RawSocket old(first);
   ASSERT_TRUE(answers(old));
@@ -409,11 +460,13 @@ TEST_F(Machine, ConnectionsToANodePortThatChangesOrGoesStayUntilTheyEnd) {
 
   // Connections end after the drain time.
   start();
-  post(kServices, yaml("{apiVersion: v1, kind: Service, metadata: {name: web}, spec: " + spec(first) + "}"));
+  post(kServices,
+       yaml("{apiVersion: v1, kind: Service, metadata: {name: web}, spec: " + spec(first) + "}"));
   ASSERT_TRUE(eventually([&] { return listens(first); }));
   net::testing::RawSocket late(first);
   ASSERT_TRUE(answers(late));
-  patch(kServices + "/web", "{spec: {type: ClusterIP, ports: [{port: 80, targetPort: " + std::to_string(backend->port()) + "}]}}");
+  patch(kServices + "/web", "{spec: {type: ClusterIP, ports: [{port: 80, targetPort: " +
+                                std::to_string(backend->port()) + "}]}}");
   EXPECT_EQ(late.read_all(60s), "");
   EXPECT_TRUE(late.closed());
 }
@@ -429,15 +482,15 @@ TEST_F(Machine, PortThatIsTakenIsAnEventAndOpensLater) {
   }
   ASSERT_TRUE(squatter);
   --port;
-  post(kPods,
-       yaml("{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}"));
-  ASSERT_TRUE(eventually([&] { return !api_.get(kPods + "/p").body.at("spec/nodeName").as_string().empty(); }));
+  post(kPods, yaml("{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {app: web}}, spec: "
+                   "{containers: [{name: c, image: i}]}}"));
+  ASSERT_TRUE(eventually(
+      [&] { return !api_.get(kPods + "/p").body.at("spec/nodeName").as_string().empty(); }));
   run_pods();
-  post(
-      kServices,
-      yaml("{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {type: NodePort, selector: {app: web}, ports: [{port: 80, "
-           "nodePort: " +
-           std::to_string(port) + "}]}}"));
+  post(kServices, yaml("{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {type: "
+                       "NodePort, selector: {app: web}, ports: [{port: 80, "
+                       "nodePort: " +
+                       std::to_string(port) + "}]}}"));
   ASSERT_TRUE(eventually([&] {
     const auto events = api_.get("/api/v1/namespaces/default/events");
     for (const Json& event : events.body["items"].as_array()) {
@@ -450,7 +503,8 @@ TEST_F(Machine, PortThatIsTakenIsAnEventAndOpensLater) {
   })) << api_.get("/api/v1/namespaces/default/events").text;
   EXPECT_EQ(api_.get(kEndpoints + "/web").body.at("subsets/0/addresses").size(), 0u);
   squatter.reset();
-  EXPECT_TRUE(eventually([&] { return api_.get(kEndpoints + "/web").body.at("subsets/0/addresses").size() == 1; }));
+  EXPECT_TRUE(eventually(
+      [&] { return api_.get(kEndpoints + "/web").body.at("subsets/0/addresses").size() == 1; }));
 }
 
 }  // namespace builtin_test

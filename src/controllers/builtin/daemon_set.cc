@@ -25,15 +25,18 @@ Json dressed(const Json& pod_template, const std::string& hash) {
   Json out = pod_template;
   out.make("metadata/labels").set(kRevisionHashLabel, hash);
   Json& tolerations = out.make("spec/tolerations");
-  std::vector<Json> wanted = {
-      toleration("node.kubernetes.io/not-ready", "NoExecute"),      toleration("node.kubernetes.io/unreachable", "NoExecute"),
-      toleration("node.kubernetes.io/disk-pressure", "NoSchedule"), toleration("node.kubernetes.io/memory-pressure", "NoSchedule"),
-      toleration("node.kubernetes.io/pid-pressure", "NoSchedule"),  toleration("node.kubernetes.io/unschedulable", "NoSchedule")};
+  std::vector<Json> wanted = {toleration("node.kubernetes.io/not-ready", "NoExecute"),
+                              toleration("node.kubernetes.io/unreachable", "NoExecute"),
+                              toleration("node.kubernetes.io/disk-pressure", "NoSchedule"),
+                              toleration("node.kubernetes.io/memory-pressure", "NoSchedule"),
+                              toleration("node.kubernetes.io/pid-pressure", "NoSchedule"),
+                              toleration("node.kubernetes.io/unschedulable", "NoSchedule")};
   if (pod_template.at("spec/hostNetwork").as_bool())
     wanted.push_back(toleration("node.kubernetes.io/network-unavailable", "NoSchedule"));
   for (Json& one : wanted) {
     const auto& present = std::as_const(tolerations).as_array();
-    if (std::find(present.begin(), present.end(), one) == present.end()) tolerations.push_back(std::move(one));
+    if (std::find(present.begin(), present.end(), one) == present.end())
+      tolerations.push_back(std::move(one));
   }
   return out;
 }
@@ -41,7 +44,8 @@ Json dressed(const Json& pod_template, const std::string& hash) {
 /// A pod that the scheduler can bind to one node only.
 Json pod_for(const api::DaemonSet& set, const Json& pod_template, const std::string& node) {
   Json pod = pod_of_template(pod_template, set.metadata.name + "-", set.metadata.ns);
-  const Json here = Json::object({{"key", "metadata.name"}, {"operator", "In"}, {"values", Json::array({node})}});
+  const Json here =
+      Json::object({{"key", "metadata.name"}, {"operator", "In"}, {"values", Json::array({node})}});
   Json& required = pod.make(std::string("spec/affinity/nodeAffinity/") + kRequired);
   Json terms = Json::array();
   for (Json term : std::as_const(required)["nodeSelectorTerms"].as_array()) {
@@ -77,10 +81,13 @@ class DaemonSetPlanner {
         hash_(template_hash(source_)),
         template_(dressed(source_, hash_)) {}
 
-  DaemonSetPlan run(const std::vector<std::shared_ptr<const api::Node>>& nodes, const PodList& pods) {
+  DaemonSetPlan run(const std::vector<std::shared_ptr<const api::Node>>& nodes,
+                    const PodList& pods) {
     const auto selector = meta::LabelSelector::from_json(set_.spec.selector);
-    if (!selector.ok() || selector->empty() || !selector->matches_labels(source_.at("metadata/labels"))) {
-      plan_.problem = "spec.selector does not match the labels of spec.template: change one of them";
+    if (!selector.ok() || selector->empty() ||
+        !selector->matches_labels(source_.at("metadata/labels"))) {
+      plan_.problem =
+          "spec.selector does not match the labels of spec.template: change one of them";
       return std::move(plan_);
     }
     look(nodes, pods);
@@ -93,8 +100,10 @@ class DaemonSetPlanner {
 
  private:
   void look(const std::vector<std::shared_ptr<const api::Node>>& nodes, const PodList& pods) {
-    const auto sample = api::Pod::from_json(
-        Json::object({{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", Json::object()}, {"spec", template_["spec"]}}));
+    const auto sample = api::Pod::from_json(Json::object({{"apiVersion", "v1"},
+                                                          {"kind", "Pod"},
+                                                          {"metadata", Json::object()},
+                                                          {"spec", template_["spec"]}}));
     for (const auto& node : nodes) {
       if (node->metadata.deleting()) continue;
       Place& place = places_[node->metadata.name];
@@ -110,7 +119,8 @@ class DaemonSetPlanner {
       const auto found = places_.find(node_of(*pod));
       if (found == places_.end()) {
         // The node was removed. The scheduler ends bound pods of such nodes, but not unbound ones.
-        if (pod->spec.node_name.empty() && !pod->metadata.deleting()) plan_.changes.remove.push_back(pod);
+        if (pod->spec.node_name.empty() && !pod->metadata.deleting())
+          plan_.changes.remove.push_back(pod);
         continue;
       }
       Place& place = found->second;
@@ -121,7 +131,8 @@ class DaemonSetPlanner {
         if (may_replace(*pod, now_, failed_pod_delay_, alarm_)) plan_.changes.remove.push_back(pod);
       } else {
         const auto label = pod->metadata.labels.find(std::string(kRevisionHashLabel));
-        PodPtr& slot = label != pod->metadata.labels.end() && label->second == hash_ ? place.fresh : place.old;
+        PodPtr& slot =
+            label != pod->metadata.labels.end() && label->second == hash_ ? place.fresh : place.old;
         if (slot) {
           plan_.changes.remove.push_back(pod);
         } else {
@@ -142,19 +153,24 @@ class DaemonSetPlanner {
   }
 
   void create(const std::string& node) {
-    if (plan_.changes.create.size() < kBurst) plan_.changes.create.push_back(pod_for(set_, template_, node));
+    if (plan_.changes.create.size() < kBurst)
+      plan_.changes.create.push_back(pod_for(set_, template_, node));
   }
 
   bool up(const PodPtr& pod) {
-    return pod && available(*pod, {.now = now_, .min_ready = seconds(set_.spec.min_ready_seconds)}, alarm_);
+    return pod && available(*pod, {.now = now_, .min_ready = seconds(set_.spec.min_ready_seconds)},
+                            alarm_);
   }
 
   void roll() {
     const Json& strategy = set_.spec.update_strategy;
     if (strategy["type"].as_string() == "OnDelete") return;
-    const auto total = std::count_if(places_.begin(), places_.end(), [](const auto& one) { return one.second.should_run; });
-    const std::int64_t surge = amount(strategy.at("rollingUpdate/maxSurge"), total, Round::kUp, "0");
-    std::int64_t unavailable = amount(strategy.at("rollingUpdate/maxUnavailable"), total, Round::kUp, "1");
+    const auto total = std::count_if(places_.begin(), places_.end(),
+                                     [](const auto& one) { return one.second.should_run; });
+    const std::int64_t surge =
+        amount(strategy.at("rollingUpdate/maxSurge"), total, Round::kUp, "0");
+    std::int64_t unavailable =
+        amount(strategy.at("rollingUpdate/maxUnavailable"), total, Round::kUp, "1");
     if (surge == 0) unavailable = std::max<std::int64_t>(unavailable, 1);
     if (surge > 0) {
       roll_with_surge(surge);
@@ -174,14 +190,16 @@ class DaemonSetPlanner {
         plan_.changes.remove.push_back(place.old);
       }
     }
-    for (std::int64_t i = 0; i < unavailable - missing && i < static_cast<std::int64_t>(candidates.size()); ++i)
+    for (std::int64_t i = 0;
+         i < unavailable - missing && i < static_cast<std::int64_t>(candidates.size()); ++i)
       plan_.changes.remove.push_back(candidates[static_cast<std::size_t>(i)]);
   }
 
   /// The new pod starts beside the old one; the old one is deleted once the new one is available.
   void roll_with_surge(std::int64_t surge) {
     std::int64_t beside = 0;
-    for (auto& [node, place] : places_) beside += place.should_run && place.old && place.fresh && !up(place.fresh);
+    for (auto& [node, place] : places_)
+      beside += place.should_run && place.old && place.fresh && !up(place.fresh);
     for (auto& [node, place] : places_) {
       if (!place.should_run || !place.may_stay || !place.old) continue;
       if (place.fresh) {
@@ -241,23 +259,27 @@ std::vector<ObjectKey> all(const api::Node&, const runtime::Caches& caches) {
 
 }  // namespace
 
-DaemonSetPlan plan_daemon_set(const api::DaemonSet& set, const std::vector<std::shared_ptr<const api::Node>>& nodes,
+DaemonSetPlan plan_daemon_set(const api::DaemonSet& set,
+                              const std::vector<std::shared_ptr<const api::Node>>& nodes,
                               const PodList& pods, WallTime now, seconds failed_pod_delay) {
   return DaemonSetPlanner(set, now, failed_pod_delay).run(nodes, pods);
 }
 
-DaemonSetReconciler::DaemonSetReconciler(const runtime::Caches& caches, const BuiltinOptions& options)
+DaemonSetReconciler::DaemonSetReconciler(const runtime::Caches& caches,
+                                         const BuiltinOptions& options)
     : caches_(caches), options_(options), clock_(options.clock ? *options.clock : system_clock()) {}
 
 void DaemonSetReconciler::watches(runtime::Watches<api::DaemonSet>& w) const {
   w.owns<api::Pod>().owns<api::ControllerRevision>().maps<api::Node>(all);
 }
 
-Result<runtime::Action> DaemonSetReconciler::reconcile(const Context& ctx, const api::DaemonSet& set,
+Result<runtime::Action> DaemonSetReconciler::reconcile(const Context& ctx,
+                                                       const api::DaemonSet& set,
                                                        runtime::Writer& writer) const {
   if (set.metadata.deleting()) return runtime::Action::await_change();
   const PodList pods = caches_.of<api::Pod>().owned_by(set.metadata.uid);
-  const DaemonSetPlan plan = plan_daemon_set(set, caches_.of<api::Node>().list(), pods, clock_.wall(), options_.failed_pod_delay);
+  const DaemonSetPlan plan = plan_daemon_set(set, caches_.of<api::Node>().list(), pods,
+                                             clock_.wall(), options_.failed_pod_delay);
   if (!plan.problem.empty()) return Error(Code::kInvalid, plan.problem).as_terminal();
   // Before the pods: every template that ever ran must have a revision for rollbacks.
   const auto revisions = caches_.of<api::ControllerRevision>().list(set.metadata.ns);

@@ -23,14 +23,17 @@ struct DaemonSetPlan {
 };
 
 /// Pure. `pods`: those that the DaemonSet controls.
-DaemonSetPlan plan_daemon_set(const api::DaemonSet& set, const std::vector<std::shared_ptr<const api::Node>>& nodes,
-                              const PodList& pods, WallTime now, std::chrono::seconds failed_pod_delay);
+DaemonSetPlan plan_daemon_set(const api::DaemonSet& set,
+                              const std::vector<std::shared_ptr<const api::Node>>& nodes,
+                              const PodList& pods, WallTime now,
+                              std::chrono::seconds failed_pod_delay);
 
 class DaemonSetReconciler {
  public:
   DaemonSetReconciler(const runtime::Caches& caches, const BuiltinOptions& options);
   void watches(runtime::Watches<api::DaemonSet>& w) const;
-  Result<runtime::Action> reconcile(const Context& ctx, const api::DaemonSet& set, runtime::Writer& writer) const;
+  Result<runtime::Action> reconcile(const Context& ctx, const api::DaemonSet& set,
+                                    runtime::Writer& writer) const;
 
  private:
   const runtime::Caches& caches_;

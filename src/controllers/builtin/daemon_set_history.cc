@@ -18,11 +18,13 @@ std::string hash_label(const meta::ObjectMeta& metadata) {
   return found == metadata.labels.end() ? "" : found->second;
 }
 
-Json revision_of(const api::DaemonSet& set, const Json& pod_template, const std::string& hash, std::int64_t number) {
+Json revision_of(const api::DaemonSet& set, const Json& pod_template, const std::string& hash,
+                 std::int64_t number) {
   Json labels = pod_template.at("metadata/labels");
   labels.set(kRevisionHashLabel, hash);
-  Json metadata =
-      Json::object({{"name", set.metadata.name + "-" + hash}, {"namespace", set.metadata.ns}, {"labels", std::move(labels)}});
+  Json metadata = Json::object({{"name", set.metadata.name + "-" + hash},
+                                {"namespace", set.metadata.ns},
+                                {"labels", std::move(labels)}});
   if (!set.metadata.annotations.empty()) {
     Json annotations = Json::object();  // includes kubernetes.io/change-cause
     for (const auto& [name, value] : set.metadata.annotations) annotations.set(name, value);
@@ -31,16 +33,18 @@ Json revision_of(const api::DaemonSet& set, const Json& pod_template, const std:
   // kubectl undo sends `data` to the DaemonSet unchanged.
   Json kept = Json::object({{"$patch", "replace"}});
   for (const auto& [name, member] : pod_template.as_object()) kept.set(name, member);
-  return Json::object({{"apiVersion", api::ControllerRevision::resource().api_version()},
-                       {"kind", api::ControllerRevision::resource().kind},
-                       {"metadata", std::move(metadata)},
-                       {"data", Json::object({{"spec", Json::object({{"template", std::move(kept)}})}})},
-                       {"revision", number}});
+  return Json::object(
+      {{"apiVersion", api::ControllerRevision::resource().api_version()},
+       {"kind", api::ControllerRevision::resource().kind},
+       {"metadata", std::move(metadata)},
+       {"data", Json::object({{"spec", Json::object({{"template", std::move(kept)}})}})},
+       {"revision", number}});
 }
 
 }  // namespace
 
-DaemonSetHistory plan_history(const api::DaemonSet& set, const std::vector<RevisionPtr>& revisions, const PodList& pods) {
+DaemonSetHistory plan_history(const api::DaemonSet& set, const std::vector<RevisionPtr>& revisions,
+                              const PodList& pods) {
   DaemonSetHistory plan;
   const auto selector = meta::LabelSelector::from_json(set.spec.selector);
   if (!selector.ok() || selector->empty()) return plan;
@@ -52,7 +56,9 @@ DaemonSetHistory plan_history(const api::DaemonSet& set, const std::vector<Revis
   for (const RevisionPtr& revision : revisions) {
     if (revision->metadata.deleting()) continue;
     const meta::OwnerReference* controller = revision->metadata.controller();
-    if (controller ? controller->uid != set.metadata.uid : !selector->matches(revision->metadata.labels)) continue;
+    if (controller ? controller->uid != set.metadata.uid
+                   : !selector->matches(revision->metadata.labels))
+      continue;
     if (!controller) plan.adopt.push_back(revision);
     if (hash_label(revision->metadata) == hash) {
       present = revision;
@@ -70,7 +76,8 @@ DaemonSetHistory plan_history(const api::DaemonSet& set, const std::vector<Revis
 
   std::set<std::string> live;
   for (const PodPtr& pod : pods) live.insert(hash_label(pod->metadata));
-  const auto limit = static_cast<std::size_t>(std::max<std::int64_t>(set.spec.revision_history_limit.value_or(kLimit), 0));
+  const auto limit = static_cast<std::size_t>(
+      std::max<std::int64_t>(set.spec.revision_history_limit.value_or(kLimit), 0));
   std::sort(old.begin(), old.end(), [](const RevisionPtr& a, const RevisionPtr& b) {
     return std::pair(a->revision, a->metadata.name) < std::pair(b->revision, b->metadata.name);
   });
@@ -81,7 +88,8 @@ DaemonSetHistory plan_history(const api::DaemonSet& set, const std::vector<Revis
   return plan;
 }
 
-Status write_history(const Context& ctx, runtime::Writer& writer, const api::DaemonSet& set, const DaemonSetHistory& history) {
+Status write_history(const Context& ctx, runtime::Writer& writer, const api::DaemonSet& set,
+                     const DaemonSetHistory& history) {
   const runtime::ObjectRef owner = runtime::ObjectRef::of(set);
   for (const RevisionPtr& revision : history.adopt) {
     TRY_VOID(hand_over(ctx, writer, runtime::ObjectRef::of(*revision), "", &owner));
@@ -91,7 +99,8 @@ Status write_history(const Context& ctx, runtime::Writer& writer, const api::Dae
     TRY_VOID(writer.edit(ctx, runtime::ObjectRef::of(*history.renumber), runtime::Part::kWhole,
                          [&](Json& live) { live.set("revision", history.number); }));
   }
-  for (const RevisionPtr& revision : history.remove) TRY_VOID(writer.remove(ctx, runtime::ObjectRef::of(*revision)));
+  for (const RevisionPtr& revision : history.remove)
+    TRY_VOID(writer.remove(ctx, runtime::ObjectRef::of(*revision)));
   return {};
 }
 

@@ -25,17 +25,20 @@ inline constexpr std::string_view kRevisionHashLabel = "controller-revision-hash
 using RevisionPtr = std::shared_ptr<const api::ControllerRevision>;
 
 struct DaemonSetHistory {
-  std::vector<RevisionPtr> adopt;  // matching the selector, without controller: left by --cascade=orphan
-  std::optional<Json> create;      // set if the current template is new
-  RevisionPtr renumber;            // set if an old template became current again: it gets `number`
+  std::vector<RevisionPtr>
+      adopt;  // matching the selector, without controller: left by --cascade=orphan
+  std::optional<Json> create;  // set if the current template is new
+  RevisionPtr renumber;        // set if an old template became current again: it gets `number`
   std::int64_t number = 0;
   std::vector<RevisionPtr> remove;
 };
 
 /// Pure. `revisions`: all of the namespace; `pods`: those that the DaemonSet controls.
-DaemonSetHistory plan_history(const api::DaemonSet& set, const std::vector<RevisionPtr>& revisions, const PodList& pods);
+DaemonSetHistory plan_history(const api::DaemonSet& set, const std::vector<RevisionPtr>& revisions,
+                              const PodList& pods);
 
 /// Applies the plan.
-Status write_history(const Context& ctx, runtime::Writer& writer, const api::DaemonSet& set, const DaemonSetHistory& history);
+Status write_history(const Context& ctx, runtime::Writer& writer, const api::DaemonSet& set,
+                     const DaemonSetHistory& history);
 
 }  // namespace varda::controllers

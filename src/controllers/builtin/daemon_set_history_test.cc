@@ -18,22 +18,28 @@ using namespace std::chrono_literals;
 class Played {
  public:
   explicit Played(const std::string& more = "")
-      : set_(*codec::parse_yaml("{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: d, namespace: default, uid: u}, spec: "
+      : set_(*codec::parse_yaml("{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: d, "
+                                "namespace: default, uid: u}, spec: "
                                 "{selector: {matchLabels: {app: d}}, " +
-                                more + "template: {metadata: {labels: {app: d}}, spec: {containers: [{name: c, image: one}]}}}}")) {
-  }
+                                more +
+                                "template: {metadata: {labels: {app: d}}, spec: {containers: "
+                                "[{name: c, image: one}]}}}}")) {}
 
   void change_image(const std::string& image) {
     set_["spec"]["template"]["spec"]["containers"].array_items()[0].set("image", image);
   }
-  void annotate(const std::string& name, const std::string& value) { set_["metadata"].make("annotations").set(name, value); }
+  void annotate(const std::string& name, const std::string& value) {
+    set_["metadata"].make("annotations").set(name, value);
+  }
   void be_made_anew() { set_["metadata"].set("uid", "u2"); }
   api::DaemonSet set() const { return *api::DaemonSet::from_json(set_); }
   /// A pod of the current template, as the DaemonSet creates it.
   PodPtr pod() const {
-    const auto node = api::Node::from_json(*codec::parse_yaml(
-        "{apiVersion: v1, kind: Node, metadata: {name: edge0}, status: {conditions: [{type: Ready, status: 'True'}]}}"));
-    DaemonSetPlan plan = plan_daemon_set(set(), {std::make_shared<const api::Node>(*node)}, {}, WallTime(), 10s);
+    const auto node = api::Node::from_json(
+        *codec::parse_yaml("{apiVersion: v1, kind: Node, metadata: {name: edge0}, status: "
+                           "{conditions: [{type: Ready, status: 'True'}]}}"));
+    DaemonSetPlan plan =
+        plan_daemon_set(set(), {std::make_shared<const api::Node>(*node)}, {}, WallTime(), 10s);
     Json made = plan.changes.create.at(0);
     made["metadata"].set("name", "d-1");
     return std::make_shared<const api::Pod>(*api::Pod::from_json(made));
@@ -42,7 +48,8 @@ class Played {
   DaemonSetHistory plan(const PodList& pods = {}) const {
     std::vector<RevisionPtr> all;
     for (const auto& [name, json] : revisions)
-      all.push_back(std::make_shared<const api::ControllerRevision>(*api::ControllerRevision::from_json(json)));
+      all.push_back(std::make_shared<const api::ControllerRevision>(
+          *api::ControllerRevision::from_json(json)));
     return plan_history(set(), all, pods);
   }
   /// Plans, and applies the plan as write_history() does.
@@ -55,14 +62,16 @@ class Played {
       const std::string name = std::as_const(made).at("metadata/name").as_string();
       EXPECT_TRUE(revisions.emplace(name, made).second) << name;
     }
-    if (history.renumber) revisions.at(history.renumber->metadata.name).set("revision", history.number);
+    if (history.renumber)
+      revisions.at(history.renumber->metadata.name).set("revision", history.number);
     for (const RevisionPtr& revision : history.remove) revisions.erase(revision->metadata.name);
   }
   /// {number: image}
   std::map<std::int64_t, std::string> images() const {
     std::map<std::int64_t, std::string> out;
     for (const auto& [name, json] : revisions)
-      out[json["revision"].as_integer()] += json.at("data/spec/template/spec/containers/0/image").as_string();
+      out[json["revision"].as_integer()] +=
+          json.at("data/spec/template/spec/containers/0/image").as_string();
     return out;
   }
 
@@ -70,12 +79,13 @@ class Played {
 
  private:
   void own(Json& revision) {
-    revision["metadata"].set("ownerReferences",
-                             Json::array({Json::object({{"apiVersion", "apps/v1"},
-                                                        {"kind", "DaemonSet"},
-                                                        {"name", "d"},
-                                                        {"uid", std::as_const(set_).at("metadata/uid").as_string()},
-                                                        {"controller", true}})}));
+    revision["metadata"].set(
+        "ownerReferences",
+        Json::array({Json::object({{"apiVersion", "apps/v1"},
+                                   {"kind", "DaemonSet"},
+                                   {"name", "d"},
+                                   {"uid", std::as_const(set_).at("metadata/uid").as_string()},
+                                   {"controller", true}})}));
   }
 
   Json set_;
@@ -116,8 +126,9 @@ TEST(DaemonSetHistory, ARevisionIsThePatchThatBringsItBackUnderTheHashOfItsPods)
   EXPECT_EQ(revision.at("metadata/labels/app").as_string(), "d");
   EXPECT_EQ(revision.at("metadata/labels")[kRevisionHashLabel].as_string(), hash);
   EXPECT_EQ(revision.at("metadata/annotations")["kubernetes.io/change-cause"].as_string(), "first");
-  EXPECT_EQ(revision["data"], *codec::parse_yaml("{spec: {template: {$patch: replace, metadata: {labels: {app: d}}, "
-                                                 "spec: {containers: [{name: c, image: one}]}}}}"));
+  EXPECT_EQ(revision["data"],
+            *codec::parse_yaml("{spec: {template: {$patch: replace, metadata: {labels: {app: d}}, "
+                               "spec: {containers: [{name: c, image: one}]}}}}"));
 }
 
 TEST(DaemonSetHistory, BeyondTheLimitTheOldestGoExceptThoseThatPodsRun) {
@@ -168,7 +179,8 @@ TEST(DaemonSetHistory, TakesWhatNobodyHasAndLeavesWhatOthersHave) {
   Played stranger;
   stranger.be_made_anew();
   stranger.revisions = daemon.revisions;
-  for (auto& [name, json] : stranger.revisions) json["metadata"]["ownerReferences"].array_items()[0].set("uid", "somebody");
+  for (auto& [name, json] : stranger.revisions)
+    json["metadata"]["ownerReferences"].array_items()[0].set("uid", "somebody");
   const DaemonSetHistory own = stranger.plan();
   EXPECT_TRUE(own.adopt.empty());
   EXPECT_EQ(own.number, 1);

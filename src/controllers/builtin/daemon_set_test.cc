@@ -16,17 +16,23 @@ using namespace std::chrono_literals;
 class Daemon {
  public:
   explicit Daemon(const std::string& strategy = "{type: RollingUpdate}")
-      : json_(*codec::parse_yaml(
-            "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: d, namespace: default, uid: u, generation: 1}, "
-            "spec: {selector: {matchLabels: {app: d}}, updateStrategy: " +
-            strategy + ", template: {metadata: {labels: {app: d}}, spec: {containers: [{name: c, image: one}]}}}}")) {}
+      : json_(*codec::parse_yaml("{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: d, "
+                                 "namespace: default, uid: u, generation: 1}, "
+                                 "spec: {selector: {matchLabels: {app: d}}, updateStrategy: " +
+                                 strategy +
+                                 ", template: {metadata: {labels: {app: d}}, spec: {containers: "
+                                 "[{name: c, image: one}]}}}}")) {}
 
   Json& pod_spec() { return json_["spec"]["template"]["spec"]; }
-  void change_image(const std::string& image) { pod_spec()["containers"].array_items()[0].set("image", image); }
-  void add_node(const std::string& name, const std::string& spec = "", const std::string& ready = "True") {
+  void change_image(const std::string& image) {
+    pod_spec()["containers"].array_items()[0].set("image", image);
+  }
+  void add_node(const std::string& name, const std::string& spec = "",
+                const std::string& ready = "True") {
     const auto json =
-        codec::parse_yaml("{apiVersion: v1, kind: Node, metadata: {name: " + name + ", labels: {name: " + name + "}}, spec: {" +
-                          spec + "}, status: {conditions: [{type: Ready, status: '" + ready + "'}]}}");
+        codec::parse_yaml("{apiVersion: v1, kind: Node, metadata: {name: " + name +
+                          ", labels: {name: " + name + "}}, spec: {" + spec +
+                          "}, status: {conditions: [{type: Ready, status: '" + ready + "'}]}}");
     nodes_[name] = std::make_shared<const api::Node>(*api::Node::from_json(*json));
   }
   void drop_node(const std::string& name) { nodes_.erase(name); }
@@ -35,7 +41,8 @@ class Daemon {
     std::vector<std::shared_ptr<const api::Node>> nodes;
     for (const auto& [name, node] : nodes_) nodes.push_back(node);
     PodList pods;
-    for (const auto& [name, pod] : pods_) pods.push_back(std::make_shared<const api::Pod>(*api::Pod::from_json(pod)));
+    for (const auto& [name, pod] : pods_)
+      pods.push_back(std::make_shared<const api::Pod>(*api::Pod::from_json(pod)));
     return plan_daemon_set(*api::DaemonSet::from_json(json_), nodes, pods, now_, 10s);
   }
   DaemonSetPlan step() {
@@ -59,8 +66,11 @@ class Daemon {
       const Binding binding = plan_binding(*api::Pod::from_json(pod), nodes, {});
       if (binding.node.empty()) continue;
       pod["spec"].set("nodeName", binding.node);
-      pod.set("status", *codec::parse_yaml("{phase: Running, conditions: [{type: Ready, status: 'True', lastTransitionTime: '" +
-                                           meta::format_time(now_) + "'}]}"));
+      pod.set(
+          "status",
+          *codec::parse_yaml(
+              "{phase: Running, conditions: [{type: Ready, status: 'True', lastTransitionTime: '" +
+              meta::format_time(now_) + "'}]}"));
     }
   }
   void settle() {
@@ -72,7 +82,8 @@ class Daemon {
   }
   std::map<std::string, std::string> images() const {  // by node
     std::map<std::string, std::string> out;
-    for (const auto& [name, pod] : pods_) out[pod.at("spec/nodeName").as_string()] += pod.at("spec/containers/0/image").as_string();
+    for (const auto& [name, pod] : pods_)
+      out[pod.at("spec/nodeName").as_string()] += pod.at("spec/containers/0/image").as_string();
     return out;
   }
   std::map<std::string, Json>& pods() { return pods_; }
@@ -117,7 +128,8 @@ TEST(DaemonSetPlan, FollowsNodesThatComeGoAndLoseTheirContact) {
   EXPECT_EQ(daemon.images(), (Images{{"a", "one"}, {"b", "one"}}));
   daemon.add_node("b", "", "Unknown");
   daemon.settle();
-  EXPECT_EQ(daemon.images(), (Images{{"a", "one"}, {"b", "one"}}));  // pods on a disconnected node stay
+  EXPECT_EQ(daemon.images(),
+            (Images{{"a", "one"}, {"b", "one"}}));  // pods on a disconnected node stay
   EXPECT_EQ(daemon.status("desiredNumberScheduled"), 1);
   EXPECT_EQ(daemon.status("numberMisscheduled"), 1);
   daemon.add_node("b", "taints: [{key: x, effect: NoExecute}]");
@@ -132,10 +144,12 @@ TEST(DaemonSetPlan, FollowsNodesThatComeGoAndLoseTheirContact) {
 
 TEST(DaemonSetPlan, SelectorsAreKeptBesideTheNodeItself) {
   Daemon daemon;
-  daemon.pod_spec().set("affinity",
-                        *codec::parse_yaml("{nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: "
-                                           "[{matchExpressions: [{key: name, operator: "
-                                           "In, values: [b]}]}, {matchExpressions: [{key: name, operator: In, values: [c]}]}]}}}"));
+  daemon.pod_spec().set(
+      "affinity",
+      *codec::parse_yaml(
+          "{nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: "
+          "[{matchExpressions: [{key: name, operator: "
+          "In, values: [b]}]}, {matchExpressions: [{key: name, operator: In, values: [c]}]}]}}}"));
   for (const char* name : {"a", "b", "c"}) daemon.add_node(name);
   daemon.settle();
   EXPECT_EQ(daemon.images(), (Images{{"b", "one"}, {"c", "one"}}));
@@ -149,7 +163,8 @@ TEST(DaemonSetPlan, RollingUpdateTakesOneNodeAfterTheOther) {
   for (int i = 0; i < 12; ++i) {
     daemon.step();
     std::size_t serving = 0;
-    for (const auto& [name, pod] : daemon.pods()) serving += pod.at("status/phase").as_string() == "Running";
+    for (const auto& [name, pod] : daemon.pods())
+      serving += pod.at("status/phase").as_string() == "Running";
     EXPECT_GE(serving, 2u);
     daemon.run_pods();
   }
@@ -165,7 +180,8 @@ TEST(DaemonSetPlan, ABrokenTemplateStopsAtTheFirstNode) {
   daemon.change_image("broken");
   for (int i = 0; i < 10; ++i) daemon.step();  // no runner starts the new pod
   std::size_t old = 0;
-  for (const auto& [name, pod] : daemon.pods()) old += pod.at("spec/containers/0/image").as_string() == "one";
+  for (const auto& [name, pod] : daemon.pods())
+    old += pod.at("spec/containers/0/image").as_string() == "one";
   EXPECT_EQ(old, 2u);
   EXPECT_EQ(daemon.status("updatedNumberScheduled"), 1);
   EXPECT_EQ(daemon.status("numberUnavailable"), 1);
@@ -181,7 +197,8 @@ TEST(DaemonSetPlan, WithASurgeNoNodeIsEverWithoutAPod) {
     EXPECT_LE(daemon.pods().size(), 4u);
     std::set<std::string> serving;
     for (const auto& [name, pod] : daemon.pods()) {
-      if (pod.at("status/phase").as_string() == "Running") serving.insert(pod.at("spec/nodeName").as_string());
+      if (pod.at("status/phase").as_string() == "Running")
+        serving.insert(pod.at("spec/nodeName").as_string());
     }
     EXPECT_EQ(serving.size(), 3u);
     daemon.run_pods();
@@ -198,7 +215,9 @@ TEST(DaemonSetPlan, OnDeleteWaitsForSomebodyToDelete) {
   daemon.settle();
   EXPECT_EQ(daemon.images(), (Images{{"a", "one"}, {"b", "one"}}));
   EXPECT_EQ(daemon.status("updatedNumberScheduled"), 0);
-  std::erase_if(daemon.pods(), [](const auto& item) { return item.second.at("spec/nodeName").as_string() == "a"; });
+  std::erase_if(daemon.pods(), [](const auto& item) {
+    return item.second.at("spec/nodeName").as_string() == "a";
+  });
   daemon.settle();
   EXPECT_EQ(daemon.images(), (Images{{"a", "two"}, {"b", "one"}}));
 }

@@ -27,21 +27,26 @@ std::string text_of(const Annotations& annotations, std::string_view name) {
   return found == annotations.end() ? "" : found->second;
 }
 
-std::int64_t number_of(const Annotations& annotations, std::string_view name, std::int64_t otherwise) {
+std::int64_t number_of(const Annotations& annotations, std::string_view name,
+                       std::int64_t otherwise) {
   const std::string text = text_of(annotations, name);
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() ? number : otherwise;
 }
 
-std::int64_t revision_of(const api::ReplicaSet& set) { return number_of(set.metadata.annotations, kRevision, 0); }
+std::int64_t revision_of(const api::ReplicaSet& set) {
+  return number_of(set.metadata.annotations, kRevision, 0);
+}
 
 bool is_controlled_by(const api::Pod& pod, const api::ReplicaSet& set) {
   const meta::OwnerReference* controller = pod.metadata.controller();
   return controller && controller->uid == set.metadata.uid;
 }
 
-std::string template_hash_of(const meta::ObjectMeta& metadata) { return text_of(metadata.labels, kTemplateHashLabel); }
+std::string template_hash_of(const meta::ObjectMeta& metadata) {
+  return text_of(metadata.labels, kTemplateHashLabel);
+}
 
 /// Hash of a ReplicaSet's template without the label that the Deployment added.
 std::string hash_of(const api::ReplicaSet& set) {
@@ -70,13 +75,14 @@ ReplicaSetPtr find_fresh(const std::vector<ReplicaSetPtr>& sets, const std::stri
 /// Annotations that a ReplicaSet inherits from its Deployment: kubectl reads the change cause
 /// there.
 Annotations inherited(const api::Deployment& deployment) {
-  static const std::set<std::string, std::less<>> kOwn = {"kubectl.kubernetes.io/last-applied-configuration",
-                                                          "deprecated.deployment.rollback.to",
-                                                          std::string(runtime::kLastApplied),
-                                                          std::string(kRevision),
-                                                          kHistory,
-                                                          kDesired,
-                                                          kMax};
+  static const std::set<std::string, std::less<>> kOwn = {
+      "kubectl.kubernetes.io/last-applied-configuration",
+      "deprecated.deployment.rollback.to",
+      std::string(runtime::kLastApplied),
+      std::string(kRevision),
+      kHistory,
+      kDesired,
+      kMax};
   Annotations out;
   for (const auto& [name, value] : deployment.metadata.annotations) {
     if (!kOwn.contains(name)) out[name] = value;
@@ -85,7 +91,8 @@ Annotations inherited(const api::Deployment& deployment) {
 }
 
 Annotations scale_annotations(const Bounds& bounds) {
-  return {{kDesired, std::to_string(bounds.desired)}, {kMax, std::to_string(bounds.desired + bounds.surge)}};
+  return {{kDesired, std::to_string(bounds.desired)},
+          {kMax, std::to_string(bounds.desired + bounds.surge)}};
 }
 
 Json json_of(const Annotations& annotations) {
@@ -94,26 +101,29 @@ Json json_of(const Annotations& annotations) {
   return out;
 }
 
-Json make_set(const api::Deployment& deployment, const Json& pod_template, const std::string& hash, std::int64_t replicas,
-              const Annotations& annotations) {
+Json make_set(const api::Deployment& deployment, const Json& pod_template, const std::string& hash,
+              std::int64_t replicas, const Annotations& annotations) {
   Json labeled = pod_template;
   labeled.make("metadata/labels").set(kTemplateHashLabel, hash);
   Json selector = deployment.spec.selector;
   selector.make("matchLabels").set(kTemplateHashLabel, hash);
   Json spec = Json::object({{"replicas", replicas}, {"selector", std::move(selector)}});
-  if (deployment.spec.min_ready_seconds > 0) spec.set("minReadySeconds", deployment.spec.min_ready_seconds);
+  if (deployment.spec.min_ready_seconds > 0)
+    spec.set("minReadySeconds", deployment.spec.min_ready_seconds);
   Json metadata = Json::object({{"name", deployment.metadata.name + "-" + hash},
                                 {"namespace", deployment.metadata.ns},
                                 {"labels", std::as_const(labeled)["metadata"]["labels"]},
                                 {"annotations", json_of(annotations)}});
   spec.set("template", std::move(labeled));
-  return Json::object(
-      {{"apiVersion", "apps/v1"}, {"kind", "ReplicaSet"}, {"metadata", std::move(metadata)}, {"spec", std::move(spec)}});
+  return Json::object({{"apiVersion", "apps/v1"},
+                       {"kind", "ReplicaSet"},
+                       {"metadata", std::move(metadata)},
+                       {"spec", std::move(spec)}});
 }
 
 std::string scaled(const std::string& set, std::int64_t from, std::int64_t to) {
-  return std::string(to > from ? "Scaled up" : "Scaled down") + " replica set " + set + " from " + std::to_string(from) + " to " +
-         std::to_string(to);
+  return std::string(to > from ? "Scaled up" : "Scaled down") + " replica set " + set + " from " +
+         std::to_string(from) + " to " + std::to_string(to);
 }
 
 /// Plans one Deployment.
@@ -129,8 +139,10 @@ class DeploymentPlanner {
 
   DeploymentPlan run() {
     const auto selector = meta::LabelSelector::from_json(deployment_.spec.selector);
-    if (!selector.ok() || selector->empty() || !selector->matches_labels(pod_template_.at("metadata/labels")))
-      plan_.problem = "spec.selector does not match the labels of spec.template: change one of them";
+    if (!selector.ok() || selector->empty() ||
+        !selector->matches_labels(pod_template_.at("metadata/labels")))
+      plan_.problem =
+          "spec.selector does not match the labels of spec.template: change one of them";
     sort_out();
     if (plan_.problem.empty()) {
       scale();
@@ -213,7 +225,8 @@ class DeploymentPlanner {
     if (scaling || deployment_.spec.paused) {
       story_.mode = DeploymentStory::Mode::kScaling;
       if (legacy_.empty()) {
-        sizes = scale_all(bounds_, {shares.begin() + 1, shares.end()}, fresh - (fresh > 0 ? 1 : 0), deployment_.status.replicas);
+        sizes = scale_all(bounds_, {shares.begin() + 1, shares.end()}, fresh - (fresh > 0 ? 1 : 0),
+                          deployment_.status.replicas);
         sizes.insert(sizes.begin(), 0);
       } else {
         sizes = scale_all(bounds_, shares, fresh, deployment_.status.replicas);
@@ -232,7 +245,8 @@ class DeploymentPlanner {
 
   void resize_legacy(std::int64_t size) {
     by_dispensability(legacy_);
-    const std::int64_t surplus = std::max<std::int64_t>(static_cast<std::int64_t>(legacy_.size()) - size, 0);
+    const std::int64_t surplus =
+        std::max<std::int64_t>(static_cast<std::int64_t>(legacy_.size()) - size, 0);
     plan_.remove.insert(plan_.remove.end(), legacy_.begin(), legacy_.begin() + surplus);
   }
 
@@ -270,7 +284,9 @@ class DeploymentPlanner {
       if (revision < next) {
         wanted[std::string(kRevision)] = plan_.revision;
         const std::string history = text_of(set->metadata.annotations, kHistory);
-        if (revision > 0) wanted[kHistory] = history.empty() ? std::to_string(revision) : history + "," + std::to_string(revision);
+        if (revision > 0)
+          wanted[kHistory] =
+              history.empty() ? std::to_string(revision) : history + "," + std::to_string(revision);
       }
     }
     std::erase_if(wanted, [&](const auto& one) {
@@ -280,7 +296,10 @@ class DeploymentPlanner {
     if (replicas == before && wanted.empty() && min_ready == set->spec.min_ready_seconds) return;
     counts_.wanted += replicas - before;
     if (replicas != before) plan_.told.push_back(scaled(set->metadata.name, before, replicas));
-    plan_.change.push_back({.set = set, .replicas = replicas, .min_ready_seconds = min_ready, .annotations = std::move(wanted)});
+    plan_.change.push_back({.set = set,
+                            .replicas = replicas,
+                            .min_ready_seconds = min_ready,
+                            .annotations = std::move(wanted)});
   }
 
   void clean_up() {
@@ -291,8 +310,11 @@ class DeploymentPlanner {
       if (set->status.observed_generation < set->metadata.generation) continue;
       idle.push_back(set);
     }
-    std::stable_sort(idle.begin(), idle.end(), [](const auto& a, const auto& b) { return revision_of(*a) < revision_of(*b); });
-    const auto limit = static_cast<std::size_t>(std::max<std::int64_t>(deployment_.spec.revision_history_limit.value_or(10), 0));
+    std::stable_sort(idle.begin(), idle.end(), [](const auto& a, const auto& b) {
+      return revision_of(*a) < revision_of(*b);
+    });
+    const auto limit = static_cast<std::size_t>(
+        std::max<std::int64_t>(deployment_.spec.revision_history_limit.value_or(10), 0));
     idle.resize(idle.size() > limit ? idle.size() - limit : 0);
     plan_.drop = std::move(idle);
   }
@@ -312,12 +334,14 @@ class DeploymentPlanner {
   DeploymentPlan plan_;
 };
 
-std::vector<ObjectKey> adopting_deployments(const api::ReplicaSet& set, const runtime::Caches& caches) {
+std::vector<ObjectKey> adopting_deployments(const api::ReplicaSet& set,
+                                            const runtime::Caches& caches) {
   std::vector<ObjectKey> keys;
   if (set.metadata.controller()) return keys;
   for (const auto& deployment : caches.of<api::Deployment>().list(set.metadata.ns)) {
     const auto selector = meta::LabelSelector::from_json(deployment->spec.selector);
-    if (selector.ok() && !selector->empty() && selector->matches(set.metadata.labels)) keys.push_back(deployment->metadata.key());
+    if (selector.ok() && !selector->empty() && selector->matches(set.metadata.labels))
+      keys.push_back(deployment->metadata.key());
   }
   return keys;
 }
@@ -335,25 +359,32 @@ std::vector<ObjectKey> waiting_for(const api::Pod& pod, const runtime::Caches& c
   return {key};
 }
 
-Status apply_change(const Context& ctx, runtime::Writer& writer, const DeploymentPlan::Change& change) {
+Status apply_change(const Context& ctx, runtime::Writer& writer,
+                    const DeploymentPlan::Change& change) {
   const std::int64_t planned_from = change.set->spec.replicas.value_or(1);
-  return writer.edit(ctx, runtime::ObjectRef::of(*change.set), runtime::Part::kWhole, [&](Json& live) {
-    // Another client has scaled the set meanwhile: that change arrives soon and causes a new plan.
-    if (std::as_const(live).at("spec/replicas").as_integer(1) != planned_from) return;
-    live["spec"].set("replicas", change.replicas);
-    if (change.min_ready_seconds != change.set->spec.min_ready_seconds)
-      live["spec"].set("minReadySeconds", change.min_ready_seconds);
-    for (const auto& [name, value] : change.annotations) live.make("metadata/annotations").set(name, value);
-  });
+  return writer.edit(ctx, runtime::ObjectRef::of(*change.set), runtime::Part::kWhole,
+                     [&](Json& live) {
+                       // Another client has scaled the set meanwhile: that change arrives soon and
+                       // causes a new plan.
+                       if (std::as_const(live).at("spec/replicas").as_integer(1) != planned_from)
+                         return;
+                       live["spec"].set("replicas", change.replicas);
+                       if (change.min_ready_seconds != change.set->spec.min_ready_seconds)
+                         live["spec"].set("minReadySeconds", change.min_ready_seconds);
+                       for (const auto& [name, value] : change.annotations)
+                         live.make("metadata/annotations").set(name, value);
+                     });
 }
 
 }  // namespace
 
-DeploymentPlan plan_deployment(const api::Deployment& deployment, const DeploymentWorld& world, WallTime now) {
+DeploymentPlan plan_deployment(const api::Deployment& deployment, const DeploymentWorld& world,
+                               WallTime now) {
   return DeploymentPlanner(deployment, world, now).run();
 }
 
-DeploymentReconciler::DeploymentReconciler(const runtime::Caches& caches, const BuiltinOptions& options)
+DeploymentReconciler::DeploymentReconciler(const runtime::Caches& caches,
+                                           const BuiltinOptions& options)
     : caches_(caches), clock_(options.clock ? *options.clock : system_clock()) {}
 
 void DeploymentReconciler::watches(runtime::Watches<api::Deployment>& w) const {
@@ -366,25 +397,30 @@ DeploymentWorld DeploymentReconciler::look(const api::Deployment& deployment) co
   DeploymentWorld world;
   world.sets = caches_.of<api::ReplicaSet>().owned_by(deployment.metadata.uid);
   std::erase_if(world.sets, [](const ReplicaSetPtr& set) { return set->metadata.deleting(); });
-  std::sort(world.sets.begin(), world.sets.end(), [](const ReplicaSetPtr& a, const ReplicaSetPtr& b) {
-    return std::tie(a->metadata.creation_timestamp, a->metadata.name) < std::tie(b->metadata.creation_timestamp, b->metadata.name);
-  });
+  std::sort(world.sets.begin(), world.sets.end(),
+            [](const ReplicaSetPtr& a, const ReplicaSetPtr& b) {
+              return std::tie(a->metadata.creation_timestamp, a->metadata.name) <
+                     std::tie(b->metadata.creation_timestamp, b->metadata.name);
+            });
   world.own = caches_.of<api::Pod>().owned_by(deployment.metadata.uid);
   if (deployment.spec.strategy["type"].as_string() == "Recreate") {
     for (const ReplicaSetPtr& set : world.sets) {
-      for (PodPtr& pod : caches_.of<api::Pod>().owned_by(set->metadata.uid)) world.of_sets.push_back(std::move(pod));
+      for (PodPtr& pod : caches_.of<api::Pod>().owned_by(set->metadata.uid))
+        world.of_sets.push_back(std::move(pod));
     }
   }
   return world;
 }
 
-Result<runtime::Action> DeploymentReconciler::reconcile(const Context& ctx, const api::Deployment& deployment,
+Result<runtime::Action> DeploymentReconciler::reconcile(const Context& ctx,
+                                                        const api::Deployment& deployment,
                                                         runtime::Writer& writer) const {
   if (deployment.metadata.deleting()) return runtime::Action::await_change();
   const runtime::ObjectRef owner = runtime::ObjectRef::of(deployment);
   const auto selector = meta::LabelSelector::from_json(deployment.spec.selector);
   if (selector.ok() && !selector->empty()) {
-    for (const ReplicaSetPtr& set : caches_.of<api::ReplicaSet>().by_index(kSetsToTake, deployment.metadata.ns)) {
+    for (const ReplicaSetPtr& set :
+         caches_.of<api::ReplicaSet>().by_index(kSetsToTake, deployment.metadata.ns)) {
       if (set->metadata.deleting() || !selector->matches(set->metadata.labels)) continue;
       TRY_VOID(hand_over(ctx, writer, runtime::ObjectRef::of(*set), "", &owner));
     }
@@ -402,7 +438,8 @@ Result<runtime::Action> DeploymentReconciler::reconcile(const Context& ctx, cons
   for (const PodPtr& pod : plan.remove) note(writer.remove(ctx, runtime::ObjectRef::of(*pod)));
   for (const ReplicaSetPtr& set : plan.drop) note(writer.remove(ctx, runtime::ObjectRef::of(*set)));
   if (first.ok()) {
-    for (const std::string& told : plan.told) writer.event(deployment, runtime::EventType::kNormal, "ScalingReplicaSet", told);
+    for (const std::string& told : plan.told)
+      writer.event(deployment, runtime::EventType::kNormal, "ScalingReplicaSet", told);
   }
   // The revision is written with the status, as in Kubernetes: a separate write would create
   // another generation.

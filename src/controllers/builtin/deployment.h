@@ -51,13 +51,15 @@ struct DeploymentPlan {
 };
 
 /// Pure.
-DeploymentPlan plan_deployment(const api::Deployment& deployment, const DeploymentWorld& world, WallTime now);
+DeploymentPlan plan_deployment(const api::Deployment& deployment, const DeploymentWorld& world,
+                               WallTime now);
 
 class DeploymentReconciler {
  public:
   DeploymentReconciler(const runtime::Caches& caches, const BuiltinOptions& options);
   void watches(runtime::Watches<api::Deployment>& w) const;
-  Result<runtime::Action> reconcile(const Context& ctx, const api::Deployment& deployment, runtime::Writer& writer) const;
+  Result<runtime::Action> reconcile(const Context& ctx, const api::Deployment& deployment,
+                                    runtime::Writer& writer) const;
 
  private:
   DeploymentWorld look(const api::Deployment& deployment) const;

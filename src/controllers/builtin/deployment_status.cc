@@ -20,7 +20,8 @@ constexpr const char* kPaused = "DeploymentPaused";
 class Progress {
  public:
   Progress(const api::Deployment& deployment, WallTime now)
-      : was_(api::find_condition(deployment.status.conditions, "Progressing")), text_(meta::format_time(now)) {
+      : was_(api::find_condition(deployment.status.conditions, "Progressing")),
+        text_(meta::format_time(now)) {
     if (was_) now_ = as_json(*was_);
   }
 
@@ -31,15 +32,18 @@ class Progress {
 
   enum class Touch { kOnChange, kAlways };
   void set(const Wording& wording, Touch touch) {
-    const bool same = there() && now_["status"].as_string() == wording.status && reason() == wording.reason;
+    const bool same =
+        there() && now_["status"].as_string() == wording.status && reason() == wording.reason;
     if (same && touch == Touch::kOnChange) return;
     const bool same_status = there() && now_["status"].as_string() == wording.status;
-    Json next = Json::object({{"type", "Progressing"},
-                              {"status", wording.status},
-                              {"lastUpdateTime", text_},
-                              {"lastTransitionTime", same_status ? std::as_const(now_)["lastTransitionTime"] : Json(text_)},
-                              {"reason", wording.reason},
-                              {"message", wording.message}});
+    Json next =
+        Json::object({{"type", "Progressing"},
+                      {"status", wording.status},
+                      {"lastUpdateTime", text_},
+                      {"lastTransitionTime",
+                       same_status ? std::as_const(now_)["lastTransitionTime"] : Json(text_)},
+                      {"reason", wording.reason},
+                      {"message", wording.message}});
     now_ = std::move(next);
   }
 
@@ -66,7 +70,8 @@ std::optional<seconds> deadline_of(const api::Deployment& deployment) {
 }
 
 bool moved(const api::DeploymentStatus& before, const DeploymentCounts& counts) {
-  return counts.updated > before.updated_replicas || counts.replicas - counts.updated < before.replicas - before.updated_replicas ||
+  return counts.updated > before.updated_replicas ||
+         counts.replicas - counts.updated < before.replicas - before.updated_replicas ||
          counts.ready > before.ready_replicas || counts.available > before.available_replicas;
 }
 
@@ -77,47 +82,58 @@ void note_pause(const api::Deployment& deployment, Progress& progress) {
   if (deployment.spec.paused && !noted) {
     progress.set({"Unknown", kPaused, "Deployment is paused"}, Progress::Touch::kAlways);
   } else if (!deployment.spec.paused && noted) {
-    progress.set({"Unknown", "DeploymentResumed", "Deployment is resumed"}, Progress::Touch::kAlways);
+    progress.set({"Unknown", "DeploymentResumed", "Deployment is resumed"},
+                 Progress::Touch::kAlways);
   }
 }
 
 void note_set(const DeploymentStory& story, Progress& progress) {
   if (story.set == DeploymentStory::Set::kCreated) {
-    progress.set({"True", "NewReplicaSetCreated", "Created new replica set \"" + story.set_name + "\""},
-                 Progress::Touch::kOnChange);
+    progress.set(
+        {"True", "NewReplicaSetCreated", "Created new replica set \"" + story.set_name + "\""},
+        Progress::Touch::kOnChange);
   } else if (story.set == DeploymentStory::Set::kPresent && !progress.there()) {
-    progress.set({"True", "FoundNewReplicaSet", "Found new replica set \"" + story.set_name + "\""}, Progress::Touch::kOnChange);
+    progress.set({"True", "FoundNewReplicaSet", "Found new replica set \"" + story.set_name + "\""},
+                 Progress::Touch::kOnChange);
   }
 }
 
-void note_progress(const api::Deployment& deployment, const Bounds& bounds, const DeploymentCounts& counts,
-                   const DeploymentStory& story, seconds deadline, WallTime now, Progress& progress, Alarm& alarm) {
+void note_progress(const api::Deployment& deployment, const Bounds& bounds,
+                   const DeploymentCounts& counts, const DeploymentStory& story, seconds deadline,
+                   WallTime now, Progress& progress, Alarm& alarm) {
   // After a complete roll-out, a lost pod or a scaling is no new roll-out.
   if (counts.replicas == counts.updated && progress.reason() == kAvailableSet) return;
-  const std::string name =
-      story.set_name.empty() ? "Deployment \"" + deployment.metadata.name + "\"" : "ReplicaSet \"" + story.set_name + "\"";
+  const std::string name = story.set_name.empty()
+                               ? "Deployment \"" + deployment.metadata.name + "\""
+                               : "ReplicaSet \"" + story.set_name + "\"";
   if (deployment_complete(bounds, counts)) {
-    progress.set({"True", kAvailableSet, name + " has successfully progressed."}, Progress::Touch::kOnChange);
+    progress.set({"True", kAvailableSet, name + " has successfully progressed."},
+                 Progress::Touch::kOnChange);
     return;
   }
   if (moved(deployment.status, counts)) {
-    progress.set({"True", "ReplicaSetUpdated", name + " is progressing."}, Progress::Touch::kAlways);
+    progress.set({"True", "ReplicaSetUpdated", name + " is progressing."},
+                 Progress::Touch::kAlways);
     alarm.after(deadline);
     return;
   }
-  if (!progress.there() || progress.reason() == kAvailableSet || progress.reason() == kTimedOut) return;
+  if (!progress.there() || progress.reason() == kAvailableSet || progress.reason() == kTimedOut)
+    return;
   const auto since = time_of(progress.updated());
   const auto over = since.value_or(now) + deadline;
   if (now >= over) {
-    progress.set({"False", kTimedOut, name + " has timed out progressing."}, Progress::Touch::kOnChange);
+    progress.set({"False", kTimedOut, name + " has timed out progressing."},
+                 Progress::Touch::kOnChange);
   } else {
     alarm.after(std::chrono::duration_cast<Duration>(over - now));
   }
 }
 
 Json availability(const api::Deployment& deployment, bool enough, WallTime now) {
-  const Wording wording{enough ? "True" : "False", enough ? "MinimumReplicasAvailable" : "MinimumReplicasUnavailable",
-                        enough ? "Deployment has minimum availability." : "Deployment does not have minimum availability."};
+  const Wording wording{enough ? "True" : "False",
+                        enough ? "MinimumReplicasAvailable" : "MinimumReplicasUnavailable",
+                        enough ? "Deployment has minimum availability."
+                               : "Deployment does not have minimum availability."};
   Json out = condition(deployment.status.conditions, "Available", wording, now);
   const CoreCondition* was = api::find_condition(deployment.status.conditions, "Available");
   const bool same = was && was->status == wording.status && was->reason == wording.reason;
@@ -129,11 +145,13 @@ Json availability(const api::Deployment& deployment, bool enough, WallTime now) 
 }  // namespace
 
 bool deployment_complete(const Bounds& bounds, const DeploymentCounts& counts) {
-  return counts.updated == bounds.desired && counts.replicas == bounds.desired && counts.available == bounds.desired;
+  return counts.updated == bounds.desired && counts.replicas == bounds.desired &&
+         counts.available == bounds.desired;
 }
 
-Json deployment_status(const api::Deployment& deployment, const Bounds& bounds, const DeploymentCounts& counts,
-                       const DeploymentStory& story, WallTime now, Alarm& alarm) {
+Json deployment_status(const api::Deployment& deployment, const Bounds& bounds,
+                       const DeploymentCounts& counts, const DeploymentStory& story, WallTime now,
+                       Alarm& alarm) {
   Json status = Json::object({{"observedGeneration", deployment.metadata.generation}});
   const auto set = [&](const char* name, std::int64_t number) {
     if (number > 0) status.set(name, number);
@@ -143,7 +161,8 @@ Json deployment_status(const api::Deployment& deployment, const Bounds& bounds, 
   set("readyReplicas", counts.ready);
   set("availableReplicas", counts.available);
   set("unavailableReplicas", std::max(counts.wanted, bounds.desired) - counts.available);
-  Json conditions = Json::array({availability(deployment, counts.available >= bounds.available_min(), now)});
+  Json conditions =
+      Json::array({availability(deployment, counts.available >= bounds.available_min(), now)});
   if (const auto deadline = deadline_of(deployment)) {
     Progress progress(deployment, now);
     note_pause(deployment, progress);
@@ -153,7 +172,8 @@ Json deployment_status(const api::Deployment& deployment, const Bounds& bounds, 
     if (progress.there()) conditions.push_back(progress.json());
   }
   if (story.replica_failure) {
-    Json failure = condition(deployment.status.conditions, "ReplicaFailure", *story.replica_failure, now);
+    Json failure =
+        condition(deployment.status.conditions, "ReplicaFailure", *story.replica_failure, now);
     failure.set("lastUpdateTime", std::as_const(failure)["lastTransitionTime"]);
     conditions.push_back(std::move(failure));
   }

@@ -20,14 +20,18 @@ struct DeploymentCounts {
 
 struct DeploymentStory {
   enum class Set { kAbsent, kCreated, kPresent } set = Set::kAbsent;  // of the current template
-  enum class Mode { kScaling, kRolling } mode = Mode::kRolling;       // kScaling, also if paused: no deadline
+  enum class Mode {
+    kScaling,
+    kRolling
+  } mode = Mode::kRolling;  // kScaling, also if paused: no deadline
   std::string set_name;
   std::optional<Wording> replica_failure;
 };
 
 /// Pure. Sets `alarm` to the progress deadline.
-Json deployment_status(const api::Deployment& deployment, const Bounds& bounds, const DeploymentCounts& counts,
-                       const DeploymentStory& story, WallTime now, Alarm& alarm);
+Json deployment_status(const api::Deployment& deployment, const Bounds& bounds,
+                       const DeploymentCounts& counts, const DeploymentStory& story, WallTime now,
+                       Alarm& alarm);
 
 /// True if all replicas run the current template and are available.
 bool deployment_complete(const Bounds& bounds, const DeploymentCounts& counts);

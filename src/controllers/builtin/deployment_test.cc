@@ -43,7 +43,10 @@ class Rollout {
 
   Json& spec() { return json_["spec"]; }
   const Json& deployment() const { return json_; }
-  void changed() { json_["metadata"].set("generation", std::as_const(json_)["metadata"]["generation"].as_integer() + 1); }
+  void changed() {
+    json_["metadata"].set("generation",
+                          std::as_const(json_)["metadata"]["generation"].as_integer() + 1);
+  }
   void change_image(const std::string& image) {
     spec()["template"]["spec"]["containers"].array_items()[0].set("image", image);
     changed();
@@ -65,11 +68,13 @@ class Rollout {
     DeploymentWorld world;
     std::set<std::string> uids;
     for (const auto& [name, set] : sets_) {
-      world.sets.push_back(std::make_shared<const api::ReplicaSet>(*api::ReplicaSet::from_json(set)));
+      world.sets.push_back(
+          std::make_shared<const api::ReplicaSet>(*api::ReplicaSet::from_json(set)));
       uids.insert(world.sets.back()->metadata.uid);
     }
-    std::stable_sort(world.sets.begin(), world.sets.end(),
-                     [](const auto& a, const auto& b) { return a->metadata.creation_timestamp < b->metadata.creation_timestamp; });
+    std::stable_sort(world.sets.begin(), world.sets.end(), [](const auto& a, const auto& b) {
+      return a->metadata.creation_timestamp < b->metadata.creation_timestamp;
+    });
     for (const PodPtr& pod : pods()) {
       const meta::OwnerReference* controller = pod->metadata.controller();
       if (controller && controller->uid == "u1") world.own.push_back(pod);
@@ -84,8 +89,10 @@ class Rollout {
       Json& set = sets_.at(change.set->metadata.name);
       set["spec"].set("replicas", change.replicas);
       set["spec"].set("minReadySeconds", change.min_ready_seconds);
-      for (const auto& [name, value] : change.annotations) set.make("metadata/annotations").set(name, value);
-      set["metadata"].set("generation", std::as_const(set)["metadata"]["generation"].as_integer() + 1);
+      for (const auto& [name, value] : change.annotations)
+        set.make("metadata/annotations").set(name, value);
+      set["metadata"].set("generation",
+                          std::as_const(set)["metadata"]["generation"].as_integer() + 1);
     }
     for (const auto& pod : plan.remove) end(pod->metadata.name);
     for (const auto& set : plan.drop) sets_.erase(set->metadata.name);
@@ -95,7 +102,8 @@ class Rollout {
       EXPECT_FALSE(sets_.contains(name));
       set["metadata"].set("uid", "rs-" + name);
       set["metadata"].set("generation", 1);
-      set["metadata"].set("creationTimestamp", meta::format_time(now_ + std::chrono::seconds(next_++)));
+      set["metadata"].set("creationTimestamp",
+                          meta::format_time(now_ + std::chrono::seconds(next_++)));
       set["metadata"].set("ownerReferences", owner(json_));
       sets_.emplace(name, std::move(set));
     }
@@ -112,8 +120,10 @@ class Rollout {
     const auto typed = *api::ReplicaSet::from_json(set);
     ReplicaSetPlan plan = plan_replica_set(typed, pods(), now_, 10s);
     EXPECT_EQ(plan.problem, "");
-    for (const auto& adoption : plan.adopt) pods_.at(adoption.pod->metadata.name)["metadata"].set("ownerReferences", owner(set));
-    for (const auto& pod : plan.release) pods_.at(pod->metadata.name)["metadata"].erase("ownerReferences");
+    for (const auto& adoption : plan.adopt)
+      pods_.at(adoption.pod->metadata.name)["metadata"].set("ownerReferences", owner(set));
+    for (const auto& pod : plan.release)
+      pods_.at(pod->metadata.name)["metadata"].erase("ownerReferences");
     for (const auto& pod : plan.changes.remove) end(pod->metadata.name);
     for (Json pod : plan.changes.create) {
       pod["metadata"].set("ownerReferences", owner(set));
@@ -123,7 +133,8 @@ class Rollout {
     return plan;
   }
   void add_pod(Json pod) {
-    const std::string name = std::as_const(pod)["metadata"]["generateName"].as_string() + std::to_string(next_++);
+    const std::string name =
+        std::as_const(pod)["metadata"]["generateName"].as_string() + std::to_string(next_++);
     pod["metadata"].set("name", name);
     pod["metadata"].set("creationTimestamp", meta::format_time(now_));
     pods_.emplace(name, std::move(pod));
@@ -140,12 +151,16 @@ class Rollout {
   void set_ready(const std::string& name, const std::string& ready = "True") {
     pods_.at(name)["spec"].set("nodeName", "n");
     pods_.at(name).set(
-        "status", Json::object({{"phase", "Running"},
-                                {"conditions",
-                                 Json::array({Json::object(
-                                     {{"type", "Ready"}, {"status", ready}, {"lastTransitionTime", meta::format_time(now_)}})})}}));
+        "status",
+        Json::object({{"phase", "Running"},
+                      {"conditions", Json::array({Json::object(
+                                         {{"type", "Ready"},
+                                          {"status", ready},
+                                          {"lastTransitionTime", meta::format_time(now_)}})})}}));
   }
-  void fail(const std::string& name) { pods_.at(name).set("status", Json::object({{"phase", "Failed"}})); }
+  void fail(const std::string& name) {
+    pods_.at(name).set("status", Json::object({{"phase", "Failed"}}));
+  }
   void all_ready() {
     for (const auto& name : names()) {
       if (std::as_const(pods_.at(name)).at("status/phase").as_string().empty()) set_ready(name);
@@ -154,7 +169,9 @@ class Rollout {
   /// From now on deleted pods terminate only with drop_ended(), as real ones take time to.
   void let_ended_pods_linger() { linger_ = true; }
   void drop_ended() {
-    std::erase_if(pods_, [](const auto& item) { return item.second["metadata"].contains("deletionTimestamp"); });
+    std::erase_if(pods_, [](const auto& item) {
+      return item.second["metadata"].contains("deletionTimestamp");
+    });
   }
   std::vector<std::string> names() const {
     std::vector<std::string> out;
@@ -162,9 +179,10 @@ class Rollout {
     return out;
   }
   std::size_t of_image(const std::string& image) const {
-    return static_cast<std::size_t>(std::count_if(pods_.begin(), pods_.end(), [&](const auto& item) {
-      return item.second["spec"]["containers"].as_array()[0]["image"].as_string() == image;
-    }));
+    return static_cast<std::size_t>(
+        std::count_if(pods_.begin(), pods_.end(), [&](const auto& item) {
+          return item.second["spec"]["containers"].as_array()[0]["image"].as_string() == image;
+        }));
   }
   std::size_t ready() const {
     std::size_t count = 0;
@@ -173,13 +191,15 @@ class Rollout {
   }
   PodList pods() const {
     PodList out;
-    for (const auto& [name, pod] : pods_) out.push_back(std::make_shared<const api::Pod>(*api::Pod::from_json(pod)));
+    for (const auto& [name, pod] : pods_)
+      out.push_back(std::make_shared<const api::Pod>(*api::Pod::from_json(pod)));
     return out;
   }
   std::map<std::string, Json>& sets() { return sets_; }
   Json& set_of_image(const std::string& image) {
     for (auto& [name, set] : sets_) {
-      if (std::as_const(set).at("spec/template/spec/containers/0/image").as_string() == image) return set;
+      if (std::as_const(set).at("spec/template/spec/containers/0/image").as_string() == image)
+        return set;
     }
     ADD_FAILURE() << "no ReplicaSet of " << image;
     return sets_.begin()->second;
@@ -187,13 +207,16 @@ class Rollout {
   std::string revision_of(const std::string& image) {
     return std::as_const(set_of_image(image))["metadata"]["annotations"][kRevision].as_string();
   }
-  std::int64_t replicas_of(const std::string& image) { return std::as_const(set_of_image(image)).at("spec/replicas").as_integer(); }
+  std::int64_t replicas_of(const std::string& image) {
+    return std::as_const(set_of_image(image)).at("spec/replicas").as_integer();
+  }
   const std::vector<std::string>& told() const { return told_; }
   void pass(std::chrono::seconds time) { now_ += time; }
   void drop(const std::string& name) { pods_.erase(name); }
   std::string reason(const char* type) const {
     for (const Json& condition : json_.at("status/conditions").as_array()) {
-      if (condition["type"].as_string() == type) return condition["status"].as_string() + " " + condition["reason"].as_string();
+      if (condition["type"].as_string() == type)
+        return condition["status"].as_string() + " " + condition["reason"].as_string();
     }
     return "";
   }
@@ -209,7 +232,8 @@ class Rollout {
     for (auto& [name, set] : sets_) {
       const Json status = std::as_const(set)["status"];
       const ReplicaSetPlan idle = step_set(set);
-      EXPECT_TRUE(idle.changes.create.empty() && idle.changes.remove.empty() && idle.adopt.empty() && idle.release.empty());
+      EXPECT_TRUE(idle.changes.create.empty() && idle.changes.remove.empty() &&
+                  idle.adopt.empty() && idle.release.empty());
       EXPECT_EQ(idle.status, status);
     }
   }
@@ -279,10 +303,11 @@ TEST(DeploymentPlan, ReplicaSetCarriesTheTemplateItsHashAndWhatKubectlReads) {
   EXPECT_EQ(set.at("spec/selector/matchLabels/app").as_string(), "web");
   EXPECT_EQ(set.at("spec/template/metadata/labels/pod-template-hash").as_string(), hash);
   EXPECT_EQ(set.at("spec/template/spec/containers/0/image").as_string(), "one");
-  EXPECT_EQ(set["metadata"]["annotations"], Json::object({{"deployment.kubernetes.io/desired-replicas", "3"},
-                                                          {"deployment.kubernetes.io/max-replicas", "4"},
-                                                          {"deployment.kubernetes.io/revision", "1"},
-                                                          {"kubernetes.io/change-cause", "first"}}))
+  EXPECT_EQ(set["metadata"]["annotations"],
+            Json::object({{"deployment.kubernetes.io/desired-replicas", "3"},
+                          {"deployment.kubernetes.io/max-replicas", "4"},
+                          {"deployment.kubernetes.io/revision", "1"},
+                          {"kubernetes.io/change-cause", "first"}}))
       << codec::write_json(set["metadata"]["annotations"]);
   EXPECT_EQ(plan.revision, "1");
 }
@@ -290,19 +315,24 @@ TEST(DeploymentPlan, ReplicaSetCarriesTheTemplateItsHashAndWhatKubectlReads) {
 TEST(DeploymentPlan, HashDoesNotDependOnTheOrderOfMembers) {
   EXPECT_EQ(template_hash(*codec::parse_yaml("{a: 1, b: {c: [1, {x: 1, y: 2}], d: 2}}")),
             template_hash(*codec::parse_yaml("{b: {d: 2, c: [1, {y: 2, x: 1}]}, a: 1}")));
-  EXPECT_NE(template_hash(*codec::parse_yaml("{a: 1}")), template_hash(*codec::parse_yaml("{a: 2}")));
+  EXPECT_NE(template_hash(*codec::parse_yaml("{a: 1}")),
+            template_hash(*codec::parse_yaml("{a: 2}")));
 }
 
 TEST(DeploymentPlan, RollingUpdateKeepsItsBoundsAtEveryStep) {
-  for (const auto& [surge, unavailable] : {std::pair<int, int>{1, 0}, {0, 1}, {2, 1}, {0, 0}, {3, 3}}) {
+  for (const auto& [surge, unavailable] :
+       {std::pair<int, int>{1, 0}, {0, 1}, {2, 1}, {0, 0}, {3, 3}}) {
     SCOPED_TRACE(std::to_string(surge) + "/" + std::to_string(unavailable));
     Rollout rollout;
-    rollout.spec()["strategy"]["rollingUpdate"] = Json::object({{"maxSurge", surge}, {"maxUnavailable", unavailable}});
+    rollout.spec()["strategy"]["rollingUpdate"] =
+        Json::object({{"maxSurge", surge}, {"maxUnavailable", unavailable}});
     rollout.run();
     rollout.change_image("two");
     const auto within = [&, surge = surge, unavailable = unavailable] {
       EXPECT_LE(rollout.names().size(), 3u + static_cast<std::size_t>(surge));
-      EXPECT_GE(rollout.ready() + static_cast<std::size_t>(std::max(unavailable, surge == 0 ? 1 : 0)), 3u);
+      EXPECT_GE(
+          rollout.ready() + static_cast<std::size_t>(std::max(unavailable, surge == 0 ? 1 : 0)),
+          3u);
     };
     for (int i = 0; i < 60; ++i) {
       // The Deployment reconciles more often than its ReplicaSets report.
@@ -324,7 +354,8 @@ TEST(DeploymentPlan, RollingUpdateKeepsItsBoundsAtEveryStep) {
 
 TEST(DeploymentPlan, PercentagesRoundTheSurgeUpAndTheRestDown) {
   Rollout rollout;
-  rollout.spec()["strategy"]["rollingUpdate"] = Json::object({{"maxSurge", "25%"}, {"maxUnavailable", "25%"}});
+  rollout.spec()["strategy"]["rollingUpdate"] =
+      Json::object({{"maxSurge", "25%"}, {"maxUnavailable", "25%"}});
   const Bounds bounds = Bounds::of(*api::Deployment::from_json(rollout.deployment()));
   EXPECT_EQ(bounds.surge, 1);
   EXPECT_EQ(bounds.unavailable, 0);
@@ -370,7 +401,8 @@ TEST(DeploymentPlan, GoingBackTakesTheOldReplicaSetAndANewRevision) {
   rollout.run();
   EXPECT_EQ(rollout.sets().size(), 2u);
   EXPECT_EQ(rollout.revision_of("one"), "3");
-  EXPECT_EQ(std::as_const(rollout.set_of_image("one"))["metadata"]["annotations"]["deployment.kubernetes.io/revision-history"]
+  EXPECT_EQ(std::as_const(rollout.set_of_image(
+                "one"))["metadata"]["annotations"]["deployment.kubernetes.io/revision-history"]
                 .as_string(),
             "1");
   EXPECT_EQ(rollout.deployment().at("metadata/annotations")[kRevision].as_string(), "3");
@@ -432,7 +464,8 @@ TEST(DeploymentPlan, PausedScalesButDoesNotRollAndGoesOnWhenResumed) {
 TEST(DeploymentPlan, ScalingInTheMiddleOfARollOutIsShared) {
   Rollout rollout;
   rollout.spec().set("replicas", 10);
-  rollout.spec()["strategy"]["rollingUpdate"] = Json::object({{"maxSurge", 3}, {"maxUnavailable", 2}});
+  rollout.spec()["strategy"]["rollingUpdate"] =
+      Json::object({{"maxSurge", 3}, {"maxUnavailable", 2}});
   rollout.run();
   rollout.change_image("broken");
   for (int i = 0; i < 10; ++i) {
@@ -467,7 +500,8 @@ TEST(DeploymentPlan, ScalingDownTakesPodsThatAreNotReadyFirst) {
   const auto names = rollout.names();
   EXPECT_EQ(names.size(), 2u);
   EXPECT_EQ(std::count(names.begin(), names.end(), victim), 0);
-  EXPECT_EQ(rollout.told().back(), "Scaled down replica set " + rollout.sets().begin()->first + " from 3 to 2");
+  EXPECT_EQ(rollout.told().back(),
+            "Scaled down replica set " + rollout.sets().begin()->first + " from 3 to 2");
   rollout.scale(0);
   rollout.run();
   EXPECT_TRUE(rollout.names().empty());
@@ -528,7 +562,8 @@ TEST(DeploymentPlan, PodsOfBeforeThereWereReplicaSetsAreTakenOver) {
   EXPECT_EQ(rollout.status("availableReplicas"), 3);  // the status shows no gap in availability
   rollout.run();
   EXPECT_EQ(rollout.names(), before);
-  for (const PodPtr& pod : rollout.pods()) EXPECT_EQ(pod->metadata.controller()->kind, "ReplicaSet");
+  for (const PodPtr& pod : rollout.pods())
+    EXPECT_EQ(pod->metadata.controller()->kind, "ReplicaSet");
   EXPECT_EQ(rollout.reason("Progressing"), "True NewReplicaSetAvailable");
   rollout.expect_rest();
 }

@@ -13,7 +13,9 @@ using Labels = std::map<std::string, std::string>;
 // Above this size of a result, a lookup of the next label may be cheaper.
 constexpr std::size_t kFew = 16;
 
-std::string labelled(const std::string& ns, const Labels::value_type& label) { return ns + "/" + label.first + "=" + label.second; }
+std::string labelled(const std::string& ns, const Labels::value_type& label) {
+  return ns + "/" + label.first + "=" + label.second;
+}
 
 }  // namespace
 
@@ -42,7 +44,8 @@ std::vector<std::string> pods_by_label(const api::Pod& pod) {
   return out;
 }
 
-std::vector<std::shared_ptr<const api::Pod>> pods_labelled(const runtime::Caches& caches, const std::string& ns,
+std::vector<std::shared_ptr<const api::Pod>> pods_labelled(const runtime::Caches& caches,
+                                                           const std::string& ns,
                                                            const Labels& labels) {
   std::optional<std::vector<std::shared_ptr<const api::Pod>>> fewest;
   for (const auto& label : labels) {
@@ -60,11 +63,13 @@ std::vector<std::string> services_by_label(const api::Service& service) {
   return {labelled(service.metadata.ns, *service.spec.selector.begin())};
 }
 
-std::vector<std::shared_ptr<const api::Service>> services_selecting(const runtime::Caches& caches, const std::string& ns,
+std::vector<std::shared_ptr<const api::Service>> services_selecting(const runtime::Caches& caches,
+                                                                    const std::string& ns,
                                                                     const Labels& labels) {
   std::vector<std::shared_ptr<const api::Service>> out;
   for (const auto& label : labels) {
-    for (auto& service : caches.of<api::Service>().by_index(kServicesByLabel, labelled(ns, label))) {
+    for (auto& service :
+         caches.of<api::Service>().by_index(kServicesByLabel, labelled(ns, label))) {
       if (has_all(labels, service->spec.selector)) out.push_back(std::move(service));
     }
   }

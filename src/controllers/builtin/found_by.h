@@ -27,17 +27,20 @@ std::vector<std::string> sets_to_take(const api::ReplicaSet& set);
 inline constexpr const char* kPodsByLabel = "label";
 std::vector<std::string> pods_by_label(const api::Pod& pod);
 /// Pods with all of these labels, sorted by name; empty for an empty `labels`.
-std::vector<std::shared_ptr<const api::Pod>> pods_labelled(const runtime::Caches& caches, const std::string& ns,
-                                                           const std::map<std::string, std::string>& labels);
+std::vector<std::shared_ptr<const api::Pod>> pods_labelled(
+    const runtime::Caches& caches, const std::string& ns,
+    const std::map<std::string, std::string>& labels);
 
 /// True if `labels` contains all of `wanted`.
-bool has_all(const std::map<std::string, std::string>& labels, const std::map<std::string, std::string>& wanted);
+bool has_all(const std::map<std::string, std::string>& labels,
+             const std::map<std::string, std::string>& wanted);
 
 /// Index of Services by the first label of the selector, with the namespace.
 inline constexpr const char* kServicesByLabel = "first label";
 std::vector<std::string> services_by_label(const api::Service& service);
 /// Services that select a pod with these labels.
-std::vector<std::shared_ptr<const api::Service>> services_selecting(const runtime::Caches& caches, const std::string& ns,
-                                                                    const std::map<std::string, std::string>& labels);
+std::vector<std::shared_ptr<const api::Service>> services_selecting(
+    const runtime::Caches& caches, const std::string& ns,
+    const std::map<std::string, std::string>& labels);
 
 }  // namespace varda::controllers

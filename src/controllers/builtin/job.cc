@@ -49,10 +49,12 @@ Json json_of(const Uids& uids) {
 WallTime end_of(const api::Pod& pod) {
   WallTime end{};
   for (const auto& container : pod.status.container_statuses) {
-    if (const auto time = time_of(container.state.at("terminated/finishedAt").as_string())) end = std::max(end, *time);
+    if (const auto time = time_of(container.state.at("terminated/finishedAt").as_string()))
+      end = std::max(end, *time);
   }
   if (end != WallTime{}) return end;
-  return time_of(pod.metadata.deletion_timestamp.value_or(pod.metadata.creation_timestamp)).value_or(end);
+  return time_of(pod.metadata.deletion_timestamp.value_or(pod.metadata.creation_timestamp))
+      .value_or(end);
 }
 
 std::int64_t restarts_of(const api::Pod& pod) {
@@ -85,7 +87,9 @@ Json make_pod(const api::Job& job, const Json& pod_template, std::optional<std::
   const Json variable = Json::object(
       {{"name", "JOB_COMPLETION_INDEX"},
        {"valueFrom",
-        Json::object({{"fieldRef", Json::object({{"fieldPath", "metadata.annotations['" + std::string(kJobIndex) + "']"}})}})}});
+        Json::object(
+            {{"fieldRef", Json::object({{"fieldPath", "metadata.annotations['" +
+                                                          std::string(kJobIndex) + "']"}})}})}});
   for (const char* list : {"initContainers", "containers"}) {
     Json* containers = pod["spec"].find(list);
     if (!containers || !containers->is_array()) continue;
@@ -119,7 +123,8 @@ class JobPlanner {
       if (tracked(*pod)) plan_.count.push_back(pod);
     }
     if (!job_.spec.ttl_seconds_after_finished) return;
-    const api::CoreCondition* end = api::find_condition(job_.status.conditions, is_true(job_, "Complete") ? "Complete" : "Failed");
+    const api::CoreCondition* end = api::find_condition(
+        job_.status.conditions, is_true(job_, "Complete") ? "Complete" : "Failed");
     const auto since = time_of(end->last_transition_time);
     const auto left = since.value_or(now_) + seconds(*job_.spec.ttl_seconds_after_finished) - now_;
     plan_.expired = left <= left.zero();
@@ -140,7 +145,8 @@ class JobPlanner {
         active_.push_back(pod);
         ready_ += pod->ready();
       }
-      const bool done = finished(*pod) || (pod->metadata.deleting() && job_.spec.pod_replacement_policy != "Failed");
+      const bool done = finished(*pod) ||
+                        (pod->metadata.deleting() && job_.spec.pod_replacement_policy != "Failed");
       if (!done || !tracked(*pod)) continue;
       plan_.count.push_back(pod);
       if (pod->status.phase != "Succeeded") {
@@ -164,16 +170,23 @@ class JobPlanner {
   }
 
   std::int64_t all_succeeded() const {
-    return indexed_ ? succeeded_ : succeeded_ + static_cast<std::int64_t>(uncounted_succeeded_.size());
+    return indexed_ ? succeeded_
+                    : succeeded_ + static_cast<std::int64_t>(uncounted_succeeded_.size());
   }
-  std::int64_t all_failed() const { return failed_ + static_cast<std::int64_t>(uncounted_failed_.size()); }
-  bool quiet() const { return active_.empty() && terminating_ == 0 && uncounted_failed_.empty() && uncounted_succeeded_.empty(); }
+  std::int64_t all_failed() const {
+    return failed_ + static_cast<std::int64_t>(uncounted_failed_.size());
+  }
+  bool quiet() const {
+    return active_.empty() && terminating_ == 0 && uncounted_failed_.empty() &&
+           uncounted_succeeded_.empty();
+  }
 
   std::optional<Wording> failure() {
     if (const auto* target = api::find_condition(job_.status.conditions, "FailureTarget"))
       return Wording{"True", target->reason, target->message};
     if (const std::string field = unsupported(job_); !field.empty())
-      return Wording{"True", "Unsupported", field + " is not supported on a single machine: leave it out"};
+      return Wording{"True", "Unsupported",
+                     field + " is not supported on a single machine: leave it out"};
     const std::int64_t limit = job_.spec.backoff_limit.value_or(6);
     std::int64_t restarts = 0;
     if (job_.spec.pod_template.spec.restart_policy == "OnFailure") {
@@ -181,9 +194,11 @@ class JobPlanner {
     }
     if (all_failed() > limit || (restarts > 0 && restarts >= limit))
       return Wording{"True", "BackoffLimitExceeded", "Job has reached the specified backoff limit"};
-    if (const auto start = time_of(job_.status.start_time); start && job_.spec.active_deadline_seconds && !job_.spec.suspend) {
+    if (const auto start = time_of(job_.status.start_time);
+        start && job_.spec.active_deadline_seconds && !job_.spec.suspend) {
       const auto left = *start + seconds(*job_.spec.active_deadline_seconds) - now_;
-      if (left <= left.zero()) return Wording{"True", "DeadlineExceeded", "Job was active longer than specified deadline"};
+      if (left <= left.zero())
+        return Wording{"True", "DeadlineExceeded", "Job was active longer than specified deadline"};
       alarm_.after(std::chrono::duration_cast<Duration>(left));
     } else if (!start && job_.spec.active_deadline_seconds && !job_.spec.suspend) {
       alarm_.after(seconds(*job_.spec.active_deadline_seconds));
@@ -235,7 +250,8 @@ class JobPlanner {
     std::int64_t index = 0;
     for (std::int64_t i = active; i < want && plan_.changes.create.size() < kBurst; ++i) {
       while (taken.contains(index)) ++index;
-      plan_.changes.create.push_back(make_pod(job_, pod_template, indexed_ ? std::optional(index) : std::nullopt));
+      plan_.changes.create.push_back(
+          make_pod(job_, pod_template, indexed_ ? std::optional(index) : std::nullopt));
       taken.insert(index);
     }
   }
@@ -283,7 +299,8 @@ class JobPlanner {
     Json conditions = Json::array();
     note_suspension(conditions);
     if (complete_) {
-      const Wording wording{"True", "CompletionsReached", "Reached expected number of succeeded pods"};
+      const Wording wording{"True", "CompletionsReached",
+                            "Reached expected number of succeeded pods"};
       say(conditions, "SuccessCriteriaMet", wording);
       if (quiet()) {
         say(conditions, "Complete", wording);
@@ -298,7 +315,9 @@ class JobPlanner {
       }
     }
     if (!conditions.empty()) status.set("conditions", std::move(conditions));
-    if (!suspended_) status.set("startTime", job_.status.start_time.empty() ? meta::format_time(now_) : job_.status.start_time);
+    if (!suspended_)
+      status.set("startTime",
+                 job_.status.start_time.empty() ? meta::format_time(now_) : job_.status.start_time);
     const auto set = [&](const char* name, std::int64_t number) {
       if (number > 0) status.set(name, number);
     };
@@ -375,28 +394,34 @@ JobReconciler::JobReconciler(const runtime::Caches& caches, const BuiltinOptions
 
 void JobReconciler::watches(runtime::Watches<api::Job>& w) const { w.owns<api::Pod>(); }
 
-Status JobReconciler::release_strangers(const Context& ctx, const meta::ObjectKey& key, const std::string& uid,
-                                        runtime::Writer& writer) const {
+Status JobReconciler::release_strangers(const Context& ctx, const meta::ObjectKey& key,
+                                        const std::string& uid, runtime::Writer& writer) const {
   for (const PodPtr& pod : caches_.of<api::Pod>().list(key.ns)) {
     const meta::OwnerReference* controller = pod->metadata.controller();
-    if (!tracked(*pod) || !controller || controller->kind != "Job" || controller->name != key.name) continue;
+    if (!tracked(*pod) || !controller || controller->kind != "Job" || controller->name != key.name)
+      continue;
     if (controller->uid == uid) continue;
     TRY_VOID(writer.remove_finalizer(ctx, runtime::ObjectRef::of(*pod), kJobFinalizer));
   }
   return {};
 }
 
-Result<runtime::Action> JobReconciler::gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer) const {
+Result<runtime::Action> JobReconciler::gone(const Context& ctx, const meta::ObjectKey& key,
+                                            runtime::Writer& writer) const {
   TRY_VOID(release_strangers(ctx, key, "", writer));
   return runtime::Action::await_change();
 }
 
-Result<runtime::Action> JobReconciler::reconcile(const Context& ctx, const api::Job& job, runtime::Writer& writer) const {
+Result<runtime::Action> JobReconciler::reconcile(const Context& ctx, const api::Job& job,
+                                                 runtime::Writer& writer) const {
   // A Job that is being deleted stops counting.
-  TRY_VOID(release_strangers(ctx, job.metadata.key(), job.metadata.deleting() ? "" : job.metadata.uid, writer));
+  TRY_VOID(release_strangers(ctx, job.metadata.key(),
+                             job.metadata.deleting() ? "" : job.metadata.uid, writer));
   if (job.metadata.deleting()) return runtime::Action::await_change();
-  if (!job.spec.managed_by.empty() && job.spec.managed_by != "kubernetes.io/job-controller") return runtime::Action::await_change();
-  const JobPlan plan = plan_job(job, caches_.of<api::Pod>().owned_by(job.metadata.uid), clock_.wall(), options_.job_backoff);
+  if (!job.spec.managed_by.empty() && job.spec.managed_by != "kubernetes.io/job-controller")
+    return runtime::Action::await_change();
+  const JobPlan plan = plan_job(job, caches_.of<api::Pod>().owned_by(job.metadata.uid),
+                                clock_.wall(), options_.job_backoff);
   const runtime::ObjectRef owner = runtime::ObjectRef::of(job);
   if (plan.expired) {
     TRY_VOID(writer.remove(ctx, owner));
@@ -419,7 +444,8 @@ Result<runtime::Action> JobReconciler::reconcile(const Context& ctx, const api::
 
 void JobOrphanReconciler::watches(runtime::Watches<api::Pod>& w) const { w.name("joborphan"); }
 
-Result<runtime::Action> JobOrphanReconciler::reconcile(const Context& ctx, const api::Pod& pod, runtime::Writer& writer) const {
+Result<runtime::Action> JobOrphanReconciler::reconcile(const Context& ctx, const api::Pod& pod,
+                                                       runtime::Writer& writer) const {
   if (tracked(pod) && !pod.metadata.controller())
     TRY_VOID(writer.remove_finalizer(ctx, runtime::ObjectRef::of(pod), kJobFinalizer));
   return runtime::Action::await_change();

@@ -37,7 +37,8 @@ struct JobPlan {
 
 /// Pure. `pods`: those that the Job controls. `backoff`: delay before the first failed pod is
 /// replaced; doubles with each failure.
-JobPlan plan_job(const api::Job& job, const PodList& pods, WallTime now, std::chrono::seconds backoff);
+JobPlan plan_job(const api::Job& job, const PodList& pods, WallTime now,
+                 std::chrono::seconds backoff);
 
 /// Converts "0,2-4" to indexes and back. Malformed parts are skipped.
 std::set<std::int64_t> parse_indexes(const std::string& text);
@@ -47,12 +48,15 @@ class JobReconciler {
  public:
   JobReconciler(const runtime::Caches& caches, const BuiltinOptions& options);
   void watches(runtime::Watches<api::Job>& w) const;
-  Result<runtime::Action> reconcile(const Context& ctx, const api::Job& job, runtime::Writer& writer) const;
+  Result<runtime::Action> reconcile(const Context& ctx, const api::Job& job,
+                                    runtime::Writer& writer) const;
   /// Releases the pods of a deleted Job: no Job counts them any more.
-  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer) const;
+  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key,
+                               runtime::Writer& writer) const;
 
  private:
-  Status release_strangers(const Context& ctx, const meta::ObjectKey& key, const std::string& uid, runtime::Writer& writer) const;
+  Status release_strangers(const Context& ctx, const meta::ObjectKey& key, const std::string& uid,
+                           runtime::Writer& writer) const;
 
   const runtime::Caches& caches_;
   const BuiltinOptions options_;
@@ -64,7 +68,8 @@ class JobReconciler {
 class JobOrphanReconciler {
  public:
   void watches(runtime::Watches<api::Pod>& w) const;
-  Result<runtime::Action> reconcile(const Context& ctx, const api::Pod& pod, runtime::Writer& writer) const;
+  Result<runtime::Action> reconcile(const Context& ctx, const api::Pod& pod,
+                                    runtime::Writer& writer) const;
 };
 
 }  // namespace varda::controllers

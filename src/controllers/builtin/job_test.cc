@@ -15,8 +15,11 @@ using namespace std::chrono_literals;
 class JobRun {
  public:
   explicit JobRun(const std::string& spec)
-      : json_(*codec::parse_yaml("{apiVersion: batch/v1, kind: Job, metadata: {name: j, namespace: default, uid: u}, spec: {" +
-                                 spec + ", template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}")) {}
+      : json_(*codec::parse_yaml(
+            "{apiVersion: batch/v1, kind: Job, metadata: {name: j, namespace: default, uid: u}, "
+            "spec: {" +
+            spec +
+            ", template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}")) {}
 
   Json& spec() { return json_["spec"]; }
   JobPlan plan() const { return plan_job(*api::Job::from_json(json_), pods(), now_, 10s); }
@@ -39,7 +42,8 @@ class JobRun {
     }
     for (Json pod : plan.changes.create) {
       if (steps-- <= 0) return plan;
-      const std::string name = std::as_const(pod)["metadata"]["generateName"].as_string() + std::to_string(next_++);
+      const std::string name =
+          std::as_const(pod)["metadata"]["generateName"].as_string() + std::to_string(next_++);
       pod["metadata"].set("name", name);
       pod["metadata"].set("uid", "uid-" + name);
       pod["metadata"].set("creationTimestamp", meta::format_time(now_));
@@ -58,7 +62,9 @@ class JobRun {
              {"containerStatuses",
               Json::array({Json::object(
                   {{"name", "c"},
-                   {"state", Json::object({{"terminated", Json::object({{"finishedAt", meta::format_time(now_)}})}})}})})}}));
+                   {"state", Json::object({{"terminated",
+                                            Json::object({{"finishedAt",
+                                                           meta::format_time(now_)}})}})}})})}}));
   }
   void end_all(const char* phase) {
     for (const auto& name : running()) end(name, phase);
@@ -82,17 +88,21 @@ class JobRun {
   }
   PodList pods() const {
     PodList out;
-    for (const auto& [name, pod] : pods_) out.push_back(std::make_shared<const api::Pod>(*api::Pod::from_json(pod)));
+    for (const auto& [name, pod] : pods_)
+      out.push_back(std::make_shared<const api::Pod>(*api::Pod::from_json(pod)));
     return out;
   }
   const Json& pod(const std::string& name) const { return pods_.at(name); }
   void set_restarts(const std::string& name, int count) {
     pods_.at(name).make("status").set(
-        "containerStatuses", Json::array({Json::object({{"name", "c"}, {"restartCount", count}, {"state", Json::object()}})}));
+        "containerStatuses",
+        Json::array(
+            {Json::object({{"name", "c"}, {"restartCount", count}, {"state", Json::object()}})}));
   }
   std::string reason(std::string_view type) const {
     for (const Json& condition : json_.at("status/conditions").as_array()) {
-      if (condition["type"].as_string() == type) return condition["status"].as_string() + " " + condition["reason"].as_string();
+      if (condition["type"].as_string() == type)
+        return condition["status"].as_string() + " " + condition["reason"].as_string();
     }
     return "";
   }
@@ -102,7 +112,8 @@ class JobRun {
   void expect_rest() {
     const JobPlan idle = plan();
     EXPECT_EQ(idle.status, std::as_const(json_)["status"]) << codec::write_json(idle.status);
-    EXPECT_TRUE(idle.count.empty() && idle.withdraw.empty() && idle.changes.create.empty() && idle.changes.remove.empty());
+    EXPECT_TRUE(idle.count.empty() && idle.withdraw.empty() && idle.changes.create.empty() &&
+                idle.changes.remove.empty());
   }
 
  private:
@@ -286,7 +297,8 @@ TEST(JobPlan, EndedJobGoesWhenItsTimeIsOver) {
 }
 
 TEST(JobPlan, WhatIsNotSupportedFailsAndSaysSo) {
-  for (const char* field : {"podFailurePolicy: {rules: []}", "successPolicy: {rules: []}", "backoffLimitPerIndex: 1"}) {
+  for (const char* field :
+       {"podFailurePolicy: {rules: []}", "successPolicy: {rules: []}", "backoffLimitPerIndex: 1"}) {
     JobRun run(field);
     run.settle();
     EXPECT_EQ(run.reason("Failed"), "True Unsupported");
@@ -295,9 +307,11 @@ TEST(JobPlan, WhatIsNotSupportedFailsAndSaysSo) {
 }
 
 TEST(JobIndexes, TextAndSetsAreTheSame) {
-  for (const char* text : {"", "0", "0,1", "0-2", "1,3-5,7,8,10-12"}) EXPECT_EQ(write_indexes(parse_indexes(text)), text);
+  for (const char* text : {"", "0", "0,1", "0-2", "1,3-5,7,8,10-12"})
+    EXPECT_EQ(write_indexes(parse_indexes(text)), text);
   EXPECT_EQ(parse_indexes("2-4,9"), (std::set<std::int64_t>{2, 3, 4, 9}));
-  for (const char* bad : {"x", "1-", "0-99999999999", "-"}) EXPECT_LE(parse_indexes(bad).size(), 1u) << bad;
+  for (const char* bad : {"x", "1-", "0-99999999999", "-"})
+    EXPECT_LE(parse_indexes(bad).size(), 1u) << bad;
 }
 
 }  // namespace

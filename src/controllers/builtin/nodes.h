@@ -27,10 +27,13 @@ Liveness judge(const NodeSessions::State& session, SteadyTime now, Duration grac
 /// only.
 class NodeReconciler {
  public:
-  NodeReconciler(const NodeSessions& sessions, const kube::Client& client, const BuiltinOptions& options);
+  NodeReconciler(const NodeSessions& sessions, const kube::Client& client,
+                 const BuiltinOptions& options);
   void watches(runtime::Watches<api::Node>& w) const;
-  Result<runtime::Action> reconcile(const Context& ctx, const api::Node& node, runtime::Writer& writer);
-  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer);
+  Result<runtime::Action> reconcile(const Context& ctx, const api::Node& node,
+                                    runtime::Writer& writer);
+  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key,
+                               runtime::Writer& writer);
 
  private:
   Status renew_lease(const Context& ctx, const api::Node& node, WallTime seen);
@@ -39,14 +42,16 @@ class NodeReconciler {
   const kube::Client& client_;
   const BuiltinOptions options_;
   const Clock& clock_;
-  std::map<std::string, Liveness::State> leases_;  // by node name, as written by this process; one worker
+  std::map<std::string, Liveness::State>
+      leases_;  // by node name, as written by this process; one worker
 };
 
 class EdgeNodeLivenessReconciler {
  public:
   EdgeNodeLivenessReconciler(const NodeSessions& sessions, const BuiltinOptions& options);
   void watches(runtime::Watches<api::EdgeNode>& w) const;
-  Result<runtime::Action> reconcile(const Context& ctx, const api::EdgeNode& node, runtime::Writer& writer) const;
+  Result<runtime::Action> reconcile(const Context& ctx, const api::EdgeNode& node,
+                                    runtime::Writer& writer) const;
 
  private:
   const NodeSessions& sessions_;

@@ -23,42 +23,60 @@ std::shared_ptr<const T> object(std::string_view text) {
   return std::make_shared<const T>(*typed);
 }
 
-std::shared_ptr<const api::Node> node(const std::string& name, const std::string& rest = "", const std::string& ready = "True") {
-  return object<api::Node>("{apiVersion: v1, kind: Node, metadata: {name: " + name + ", labels: {kubernetes.io/hostname: " + name +
-                           ", size: '5'}}, spec: {" + rest + "}, status: {conditions: [{type: Ready, status: '" + ready + "'}]}}");
+std::shared_ptr<const api::Node> node(const std::string& name, const std::string& rest = "",
+                                      const std::string& ready = "True") {
+  return object<api::Node>("{apiVersion: v1, kind: Node, metadata: {name: " + name +
+                           ", labels: {kubernetes.io/hostname: " + name + ", size: '5'}}, spec: {" +
+                           rest + "}, status: {conditions: [{type: Ready, status: '" + ready +
+                           "'}]}}");
 }
 
 std::shared_ptr<const api::Pod> pod(const std::string& spec) {
-  return object<api::Pod>("{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default}, spec: {" + spec + "}}");
+  return object<api::Pod>(
+      "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default}, spec: {" + spec + "}}");
 }
 
 TEST(SchedulerPlan, CasesOfConstraints) {
   const std::vector<std::shared_ptr<const api::Node>> nodes = {
-      node("cloud"), node("edge0", "taints: [{key: edge, value: far, effect: NoSchedule}]"), node("lost", "", "Unknown"),
-      node("closed", "unschedulable: true")};
+      node("cloud"), node("edge0", "taints: [{key: edge, value: far, effect: NoSchedule}]"),
+      node("lost", "", "Unknown"), node("closed", "unschedulable: true")};
   struct Case {
     std::string spec, expected;
   };
-  const std::string affinity = "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [";
+  const std::string affinity =
+      "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: "
+      "{nodeSelectorTerms: [";
   const Case cases[] = {
       {"", "cloud"},
       {"nodeSelector: {kubernetes.io/hostname: cloud}", "cloud"},
       {"nodeSelector: {kubernetes.io/hostname: edge0}",
-       "!0/4 nodes are available: 3 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint {edge: "
+       "!0/4 nodes are available: 3 node(s) didn't match Pod's node affinity/selector, 1 node(s) "
+       "had untolerated taint {edge: "
        "far}."},
-      {"nodeSelector: {kubernetes.io/hostname: edge0}, tolerations: [{key: edge, value: far, effect: NoSchedule}]", "edge0"},
-      {"nodeSelector: {kubernetes.io/hostname: edge0}, tolerations: [{key: edge, value: near}]", "!"},
-      {"nodeSelector: {kubernetes.io/hostname: edge0}, tolerations: [{key: edge, operator: Exists, effect: NoExecute}]", "!"},
+      {"nodeSelector: {kubernetes.io/hostname: edge0}, tolerations: [{key: edge, value: far, "
+       "effect: NoSchedule}]",
+       "edge0"},
+      {"nodeSelector: {kubernetes.io/hostname: edge0}, tolerations: [{key: edge, value: near}]",
+       "!"},
+      {"nodeSelector: {kubernetes.io/hostname: edge0}, tolerations: [{key: edge, operator: Exists, "
+       "effect: NoExecute}]",
+       "!"},
       {"nodeSelector: {kubernetes.io/hostname: edge0}, tolerations: [{operator: Exists}]", "edge0"},
       {"nodeSelector: {kubernetes.io/hostname: lost}",
-       "!0/4 nodes are available: 3 node(s) didn't match Pod's node affinity/selector, 1 node(s) were unreachable."},
-      {"nodeSelector: {kubernetes.io/hostname: lost}, tolerations: [{key: node.kubernetes.io/unreachable, operator: Exists}]",
+       "!0/4 nodes are available: 3 node(s) didn't match Pod's node affinity/selector, 1 node(s) "
+       "were unreachable."},
+      {"nodeSelector: {kubernetes.io/hostname: lost}, tolerations: [{key: "
+       "node.kubernetes.io/unreachable, operator: Exists}]",
        "lost"},
       {"nodeSelector: {kubernetes.io/hostname: closed}", "!"},
-      {affinity + "{matchFields: [{key: metadata.name, operator: In, values: [cloud]}]}]}}}", "cloud"},
+      {affinity + "{matchFields: [{key: metadata.name, operator: In, values: [cloud]}]}]}}}",
+       "cloud"},
       {affinity + "{matchFields: [{key: metadata.name, operator: In, values: [lost]}]}]}}}", "!"},
-      {affinity + "{matchExpressions: [{key: kubernetes.io/hostname, operator: NotIn, values: [cloud]}]}]}}}", "!"},
-      {affinity + "{matchExpressions: [{key: nope, operator: Exists}]}, {matchExpressions: [{key: size, operator: Gt, values: "
+      {affinity + "{matchExpressions: [{key: kubernetes.io/hostname, operator: NotIn, values: "
+                  "[cloud]}]}]}}}",
+       "!"},
+      {affinity + "{matchExpressions: [{key: nope, operator: Exists}]}, {matchExpressions: [{key: "
+                  "size, operator: Gt, values: "
                   "['4']}]}]}}}",
        "cloud"},
       {affinity + "{matchExpressions: [{key: size, operator: Lt, values: ['5']}]}]}}}", "!"},
@@ -84,24 +102,28 @@ TEST(SchedulerPlan, NodeWithTheFewestPodsComesFirst) {
   EXPECT_EQ(plan_binding(*pod(""), nodes, {{"a", 2}, {"b", 1}}).node, "c");
 }
 
-std::shared_ptr<const api::Pod> backend(const std::string& name, const std::string& ip, const std::string& ready,
-                                        const std::string& more = "", const std::string& host = "127.9.0.1") {
-  return object<api::Pod>(
-      "{apiVersion: v1, kind: Pod, metadata: {name: " + name + ", namespace: default, uid: u-" + name + ", labels: {app: web}" +
-      more + "}, spec: {nodeName: node1, containers: [{name: c, image: i, ports: [{name: http, containerPort: 8080}]}]}, " +
-      "status: {phase: Running, hostIP: '" + host + "', podIP: '" + ip + "', conditions: [{type: Ready, status: '" + ready +
-      "'}]}}");
+std::shared_ptr<const api::Pod> backend(const std::string& name, const std::string& ip,
+                                        const std::string& ready, const std::string& more = "",
+                                        const std::string& host = "127.9.0.1") {
+  return object<api::Pod>("{apiVersion: v1, kind: Pod, metadata: {name: " + name +
+                          ", namespace: default, uid: u-" + name + ", labels: {app: web}" + more +
+                          "}, spec: {nodeName: node1, containers: [{name: c, image: i, ports: "
+                          "[{name: http, containerPort: 8080}]}]}, " +
+                          "status: {phase: Running, hostIP: '" + host + "', podIP: '" + ip +
+                          "', conditions: [{type: Ready, status: '" + ready + "'}]}}");
 }
 
 constexpr const char* kService =
-    "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: default}, spec: {type: NodePort, selector: {app: web}, "
+    "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: default}, spec: {type: "
+    "NodePort, selector: {app: web}, "
     "ports: [{name: http, port: 80, targetPort: http, nodePort: 30080}]}}";
 
 TEST(ServicePlan, ReadyPodsAreBackendsAndOthersAreListed) {
   const auto service = object<api::Service>(kService);
   const ServicePlan plan = plan_service(
       *service, {backend("a", "127.0.0.2", "True"), backend("b", "127.0.0.3", "False"),
-                 backend("c", "127.0.0.4", "True", ", deletionTimestamp: '2024-05-01T10:00:00Z'"), backend("d", "", "True")});
+                 backend("c", "127.0.0.4", "True", ", deletionTimestamp: '2024-05-01T10:00:00Z'"),
+                 backend("d", "", "True")});
   ASSERT_EQ(plan.ports.size(), 1u);
   EXPECT_EQ(plan.ports[0].node_port, 30080);
   EXPECT_EQ(plan.ports[0].backends, std::vector<std::string>{"127.0.0.2:8080"});
@@ -119,15 +141,19 @@ TEST(ServicePlan, ReadyPodsAreBackendsAndOthersAreListed) {
 TEST(ServicePlan, ALoopbackAddressCountsOnThisMachineAlone) {
   const auto service = object<api::Service>(kService);
   const ServicePlan plan =
-      plan_service(*service, {backend("a", "127.64.0.2", "True", "", "192.0.2.10"), backend("b", "127.64.0.3", "True", "", ""),
-                              backend("c", "192.0.2.10", "True", "", "192.0.2.10"), backend("d", "127.64.0.4", "True")});
-  EXPECT_EQ(plan.ports[0].backends, (std::vector<std::string>{"192.0.2.10:8080", "127.64.0.4:8080"}));
+      plan_service(*service, {backend("a", "127.64.0.2", "True", "", "192.0.2.10"),
+                              backend("b", "127.64.0.3", "True", "", ""),
+                              backend("c", "192.0.2.10", "True", "", "192.0.2.10"),
+                              backend("d", "127.64.0.4", "True")});
+  EXPECT_EQ(plan.ports[0].backends,
+            (std::vector<std::string>{"192.0.2.10:8080", "127.64.0.4:8080"}));
   EXPECT_EQ(plan.endpoints.at("subsets/0/addresses").size(), 2u);
 }
 
 TEST(ServicePlan, EndpointSlicesSayTheSame) {
   const auto service = object<api::Service>(kService);
-  const ServicePlan plan = plan_service(*service, {backend("a", "127.0.0.2", "True"), backend("b", "127.0.0.3", "False")});
+  const ServicePlan plan = plan_service(
+      *service, {backend("a", "127.0.0.2", "True"), backend("b", "127.0.0.3", "False")});
   const std::vector<Json> open = plan.objects(ServicePlan::Ports::kOpen);
   ASSERT_EQ(open.size(), 2u);
   const auto slice = api::EndpointSlice::from_json(open[0]);
@@ -138,20 +164,26 @@ TEST(ServicePlan, EndpointSlicesSayTheSame) {
   EXPECT_EQ(slice->endpoints[0].addresses, std::vector<std::string>{"127.0.0.2"});
   EXPECT_FALSE(slice->endpoints[1].ready());
   EXPECT_EQ(slice->ports.front().port, 8080);
-  EXPECT_FALSE(api::EndpointSlice::from_json(plan.objects(ServicePlan::Ports::kClosed)[0])->any_ready());
+  EXPECT_FALSE(
+      api::EndpointSlice::from_json(plan.objects(ServicePlan::Ports::kClosed)[0])->any_ready());
   const std::vector<Json> none = plan_service(*service, {}).objects(ServicePlan::Ports::kOpen);
-  EXPECT_FALSE(api::EndpointSlice::from_json(none[0])->any_ready()) << "and the slice is there all the same";
+  EXPECT_FALSE(api::EndpointSlice::from_json(none[0])->any_ready())
+      << "and the slice is there all the same";
 }
 
 TEST(ServicePlan, WithoutASelectorTheEndpointsAreSomebodyElses) {
   EXPECT_FALSE(
-      plan_service(*object<api::Service>("{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: 80}]}}"), {})
+      plan_service(
+          *object<api::Service>(
+              "{apiVersion: v1, kind: Service, metadata: {name: x}, spec: {ports: [{port: 80}]}}"),
+          {})
           .managed);
 }
 
 TEST(ServicePlan, ClusterIpOpensNoPort) {
   const auto service = object<api::Service>(
-      "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {type: ClusterIP, selector: {app: web}, ports: [{port: "
+      "{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {type: ClusterIP, selector: "
+      "{app: web}, ports: [{port: "
       "9000}]}}");
   const ServicePlan plan = plan_service(*service, {backend("a", "127.0.0.2", "True")});
   EXPECT_EQ(plan.ports[0].node_port, 0);
@@ -164,7 +196,8 @@ TEST(Liveness, GraceDelaysTheLossButNotTheReturn) {
   const Liveness fresh = judge({.connected = false, .since = now - 500ms}, now, 2s);
   EXPECT_EQ(fresh.state, Liveness::State::kUndecided);
   EXPECT_EQ(fresh.again, 1500ms);
-  EXPECT_EQ(judge({.connected = false, .since = now - 2s}, now, 2s).state, Liveness::State::kDisconnected);
+  EXPECT_EQ(judge({.connected = false, .since = now - 2s}, now, 2s).state,
+            Liveness::State::kDisconnected);
 }
 
 TEST(NodeSessions, OnlyNodesCount) {

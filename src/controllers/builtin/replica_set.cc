@@ -18,7 +18,8 @@ enum class Claim { kOurs, kAdopt, kRelease, kTheirs };
 Claim claim(const api::ReplicaSet& set, const meta::LabelSelector& selector, const api::Pod& pod) {
   const meta::OwnerReference* controller = pod.metadata.controller();
   if (controller && controller->uid == set.metadata.uid) {
-    return pod.metadata.deleting() || selector.matches(pod.metadata.labels) ? Claim::kOurs : Claim::kRelease;
+    return pod.metadata.deleting() || selector.matches(pod.metadata.labels) ? Claim::kOurs
+                                                                            : Claim::kRelease;
   }
   // Compares labels last: every set checks all pods of a namespace, and most belong to other sets.
   const meta::OwnerReference* deployment = set.metadata.controller();
@@ -41,19 +42,22 @@ std::vector<ObjectKey> adopting_replica_sets(const api::Pod& pod, const runtime:
   std::vector<ObjectKey> keys;
   for (const auto& set : caches.of<api::ReplicaSet>().list(pod.metadata.ns)) {
     const auto selector = meta::LabelSelector::from_json(set->spec.selector);
-    if (selector.ok() && !selector->empty() && claim(*set, *selector, pod) == Claim::kAdopt) keys.push_back(set->metadata.key());
+    if (selector.ok() && !selector->empty() && claim(*set, *selector, pod) == Claim::kAdopt)
+      keys.push_back(set->metadata.key());
   }
   return keys;
 }
 
 }  // namespace
 
-ReplicaSetPlan plan_replica_set(const api::ReplicaSet& set, const PodList& pods, WallTime now, seconds failed_pod_delay) {
+ReplicaSetPlan plan_replica_set(const api::ReplicaSet& set, const PodList& pods, WallTime now,
+                                seconds failed_pod_delay) {
   ReplicaSetPlan plan;
   const Json tree = set.to_json();
   const Json& pod_template = tree["spec"]["template"];
   const auto selector = meta::LabelSelector::from_json(set.spec.selector);
-  if (!selector.ok() || selector->empty() || !selector->matches_labels(pod_template.at("metadata/labels"))) {
+  if (!selector.ok() || selector->empty() ||
+      !selector->matches_labels(pod_template.at("metadata/labels"))) {
     plan.problem = "spec.selector does not match the labels of spec.template: change one of them";
     return plan;
   }
@@ -79,10 +83,12 @@ ReplicaSetPlan plan_replica_set(const api::ReplicaSet& set, const PodList& pods,
     active.push_back(pod);
     labeled += has_labels(*pod, set.spec.pod_template.metadata.labels);
     ready += pod->ready();
-    ready_long += available(*pod, {.now = now, .min_ready = seconds(set.spec.min_ready_seconds)}, alarm);
+    ready_long +=
+        available(*pod, {.now = now, .min_ready = seconds(set.spec.min_ready_seconds)}, alarm);
   }
   const auto replicas = static_cast<std::int64_t>(active.size());
-  plan.status = Json::object({{"replicas", replicas}, {"observedGeneration", set.metadata.generation}});
+  plan.status =
+      Json::object({{"replicas", replicas}, {"observedGeneration", set.metadata.generation}});
   if (labeled > 0) plan.status.set("fullyLabeledReplicas", labeled);
   if (ready > 0) plan.status.set("readyReplicas", ready);
   if (ready_long > 0) plan.status.set("availableReplicas", ready_long);
@@ -90,16 +96,19 @@ ReplicaSetPlan plan_replica_set(const api::ReplicaSet& set, const PodList& pods,
   const std::int64_t desired = std::max<std::int64_t>(set.spec.replicas.value_or(1), 0);
   by_dispensability(active);
   const auto surplus = static_cast<std::size_t>(std::max<std::int64_t>(replicas - desired, 0));
-  plan.changes.remove.insert(plan.changes.remove.end(), active.begin(), active.begin() + static_cast<std::ptrdiff_t>(surplus));
+  plan.changes.remove.insert(plan.changes.remove.end(), active.begin(),
+                             active.begin() + static_cast<std::ptrdiff_t>(surplus));
   // Creation is limited per reconcile; the created pods trigger the next one.
   for (std::int64_t i = replicas; i < desired && plan.changes.create.size() < kBurst; ++i) {
-    plan.changes.create.push_back(pod_of_template(pod_template, set.metadata.name + "-", set.metadata.ns));
+    plan.changes.create.push_back(
+        pod_of_template(pod_template, set.metadata.name + "-", set.metadata.ns));
   }
   plan.again = alarm.due();
   return plan;
 }
 
-ReplicaSetReconciler::ReplicaSetReconciler(const runtime::Caches& caches, const BuiltinOptions& options)
+ReplicaSetReconciler::ReplicaSetReconciler(const runtime::Caches& caches,
+                                           const BuiltinOptions& options)
     : caches_(caches), options_(options), clock_(options.clock ? *options.clock : system_clock()) {}
 
 void ReplicaSetReconciler::watches(runtime::Watches<api::ReplicaSet>& w) const {
@@ -107,7 +116,8 @@ void ReplicaSetReconciler::watches(runtime::Watches<api::ReplicaSet>& w) const {
   w.indexes<api::Pod>(kPodsToTake, pods_to_take);
 }
 
-Result<runtime::Action> ReplicaSetReconciler::reconcile(const Context& ctx, const api::ReplicaSet& set,
+Result<runtime::Action> ReplicaSetReconciler::reconcile(const Context& ctx,
+                                                        const api::ReplicaSet& set,
                                                         runtime::Writer& writer) const {
   if (set.metadata.deleting()) return runtime::Action::await_change();
   // In this order, a pod that changes hands between the two reads is seen twice and never missed.
@@ -118,7 +128,8 @@ Result<runtime::Action> ReplicaSetReconciler::reconcile(const Context& ctx, cons
     return controller == nullptr || controller->uid != set.metadata.uid;
   });
   std::erase_if(to_take, [&](const PodPtr& pod) {
-    return std::any_of(pods.begin(), pods.end(), [&](const PodPtr& ours) { return ours->metadata.uid == pod->metadata.uid; });
+    return std::any_of(pods.begin(), pods.end(),
+                       [&](const PodPtr& ours) { return ours->metadata.uid == pod->metadata.uid; });
   });
   for (PodPtr& pod : to_take) pods.push_back(std::move(pod));
   const ReplicaSetPlan plan = plan_replica_set(set, pods, clock_.wall(), options_.failed_pod_delay);
@@ -133,8 +144,11 @@ Result<runtime::Action> ReplicaSetReconciler::reconcile(const Context& ctx, cons
   Status changed = apply_pod_changes(ctx, writer, owner, plan.changes);
   Json status = plan.status;
   if (!changed.ok()) {
-    const Wording failure{"True", plan.changes.create.empty() ? "FailedDelete" : "FailedCreate", changed.error().message()};
-    status.set("conditions", Json::array({condition(set.status.conditions, "ReplicaFailure", failure, clock_.wall())}));
+    const Wording failure{"True", plan.changes.create.empty() ? "FailedDelete" : "FailedCreate",
+                          changed.error().message()};
+    status.set(
+        "conditions",
+        Json::array({condition(set.status.conditions, "ReplicaFailure", failure, clock_.wall())}));
   }
   TRY_VOID(writer.status(ctx, set, std::move(status)));
   TRY_VOID(std::move(changed));

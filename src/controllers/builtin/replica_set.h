@@ -34,7 +34,8 @@ class ReplicaSetReconciler {
  public:
   ReplicaSetReconciler(const runtime::Caches& caches, const BuiltinOptions& options);
   void watches(runtime::Watches<api::ReplicaSet>& w) const;
-  Result<runtime::Action> reconcile(const Context& ctx, const api::ReplicaSet& set, runtime::Writer& writer) const;
+  Result<runtime::Action> reconcile(const Context& ctx, const api::ReplicaSet& set,
+                                    runtime::Writer& writer) const;
 
  private:
   const runtime::Caches& caches_;

@@ -18,11 +18,14 @@ Sizes sizes_of(const std::vector<Share>& shares) {
   return sizes;
 }
 
-std::int64_t sum(const Sizes& sizes) { return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}); }
+std::int64_t sum(const Sizes& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+}
 
 /// Takes `count` replicas from the old sets, oldest first, at most `of(share)` from each.
 template <typename Of>
-std::int64_t shrink(Sizes& sizes, const std::vector<Share>& shares, std::size_t fresh, std::int64_t count, Of of) {
+std::int64_t shrink(Sizes& sizes, const std::vector<Share>& shares, std::size_t fresh,
+                    std::int64_t count, Of of) {
   std::int64_t taken = 0;
   for (std::size_t i = 0; i < sizes.size() && taken < count; ++i) {
     if (i == fresh) continue;
@@ -38,8 +41,9 @@ std::int64_t in_proportion(const Bounds& bounds, const Share& share, std::int64_
   if (bounds.desired == 0) return -share.replicas;
   const std::int64_t then = share.total_max_then >= 0 ? share.total_max_then : status_replicas;
   if (then <= 0) return 0;
-  const double size =
-      static_cast<double>(share.replicas) * static_cast<double>(bounds.desired + bounds.surge) / static_cast<double>(then);
+  const double size = static_cast<double>(share.replicas) *
+                      static_cast<double>(bounds.desired + bounds.surge) /
+                      static_cast<double>(then);
   return std::llround(size) - share.replicas;
 }
 
@@ -54,13 +58,15 @@ Bounds Bounds::of(const api::Deployment& deployment) {
     return out;
   }
   out.surge = amount(strategy.at("rollingUpdate/maxSurge"), out.desired, Round::kUp, "25%");
-  out.unavailable = amount(strategy.at("rollingUpdate/maxUnavailable"), out.desired, Round::kDown, "25%");
+  out.unavailable =
+      amount(strategy.at("rollingUpdate/maxUnavailable"), out.desired, Round::kDown, "25%");
   if (out.surge == 0 && out.unavailable == 0) out.unavailable = 1;  // a roll-out needs some room
   out.unavailable = std::min(out.unavailable, out.desired);
   return out;
 }
 
-std::vector<std::int64_t> roll_out(const Bounds& bounds, const std::vector<Share>& shares, int fresh_index, bool old_pods_run) {
+std::vector<std::int64_t> roll_out(const Bounds& bounds, const std::vector<Share>& shares,
+                                   int fresh_index, bool old_pods_run) {
   Sizes sizes = sizes_of(shares);
   if (fresh_index < 0) return sizes;
   const auto fresh = static_cast<std::size_t>(fresh_index);
@@ -92,9 +98,10 @@ std::vector<std::int64_t> roll_out(const Bounds& bounds, const std::vector<Share
   const std::int64_t spare = sum(sizes) - bounds.available_min() - (now.replicas - now.available);
   if (spare <= 0) return sizes;
   // Unavailable old pods are removed first.
-  const std::int64_t useless = shrink(sizes, shares, fresh, spare, [](const Share& share, std::int64_t size) {
-    return std::min(share.replicas - share.available, size);
-  });
+  const std::int64_t useless =
+      shrink(sizes, shares, fresh, spare, [](const Share& share, std::int64_t size) {
+        return std::min(share.replicas - share.available, size);
+      });
   if (available > bounds.available_min()) {
     shrink(sizes, shares, fresh, std::min(available - bounds.available_min(), spare - useless),
            [](const Share&, std::int64_t size) { return size; });
@@ -102,8 +109,8 @@ std::vector<std::int64_t> roll_out(const Bounds& bounds, const std::vector<Share
   return sizes;
 }
 
-std::vector<std::int64_t> scale_all(const Bounds& bounds, const std::vector<Share>& shares, int fresh,
-                                    std::int64_t status_replicas) {
+std::vector<std::int64_t> scale_all(const Bounds& bounds, const std::vector<Share>& shares,
+                                    int fresh, std::int64_t status_replicas) {
   Sizes sizes = sizes_of(shares);
   std::vector<std::size_t> active;
   for (std::size_t i = 0; i < shares.size(); ++i) {
@@ -111,13 +118,16 @@ std::vector<std::int64_t> scale_all(const Bounds& bounds, const std::vector<Shar
   }
   if (active.size() <= 1) {
     if (shares.empty()) return sizes;
-    const std::size_t only = !active.empty() ? active[0] : fresh >= 0 ? static_cast<std::size_t>(fresh) : shares.size() - 1;
+    const std::size_t only = !active.empty() ? active[0]
+                             : fresh >= 0    ? static_cast<std::size_t>(fresh)
+                                             : shares.size() - 1;
     sizes[only] = bounds.desired;
     return sizes;
   }
   if (fresh >= 0) {
     const Share& now = shares[static_cast<std::size_t>(fresh)];
-    if (now.replicas == bounds.desired && now.scaled_for == bounds.desired && now.available == bounds.desired) {
+    if (now.replicas == bounds.desired && now.scaled_for == bounds.desired &&
+        now.available == bounds.desired) {
       for (const std::size_t i : active) {
         if (i != static_cast<std::size_t>(fresh)) sizes[i] = 0;
       }

@@ -22,7 +22,8 @@ struct Binding {
 
 /// Pure. `pods_on`: number of pods by node. The Ready condition of a node that is not ready implies
 /// the usual taints.
-Binding plan_binding(const api::Pod& pod, const std::vector<std::shared_ptr<const api::Node>>& nodes,
+Binding plan_binding(const api::Pod& pod,
+                     const std::vector<std::shared_ptr<const api::Node>>& nodes,
                      const std::map<std::string, std::size_t>& pods_on);
 
 /// Why a node rejects a pod; "": the node accepts it.
@@ -33,11 +34,14 @@ bool may_stay_on(const api::Pod& pod, const api::Node& node);
 /// Also ends pods of removed nodes, which no other controller would do.
 class SchedulerReconciler {
  public:
-  SchedulerReconciler(const runtime::Caches& caches, const kube::Client& client, const BuiltinOptions& options);
+  SchedulerReconciler(const runtime::Caches& caches, const kube::Client& client,
+                      const BuiltinOptions& options);
 
   void watches(runtime::Watches<api::Pod>& w) const;
-  Result<runtime::Action> reconcile(const Context& ctx, const api::Pod& pod, runtime::Writer& writer);
-  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer);
+  Result<runtime::Action> reconcile(const Context& ctx, const api::Pod& pod,
+                                    runtime::Writer& writer);
+  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key,
+                               runtime::Writer& writer);
 
  private:
   Result<runtime::Action> bind(const Context& ctx, const api::Pod& pod, runtime::Writer& writer);

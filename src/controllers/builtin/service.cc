@@ -18,7 +18,8 @@ using PodPtr = std::shared_ptr<const api::Pod>;
 
 /// The pod's port for a port of the service; empty: the pod has no port of that name.
 std::optional<std::int64_t> target_of(const api::ServicePort& port, const api::Pod& pod) {
-  if (port.target_port.is_integer() && port.target_port.as_integer() > 0) return port.target_port.as_integer();
+  if (port.target_port.is_integer() && port.target_port.as_integer() > 0)
+    return port.target_port.as_integer();
   const std::string& name = port.target_port.as_string();
   if (name.empty()) return port.port;
   for (const api::Container& container : pod.spec.containers) {
@@ -29,7 +30,9 @@ std::optional<std::int64_t> target_of(const api::ServicePort& port, const api::P
   return std::nullopt;
 }
 
-bool has_finished(const api::Pod& pod) { return pod.status.phase == "Succeeded" || pod.status.phase == "Failed"; }
+bool has_finished(const api::Pod& pod) {
+  return pod.status.phase == "Succeeded" || pod.status.phase == "Failed";
+}
 
 std::string joined(const std::string& ip, std::int64_t port) {
   return (ip.find(':') == std::string::npos ? ip : "[" + ip + "]") + ":" + std::to_string(port);
@@ -38,7 +41,9 @@ std::string joined(const std::string& ip, std::int64_t port) {
 /// False for a loopback address of another machine's pod: it would lead clients to the client's own
 /// machine.
 bool reachable(const api::PodStatus& status) {
-  const auto is_loopback = [](const std::string& ip) { return meta::address_scope(ip) == meta::AddressScope::kLoopback; };
+  const auto is_loopback = [](const std::string& ip) {
+    return meta::address_scope(ip) == meta::AddressScope::kLoopback;
+  };
   return !status.pod_ip.empty() && (!is_loopback(status.pod_ip) || is_loopback(status.host_ip));
 }
 
@@ -50,9 +55,10 @@ struct Subset {
 Json address_of(const api::Pod& pod) {
   Json address = Json::object({{"ip", pod.status.pod_ip}});
   if (!pod.spec.node_name.empty()) address.set("nodeName", pod.spec.node_name);
-  address.set(
-      "targetRef",
-      Json::object({{"kind", "Pod"}, {"namespace", pod.metadata.ns}, {"name", pod.metadata.name}, {"uid", pod.metadata.uid}}));
+  address.set("targetRef", Json::object({{"kind", "Pod"},
+                                         {"namespace", pod.metadata.ns},
+                                         {"name", pod.metadata.name},
+                                         {"uid", pod.metadata.uid}}));
   return address;
 }
 
@@ -72,18 +78,21 @@ ServicePlan plan_service(const api::Service& service, const std::vector<PodPtr>&
   const bool opens = service.spec.type == "NodePort" || service.spec.type == "LoadBalancer";
   for (const api::ServicePort& port : service.spec.ports) {
     const bool tcp = port.protocol.empty() || port.protocol == "TCP";
-    plan.ports.push_back({.name = port.name, .node_port = opens && tcp ? static_cast<int>(port.node_port) : 0, .backends = {}});
+    plan.ports.push_back({.name = port.name,
+                          .node_port = opens && tcp ? static_cast<int>(port.node_port) : 0,
+                          .backends = {}});
   }
   std::map<std::vector<std::int64_t>, Subset> subsets;
   for (const PodPtr& pod : pods) {
-    if (!has_all(pod->metadata.labels, service.spec.selector) || !reachable(pod->status) || pod->metadata.deleting() ||
-        has_finished(*pod))
+    if (!has_all(pod->metadata.labels, service.spec.selector) || !reachable(pod->status) ||
+        pod->metadata.deleting() || has_finished(*pod))
       continue;
     std::vector<std::int64_t> targets;
     for (std::size_t i = 0; i < service.spec.ports.size(); ++i) {
       const auto target = target_of(service.spec.ports[i], *pod);
       targets.push_back(target.value_or(0));
-      if (target && pod->ready()) plan.ports[i].backends.push_back(joined(pod->status.pod_ip, *target));
+      if (target && pod->ready())
+        plan.ports[i].backends.push_back(joined(pod->status.pod_ip, *target));
     }
     Subset& subset = subsets[targets];
     (pod->ready() ? subset.ready : subset.not_ready).push_back(address_of(*pod));
@@ -94,7 +103,8 @@ ServicePlan plan_service(const api::Service& service, const std::vector<PodPtr>&
     for (std::size_t i = 0; i < targets.size(); ++i) {
       if (targets[i] == 0) continue;
       const api::ServicePort& port = service.spec.ports[i];
-      Json item = Json::object({{"port", targets[i]}, {"protocol", port.protocol.empty() ? "TCP" : port.protocol}});
+      Json item = Json::object(
+          {{"port", targets[i]}, {"protocol", port.protocol.empty() ? "TCP" : port.protocol}});
       if (!port.name.empty()) item.set("name", port.name);
       ports.push_back(std::move(item));
     }
@@ -104,10 +114,10 @@ ServicePlan plan_service(const api::Service& service, const std::vector<PodPtr>&
     if (!ports.empty()) out.set("ports", std::move(ports));
     list.push_back(std::move(out));
   }
-  plan.endpoints =
-      Json::object({{"apiVersion", "v1"},
-                    {"kind", "Endpoints"},
-                    {"metadata", Json::object({{"name", service.metadata.name}, {"namespace", service.metadata.ns}})}});
+  plan.endpoints = Json::object({{"apiVersion", "v1"},
+                                 {"kind", "Endpoints"},
+                                 {"metadata", Json::object({{"name", service.metadata.name},
+                                                            {"namespace", service.metadata.ns}})}});
   if (!list.empty()) plan.endpoints.set("subsets", std::move(list));
   return plan;
 }
@@ -116,7 +126,8 @@ Json without_ready(Json endpoints) {
   if (!endpoints.contains("subsets")) return endpoints;
   for (Json& subset : endpoints["subsets"].array_items()) {
     Json all = std::as_const(subset)["addresses"];
-    for (const Json& address : std::as_const(subset)["notReadyAddresses"].as_array()) all.push_back(address);
+    for (const Json& address : std::as_const(subset)["notReadyAddresses"].as_array())
+      all.push_back(address);
     subset.erase("addresses");
     if (!all.empty()) subset.set("notReadyAddresses", std::move(all));
   }
@@ -134,28 +145,35 @@ std::vector<Json> slices_of(const Json& endpoints) {
       for (const Json& address : subset[list].as_array()) {
         const std::string& ip = address["ip"].as_string();
         if (ip.find(':') != std::string::npos) type = "IPv6";
-        Json pod = Json::object({{"addresses", Json::array({ip})},
-                                 {"conditions", Json::object({{"ready", ready}, {"serving", ready}, {"terminating", false}})},
-                                 {"targetRef", address["targetRef"]}});
+        Json pod = Json::object(
+            {{"addresses", Json::array({ip})},
+             {"conditions",
+              Json::object({{"ready", ready}, {"serving", ready}, {"terminating", false}})},
+             {"targetRef", address["targetRef"]}});
         if (address.contains("nodeName")) pod.set("nodeName", address["nodeName"]);
         pods.push_back(std::move(pod));
       }
     }
     Json ports = Json::array();
     for (const Json& port : subset["ports"].as_array()) {
-      ports.push_back(Json::object({{"name", port["name"].as_string()}, {"port", port["port"]}, {"protocol", port["protocol"]}}));
+      ports.push_back(Json::object({{"name", port["name"].as_string()},
+                                    {"port", port["port"]},
+                                    {"protocol", port["protocol"]}}));
     }
-    const std::string name = slices.empty() ? service : service + "-" + std::to_string(slices.size());
-    slices.push_back(
-        Json::object({{"apiVersion", "discovery.k8s.io/v1"},
-                      {"kind", "EndpointSlice"},
-                      {"metadata", Json::object({{"name", name},
-                                                 {"namespace", endpoints.at("metadata/namespace")},
-                                                 {"labels", Json::object({{std::string(api::EndpointSlice::kServiceName), service},
-                                                                          {"endpointslice.kubernetes.io/managed-by", "varda"}})}})},
-                      {"addressType", type},
-                      {"endpoints", std::move(pods)},
-                      {"ports", std::move(ports)}}));
+    const std::string name =
+        slices.empty() ? service : service + "-" + std::to_string(slices.size());
+    slices.push_back(Json::object(
+        {{"apiVersion", "discovery.k8s.io/v1"},
+         {"kind", "EndpointSlice"},
+         {"metadata",
+          Json::object(
+              {{"name", name},
+               {"namespace", endpoints.at("metadata/namespace")},
+               {"labels", Json::object({{std::string(api::EndpointSlice::kServiceName), service},
+                                        {"endpointslice.kubernetes.io/managed-by", "varda"}})}})},
+         {"addressType", type},
+         {"endpoints", std::move(pods)},
+         {"ports", std::move(ports)}}));
   };
   for (const Json& subset : endpoints["subsets"].as_array()) add(subset);
   if (slices.empty()) add(Json::object());
@@ -177,10 +195,12 @@ ServiceReconciler::ServiceReconciler(const runtime::Caches& caches, const Builti
 
 void ServiceReconciler::watches(runtime::Watches<api::Service>& w) const {
   w.owns<api::Endpoints>().owns<api::EndpointSlice>().maps<api::Pod>(services_of);
-  w.indexes<api::Pod>(kPodsByLabel, pods_by_label).indexes<api::Service>(kServicesByLabel, services_by_label);
+  w.indexes<api::Pod>(kPodsByLabel, pods_by_label)
+      .indexes<api::Service>(kServicesByLabel, services_by_label);
 }
 
-Result<runtime::Action> ServiceReconciler::gone(const Context&, const ObjectKey& key, runtime::Writer&) {
+Result<runtime::Action> ServiceReconciler::gone(const Context&, const ObjectKey& key,
+                                                runtime::Writer&) {
   if (auto found = open_.extract(key)) {
     for (auto& [port, proxy] : found.mapped()) close_port(std::move(proxy));
   }
@@ -189,12 +209,15 @@ Result<runtime::Action> ServiceReconciler::gone(const Context&, const ObjectKey&
 
 void ServiceReconciler::close_port(std::unique_ptr<net::TcpProxy> proxy) {
   proxy->finish();
-  if (proxy->connections() > 0) draining_.push_back({std::move(proxy), clock_.now() + options_.connection_drain});
+  if (proxy->connections() > 0)
+    draining_.push_back({std::move(proxy), clock_.now() + options_.connection_drain});
 }
 
 runtime::Action ServiceReconciler::drain() {
   const SteadyTime now = clock_.now();
-  std::erase_if(draining_, [&](const Draining& one) { return one.proxy->connections() == 0 || one.until <= now; });
+  std::erase_if(draining_, [&](const Draining& one) {
+    return one.proxy->connections() == 0 || one.until <= now;
+  });
   if (draining_.empty()) return runtime::Action::await_change();
   // All have the same drain time: the first entry is due first.
   return runtime::Action::after(draining_.front().until - now);
@@ -203,7 +226,8 @@ runtime::Action ServiceReconciler::drain() {
 Status ServiceReconciler::open_ports(const ObjectKey& key, const ServicePlan& plan) {
   auto& open = open_[key];
   const auto wanted = [&](int number) {
-    return std::any_of(plan.ports.begin(), plan.ports.end(), [&](const auto& port) { return port.node_port == number; });
+    return std::any_of(plan.ports.begin(), plan.ports.end(),
+                       [&](const auto& port) { return port.node_port == number; });
   };
   Ports closing;
   for (auto it = open.begin(); it != open.end();) {
@@ -219,8 +243,10 @@ Status ServiceReconciler::open_ports(const ObjectKey& key, const ServicePlan& pl
       if (first.ok()) first = std::move(taken);
       continue;
     }
-    auto made = net::TcpProxy::create({.listen = options_.node_port_host + ":" + std::to_string(port.node_port), .thread = thread_},
-                                      port.backends);
+    auto made = net::TcpProxy::create(
+        {.listen = options_.node_port_host + ":" + std::to_string(port.node_port),
+         .thread = thread_},
+        port.backends);
     if (made.ok()) {
       proxy = std::move(*made);
     } else {
@@ -233,13 +259,18 @@ Status ServiceReconciler::open_ports(const ObjectKey& key, const ServicePlan& pl
   return first;
 }
 
-Result<runtime::Action> ServiceReconciler::reconcile(const Context& ctx, const api::Service& service, runtime::Writer& writer) {
+Result<runtime::Action> ServiceReconciler::reconcile(const Context& ctx,
+                                                     const api::Service& service,
+                                                     runtime::Writer& writer) {
   const ObjectKey key = service.metadata.key();
   if (service.metadata.deleting()) return gone(ctx, key, writer);
-  const ServicePlan plan = plan_service(service, pods_labelled(caches_, service.metadata.ns, service.spec.selector));
+  const ServicePlan plan =
+      plan_service(service, pods_labelled(caches_, service.metadata.ns, service.spec.selector));
   if (!plan.managed) return gone(ctx, key, writer);
   const Status opened = open_ports(key, plan);
-  TRY_VOID(writer.converge(ctx, service, plan.objects(opened.ok() ? ServicePlan::Ports::kOpen : ServicePlan::Ports::kClosed)));
+  TRY_VOID(writer.converge(
+      ctx, service,
+      plan.objects(opened.ok() ? ServicePlan::Ports::kOpen : ServicePlan::Ports::kClosed)));
   // Another process may release the port later: the runtime reports the error and retries.
   TRY_VOID(opened);
   return drain();

@@ -38,7 +38,8 @@ struct ServicePlan {
 };
 
 /// Pure. `pods`: all pods that the service selects; further pods of the namespace are ignored.
-ServicePlan plan_service(const api::Service& service, const std::vector<std::shared_ptr<const api::Pod>>& pods);
+ServicePlan plan_service(const api::Service& service,
+                         const std::vector<std::shared_ptr<const api::Pod>>& pods);
 /// The Endpoints of an unreachable service: its ready addresses become not ready.
 codec::Json without_ready(codec::Json endpoints);
 /// The same as EndpointSlices: one per subset, or one empty slice without subsets.
@@ -50,8 +51,10 @@ class ServiceReconciler {
 
   void watches(runtime::Watches<api::Service>& w) const;
   /// Endpoints and EndpointSlices are written only after the listener forwards to them.
-  Result<runtime::Action> reconcile(const Context& ctx, const api::Service& service, runtime::Writer& writer);
-  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer);
+  Result<runtime::Action> reconcile(const Context& ctx, const api::Service& service,
+                                    runtime::Writer& writer);
+  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key,
+                               runtime::Writer& writer);
 
  private:
   using Ports = std::map<int, std::unique_ptr<net::TcpProxy>>;

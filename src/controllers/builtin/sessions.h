@@ -15,7 +15,8 @@ namespace varda::controllers {
 /// Session observer of apiserver::Server; input of add_builtin(). Thread-safe.
 class NodeSessions final : public apiserver::SessionObserver {
  public:
-  explicit NodeSessions(const Clock& clock = system_clock()) : clock_(clock), started_(clock.now()) {}
+  explicit NodeSessions(const Clock& clock = system_clock())
+      : clock_(clock), started_(clock.now()) {}
 
   void opened(const apiserver::Identity& who) override;
   void closed(const apiserver::Identity& who) override;

@@ -21,7 +21,8 @@ Json sorted(const Json& value) {
   }
   if (!value.is_object()) return value;
   Json::Object members = value.as_object();
-  std::sort(members.begin(), members.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(members.begin(), members.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
   Json out = Json::object();
   for (auto& [name, member] : members) out.set(name, sorted(member));
   return out;
@@ -54,7 +55,8 @@ std::string template_hash(const Json& pod_template) {
   return out;
 }
 
-std::int64_t amount(const Json& value, std::int64_t total, Round round, std::string_view otherwise) {
+std::int64_t amount(const Json& value, std::int64_t total, Round round,
+                    std::string_view otherwise) {
   if (value.is_integer()) return std::max<std::int64_t>(value.as_integer(), 0);
   const std::string text = value.is_string() ? value.as_string() : std::string(otherwise);
   std::int64_t number = 0;
@@ -74,7 +76,9 @@ void Alarm::after(Duration delay) {
   if (!due_ || positive < *due_) due_ = positive;
 }
 
-bool finished(const api::Pod& pod) { return pod.status.phase == "Succeeded" || pod.status.phase == "Failed"; }
+bool finished(const api::Pod& pod) {
+  return pod.status.phase == "Succeeded" || pod.status.phase == "Failed";
+}
 
 bool available(const api::Pod& pod, const Readiness& readiness, Alarm& alarm) {
   if (!pod.ready()) return false;
@@ -111,26 +115,32 @@ void by_dispensability(PodList& pods) {
   });
 }
 
-Json pod_of_template(const Json& pod_template, const std::string& generate_name, const std::string& ns) {
+Json pod_of_template(const Json& pod_template, const std::string& generate_name,
+                     const std::string& ns) {
   Json metadata = Json::object({{"generateName", generate_name}, {"namespace", ns}});
   for (const char* name : {"labels", "annotations", "finalizers"}) {
     if (const Json* member = pod_template["metadata"].find(name)) metadata.set(name, *member);
   }
-  return Json::object({{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", std::move(metadata)}, {"spec", pod_template["spec"]}});
+  return Json::object({{"apiVersion", "v1"},
+                       {"kind", "Pod"},
+                       {"metadata", std::move(metadata)},
+                       {"spec", pod_template["spec"]}});
 }
 
-Json condition(const std::vector<api::CoreCondition>& before, std::string_view type, const Wording& wording, WallTime now) {
+Json condition(const std::vector<api::CoreCondition>& before, std::string_view type,
+               const Wording& wording, WallTime now) {
   const api::CoreCondition* was = api::find_condition(before, type);
   const bool same = was && was->status == wording.status && !was->last_transition_time.empty();
-  return Json::object({{"type", type},
-                       {"status", wording.status},
-                       {"lastTransitionTime", same ? was->last_transition_time : meta::format_time(now)},
-                       {"reason", wording.reason},
-                       {"message", wording.message}});
+  return Json::object(
+      {{"type", type},
+       {"status", wording.status},
+       {"lastTransitionTime", same ? was->last_transition_time : meta::format_time(now)},
+       {"reason", wording.reason},
+       {"message", wording.message}});
 }
 
-Status hand_over(const Context& ctx, runtime::Writer& writer, const runtime::ObjectRef& object, const std::string& from,
-                 const runtime::ObjectRef* owner) {
+Status hand_over(const Context& ctx, runtime::Writer& writer, const runtime::ObjectRef& object,
+                 const std::string& from, const runtime::ObjectRef* owner) {
   return writer.edit(ctx, object, runtime::Part::kWhole, [&](Json& live) {
     if (live["metadata"].contains("deletionTimestamp")) return;
     Json kept = Json::array();
@@ -157,12 +167,14 @@ Status hand_over(const Context& ctx, runtime::Writer& writer, const runtime::Obj
   });
 }
 
-Status apply_pod_changes(const Context& ctx, runtime::Writer& writer, const runtime::ObjectRef& owner, const PodChanges& changes) {
+Status apply_pod_changes(const Context& ctx, runtime::Writer& writer,
+                         const runtime::ObjectRef& owner, const PodChanges& changes) {
   Status first;
   for (const PodPtr& pod : changes.remove) {
     Status removed = writer.remove(ctx, runtime::ObjectRef::of(*pod));
     if (removed.ok()) {
-      writer.event(owner, runtime::EventType::kNormal, "SuccessfulDelete", "Deleted pod: " + pod->metadata.name);
+      writer.event(owner, runtime::EventType::kNormal, "SuccessfulDelete",
+                   "Deleted pod: " + pod->metadata.name);
     } else if (first.ok()) {
       first = std::move(removed);
     }
@@ -170,7 +182,8 @@ Status apply_pod_changes(const Context& ctx, runtime::Writer& writer, const runt
   for (const Json& pod : changes.create) {
     auto created = writer.create(ctx, pod, &owner);
     if (!created.ok()) {
-      writer.event(owner, runtime::EventType::kWarning, "FailedCreate", "Error creating: " + created.error().message());
+      writer.event(owner, runtime::EventType::kWarning, "FailedCreate",
+                   "Error creating: " + created.error().message());
       if (first.ok()) first = std::move(created).error();
       break;
     }

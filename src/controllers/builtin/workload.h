@@ -64,18 +64,20 @@ void by_dispensability(PodList& pods);
 
 /// The Pod for a template: {apiVersion, kind: Pod, metadata: {generateName, namespace, labels,
 /// annotations}, spec}.
-Json pod_of_template(const Json& pod_template, const std::string& generate_name, const std::string& ns);
+Json pod_of_template(const Json& pod_template, const std::string& generate_name,
+                     const std::string& ns);
 
 /// A condition of a workload; its lastTransitionTime changes with the status only.
 struct Wording {
   std::string status, reason, message;
 };
-Json condition(const std::vector<api::CoreCondition>& before, std::string_view type, const Wording& wording, WallTime now);
+Json condition(const std::vector<api::CoreCondition>& before, std::string_view type,
+               const Wording& wording, WallTime now);
 
 /// Makes `owner` the controller of an object without controller, or controlled by `from` (a uid). A
 /// null `owner` removes the controller.
-Status hand_over(const Context& ctx, runtime::Writer& writer, const runtime::ObjectRef& object, const std::string& from,
-                 const runtime::ObjectRef* owner);
+Status hand_over(const Context& ctx, runtime::Writer& writer, const runtime::ObjectRef& object,
+                 const std::string& from, const runtime::ObjectRef* owner);
 
 /// Pods to create and remove.
 struct PodChanges {
@@ -84,6 +86,7 @@ struct PodChanges {
 };
 /// Applies the changes, with an Event on the owner for each. Tries every removal; stops creating at
 /// the first error. Returns the first error.
-Status apply_pod_changes(const Context& ctx, runtime::Writer& writer, const runtime::ObjectRef& owner, const PodChanges& changes);
+Status apply_pod_changes(const Context& ctx, runtime::Writer& writer,
+                         const runtime::ObjectRef& owner, const PodChanges& changes);
 
 }  // namespace varda::controllers

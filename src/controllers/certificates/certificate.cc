@@ -40,37 +40,42 @@ bool is_whole(const Json& secret, const std::string& ca_pem, const net::Certific
 
 }  // namespace
 
-WantedCertificate wanted_certificate(const runtime::ObjectRef& owner, const std::string& secret, std::vector<std::string> hosts) {
+WantedCertificate wanted_certificate(const runtime::ObjectRef& owner, const std::string& secret,
+                                     std::vector<std::string> hosts) {
   std::erase(hosts, "");
   std::sort(hosts.begin(), hosts.end());
   hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
   return {.secret = {owner.key.ns, secret}, .owner = owner, .hosts = std::move(hosts)};
 }
 
-CertificateCheck check_certificate(const WantedCertificate& wanted, const std::optional<Json>& secret, const std::string& ca_pem,
+CertificateCheck check_certificate(const WantedCertificate& wanted,
+                                   const std::optional<Json>& secret, const std::string& ca_pem,
                                    WallTime now) {
   using Verdict = CertificateCheck::Verdict;
   if (!secret) return {Verdict::kIssue, {}};
   const Json& controller = controller_of(*secret);
   if (controller["uid"].as_string() != wanted.owner.uid) {
-    const bool same_name =
-        controller["kind"].as_string() == wanted.owner.resource->kind && controller["name"].as_string() == wanted.owner.key.name;
+    const bool same_name = controller["kind"].as_string() == wanted.owner.resource->kind &&
+                           controller["name"].as_string() == wanted.owner.key.name;
     return {same_name ? Verdict::kLeftOver : Verdict::kForeign, {}};
   }
   const auto facts = net::certificate_facts(member(*secret, "tls.crt"));
   if (!facts.ok() || !is_whole(*secret, ca_pem, *facts)) return {Verdict::kIssue, {}};
-  if (secret->at("metadata/annotations")[kHostsAnnotation].as_string() != joined(wanted.hosts)) return {Verdict::kIssue, {}};
+  if (secret->at("metadata/annotations")[kHostsAnnotation].as_string() != joined(wanted.hosts))
+    return {Verdict::kIssue, {}};
   if (net::must_be_renewed(*facts, kServerCertificateLeft, now)) return {Verdict::kIssue, {}};
   return {Verdict::kGood, facts->not_after - kServerCertificateLeft};
 }
 
-Result<Json> make_certificate_secret(const WantedCertificate& wanted, const std::optional<Json>& before, const net::KeyPair& ca,
+Result<Json> make_certificate_secret(const WantedCertificate& wanted,
+                                     const std::optional<Json>& before, const net::KeyPair& ca,
                                      WallTime now) {
   net::CertificateRequest request;
   request.common_name = wanted.owner.key.name.substr(0, kCommonNameMax);
   request.hosts = wanted.hosts;
   request.peer = true;
-  TRY(const net::KeyPair pair, net::make_certificate(ca, request, net::validity_for(kServerCertificateValid, now)));
+  TRY(const net::KeyPair pair,
+      net::make_certificate(ca, request, net::validity_for(kServerCertificateValid, now)));
   Json secret = before.value_or(Json());
   if (!before) {
     const Json owner = Json::object({{"apiVersion", wanted.owner.resource->api_version()},
@@ -78,12 +83,12 @@ Result<Json> make_certificate_secret(const WantedCertificate& wanted, const std:
                                      {"name", wanted.owner.key.name},
                                      {"uid", wanted.owner.uid},
                                      {"controller", true}});
-    secret = Json::object(
-        {{"apiVersion", "v1"},
-         {"kind", "Secret"},
-         {"metadata",
-          Json::object({{"name", wanted.secret.name}, {"namespace", wanted.secret.ns}, {"ownerReferences", Json::array({owner})}})},
-         {"type", "kubernetes.io/tls"}});
+    secret = Json::object({{"apiVersion", "v1"},
+                           {"kind", "Secret"},
+                           {"metadata", Json::object({{"name", wanted.secret.name},
+                                                      {"namespace", wanted.secret.ns},
+                                                      {"ownerReferences", Json::array({owner})}})},
+                           {"type", "kubernetes.io/tls"}});
   }
   secret.make("metadata/annotations").set(kHostsAnnotation, joined(wanted.hosts));
   secret.set("data", Json::object({{"tls.crt", codec::base64(pair.certificate_pem)},

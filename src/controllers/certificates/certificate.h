@@ -25,7 +25,8 @@ struct WantedCertificate {
   std::vector<std::string> hosts;  // DNS names and addresses that clients and other tiers use
 };
 /// `hosts` sorted, each once.
-WantedCertificate wanted_certificate(const runtime::ObjectRef& owner, const std::string& secret, std::vector<std::string> hosts);
+WantedCertificate wanted_certificate(const runtime::ObjectRef& owner, const std::string& secret,
+                                     std::vector<std::string> hosts);
 
 struct CertificateCheck {
   enum class Verdict {
@@ -38,13 +39,15 @@ struct CertificateCheck {
   WallTime renew_at{};  // of kGood
 };
 /// `ca_pem` is the authority of now.
-CertificateCheck check_certificate(const WantedCertificate& wanted, const std::optional<codec::Json>& secret,
+CertificateCheck check_certificate(const WantedCertificate& wanted,
+                                   const std::optional<codec::Json>& secret,
                                    const std::string& ca_pem, WallTime now);
 
 /// `before`, or a new Secret of type kubernetes.io/tls, with a fresh key and certificate. The
-/// certificate lasts kServerCertificateValid, and clocks that are behind accept it too. It is good for
-/// both ends of a connection, because tiers show it to each other.
-Result<codec::Json> make_certificate_secret(const WantedCertificate& wanted, const std::optional<codec::Json>& before,
+/// certificate lasts kServerCertificateValid, and clocks that are behind accept it too. It is good
+/// for both ends of a connection, because tiers show it to each other.
+Result<codec::Json> make_certificate_secret(const WantedCertificate& wanted,
+                                            const std::optional<codec::Json>& before,
                                             const net::KeyPair& ca, WallTime now);
 
 }  // namespace varda::controllers

@@ -32,8 +32,8 @@ class CertificateIssuer {
   static std::unique_ptr<CertificateIssuer> create(const kube::Client& client, Options options);
   virtual ~CertificateIssuer() = default;
 
-  /// Creates or updates the Secret unless it is good. A Secret that was good is not read again for a
-  /// minute. Errors are worth a retry.
+  /// Creates or updates the Secret unless it is good. A Secret that was good is not read again for
+  /// a minute. Errors are worth a retry.
   virtual Result<Outcome> ensure(const Context& ctx, const WantedCertificate& wanted) = 0;
   /// The owner is gone, or wants no certificate any more.
   virtual void forget(const meta::ObjectKey& secret) = 0;

@@ -28,9 +28,12 @@ class HandClock final : public Clock {
 
 class Issuer : public ::testing::Test {
  protected:
-  std::unique_ptr<CertificateIssuer> make() { return CertificateIssuer::create(client_, {.clock = &clock_}); }
+  std::unique_ptr<CertificateIssuer> make() {
+    return CertificateIssuer::create(client_, {.clock = &clock_});
+  }
   static WantedCertificate wanted(const std::string& host = "localhost") {
-    return wanted_certificate({&api::InferenceModel::resource(), {"default", "digits"}, "uid", "1"}, "digits-tls", {host});
+    return wanted_certificate({&api::InferenceModel::resource(), {"default", "digits"}, "uid", "1"},
+                              "digits-tls", {host});
   }
   std::string ensure(CertificateIssuer& issuer, const std::string& host = "localhost") {
     auto outcome = issuer.ensure(Context::background(), wanted(host));
@@ -39,7 +42,10 @@ class Issuer : public ::testing::Test {
     return outcome->problem ? outcome->problem->reason : "";
   }
   Json secret(const std::string& key) {
-    return api_.get("/api/v1/namespaces/" + key.substr(0, key.find('/')) + "/secrets/" + key.substr(key.find('/') + 1)).body;
+    return api_
+        .get("/api/v1/namespaces/" + key.substr(0, key.find('/')) + "/secrets/" +
+             key.substr(key.find('/') + 1))
+        .body;
   }
 
   apiserver::InMemoryApiServer api_{apiserver::InMemoryApiServer::Options{}};
@@ -88,10 +94,11 @@ TEST_F(Issuer, ADeletedSecretComesBack) {
 }
 
 TEST_F(Issuer, NeverTouchesASecretOfTheUser) {
-  const Json own = Json::object({{"apiVersion", "v1"},
-                                 {"kind", "Secret"},
-                                 {"metadata", Json::object({{"name", "digits-tls"}, {"namespace", "default"}})},
-                                 {"data", Json::object({{"tls.crt", "eA=="}})}});
+  const Json own =
+      Json::object({{"apiVersion", "v1"},
+                    {"kind", "Secret"},
+                    {"metadata", Json::object({{"name", "digits-tls"}, {"namespace", "default"}})},
+                    {"data", Json::object({{"tls.crt", "eA=="}})}});
   ASSERT_EQ(api_.post("/api/v1/namespaces/default/secrets", own).status, 201);
   const Json before = secret("default/digits-tls");
   EXPECT_EQ(ensure(*make()), "CertificateNameInUse");
@@ -101,17 +108,22 @@ TEST_F(Issuer, NeverTouchesASecretOfTheUser) {
 TEST(IssuerWithoutRights, SaysWhichSecretItMayNotKeep) {
   const auto http = net::loopback(net::inline_handler([](const net::Request&) {
     return net::Response{
-        403, {}, R"({"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403})", nullptr};
+        403,
+        {},
+        R"({"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403})",
+        nullptr};
   }));
   const kube::Client client(*http, {});
   const auto issuer = CertificateIssuer::create(client, {});
   const auto outcome = issuer->ensure(
       Context::background(),
-      wanted_certificate({&api::InferenceModel::resource(), {"shop", "digits"}, "uid", "1"}, "digits-tls", {"localhost"}));
+      wanted_certificate({&api::InferenceModel::resource(), {"shop", "digits"}, "uid", "1"},
+                         "digits-tls", {"localhost"}));
   ASSERT_TRUE(outcome.ok());
   ASSERT_TRUE(outcome->problem);
   EXPECT_EQ(outcome->problem->reason, "CertificateForbidden");
-  EXPECT_NE(outcome->problem->message.find("varda-system/varda-serving-ca"), std::string::npos) << outcome->problem->message;
+  EXPECT_NE(outcome->problem->message.find("varda-system/varda-serving-ca"), std::string::npos)
+      << outcome->problem->message;
 }
 
 }  // namespace issuer_test

@@ -14,12 +14,14 @@ std::string lower(std::string text) {
 }
 
 bool begins_with_one_of(const std::string& text, std::initializer_list<std::string_view> starts) {
-  return std::any_of(starts.begin(), starts.end(), [&](std::string_view start) { return text.starts_with(start); });
+  return std::any_of(starts.begin(), starts.end(),
+                     [&](std::string_view start) { return text.starts_with(start); });
 }
 
 std::string known_formats() {
   std::string out;
-  for (const std::string& name : api::known_dataset_formats()) out += (out.empty() ? "" : ", ") + name;
+  for (const std::string& name : api::known_dataset_formats())
+    out += (out.empty() ? "" : ", ") + name;
   return out;
 }
 
@@ -32,19 +34,22 @@ std::string work_key(const meta::Resource& resource, const meta::ObjectKey& key)
 std::optional<Problem> spec_problem(const DatasetView& dataset) {
   const api::DatasetSpec& spec = dataset.spec;
   if (begins_with_one_of(spec.url, {"http://", "https://", "s3://"})) {
-    return Problem{
-        "Unsupported",
-        spec.url.substr(0, spec.url.find(':')) +
-            " URLs are not supported: nodes count files on their own disks. Copy the data to a node and set url to the path there"};
+    return Problem{"Unsupported",
+                   spec.url.substr(0, spec.url.find(':')) +
+                       " URLs are not supported: nodes count files on their own disks. Copy the "
+                       "data to a node and set url to the path there"};
   }
   if (!local_path(spec.url)) {
-    return Problem{"InvalidSpec", "the URL must be an absolute path or a file:/// URL, at most 4096 bytes long"};
+    return Problem{"InvalidSpec",
+                   "the URL must be an absolute path or a file:/// URL, at most 4096 bytes long"};
   }
   const auto& known = api::known_dataset_formats();
   if (std::find(known.begin(), known.end(), lower(spec.format)) == known.end()) {
-    return Problem{"FormatUnknown", "format " + spec.format + " is not supported; supported formats: " + known_formats()};
+    return Problem{"FormatUnknown", "format " + spec.format +
+                                        " is not supported; supported formats: " + known_formats()};
   }
-  if (spec.node_name.empty()) return Problem{"NodeMissing", "nodeName must be set: name the node that has the data"};
+  if (spec.node_name.empty())
+    return Problem{"NodeMissing", "nodeName must be set: name the node that has the data"};
   return {};
 }
 
@@ -64,8 +69,11 @@ std::optional<ReplicationClaim> claim_of(const DatasetView& dataset) {
   if (!dataset.spec.replication) return std::nullopt;
   const auto work = work_for(dataset);
   if (!work) return std::nullopt;
-  return ReplicationClaim{
-      .key = work->key, .uid = work->uid, .node = dataset.spec.node_name, .path = work->path, .spec = *dataset.spec.replication};
+  return ReplicationClaim{.key = work->key,
+                          .uid = work->uid,
+                          .node = dataset.spec.node_name,
+                          .path = work->path,
+                          .spec = *dataset.spec.replication};
 }
 
 }  // namespace varda::controllers

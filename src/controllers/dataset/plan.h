@@ -15,7 +15,8 @@
 
 namespace varda::controllers {
 
-inline constexpr std::size_t kDatasetsPerNode = 128;  // maxItems of EdgeNode.spec.datasets; oldest stay
+inline constexpr std::size_t kDatasetsPerNode =
+    128;  // maxItems of EdgeNode.spec.datasets; oldest stay
 
 /// A Dataset of either group. Borrows all members.
 struct DatasetView {
@@ -54,7 +55,8 @@ struct DatasetWorld {
 /// figures stay, unless the spec changed: they would describe other data. Impossible values
 /// (negative numbers, or more than a status holds) are dropped, and the condition ReportAccepted
 /// explains that.
-api::DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std::string_view now);
+api::DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world,
+                           std::string_view now);
 
 /// True for reasons of a wait that ends by itself; these cause no Event.
 bool is_dataset_progress(std::string_view reason);

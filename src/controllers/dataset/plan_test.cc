@@ -41,7 +41,8 @@ void run(const testing::Path& folder, const Json& object) {
   std::vector<std::shared_ptr<const api::EdgeNode>> edge_nodes;
   for (const Json& other : read_documents(kRoot, folder / "world.yaml")) {
     const std::string kind = other["kind"].as_string();
-    if (kind == "Node" && other.at("metadata/name").as_string() == dataset->spec.node_name) world.node = typed<api::Node>(other);
+    if (kind == "Node" && other.at("metadata/name").as_string() == dataset->spec.node_name)
+      world.node = typed<api::Node>(other);
     if (kind == "EdgeNode") edge_nodes.push_back(typed<api::EdgeNode>(other));
   }
   Json expected = Json::object();
@@ -61,7 +62,8 @@ void run(const testing::Path& folder, const Json& object) {
   }
   Dataset after = *dataset;
   after.status = status;
-  EXPECT_EQ(codec::write_yaml(observe(view(after), world, "2030-01-01T00:00:00Z").to_json()), codec::write_yaml(status.to_json()));
+  EXPECT_EQ(codec::write_yaml(observe(view(after), world, "2030-01-01T00:00:00Z").to_json()),
+            codec::write_yaml(status.to_json()));
 }
 
 class DatasetGolden : public ::testing::TestWithParam<std::string> {};
@@ -104,7 +106,8 @@ TEST(DatasetLimit, TheOldestStayAndTheOthersAreToldWhy) {
   node.metadata.name = "edge0";
   EdgeNodeWorld world;
   for (std::size_t i = 0; i < kDatasetsPerNode; ++i)
-    world.datasets.push_back(std::make_shared<api::Dataset>(dataset("d" + std::to_string(i), "2024-05-01T10:00:00Z")));
+    world.datasets.push_back(
+        std::make_shared<api::Dataset>(dataset("d" + std::to_string(i), "2024-05-01T10:00:00Z")));
   const api::Dataset young = dataset("a", "2024-05-01T10:00:01Z");
   world.datasets.push_back(std::make_shared<api::Dataset>(young));
   api::SednaDataset old;
@@ -114,9 +117,11 @@ TEST(DatasetLimit, TheOldestStayAndTheOthersAreToldWhy) {
 
   node.spec = plan_edge_node(node, world);
   EXPECT_EQ(node.spec.datasets.size(), kDatasetsPerNode);
-  EXPECT_NE(node.spec.find_dataset("datasets.sedna.io/default/z"), nullptr) << "the oldest, of whatever group";
+  EXPECT_NE(node.spec.find_dataset("datasets.sedna.io/default/z"), nullptr)
+      << "the oldest, of whatever group";
   EXPECT_EQ(node.spec.find_dataset("datasets.edgeai.io/default/a"), nullptr) << "the youngest";
-  EXPECT_EQ(node.spec.find_dataset("datasets.edgeai.io/default/d99"), nullptr) << "of one age by name";
+  EXPECT_EQ(node.spec.find_dataset("datasets.edgeai.io/default/d99"), nullptr)
+      << "of one age by name";
   DatasetWorld around{nullptr, std::make_shared<api::EdgeNode>(node)};
   const api::DatasetStatus status = observe(view(young), around, kNow);
   const meta::Condition* ready = meta::find_condition(status.conditions, "Ready");
@@ -124,7 +129,8 @@ TEST(DatasetLimit, TheOldestStayAndTheOthersAreToldWhy) {
   EXPECT_EQ(ready->reason, "TooManyDatasets");
 
   world.datasets.erase(world.datasets.begin(), world.datasets.begin() + 2);
-  EXPECT_NE(plan_edge_node(node, world).find_dataset("datasets.edgeai.io/default/a"), nullptr) << "there is room again";
+  EXPECT_NE(plan_edge_node(node, world).find_dataset("datasets.edgeai.io/default/a"), nullptr)
+      << "there is room again";
 }
 
 // No report of a node leads to a status that the API server would reject.
@@ -145,12 +151,15 @@ TEST(DatasetReport, OfAHostileNodeIsClippedToWhatAStatusHolds) {
   for (int i = 0; i < 40'000; ++i) umlauts += "\xC3\xA4";
   report.inexact = report.message = report.header = report.fingerprint = report.time = umlauts;
   report.first_malformed = api::EdgeMalformed{umlauts, -3, INT64_MIN, umlauts, {}};
-  for (int i = 0; i < 10'000; ++i) report.classes.push_back({"class " + std::to_string(i), INT64_MAX, {}});
+  for (int i = 0; i < 10'000; ++i)
+    report.classes.push_back({"class " + std::to_string(i), INT64_MAX, {}});
   for (int i = 0; i < 10; ++i) report.classes.push_back({"class 1", 1, {}});
   report.classes.push_back({umlauts, -1, {}});
   node.status.datasets.push_back(report);
-  const api::DatasetStatus status = observe(view(one), {nullptr, std::make_shared<api::EdgeNode>(node)}, kNow);
-  for (const auto& cause : api::validate(api::Dataset::kind().schema->find("status")->schema, status.to_json(), "status")) {
+  const api::DatasetStatus status =
+      observe(view(one), {nullptr, std::make_shared<api::EdgeNode>(node)}, kNow);
+  for (const auto& cause : api::validate(api::Dataset::kind().schema->find("status")->schema,
+                                         status.to_json(), "status")) {
     ADD_FAILURE() << cause.field << ": " << cause.message;
   }
   EXPECT_EQ(status.number_of_samples, INT64_MAX);

@@ -14,11 +14,13 @@ using Keys = std::vector<meta::ObjectKey>;
 
 /// Datasets on the node, and those with a copy due on a node with these labels.
 template <api::Group G>
-Keys datasets_near(std::string_view node, const std::map<std::string, std::string>& labels, const runtime::Caches& caches) {
+Keys datasets_near(std::string_view node, const std::map<std::string, std::string>& labels,
+                   const runtime::Caches& caches) {
   Keys keys;
   for (const auto& dataset : caches.of<api::DatasetOf<G>>().list()) {
     const auto& replication = dataset->spec.replication;
-    if (dataset->spec.node_name == node || (replication && selects(*replication, labels))) keys.push_back(dataset->metadata.key());
+    if (dataset->spec.node_name == node || (replication && selects(*replication, labels)))
+      keys.push_back(dataset->metadata.key());
   }
   return keys;
 }
@@ -30,10 +32,12 @@ EdgeNodeMap edge_nodes(const runtime::Caches& caches) {
 }
 
 // Emits Events for transitions that people care about.
-void tell(const runtime::ObjectRef& ref, const api::DatasetStatus& before, const api::DatasetStatus& now, runtime::Writer& writer) {
+void tell(const runtime::ObjectRef& ref, const api::DatasetStatus& before,
+          const api::DatasetStatus& now, runtime::Writer& writer) {
   const meta::Condition* was = meta::find_condition(before.conditions, "Ready");
   const meta::Condition* is = meta::find_condition(now.conditions, "Ready");
-  if (is == nullptr || (was != nullptr && was->status == is->status && was->reason == is->reason)) return;
+  if (is == nullptr || (was != nullptr && was->status == is->status && was->reason == is->reason))
+    return;
   if (is->status == "True") {
     writer.event(ref, runtime::EventType::kNormal, is->reason, is->message);
   } else if (!is_dataset_progress(is->reason)) {
@@ -55,7 +59,8 @@ void DatasetReconciler<G>::watches(runtime::Watches<Dataset>& w) const {
 }
 
 template <api::Group G>
-Result<runtime::Action> DatasetReconciler<G>::reconcile(const Context& ctx, const Dataset& dataset, runtime::Writer& writer) const {
+Result<runtime::Action> DatasetReconciler<G>::reconcile(const Context& ctx, const Dataset& dataset,
+                                                        runtime::Writer& writer) const {
   if (dataset.metadata.deleting()) return runtime::Action::await_change();
   DatasetWorld world;
   if (const std::string& node = dataset.spec.node_name; !node.empty()) {
@@ -66,8 +71,9 @@ Result<runtime::Action> DatasetReconciler<G>::reconcile(const Context& ctx, cons
   api::DatasetStatus status = observe(view(dataset), world, now);
   status.replication.reset();
   if (const auto claim = claim_of(view(dataset)))
-    status.replication = observe_replication(*claim, {caches_.of<api::Node>().list(), edge_nodes(caches_)},
-                                             dataset.status.replication.value_or(api::ReplicationStatus()), now);
+    status.replication =
+        observe_replication(*claim, {caches_.of<api::Node>().list(), edge_nodes(caches_)},
+                            dataset.status.replication.value_or(api::ReplicationStatus()), now);
   tell(runtime::ObjectRef::of(dataset), dataset.status, status, writer);
   TRY_VOID(writer.status(ctx, dataset, status.to_json()));
   return runtime::Action::await_change();

@@ -14,10 +14,12 @@ class DatasetReconciler {
  public:
   using Dataset = api::DatasetOf<G>;
   /// `caches` and `clock` outlive the reconciler.
-  DatasetReconciler(const runtime::Caches& caches, const Clock& clock) : caches_(caches), clock_(clock) {}
+  DatasetReconciler(const runtime::Caches& caches, const Clock& clock)
+      : caches_(caches), clock_(clock) {}
 
   void watches(runtime::Watches<Dataset>& w) const;
-  Result<runtime::Action> reconcile(const Context& ctx, const Dataset& dataset, runtime::Writer& writer) const;
+  Result<runtime::Action> reconcile(const Context& ctx, const Dataset& dataset,
+                                    runtime::Writer& writer) const;
 
  private:
   const runtime::Caches& caches_;

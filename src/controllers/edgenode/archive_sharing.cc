@@ -32,7 +32,8 @@ std::string rank(std::string_view sha256, std::string_view node) {
 }
 
 const ArchiveHolder* find(const std::vector<ArchiveHolder>& holders, std::string_view node) {
-  const auto at = std::find_if(holders.begin(), holders.end(), [&](const ArchiveHolder& one) { return one.node == node; });
+  const auto at = std::find_if(holders.begin(), holders.end(),
+                               [&](const ArchiveHolder& one) { return one.node == node; });
   return at == holders.end() ? nullptr : &*at;
 }
 
@@ -54,13 +55,16 @@ bool may_be_shared(const api::EdgeModelVersion& version) {
 }
 
 ArchiveHolder holder_of(const api::EdgeNode& node, const std::string& sha256) {
-  ArchiveHolder out{.node = node.metadata.name, .url = node.status.usable_peer_url(), .connected = connected(node)};
+  ArchiveHolder out{.node = node.metadata.name,
+                    .url = node.status.usable_peer_url(),
+                    .connected = connected(node)};
   for (const api::EdgeModelReport& model : node.status.models) {
     for (const api::EdgeVersionReport& version : model.versions) {
       if (version.sha256 != sha256) continue;
       if (version.state == api::EdgeVersionReport::kReady) {
         out.state = version.shared ? ArchiveHolder::State::kKept : ArchiveHolder::State::kUnpacked;
-      } else if (version.state == api::EdgeVersionReport::kFailed && out.state == ArchiveHolder::State::kOnTheWay) {
+      } else if (version.state == api::EdgeVersionReport::kFailed &&
+                 out.state == ArchiveHolder::State::kOnTheWay) {
         out.state = ArchiveHolder::State::kFailed;
       }
     }
@@ -76,14 +80,17 @@ ArchiveHolder holder_of(const api::EdgeNode& node, const std::string& sha256) {
 }
 
 /// True if the manifest contains one of the archives, at any URL.
-bool names_any(const api::InferenceModel& model, const std::set<std::string, std::less<>>& digests) {
-  return std::any_of(model.spec.manifest.begin(), model.spec.manifest.end(),
-                     [&](const api::ManifestEntry& entry) { return digests.contains(entry.sha256sum); });
+bool names_any(const api::InferenceModel& model,
+               const std::set<std::string, std::less<>>& digests) {
+  return std::any_of(
+      model.spec.manifest.begin(), model.spec.manifest.end(),
+      [&](const api::ManifestEntry& entry) { return digests.contains(entry.sha256sum); });
 }
 
 }  // namespace
 
-std::vector<std::string> choose_givers(std::string_view sha256, const std::vector<ArchiveHolder>& holders,
+std::vector<std::string> choose_givers(std::string_view sha256,
+                                       const std::vector<ArchiveHolder>& holders,
                                        const std::vector<std::string>& before) {
   const std::vector<std::string> known = before.empty() ? told_to_give(holders) : before;
   // Nodes that failed come last, since the cause may not affect other nodes. Present givers come
@@ -94,37 +101,44 @@ std::vector<std::string> choose_givers(std::string_view sha256, const std::vecto
     if (!one.connected || one.state == ArchiveHolder::State::kUnpacked) continue;
     candidates.emplace_back(one.state == ArchiveHolder::State::kFailed,
                             std::find(known.begin(), known.end(), one.node) - known.begin(),
-                            one.state != ArchiveHolder::State::kKept, rank(sha256, one.node), one.node);
+                            one.state != ArchiveHolder::State::kKept, rank(sha256, one.node),
+                            one.node);
   }
   std::sort(candidates.begin(), candidates.end());
-  const std::size_t wanted = std::min(1 + (holders.size() + kNodesPerGiver - 2) / kNodesPerGiver, kGiversMax);
+  const std::size_t wanted =
+      std::min(1 + (holders.size() + kNodesPerGiver - 2) / kNodesPerGiver, kGiversMax);
   std::vector<std::string> givers;
   for (const Order& one : candidates)
     if (givers.size() < wanted) givers.push_back(std::get<4>(one));
   return givers;
 }
 
-ArchiveRole role_of(std::string_view node, const std::vector<ArchiveHolder>& holders, const std::vector<std::string>& givers) {
+ArchiveRole role_of(std::string_view node, const std::vector<ArchiveHolder>& holders,
+                    const std::vector<std::string>& givers) {
   ArchiveRole role;
   const ArchiveHolder* self = find(holders, node);
   if (self == nullptr || holders.size() < 2) return role;
   const auto at = std::find(givers.begin(), givers.end(), node);
-  const bool installed = self->state == ArchiveHolder::State::kKept || self->state == ArchiveHolder::State::kUnpacked;
+  const bool installed =
+      self->state == ArchiveHolder::State::kKept || self->state == ArchiveHolder::State::kUnpacked;
   const bool told = !self->told_peers.empty() || !self->told_share_with.empty();
   // The present role stays if the node is installed, or is offline and may return with its state.
   if (at == givers.end() && installed && self->connected) {
     role.peers = self->told_peers;
     return role;
   }
-  if (at == givers.end() && !self->connected && told) return {self->told_peers, self->told_share_with};
+  if (at == givers.end() && !self->connected && told)
+    return {self->told_peers, self->told_share_with};
   std::vector<std::string> sources(givers.begin(), at);
   if (at == givers.end() && sources.size() > 1) {
     // Each node starts with another giver, to spread the load.
     const auto first = std::stoul(rank("", node).substr(0, 7), nullptr, 16) % sources.size();
-    std::rotate(sources.begin(), sources.begin() + static_cast<std::ptrdiff_t>(first), sources.end());
+    std::rotate(sources.begin(), sources.begin() + static_cast<std::ptrdiff_t>(first),
+                sources.end());
   }
   for (const std::string& name : sources)
-    if (const ArchiveHolder* giver = find(holders, name)) role.peers.push_back({.node = name, .url = giver->url, .unknown = {}});
+    if (const ArchiveHolder* giver = find(holders, name))
+      role.peers.push_back({.node = name, .url = giver->url, .unknown = {}});
   if (at == givers.end()) return role;
   for (const ArchiveHolder& one : holders)
     if (one.node != node) role.share_with.push_back(one.node);
@@ -133,7 +147,8 @@ ArchiveRole role_of(std::string_view node, const std::vector<ArchiveHolder>& hol
   return role;
 }
 
-void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const EdgeNodeWorld& world, ArchiveGivers& givers) {
+void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const EdgeNodeWorld& world,
+                    ArchiveGivers& givers) {
   const std::string& name = node.metadata.name;
   if (node.status.usable_peer_url().empty() || api::is_revoked(node.metadata)) return;
   std::set<std::string, std::less<>> digests;
@@ -147,7 +162,8 @@ void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const Ed
     for (const api::EdgeModelVersion& version : model.versions) {
       if (!may_be_shared(version) || !digests.contains(version.sha256)) continue;
       auto& holders = groups[{zone, version.sha256, version.credentials}];
-      if (!holders.contains(holder.metadata.name)) holders.emplace(holder.metadata.name, holder_of(holder, version.sha256));
+      if (!holders.contains(holder.metadata.name))
+        holders.emplace(holder.metadata.name, holder_of(holder, version.sha256));
     }
   };
   // Installed and offline nodes keep their role, but without revoked nodes.
@@ -160,7 +176,9 @@ void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const Ed
     if (!model->spec.on_edge() || !names_any(*model, digests)) continue;
     const std::string there = place(*model, world.nodes).node;
     const auto other = world.edge_nodes.find(there);
-    if (there == name || other == world.edge_nodes.end() || other->second->status.usable_peer_url().empty()) continue;
+    if (there == name || other == world.edge_nodes.end() ||
+        other->second->status.usable_peer_url().empty())
+      continue;
     if (api::is_revoked(other->second->metadata)) continue;
     if (zone_of(world.nodes, there) != zone) continue;
     if (const auto work = work_for(*model, *other->second, nullptr)) add(*other->second, *work);
@@ -175,7 +193,8 @@ void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const Ed
       std::vector<std::string>& chosen = givers[group];
       chosen = choose_givers(version.sha256, holders, chosen);
       ArchiveRole role = role_of(name, holders, chosen);
-      std::erase_if(role.peers, [&](const api::EdgeReplicaSource& peer) { return is_out(peer.node); });
+      std::erase_if(role.peers,
+                    [&](const api::EdgeReplicaSource& peer) { return is_out(peer.node); });
       std::erase_if(role.share_with, is_out);
       version.peers = std::move(role.peers);
       version.share_with = std::move(role.share_with);
@@ -191,8 +210,10 @@ std::string sharing_facts(const api::EdgeNode& node) {
       if (!may_be_shared(version)) continue;
       const ArchiveHolder holder = holder_of(node, version.sha256);
       // Only the progress of givers matters to others, and any failure.
-      const bool tells = !version.share_with.empty() || holder.state == ArchiveHolder::State::kFailed;
-      facts.insert(version.sha256 + version.credentials + (tells ? std::to_string(static_cast<int>(holder.state)) : ""));
+      const bool tells =
+          !version.share_with.empty() || holder.state == ArchiveHolder::State::kFailed;
+      facts.insert(version.sha256 + version.credentials +
+                   (tells ? std::to_string(static_cast<int>(holder.state)) : ""));
     }
   }
   std::string text = node.status.usable_peer_url() + (connected(node) ? " connected" : " away");

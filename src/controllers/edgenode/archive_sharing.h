@@ -48,11 +48,13 @@ struct ArchiveRole {
 
 /// Names of an archive's givers, in order. `before`: the previous givers, which stay if possible;
 /// empty: unknown, taken from the holders' work lists.
-std::vector<std::string> choose_givers(std::string_view sha256, const std::vector<ArchiveHolder>& holders,
+std::vector<std::string> choose_givers(std::string_view sha256,
+                                       const std::vector<ArchiveHolder>& holders,
                                        const std::vector<std::string>& before);
 
 /// The role of `node`, one of the holders.
-ArchiveRole role_of(std::string_view node, const std::vector<ArchiveHolder>& holders, const std::vector<std::string>& givers);
+ArchiveRole role_of(std::string_view node, const std::vector<ArchiveHolder>& holders,
+                    const std::vector<std::string>& givers);
 
 /// Identifies an archive among nodes that may share it: zone, digest, and the Secret for the
 /// source.
@@ -66,7 +68,8 @@ using ArchiveGivers = std::map<ArchiveGroup, std::vector<std::string>>;
 
 /// Fills in peers and shareWith of the models in `spec`, the work list of `node`. Files of a node's
 /// own disk are not shared. A revoked node neither serves nor receives.
-void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const EdgeNodeWorld& world, ArchiveGivers& givers);
+void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const EdgeNodeWorld& world,
+                    ArchiveGivers& givers);
 
 /// A text that changes if facts change that matter to the work lists of other nodes. It must not
 /// change with every number that a node reports.

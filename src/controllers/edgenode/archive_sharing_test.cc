@@ -30,13 +30,15 @@ Names names(const std::vector<api::EdgeReplicaSource>& peers) {
 }
 
 TEST(ArchiveGivers, AreOneForEightNodesAndOneInReserveAndEightAtMost) {
-  for (const auto& [nodes, givers] : std::map<std::size_t, std::size_t>{{1, 1}, {2, 2}, {8, 2}, {9, 2}, {10, 3}, {50, 8}, {500, 8}})
+  for (const auto& [nodes, givers] : std::map<std::size_t, std::size_t>{
+           {1, 1}, {2, 2}, {8, 2}, {9, 2}, {10, 3}, {50, 8}, {500, 8}})
     EXPECT_EQ(choose_givers(kArchive, holders(nodes), {}).size(), givers) << nodes;
 }
 
 TEST(ArchiveGivers, AreOthersForAnotherArchive) {
   std::set<std::string> first;
-  for (char c = 'a'; c <= 'f'; ++c) first.insert(choose_givers(std::string(64, c), holders(50), {}).front());
+  for (char c = 'a'; c <= 'f'; ++c)
+    first.insert(choose_givers(std::string(64, c), holders(50), {}).front());
   EXPECT_GT(first.size(), 3u);
 }
 
@@ -44,16 +46,17 @@ TEST(ArchiveGivers, StayWhileTheyCan) {
   auto all = holders(8);
   const Names before = choose_givers(kArchive, all, {});
   // Connections, progress and additional nodes change nothing.
-  for (auto& one : all) one.state = one.node == before[0] || one.node == before[1] ? State::kKept : State::kUnpacked;
+  for (auto& one : all)
+    one.state = one.node == before[0] || one.node == before[1] ? State::kKept : State::kUnpacked;
   all.push_back({.node = "another", .url = "https://another", .connected = true});
   EXPECT_EQ(choose_givers(kArchive, all, before), before);
   EXPECT_EQ(choose_givers(kArchive, all, {"n7", "n2"}).size(), 2u);
 }
 
 TEST(ArchiveGivers, OneThatIsAwayOrHasNoArchiveOrFailedIsReplaced) {
-  for (const auto change :
-       {+[](ArchiveHolder& one) { one.connected = false; }, +[](ArchiveHolder& one) { one.state = State::kUnpacked; },
-        +[](ArchiveHolder& one) { one.state = State::kFailed; }}) {
+  for (const auto change : {+[](ArchiveHolder& one) { one.connected = false; },
+                            +[](ArchiveHolder& one) { one.state = State::kUnpacked; },
+                            +[](ArchiveHolder& one) { one.state = State::kFailed; }}) {
     auto all = holders(8);
     const Names before = choose_givers(kArchive, all, {});
     change(of(all, before[0]));
@@ -102,7 +105,8 @@ TEST(ArchiveRoles, NobodyWaitsForWhoWaitsForHim) {
   const Names givers = choose_givers(kArchive, all, {});
   for (const auto& one : all) {
     const ArchiveRole role = role_of(one.node, all, givers);
-    const auto at = static_cast<std::size_t>(std::find(givers.begin(), givers.end(), one.node) - givers.begin());
+    const auto at = static_cast<std::size_t>(std::find(givers.begin(), givers.end(), one.node) -
+                                             givers.begin());
     Names asked = names(role.peers);
     std::sort(asked.begin(), asked.end());
     Names may(givers.begin(), givers.begin() + static_cast<std::ptrdiff_t>(at));
@@ -118,7 +122,8 @@ TEST(ArchiveRoles, WhoAsksIsAlwaysOnTheListOfWhomHeAsks) {
   for (const auto& one : all) {
     for (const auto& peer : role_of(one.node, all, givers).peers) {
       const Names may = role_of(peer.node, all, givers).share_with;
-      EXPECT_TRUE(std::binary_search(may.begin(), may.end(), one.node)) << one.node << " asks " << peer.node;
+      EXPECT_TRUE(std::binary_search(may.begin(), may.end(), one.node))
+          << one.node << " asks " << peer.node;
       EXPECT_EQ(peer.url, "https://" + peer.node);
     }
   }
@@ -142,7 +147,9 @@ TEST(ArchiveRoles, AGiverThatIsAwayIsOneStillWhenItComesBack) {
       << "one that comes for the first time does not begin at the source";
 }
 
-TEST(ArchiveRoles, OneNodeAloneSharesNothing) { EXPECT_EQ(role_of("n0", holders(1), {"n0"}), ArchiveRole()); }
+TEST(ArchiveRoles, OneNodeAloneSharesNothing) {
+  EXPECT_EQ(role_of("n0", holders(1), {"n0"}), ArchiveRole());
+}
 
 class ShareArchives : public ::testing::Test {
  protected:
@@ -158,8 +165,8 @@ class ShareArchives : public ::testing::Test {
     world_.edge_nodes[name] = edge_node;
     edge_nodes_[name] = edge_node;
   }
-  void want(const std::string& node, const std::string& sha256, const std::string& url = "http://f/1.tgz",
-            const std::string& secret = "") {
+  void want(const std::string& node, const std::string& sha256,
+            const std::string& url = "http://f/1.tgz", const std::string& secret = "") {
     auto model = std::make_shared<api::InferenceModel>();
     model->metadata.ns = "default";
     model->metadata.name = "m" + std::to_string(world_.models.size());
@@ -184,11 +191,18 @@ class ShareArchives : public ::testing::Test {
     }
     return writes;
   }
-  const api::EdgeModelVersion& version(const std::string& node) { return edge_nodes_.at(node)->spec.models.at(0).versions.at(0); }
-  void report(const std::string& node, std::string_view state, bool shared = false, std::int64_t done = 0) {
-    api::EdgeVersionReport one{.version = "1", .state = std::string(state), .sha256 = version(node).sha256, .bytes_done = done};
+  const api::EdgeModelVersion& version(const std::string& node) {
+    return edge_nodes_.at(node)->spec.models.at(0).versions.at(0);
+  }
+  void report(const std::string& node, std::string_view state, bool shared = false,
+              std::int64_t done = 0) {
+    api::EdgeVersionReport one{.version = "1",
+                               .state = std::string(state),
+                               .sha256 = version(node).sha256,
+                               .bytes_done = done};
     one.shared = shared;
-    edge_nodes_.at(node)->status.models = {{.key = edge_nodes_.at(node)->spec.models[0].key, .versions = {one}}};
+    edge_nodes_.at(node)->status.models = {
+        {.key = edge_nodes_.at(node)->spec.models[0].key, .versions = {one}}};
   }
   Names sharing() {
     Names out;
@@ -253,14 +267,16 @@ TEST_F(ShareArchives, WhatMayNotBeSharedIsNot) {
   add("file1", "d");
   add("secret0", "e");
   add("secret1", "e");
-  for (const char* name : {"plain0", "plain1", "silent0", "silent1", "hostile0", "hostile1"}) want(name, kArchive);
+  for (const char* name : {"plain0", "plain1", "silent0", "silent1", "hostile0", "hostile1"})
+    want(name, kArchive);
   want("file0", kOther, "file:///models/1.tgz");
   want("file1", kOther, "file:///models/1.tgz");
   want("secret0", kOther, "http://f/1.tgz", "hush");
   want("secret1", kOther);
   write_all();
   EXPECT_EQ(sharing(), Names());
-  for (const auto& [name, edge_node] : edge_nodes_) EXPECT_TRUE(version(name).peers.empty()) << name;
+  for (const auto& [name, edge_node] : edge_nodes_)
+    EXPECT_TRUE(version(name).peers.empty()) << name;
 }
 
 TEST_F(ShareArchives, WhereTheSeedGoesAwayOnlyThoseWithoutTheArchiveAreToldOfAnother) {
@@ -311,14 +327,16 @@ TEST_F(ShareArchives, ARevokedNodeNeitherGivesNorGets) {
   ASSERT_FALSE(version(away).share_with.empty());
   ASSERT_FALSE(version(installed).peers.empty());
   const std::string victim = installed == "n7" ? "n6" : "n7";
-  for (const std::string& revoked : std::set<std::string>{first, victim == first || victim == away ? "n5" : victim}) {
+  for (const std::string& revoked :
+       std::set<std::string>{first, victim == first || victim == away ? "n5" : victim}) {
     edge_nodes_.at(revoked)->metadata.annotations["edgeai.io/revoked"] = "true";
     write_all();
     EXPECT_TRUE(version(revoked).peers.empty() && version(revoked).share_with.empty()) << revoked;
     for (const auto& [name, edge_node] : edge_nodes_) {
       const Names peers = names(version(name).peers), shares = version(name).share_with;
       EXPECT_EQ(std::count(peers.begin(), peers.end(), revoked), 0) << name << " asks " << revoked;
-      EXPECT_EQ(std::count(shares.begin(), shares.end(), revoked), 0) << name << " gives to " << revoked;
+      EXPECT_EQ(std::count(shares.begin(), shares.end(), revoked), 0)
+          << name << " gives to " << revoked;
     }
   }
   EXPECT_EQ(version(away).share_with.size(), 5u) << "it is still the one it was to all others";
@@ -331,9 +349,11 @@ TEST(SharingFacts, DifferOnlyWhereOthersAreConcerned) {
   node.metadata.name = "n0";
   EXPECT_EQ(sharing_facts(node), "");
   node.status.peer_url = "https://n0";
-  node.spec.models = {{.key = "default/m", .versions = {{.version = "1", .url = "http://f", .sha256 = kArchive}}}};
+  node.spec.models = {
+      {.key = "default/m", .versions = {{.version = "1", .url = "http://f", .sha256 = kArchive}}}};
   const std::string facts = sharing_facts(node);
-  node.status.models = {{.key = "default/m", .versions = {{.version = "1", .state = "Ready", .sha256 = kArchive}}}};
+  node.status.models = {
+      {.key = "default/m", .versions = {{.version = "1", .state = "Ready", .sha256 = kArchive}}}};
   node.status.disk.available_bytes = 7;
   EXPECT_EQ(sharing_facts(node), facts) << "it has the archive, and gives it to nobody";
   node.status.models[0].versions[0].state = "Failed";

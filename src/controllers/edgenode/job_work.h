@@ -28,7 +28,8 @@ class JobWork {
   /// dependencies. Nodes, EdgeNodes and Pods with kModelLabel are already watched.
   virtual void watches(runtime::Watches<api::EdgeNode>& w) const = 0;
   /// Work of all jobs of the kind on `node`; in any order.
-  virtual std::vector<NodeWork> work_for(const api::EdgeNode& node, const runtime::Caches& caches) const = 0;
+  virtual std::vector<NodeWork> work_for(const api::EdgeNode& node,
+                                         const runtime::Caches& caches) const = 0;
 };
 
 }  // namespace varda::controllers

@@ -7,8 +7,8 @@ namespace varda::controllers {
 namespace {
 
 Problem full(const api::EdgeNode& node, std::size_t most, const char* what) {
-  return {"NodeFull",
-          "node " + node.metadata.name + " has " + std::to_string(most) + " " + what + ", which is the maximum: use another node"};
+  return {"NodeFull", "node " + node.metadata.name + " has " + std::to_string(most) + " " + what +
+                          ", which is the maximum: use another node"};
 }
 
 }  // namespace
@@ -18,7 +18,8 @@ std::optional<Problem> no_room_for_model(const api::EdgeNode& node, std::string_
   return full(node, kModelsPerNode, "models");
 }
 
-std::optional<Problem> no_room_for_worker(const api::EdgeNode& node, std::string_view key, std::string_view job_uid) {
+std::optional<Problem> no_room_for_worker(const api::EdgeNode& node, std::string_view key,
+                                          std::string_view job_uid) {
   if (node.spec.workers.size() < kWorkersPerNode) return {};
   const api::EdgeWorker* told = node.spec.find_worker(key);
   if (told != nullptr && told->uid == job_uid) return {};

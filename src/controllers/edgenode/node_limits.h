@@ -16,6 +16,7 @@ inline constexpr std::size_t kWorkersPerNode = 64;  // maxItems of EdgeNode.spec
 /// NodeFull: the node's list of models is full and lacks this one.
 std::optional<Problem> no_room_for_model(const api::EdgeNode& node, std::string_view key);
 /// NodeFull: the same for a worker of the job with the uid.
-std::optional<Problem> no_room_for_worker(const api::EdgeNode& node, std::string_view key, std::string_view job_uid);
+std::optional<Problem> no_room_for_worker(const api::EdgeNode& node, std::string_view key,
+                                          std::string_view job_uid);
 
 }  // namespace varda::controllers

@@ -37,7 +37,8 @@ std::string refusal(const Item& item, std::vector<Item> api::EdgeNodeSpec::*list
   if (causes.empty()) return "";
   const std::string& field = causes.front().field;  // models[0].modelName
   const auto item_ends = field.find("].");
-  return (item_ends == std::string::npos ? "" : field.substr(item_ends + 2) + ": ") + causes.front().message;
+  return (item_ends == std::string::npos ? "" : field.substr(item_ends + 2) + ": ") +
+         causes.front().message;
 }
 
 /// Removes items that the server would reject; the older one wins a duplicate key.
@@ -45,7 +46,8 @@ template <typename Item>
 void leave_out_refused(std::vector<Wish<Item>>& wishes, std::vector<Item> api::EdgeNodeSpec::*list,
                        std::vector<std::string>& left_out) {
   const auto age = [](const Wish<Item>& wish) { return std::tie(wish.since, wish.item.key); };
-  std::stable_sort(wishes.begin(), wishes.end(), [&](const auto& a, const auto& b) { return age(a) < age(b); });
+  std::stable_sort(wishes.begin(), wishes.end(),
+                   [&](const auto& a, const auto& b) { return age(a) < age(b); });
   std::set<std::string> keys;
   std::erase_if(wishes, [&](const Wish<Item>& wish) {
     std::string why = refusal(wish.item, list);
@@ -57,20 +59,25 @@ void leave_out_refused(std::vector<Wish<Item>>& wishes, std::vector<Item> api::E
 
 /// The oldest acceptable items, sorted by key.
 template <typename Item>
-std::vector<Item> oldest(std::vector<Wish<Item>> wishes, std::vector<Item> api::EdgeNodeSpec::*list, std::size_t max,
-                         std::vector<std::string>& left_out) {
+std::vector<Item> oldest(std::vector<Wish<Item>> wishes, std::vector<Item> api::EdgeNodeSpec::*list,
+                         std::size_t max, std::vector<std::string>& left_out) {
   leave_out_refused(wishes, list, left_out);
-  const auto turn = [](const Wish<Item>& wish) { return std::tie(wish.turn, wish.since, wish.item.key); };
-  std::sort(wishes.begin(), wishes.end(), [&](const auto& a, const auto& b) { return turn(a) < turn(b); });
+  const auto turn = [](const Wish<Item>& wish) {
+    return std::tie(wish.turn, wish.since, wish.item.key);
+  };
+  std::sort(wishes.begin(), wishes.end(),
+            [&](const auto& a, const auto& b) { return turn(a) < turn(b); });
   if (wishes.size() > max) wishes.resize(max);
-  std::sort(wishes.begin(), wishes.end(), [](const auto& a, const auto& b) { return a.item.key < b.item.key; });
+  std::sort(wishes.begin(), wishes.end(),
+            [](const auto& a, const auto& b) { return a.item.key < b.item.key; });
   std::vector<Item> items;
   for (auto& wish : wishes) items.push_back(std::move(wish.item));
   return items;
 }
 
 template <typename Item>
-std::vector<Item> valid(std::vector<Item> items, std::vector<Item> api::EdgeNodeSpec::*list, std::vector<std::string>& left_out) {
+std::vector<Item> valid(std::vector<Item> items, std::vector<Item> api::EdgeNodeSpec::*list,
+                        std::vector<std::string>& left_out) {
   std::vector<Wish<Item>> wishes;
   for (Item& item : items) wishes.push_back({"", std::move(item)});
   const std::size_t all = wishes.size();
@@ -81,19 +88,25 @@ std::vector<Item> valid(std::vector<Item> items, std::vector<Item> api::EdgeNode
 /// On input, `turn` is the worker's number within its job.
 void share_by_namespace(std::vector<Wish<api::EdgeWorker>>& wishes) {
   std::map<std::string, std::vector<Wish<api::EdgeWorker>*>> namespaces;
-  for (auto& wish : wishes) namespaces[wish.item.key.substr(0, wish.item.key.find('/'))].push_back(&wish);
+  for (auto& wish : wishes)
+    namespaces[wish.item.key.substr(0, wish.item.key.find('/'))].push_back(&wish);
   for (auto& [name, all] : namespaces) {
-    const auto order = [](const Wish<api::EdgeWorker>* wish) { return std::tie(wish->turn, wish->since, wish->item.key); };
-    std::sort(all.begin(), all.end(), [&](const auto* a, const auto* b) { return order(a) < order(b); });
+    const auto order = [](const Wish<api::EdgeWorker>* wish) {
+      return std::tie(wish->turn, wish->since, wish->item.key);
+    };
+    std::sort(all.begin(), all.end(),
+              [&](const auto* a, const auto* b) { return order(a) < order(b); });
     for (std::size_t i = 0; i < all.size(); ++i) all[i]->turn = i;
   }
 }
 
 template <typename Datasets>
-void add_wishes(const Datasets& datasets, const std::string& node, std::vector<Wish<api::EdgeDataset>>& wishes) {
+void add_wishes(const Datasets& datasets, const std::string& node,
+                std::vector<Wish<api::EdgeDataset>>& wishes) {
   for (const auto& dataset : datasets) {
     if (dataset->spec.node_name != node) continue;
-    if (auto item = work_for(view(*dataset))) wishes.push_back({dataset->metadata.creation_timestamp, std::move(*item)});
+    if (auto item = work_for(view(*dataset)))
+      wishes.push_back({dataset->metadata.creation_timestamp, std::move(*item)});
   }
 }
 
@@ -106,7 +119,8 @@ void add_claims(const Datasets& datasets, std::vector<ReplicationClaim>& claims)
 
 }  // namespace
 
-api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld& world, std::vector<std::string>* left_out) {
+api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld& world,
+                                 std::vector<std::string>* left_out) {
   std::vector<std::string> refused;
   api::EdgeNodeSpec spec;
   std::vector<Wish<api::EdgeModel>> models;
@@ -114,7 +128,8 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
     if (!model->spec.on_edge() || place(*model, world.nodes).node != node.metadata.name) continue;
     const ServerEntry* server = nullptr;
     if (world.servers != nullptr) {
-      if (const auto found = world.servers->find(model->spec.framework_type); found != world.servers->end())
+      if (const auto found = world.servers->find(model->spec.framework_type);
+          found != world.servers->end())
         server = &found->second;
     }
     if (auto item = work_for(*model, node, edge_pod(*model, world.pods), server))
@@ -124,7 +139,8 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
   for (const NodeWork& job : world.jobs) {
     for (const api::EdgeModel& model : job.models) models.push_back({job.since, model});
     for (const api::EdgeWorker& worker : job.workers)
-      workers.push_back({job.since, worker, static_cast<std::size_t>(&worker - job.workers.data())});
+      workers.push_back(
+          {job.since, worker, static_cast<std::size_t>(&worker - job.workers.data())});
   }
   share_by_namespace(workers);
   // Left-out models and workers get the condition NodeFull.
@@ -134,12 +150,14 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
   add_wishes(world.datasets, node.metadata.name, datasets);
   add_wishes(world.sedna_datasets, node.metadata.name, datasets);
   // Left-out datasets get the condition TooManyDatasets.
-  spec.datasets = oldest(std::move(datasets), &api::EdgeNodeSpec::datasets, kDatasetsPerNode, refused);
+  spec.datasets =
+      oldest(std::move(datasets), &api::EdgeNodeSpec::datasets, kDatasetsPerNode, refused);
   std::vector<ReplicationClaim> claims = world.claims;
   add_claims(world.datasets, claims);
   add_claims(world.sedna_datasets, claims);
   if (!claims.empty()) {
-    ReplicationWork work = replication_for(node.metadata.name, claims, {world.nodes, world.edge_nodes});
+    ReplicationWork work =
+        replication_for(node.metadata.name, claims, {world.nodes, world.edge_nodes});
     spec.shares = valid(std::move(work.shares), &api::EdgeNodeSpec::shares, refused);
     spec.replicas = valid(std::move(work.replicas), &api::EdgeNodeSpec::replicas, refused);
   }
@@ -147,17 +165,21 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
   return spec;
 }
 
-codec::Json join_workers(const codec::Json& there, const codec::Json& ours, const std::vector<std::string>& kinds) {
+codec::Json join_workers(const codec::Json& there, const codec::Json& ours,
+                         const std::vector<std::string>& kinds) {
   using codec::Json;
   std::vector<Json> all = ours.as_array();
   for (const Json& worker : there.as_array()) {
     const std::string& owner = worker["owner"].as_string();
-    if (std::find(kinds.begin(), kinds.end(), owner.substr(0, owner.find('/'))) != kinds.end()) continue;
+    if (std::find(kinds.begin(), kinds.end(), owner.substr(0, owner.find('/'))) != kinds.end())
+      continue;
     const auto same = [&worker](const Json& one) { return one["key"] == worker["key"]; };
-    if (std::none_of(all.begin(), all.end(), same) && all.size() < kWorkersPerNode) all.push_back(worker);
+    if (std::none_of(all.begin(), all.end(), same) && all.size() < kWorkersPerNode)
+      all.push_back(worker);
   }
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Json& a, const Json& b) { return a["key"].as_string() < b["key"].as_string(); });
+  std::stable_sort(all.begin(), all.end(), [](const Json& a, const Json& b) {
+    return a["key"].as_string() < b["key"].as_string();
+  });
   return Json(std::move(all));
 }
 

@@ -25,8 +25,8 @@ struct EdgeNodeWorld {
   std::vector<std::shared_ptr<const api::SednaDataset>> sedna_datasets;
   std::vector<ReplicationClaim> claims;  // from kinds other than datasets
   const ServerTable* servers = nullptr;  // null: varda-serve serves every model
-  EdgeNodeMap edge_nodes;                // required if files are copied or shared; else it may be empty
-  std::vector<NodeWork> jobs;            // of all kinds of jobs
+  EdgeNodeMap edge_nodes;      // required if files are copied or shared; else it may be empty
+  std::vector<NodeWork> jobs;  // of all kinds of jobs
 };
 
 /// The complete work list of a node, sorted by key. The lists keep the oldest 128 models (including
@@ -42,6 +42,7 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
 
 /// The value of spec.workers: `ours`, the planned list, plus the items of `there`, the present
 /// list, that belong to none of these kinds. Operators write such workers by hand, for experiments.
-codec::Json join_workers(const codec::Json& there, const codec::Json& ours, const std::vector<std::string>& kinds);
+codec::Json join_workers(const codec::Json& there, const codec::Json& ours,
+                         const std::vector<std::string>& kinds);
 
 }  // namespace varda::controllers

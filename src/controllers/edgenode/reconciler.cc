@@ -44,7 +44,8 @@ Keys nodes_of_model(const api::InferenceModel& model, const runtime::Caches& cac
   std::set<std::string> names{model.spec.node_name, model.status.node};
   Keys keys;
   for (const std::string& name : names) {
-    if (!name.empty() && caches.of<api::EdgeNode>().get({"", name}) != nullptr) keys.push_back({"", name});
+    if (!name.empty() && caches.of<api::EdgeNode>().get({"", name}) != nullptr)
+      keys.push_back({"", name});
   }
   return keys;
 }
@@ -89,7 +90,8 @@ Keys node_of_dataset(const api::DatasetOf<G>& dataset, const runtime::Caches& ca
   Keys keys;
   for (const ReplicationClaim& claim : claims_in(dataset)) keys = nodes_of(claim, caches);
   const ObjectKey key{"", dataset.spec.node_name};
-  if (keys.empty() && !key.name.empty() && caches.of<api::EdgeNode>().get(key) != nullptr) keys.push_back(key);
+  if (keys.empty() && !key.name.empty() && caches.of<api::EdgeNode>().get(key) != nullptr)
+    keys.push_back(key);
   return keys;
 }
 
@@ -117,7 +119,8 @@ std::size_t changes(const codec::Json& before, const codec::Json& now) {
 }
 
 Duration pause(std::size_t items, std::size_t changed, Duration took) {
-  const Duration wanted = std::max<Duration>(kPausePerItemAndChange * items * changed, took * kPauseOfTime);
+  const Duration wanted =
+      std::max<Duration>(kPausePerItemAndChange * items * changed, took * kPauseOfTime);
   return std::clamp<Duration>(wanted, kPausePerItem * items, kPausePerItemMax * items);
 }
 
@@ -132,10 +135,16 @@ Keys node_of_pod(const api::Pod& pod, const runtime::Caches& caches) {
 
 void EdgeNodeReconciler::watches(runtime::Watches<api::EdgeNode>& w) const {
   w.indexes<api::Pod>(kOfModelsOn, of_models_on);
-  w.maps<api::InferenceModel>(nodes_of_model).maps<api::Node>(nodes_near).maps<api::Pod>(node_of_pod);
+  w.maps<api::InferenceModel>(nodes_of_model)
+      .maps<api::Node>(nodes_near)
+      .maps<api::Pod>(node_of_pod);
   // Frequent reports (progress, counts, heartbeats) do not affect other nodes.
-  constexpr auto kSame = [](const auto& before, const auto& now) { return same_to_others(before, now); };
-  constexpr auto kSameSpec = [](const auto& before, const auto& now) { return same_spec(before.metadata, now.metadata); };
+  constexpr auto kSame = [](const auto& before, const auto& now) {
+    return same_to_others(before, now);
+  };
+  constexpr auto kSameSpec = [](const auto& before, const auto& now) {
+    return same_spec(before.metadata, now.metadata);
+  };
   w.maps<api::EdgeNode>(nodes_beside, kSame).maps<api::Node>(nodes_labelled, kSame);
   w.maps<api::Model>(nodes_of_copies<api::Group::kEdgeai>, kSameSpec);
   w.maps<api::SednaModel>(nodes_of_copies<api::Group::kSedna>, kSameSpec);
@@ -143,17 +152,20 @@ void EdgeNodeReconciler::watches(runtime::Watches<api::EdgeNode>& w) const {
   w.maps<api::SednaDataset>(node_of_dataset<api::Group::kSedna>, kSameSpec);
   w.maps<api::EdgeNode>([this](const api::EdgeNode& node) { return nodes_that_share_with(node); });
   w.maps<api::Node>([this](const api::Node& node) { return nodes_that_share_with(node); });
-  w.maps<api::InferenceModel>([this](const api::InferenceModel& model) { return nodes_that_share(model); });
+  w.maps<api::InferenceModel>(
+      [this](const api::InferenceModel& model) { return nodes_that_share(model); });
   for (const JobWork* job : jobs_) job->watches(w);
 }
 
-Keys EdgeNodeReconciler::nodes_that_share(const std::string& name, std::string facts, Digests digests) const {
+Keys EdgeNodeReconciler::nodes_that_share(const std::string& name, std::string facts,
+                                          Digests digests) const {
   Digests all = digests;
   {
     const MutexLock lock(mutex_);
     const auto known = words_.find(name);
     if (known == words_.end() ? facts.empty() : known->second.facts == facts) return {};
-    if (known != words_.end()) all.insert(known->second.digests.begin(), known->second.digests.end());
+    if (known != words_.end())
+      all.insert(known->second.digests.begin(), known->second.digests.end());
     if (facts.empty()) {
       words_.erase(known);
     } else {
@@ -163,9 +175,12 @@ Keys EdgeNodeReconciler::nodes_that_share(const std::string& name, std::string f
   if (all.empty()) return {};
   std::set<std::string> names;
   for (const auto& model : caches_.of<api::InferenceModel>().list()) {
-    const bool shares = model->spec.on_edge() && std::any_of(model->spec.manifest.begin(), model->spec.manifest.end(),
-                                                             [&](const auto& entry) { return all.contains(entry.sha256sum); });
-    if (shares) names.insert(model->spec.node_name.empty() ? model->status.node : model->spec.node_name);
+    const bool shares =
+        model->spec.on_edge() &&
+        std::any_of(model->spec.manifest.begin(), model->spec.manifest.end(),
+                    [&](const auto& entry) { return all.contains(entry.sha256sum); });
+    if (shares)
+      names.insert(model->spec.node_name.empty() ? model->status.node : model->spec.node_name);
   }
   Keys keys;
   for (const std::string& node : names) {
@@ -180,16 +195,20 @@ Keys EdgeNodeReconciler::nodes_that_share_with(const api::EdgeNode& node) const 
   const auto now = caches_.of<api::EdgeNode>().get(node.metadata.key());
   Digests digests;
   if (now != nullptr) digests = digests_of(*now);
-  return nodes_that_share("node " + node.metadata.name, now == nullptr ? "" : sharing_facts(*now), std::move(digests));
+  return nodes_that_share("node " + node.metadata.name, now == nullptr ? "" : sharing_facts(*now),
+                          std::move(digests));
 }
 
 Keys EdgeNodeReconciler::nodes_that_share_with(const api::Node& node) const {
   const auto now = caches_.of<api::Node>().get(node.metadata.key());
-  const auto label = now == nullptr ? node.metadata.labels.end() : now->metadata.labels.find(std::string(kZoneLabel));
+  const auto label = now == nullptr ? node.metadata.labels.end()
+                                    : now->metadata.labels.find(std::string(kZoneLabel));
   const bool there = now != nullptr && label != now->metadata.labels.end();
   Digests digests;
-  if (const auto edge_node = caches_.of<api::EdgeNode>().get({"", node.metadata.name})) digests = digests_of(*edge_node);
-  return nodes_that_share("zone " + node.metadata.name, there ? label->second : "", std::move(digests));
+  if (const auto edge_node = caches_.of<api::EdgeNode>().get({"", node.metadata.name}))
+    digests = digests_of(*edge_node);
+  return nodes_that_share("zone " + node.metadata.name, there ? label->second : "",
+                          std::move(digests));
 }
 
 Keys EdgeNodeReconciler::nodes_that_share(const api::InferenceModel& model) const {
@@ -204,17 +223,20 @@ Keys EdgeNodeReconciler::nodes_that_share(const api::InferenceModel& model) cons
                           std::move(digests));
 }
 
-Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const api::EdgeNode& node, runtime::Writer& writer) {
+Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const api::EdgeNode& node,
+                                                      runtime::Writer& writer) {
   if (node.metadata.deleting()) return runtime::Action::await_change();
   const SteadyTime now = clock_.now();
   const auto next_write = next_write_.find(node.metadata.name);
-  if (next_write != next_write_.end() && next_write->second > now) return runtime::Action::after(next_write->second - now);
+  if (next_write != next_write_.end() && next_write->second > now)
+    return runtime::Action::after(next_write->second - now);
   EdgeNodeWorld world;
   world.nodes = caches_.of<api::Node>().list();
   world.models = caches_.of<api::InferenceModel>().list();
   world.pods = caches_.of<api::Pod>().by_index(kOfModelsOn, node.metadata.name);
   for (auto& dataset : caches_.of<api::Dataset>().list()) {
-    if (dataset->spec.node_name == node.metadata.name || dataset->spec.replication) world.datasets.push_back(std::move(dataset));
+    if (dataset->spec.node_name == node.metadata.name || dataset->spec.replication)
+      world.datasets.push_back(std::move(dataset));
   }
   for (auto& dataset : caches_.of<api::SednaDataset>().list()) {
     if (dataset->spec.node_name == node.metadata.name || dataset->spec.replication)
@@ -225,8 +247,10 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   const auto copied = [](const auto& dataset) { return dataset->spec.replication.has_value(); };
   if (!world.claims.empty() || std::any_of(world.datasets.begin(), world.datasets.end(), copied) ||
       std::any_of(world.sedna_datasets.begin(), world.sedna_datasets.end(), copied)) {
-    for (auto& other : caches_.of<api::EdgeNode>().list()) world.edge_nodes.emplace(other->metadata.name, other);
-    world.edge_nodes.insert_or_assign(node.metadata.name, std::make_shared<const api::EdgeNode>(node));
+    for (auto& other : caches_.of<api::EdgeNode>().list())
+      world.edge_nodes.emplace(other->metadata.name, other);
+    world.edge_nodes.insert_or_assign(node.metadata.name,
+                                      std::make_shared<const api::EdgeNode>(node));
   }
   world.servers = &servers_;
   std::vector<std::string> kinds;
@@ -239,7 +263,8 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   tell_left_out(node, std::move(left_out), writer);
   if (!node.status.usable_peer_url().empty() && !wanted.models.empty()) {
     if (world.edge_nodes.empty())
-      for (auto& other : caches_.of<api::EdgeNode>().list()) world.edge_nodes.emplace(other->metadata.name, other);
+      for (auto& other : caches_.of<api::EdgeNode>().list())
+        world.edge_nodes.emplace(other->metadata.name, other);
     if (givers_.size() > kGroupsMax) givers_.clear();
     share_archives(wanted, node, world, givers_);
   }
@@ -254,18 +279,23 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
     items += lists[name].size();
   }
   std::size_t changed = 0;
-  TRY_VOID(writer.edit(ctx, runtime::ObjectRef::of(node), runtime::Part::kWhole, [&](codec::Json& live) {
-    changed = 0;
-    for (const auto& [name, planned] : lists) {
-      const codec::Json& there = std::as_const(live)["spec"][name];
-      if (name == "workers" && kinds.empty()) continue;
-      const codec::Json list = name == "workers" ? join_workers(there, planned, kinds) : planned;
-      // Few nodes copy files or have workers: an empty list that was absent stays absent.
-      if (there == list || (there.is_null() && list.empty() && name != "models" && name != "datasets")) continue;
-      changed += std::max<std::size_t>(changes(there, list), 1);  // adding an empty list is a change too
-      live["spec"].set(name, list);
-    }
-  }));
+  TRY_VOID(
+      writer.edit(ctx, runtime::ObjectRef::of(node), runtime::Part::kWhole, [&](codec::Json& live) {
+        changed = 0;
+        for (const auto& [name, planned] : lists) {
+          const codec::Json& there = std::as_const(live)["spec"][name];
+          if (name == "workers" && kinds.empty()) continue;
+          const codec::Json list =
+              name == "workers" ? join_workers(there, planned, kinds) : planned;
+          // Few nodes copy files or have workers: an empty list that was absent stays absent.
+          if (there == list ||
+              (there.is_null() && list.empty() && name != "models" && name != "datasets"))
+            continue;
+          changed += std::max<std::size_t>(changes(there, list),
+                                           1);  // adding an empty list is a change too
+          live["spec"].set(name, list);
+        }
+      }));
   if (changed > 0) {
     const SteadyTime written = clock_.now();
     next_write_[node.metadata.name] = written + pause(items, changed, written - now);
@@ -273,18 +303,21 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   return runtime::Action::await_change();
 }
 
-void EdgeNodeReconciler::tell_left_out(const api::EdgeNode& node, std::vector<std::string> now, runtime::Writer& writer) {
+void EdgeNodeReconciler::tell_left_out(const api::EdgeNode& node, std::vector<std::string> now,
+                                       runtime::Writer& writer) {
   std::vector<std::string>& before = left_out_[node.metadata.name];
   for (const std::string& item : now) {
     if (std::find(before.begin(), before.end(), item) != before.end()) continue;
     log::warn("invalid item left out of work list", {{"node", node.metadata.name}, {"item", item}});
-    writer.event(node, runtime::EventType::kWarning, "ItemLeftOut", "left out of the work list: " + item);
+    writer.event(node, runtime::EventType::kWarning, "ItemLeftOut",
+                 "left out of the work list: " + item);
   }
   before = std::move(now);
   if (before.empty()) left_out_.erase(node.metadata.name);
 }
 
-Result<runtime::Action> EdgeNodeReconciler::gone(const Context& /*ctx*/, const ObjectKey& key, runtime::Writer& /*writer*/) {
+Result<runtime::Action> EdgeNodeReconciler::gone(const Context& /*ctx*/, const ObjectKey& key,
+                                                 runtime::Writer& /*writer*/) {
   left_out_.erase(key.name);
   next_write_.erase(key.name);
   return runtime::Action::await_change();

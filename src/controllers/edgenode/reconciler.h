@@ -29,22 +29,27 @@ class EdgeNodeReconciler {
   /// `caches`, `clock` and `jobs` outlive the reconciler. `servers` describes how nodes expose
   /// versions to servers and query them; `jobs` are the kinds with workers on nodes.
   explicit EdgeNodeReconciler(const runtime::Caches& caches, const Clock& clock = system_clock(),
-                              ServerTable servers = builtin_servers(), std::vector<const JobWork*> jobs = {})
+                              ServerTable servers = builtin_servers(),
+                              std::vector<const JobWork*> jobs = {})
       : caches_(caches), clock_(clock), servers_(std::move(servers)), jobs_(std::move(jobs)) {}
 
   void watches(runtime::Watches<api::EdgeNode>& w) const;
-  Result<runtime::Action> reconcile(const Context& ctx, const api::EdgeNode& node, runtime::Writer& writer);
-  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer);
+  Result<runtime::Action> reconcile(const Context& ctx, const api::EdgeNode& node,
+                                    runtime::Writer& writer);
+  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key,
+                               runtime::Writer& writer);
 
  private:
   using Digests = std::set<std::string, std::less<>>;
   /// Nodes with a work list that may change because the facts about `name` changed since the last
   /// call. Includes nodes with the old and the new digests.
-  std::vector<meta::ObjectKey> nodes_that_share(const std::string& name, std::string facts, Digests digests) const;
+  std::vector<meta::ObjectKey> nodes_that_share(const std::string& name, std::string facts,
+                                                Digests digests) const;
   std::vector<meta::ObjectKey> nodes_that_share_with(const api::EdgeNode& node) const;
   std::vector<meta::ObjectKey> nodes_that_share_with(const api::Node& node) const;
   std::vector<meta::ObjectKey> nodes_that_share(const api::InferenceModel& model) const;
-  void tell_left_out(const api::EdgeNode& node, std::vector<std::string> now, runtime::Writer& writer);
+  void tell_left_out(const api::EdgeNode& node, std::vector<std::string> now,
+                     runtime::Writer& writer);
 
   const runtime::Caches& caches_;
   const Clock& clock_;
@@ -56,9 +61,10 @@ class EdgeNodeReconciler {
     Digests digests;
   };
   mutable Mutex mutex_;
-  mutable std::map<std::string, Word> words_ GUARDED_BY(mutex_);  // facts from watches, by kind and name
-  std::map<std::string, SteadyTime> next_write_;                  // by node; worker thread only
-  std::map<std::string, std::vector<std::string>> left_out_;      // by node; worker thread only
+  mutable std::map<std::string, Word> words_
+      GUARDED_BY(mutex_);                         // facts from watches, by kind and name
+  std::map<std::string, SteadyTime> next_write_;  // by node; worker thread only
+  std::map<std::string, std::vector<std::string>> left_out_;  // by node; worker thread only
 };
 
 }  // namespace varda::controllers

@@ -46,7 +46,8 @@ class FewJobs final : public JobWork {
  public:
   std::string kind() const override { return "Job"; }
   void watches(runtime::Watches<api::EdgeNode>& /*w*/) const override {}
-  std::vector<NodeWork> work_for(const api::EdgeNode& /*node*/, const runtime::Caches& /*caches*/) const override {
+  std::vector<NodeWork> work_for(const api::EdgeNode& /*node*/,
+                                 const runtime::Caches& /*caches*/) const override {
     std::vector<NodeWork> all;
     for (const std::string& name : names) {
       NodeWork& work = all.emplace_back();
@@ -69,17 +70,23 @@ class FewJobs final : public JobWork {
 class EdgeNodeWrites : public ::testing::Test {
  protected:
   EdgeNodeWrites()
-      : client_(api_.transport(), {}), manager_(client_, {}), reconciler_(manager_.caches(), clock_, builtin_servers(), {&jobs_}) {
+      : client_(api_.transport(), {}),
+        manager_(client_, {}),
+        reconciler_(manager_.caches(), clock_, builtin_servers(), {&jobs_}) {
     post("/api/v1/nodes", R"({"apiVersion":"v1","kind":"Node","metadata":{"name":"edge0","labels":
                               {"kubernetes.io/hostname":"edge0","node-role.kubernetes.io/edge":""}}})");
-    post("/apis/edgeai.io/v1alpha1/edgenodes",
-         R"({"apiVersion":"edgeai.io/v1alpha1","kind":"EdgeNode","metadata":{"name":"edge0"},"spec":{}})");
+    post(
+        "/apis/edgeai.io/v1alpha1/edgenodes",
+        R"({"apiVersion":"edgeai.io/v1alpha1","kind":"EdgeNode","metadata":{"name":"edge0"},"spec":{}})");
     watch_for<api::EdgeNode>(manager_, reconciler_);
-    thread_ = std::jthread([this](const std::stop_token& stop) { (void)manager_.run(Context(stop)); });
+    thread_ =
+        std::jthread([this](const std::stop_token& stop) { (void)manager_.run(Context(stop)); });
     wait_for("the caches have synced", [this] { return manager_.caches().synced(); });
   }
 
-  static void wait_for(const std::string& what, const std::function<bool()>& holds) { ASSERT_TRUE(eventually(what, holds)); }
+  static void wait_for(const std::string& what, const std::function<bool()>& holds) {
+    ASSERT_TRUE(eventually(what, holds));
+  }
   void post(const std::string& collection, const std::string& object) {
     const auto reply = api_.post(collection, codec::parse_json(object).value());
     ASSERT_EQ(reply.status, 201) << reply.text;
@@ -88,12 +95,13 @@ class EdgeNodeWrites : public ::testing::Test {
   void add_model(const std::string& name) {
     const auto models = manager_.caches().of<api::InferenceModel>();
     const std::size_t before = models.size();
-    post("/apis/ai.kubeedge.io/v1alpha1/namespaces/default/inferencemodels",
-         R"({"apiVersion":"ai.kubeedge.io/v1alpha1","kind":"InferenceModel","metadata":{"name":")" + name +
-             R"("},"spec":{"modelName":")" + name +
-             R"(","deployToLayer":"edge","frameworkType":"onnx","nodeName":"edge0","targetVersion":"1","manifest":
+    post(
+        "/apis/ai.kubeedge.io/v1alpha1/namespaces/default/inferencemodels",
+        R"({"apiVersion":"ai.kubeedge.io/v1alpha1","kind":"InferenceModel","metadata":{"name":")" +
+            name + R"("},"spec":{"modelName":")" + name +
+            R"(","deployToLayer":"edge","frameworkType":"onnx","nodeName":"edge0","targetVersion":"1","manifest":
                 [{"version":"1","downloadURL":"http://f/1.tgz","sha256sum":")" +
-             std::string(64, '1') + R"("}]}})");
+            std::string(64, '1') + R"("}]}})");
     wait_for("the cache has the model", [&] { return models.size() == before + 1; });
   }
   std::optional<Duration> reconcile() {
@@ -111,11 +119,13 @@ class EdgeNodeWrites : public ::testing::Test {
   }
   /// Writes by hand, as an operator would; returns after the controllers' cache has the change.
   void write_workers(const std::string& workers) {
-    const auto reply = api_.merge_patch(kEdgeNode, codec::parse_yaml("{spec: {workers: " + workers + "}}").value());
+    const auto reply = api_.merge_patch(
+        kEdgeNode, codec::parse_yaml("{spec: {workers: " + workers + "}}").value());
     ASSERT_EQ(reply.status, 200) << reply.text;
     const std::string version = reply.body.at("metadata/resourceVersion").as_string();
     wait_for("the cache has the EdgeNode as written", [&] {
-      return manager_.caches().of<api::EdgeNode>().get({"", "edge0"})->metadata.resource_version == version;
+      return manager_.caches().of<api::EdgeNode>().get({"", "edge0"})->metadata.resource_version ==
+             version;
     });
   }
   std::vector<std::string> left_out_events() {
@@ -160,7 +170,9 @@ TEST_F(EdgeNodeWrites, TheMoreChangesAreWrittenTogetherTheLongerTheNextOnesWait)
     int per_item;      // milliseconds of pause before the next change
   };
   std::size_t models = 0;
-  const auto versions = [&] { return api_.get(kEdgeNode).body.at("metadata/generation").as_integer(); };
+  const auto versions = [&] {
+    return api_.get(kEdgeNode).body.at("metadata/generation").as_integer();
+  };
   for (const Case& test : {Case{1, 2}, Case{2, 2}, Case{3, 3}, Case{12, 10}, Case{1, 2}}) {
     SCOPED_TRACE(models);
     for (std::size_t i = 0; i < test.come; ++i) add_model("m" + std::to_string(100 + models++));
@@ -178,17 +190,20 @@ TEST_F(EdgeNodeWrites, TheMoreChangesAreWrittenTogetherTheLongerTheNextOnesWait)
 
 TEST(EdgeNodePlan, OneJobOfManyReplicasLeavesRoomForWorkersOfOthers) {
   EdgeNodeWorld world;
-  const auto add = [&](const std::string& ns, const std::string& job, const char* since, int replicas) {
+  const auto add = [&](const std::string& ns, const std::string& job, const char* since,
+                       int replicas) {
     NodeWork& work = world.jobs.emplace_back();
     work.since = since;
-    for (int i = 0; i < replicas; ++i) work.workers.emplace_back().key = ns + "/" + job + "-" + std::to_string(100 + i);
+    for (int i = 0; i < replicas; ++i)
+      work.workers.emplace_back().key = ns + "/" + job + "-" + std::to_string(100 + i);
   };
   add("a", "many", "2024-05-01T10:00:00Z", 64);
   add("a", "second", "2024-05-02T10:00:00Z", 1);
   add("b", "one", "2024-05-03T10:00:00Z", 3);
   const api::EdgeNodeSpec spec = plan_edge_node({}, world);
   ASSERT_EQ(spec.workers.size(), 64u);
-  for (const char* key : {"a/second-100", "b/one-100", "b/one-101", "b/one-102", "a/many-100", "a/many-159"})
+  for (const char* key :
+       {"a/second-100", "b/one-100", "b/one-101", "b/one-102", "a/many-100", "a/many-159"})
     EXPECT_NE(spec.find_worker(key), nullptr) << key;
   EXPECT_EQ(spec.find_worker("a/many-160"), nullptr);
 }
@@ -202,7 +217,8 @@ TEST_F(EdgeNodeWrites, AnItemThatCannotBeWrittenIsLeftOutAndToldAndTheOthersAreW
   const std::string long_name(64, 'm');
   const std::vector<std::string> all_models{"default/a", "default/bad.edge", "default/good.edge"},
       models{"default/a", "default/good.edge"};
-  const std::vector<std::string> all_workers{"default/bad", "default/good"}, workers{"default/good"};
+  const std::vector<std::string> all_workers{"default/bad", "default/good"},
+      workers{"default/good"};
   const auto versions = [](NodeWork& work, std::vector<std::string> names, std::string url) {
     for (std::string& name : names) {
       api::EdgeModelVersion& version = work.models.front().versions.emplace_back();
@@ -216,9 +232,18 @@ TEST_F(EdgeNodeWrites, AnItemThatCannotBeWrittenIsLeftOutAndToldAndTheOthersAreW
        [&](NodeWork& work) { work.models.front().model_name = long_name; },
        models,
        all_workers,
-       {"left out of the work list: default/bad.edge: modelName: Too long: may not be more than 63 bytes"}},
-      {"url", [&](NodeWork& work) { versions(work, {"1"}, "http://f/" + std::string(2048, 'u')); }, models, all_workers, {"url"}},
-      {"version", [&](NodeWork& work) { versions(work, {std::string(64, '1')}, "u"); }, models, all_workers, {"version"}},
+       {"left out of the work list: default/bad.edge: modelName: Too long: may not be more than 63 "
+        "bytes"}},
+      {"url",
+       [&](NodeWork& work) { versions(work, {"1"}, "http://f/" + std::string(2048, 'u')); },
+       models,
+       all_workers,
+       {"url"}},
+      {"version",
+       [&](NodeWork& work) { versions(work, {std::string(64, '1')}, "u"); },
+       models,
+       all_workers,
+       {"version"}},
       {"version twice",
        [&](NodeWork& work) {
          versions(work, {"1", "1"}, "u");
@@ -226,8 +251,16 @@ TEST_F(EdgeNodeWrites, AnItemThatCannotBeWrittenIsLeftOutAndToldAndTheOthersAreW
        models,
        all_workers,
        {"Duplicate"}},
-      {"key", [](NodeWork& work) { work.workers.front().key = std::string(318, 'k'); }, all_models, workers, {"key"}},
-      {"key of another", [](NodeWork& work) { work.models.front().key = "default/a"; }, models, all_workers, {"another item"}},
+      {"key",
+       [](NodeWork& work) { work.workers.front().key = std::string(318, 'k'); },
+       all_models,
+       workers,
+       {"key"}},
+      {"key of another",
+       [](NodeWork& work) { work.models.front().key = "default/a"; },
+       models,
+       all_workers,
+       {"another item"}},
       {"key of another, younger",
        [](NodeWork& work) {
          work.since = "2999-05-01T10:00:00Z";
@@ -259,8 +292,9 @@ TEST_F(EdgeNodeWrites, AnItemThatCannotBeWrittenIsLeftOutAndToldAndTheOthersAreW
     for (const std::string& text : test.told) {
       wait_for("the events are written", [&] { return left_out_events().size() == told; });
       const auto events = left_out_events();
-      EXPECT_TRUE(std::any_of(events.begin(), events.end(), [&](const auto& one) { return one.find(text) != std::string::npos; }))
-          << text;
+      EXPECT_TRUE(std::any_of(events.begin(), events.end(), [&](const auto& one) {
+        return one.find(text) != std::string::npos;
+      })) << text;
     }
   }
 }
@@ -286,7 +320,8 @@ TEST_F(EdgeNodeWrites, ANodeThatComesAgainIsWrittenAtOnce) {
 
 TEST_F(EdgeNodeWrites, WorkersOfJobsComeAndGoWithThem) {
   EXPECT_EQ(reconcile(), std::nullopt);
-  EXPECT_TRUE(api_.get(kEdgeNode).body.at("spec/workers").is_null()) << "where there are none nothing is said";
+  EXPECT_TRUE(api_.get(kEdgeNode).body.at("spec/workers").is_null())
+      << "where there are none nothing is said";
   jobs_.names = {"b", "a"};
   clock_.advance(std::chrono::seconds(1));
   EXPECT_EQ(reconcile(), std::nullopt);
@@ -295,7 +330,8 @@ TEST_F(EdgeNodeWrites, WorkersOfJobsComeAndGoWithThem) {
   const std::string version = api_.get(kEdgeNode).body.at("metadata/resourceVersion").as_string();
   clock_.advance(std::chrono::seconds(1));
   EXPECT_EQ(reconcile(), std::nullopt);
-  EXPECT_EQ(api_.get(kEdgeNode).body.at("metadata/resourceVersion").as_string(), version) << "at rest nothing is written";
+  EXPECT_EQ(api_.get(kEdgeNode).body.at("metadata/resourceVersion").as_string(), version)
+      << "at rest nothing is written";
   jobs_.names.clear();
   clock_.advance(std::chrono::seconds(1));
   EXPECT_EQ(reconcile(), std::nullopt);
@@ -309,7 +345,9 @@ TEST_F(EdgeNodeWrites, WorkersThatPeopleWroteStayBesideThoseOfJobs) {
       "{key: default/left, uid: u, owner: Job/left}]");
   jobs_.names = {"a"};
   EXPECT_EQ(reconcile(), std::nullopt);
-  EXPECT_EQ(workers(), (std::vector<std::string>{"Job/a default/a", "TrainingModel/mine default/mine", " default/nobodys"}))
+  EXPECT_EQ(workers(),
+            (std::vector<std::string>{"Job/a default/a", "TrainingModel/mine default/mine",
+                                      " default/nobodys"}))
       << "what was left of a job that is gone is not people's";
 }
 

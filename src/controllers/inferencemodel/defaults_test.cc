@@ -25,10 +25,12 @@ void default_container(Json& container, bool host_network) {
   put(container, "resources", Json::object());
   // Limits are the defaults of missing requests.
   const Json limits = std::as_const(container)["resources"]["limits"];
-  for (const auto& [name, amount] : limits.as_object()) put(container["resources"]["requests"], name, amount);
+  for (const auto& [name, amount] : limits.as_object())
+    put(container["resources"]["requests"], name, amount);
   if (Json* probe = container.find("readinessProbe")) put(*probe, "successThreshold", 1);
   if (Json* ports = container.find("ports"); ports != nullptr && host_network) {
-    for (Json& port : ports->array_items()) put(port, "hostPort", std::as_const(port)["containerPort"]);
+    for (Json& port : ports->array_items())
+      put(port, "hostPort", std::as_const(port)["containerPort"]);
   }
 }
 
@@ -80,9 +82,11 @@ Json as_kept(Json object) {
     spec.set("serviceAccount", "default");
     spec.set("priority", 0);
     spec.set("preemptionPolicy", "PreemptLowerPriority");
-    spec["volumes"].push_back(Json::object({{"name", "kube-api-access-x"}, {"projected", Json::object()}}));
+    spec["volumes"].push_back(
+        Json::object({{"name", "kube-api-access-x"}, {"projected", Json::object()}}));
     for (Json& container : spec["containers"].array_items()) {
-      container["volumeMounts"].push_back(Json::object({{"name", "kube-api-access-x"}, {"mountPath", "/var/run/secrets"}}));
+      container["volumeMounts"].push_back(
+          Json::object({{"name", "kube-api-access-x"}, {"mountPath", "/var/run/secrets"}}));
     }
   }
   object.set("status", Json::object());

@@ -17,7 +17,8 @@ std::string bytes_text(std::int64_t bytes) {
     ++unit;
   }
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), value < 9.95 ? "%.1f %s" : "%.0f %s", value, kUnits[unit]);
+  std::snprintf(text.data(), text.size(), value < 9.95 ? "%.1f %s" : "%.0f %s", value,
+                kUnits[unit]);
   return text.data();
 }
 
@@ -37,7 +38,8 @@ std::string download_text(const api::EdgeVersionReport& report, std::string_view
 
 std::string progress_text(const api::EdgeVersionReport& report, std::string_view url) {
   const std::string far = download_text(report, url);
-  return (far.empty() ? "" : ": " + far) + (report.message.empty() ? "" : "; the previous attempt failed: " + report.message);
+  return (far.empty() ? "" : ": " + far) +
+         (report.message.empty() ? "" : "; the previous attempt failed: " + report.message);
 }
 
 }  // namespace varda::controllers

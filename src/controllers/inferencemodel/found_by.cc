@@ -12,7 +12,9 @@ std::vector<std::string> found_by_node(const api::InferenceModel& model) {
 }
 
 std::string at_port(std::int64_t port) { return std::to_string(port); }
-std::string at_port(std::int64_t port, std::string_view node) { return at_port(port) + " " + std::string(node); }
+std::string at_port(std::int64_t port, std::string_view node) {
+  return at_port(port) + " " + std::string(node);
+}
 
 std::vector<std::string> found_by_port(const api::InferenceModel& model) {
   if (!model.spec.on_edge()) return {};
@@ -20,7 +22,9 @@ std::vector<std::string> found_by_port(const api::InferenceModel& model) {
 }
 
 std::vector<std::string> found_by_address(const api::InferenceModel& model) {
-  if (model.spec.on_edge() || model.spec.service.type != "NodePort" || model.status.ready_replicas == 0) return {};
+  if (model.spec.on_edge() || model.spec.service.type != "NodePort" ||
+      model.status.ready_replicas == 0)
+    return {};
   std::string_view url = model.status.url;
   if (url.empty()) return {""};
   const auto scheme = url.find("://");
@@ -40,7 +44,8 @@ std::vector<std::string> found_by_model(const api::Pod& pod) {
 }
 
 std::vector<std::string> of_models_on(const api::Pod& pod) {
-  if (pod.spec.node_name.empty() || !pod.metadata.labels.contains(std::string(kModelLabel))) return {};
+  if (pod.spec.node_name.empty() || !pod.metadata.labels.contains(std::string(kModelLabel)))
+    return {};
   return {pod.spec.node_name};
 }
 

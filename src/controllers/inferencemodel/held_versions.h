@@ -19,7 +19,8 @@ std::vector<api::EdgeModelVersion> archives_of(const api::InferenceModel& model)
 /// more version that is present, the last of them, allows a rollback without the network. A node
 /// never evicts a held version. So the version for a rollback is left out while another version has
 /// no room. The node then removes it if that helps, and keeps it otherwise.
-std::vector<api::EdgeModelVersion> versions_to_hold(std::string_view key, const std::vector<api::EdgeModelVersion>& archives,
-                                                    const std::string& target, const api::EdgeNode& node);
+std::vector<api::EdgeModelVersion> versions_to_hold(
+    std::string_view key, const std::vector<api::EdgeModelVersion>& archives,
+    const std::string& target, const api::EdgeNode& node);
 
 }  // namespace varda::controllers

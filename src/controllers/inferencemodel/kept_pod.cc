@@ -25,9 +25,11 @@ Json asked_of(const InferenceModel& model, const std::string& node) {
     asked.set("framework", spec.framework_type);
     asked.set("modelName", spec.model_name);
   }
-  if (Json resources = resources_of(model); !resources.is_null()) asked.set("resources", std::move(resources));
+  if (Json resources = resources_of(model); !resources.is_null())
+    asked.set("resources", std::move(resources));
   if (!spec.edge_network.empty()) asked.set("edgeNetwork", spec.edge_network);
-  if (Json security = security_asked(model); !security.is_null()) asked.set("security", std::move(security));
+  if (Json security = security_asked(model); !security.is_null())
+    asked.set("security", std::move(security));
   return asked;
 }
 
@@ -42,7 +44,8 @@ Json annotation(const api::Pod& pod, std::string_view name) {
 // "registry:5000/a/varda-serve:0.1.0@sha256:..." -> "varda-serve"
 std::string_view image_name(std::string_view image) {
   image = image.substr(0, image.find('@'));
-  if (const auto slash = image.rfind('/'); slash != std::string_view::npos) image.remove_prefix(slash + 1);
+  if (const auto slash = image.rfind('/'); slash != std::string_view::npos)
+    image.remove_prefix(slash + 1);
   return image.substr(0, image.find(':'));
 }
 
@@ -62,10 +65,15 @@ std::string files_of(const Json& spec) {
 // Compares a pod of an early build, which has no kAskedAnnotation.
 bool fits(const InferenceModel& model, const Json& is, const Json& shall) {
   const Json &server = first(is["containers"]), &wanted = first(shall["containers"]);
-  const std::string &image = server["image"].as_string(), &wanted_image = wanted["image"].as_string();
-  if (model.spec.from_image() ? image != wanted_image : image_name(image) != image_name(wanted_image)) return false;
-  if (first(server["ports"])["containerPort"] != first(wanted["ports"])["containerPort"]) return false;
-  return model.spec.edge_network.empty() || is["hostNetwork"].as_bool() == shall["hostNetwork"].as_bool();
+  const std::string &image = server["image"].as_string(),
+                    &wanted_image = wanted["image"].as_string();
+  if (model.spec.from_image() ? image != wanted_image
+                              : image_name(image) != image_name(wanted_image))
+    return false;
+  if (first(server["ports"])["containerPort"] != first(wanted["ports"])["containerPort"])
+    return false;
+  return model.spec.edge_network.empty() ||
+         is["hostNetwork"].as_bool() == shall["hostNetwork"].as_bool();
 }
 
 Json without_metadata(Json object) {
@@ -86,7 +94,8 @@ api::EdgeModel traits_of(const ServerEntry* server) {
   traits.layout = server == nullptr ? api::EdgeModel::kTarget : server->layout;
   if (server == nullptr) return traits;
   traits.beside = server->beside;
-  if (server->reading != api::EdgeStatusReading{}) traits.serving.emplace().reading = server->reading;
+  if (server->reading != api::EdgeStatusReading{})
+    traits.serving.emplace().reading = server->reading;
   return traits;
 }
 
@@ -96,21 +105,25 @@ std::optional<api::EdgeModel> noted_traits(const api::Pod& pod) {
   if (object.is_null()) return {};
   object.set("key", "pod");
   const auto node = api::EdgeNode::from_json(
-      Json::object({{"metadata", Json::object({{"name", "node"}})}, {"spec", Json::object({{"models", Json::array({object})}})}}));
+      Json::object({{"metadata", Json::object({{"name", "node"}})},
+                    {"spec", Json::object({{"models", Json::array({object})}})}}));
   if (!node.ok() || node->spec.models.size() != 1) return {};
   return node->spec.models.front();
 }
 
 }  // namespace
 
-void annotate(const InferenceModel& model, const std::string& node, const ServerEntry* server, Json& wanted) {
+void annotate(const InferenceModel& model, const std::string& node, const ServerEntry* server,
+              Json& wanted) {
   Json& annotations = wanted.make("metadata/annotations");
   annotations.set(kAskedAnnotation, codec::write_json(asked_of(model, node)));
-  if (server != nullptr) annotations.set(kServerAnnotation, codec::write_json(to_json(traits_of(server))));
+  if (server != nullptr)
+    annotations.set(kServerAnnotation, codec::write_json(to_json(traits_of(server))));
 }
 
-std::optional<KeptPod> keep_pod(const InferenceModel& model, const std::string& node, const api::Pod& pod,
-                                const ServerEntry* server, const Json& wanted, bool node_answers) {
+std::optional<KeptPod> keep_pod(const InferenceModel& model, const std::string& node,
+                                const api::Pod& pod, const ServerEntry* server, const Json& wanted,
+                                bool node_answers) {
   const Json wish = annotation(pod, runtime::kLastApplied);
   if (wish.is_null() || pod.metadata.deleting() || pod.ended()) return {};
   if (!pod.spec.node_name.empty() && pod.spec.node_name != node) return {};
@@ -120,12 +133,15 @@ std::optional<KeptPod> keep_pod(const InferenceModel& model, const std::string& 
   if (pod.spec.node_name.empty() || (waits && node_answers)) return {};
   if (files_of(wish["spec"]) != files_of(wanted["spec"])) return {};
   const Json asked = annotation(pod, kAskedAnnotation);
-  if (asked.is_null() ? !fits(model, wish["spec"], wanted["spec"]) : asked != asked_of(model, node)) return {};
+  if (asked.is_null() ? !fits(model, wish["spec"], wanted["spec"]) : asked != asked_of(model, node))
+    return {};
   Json object = wish;
   object.set("metadata", wanted["metadata"]);
-  object.make("metadata").set("uid", pod.metadata.uid);  // a gone pod must not be made again like this
+  object.make("metadata")
+      .set("uid", pod.metadata.uid);  // a gone pod must not be made again like this
   if (server != nullptr) {
-    object.make("metadata/annotations").set(kServerAnnotation, codec::write_json(to_json(server_traits(&pod, server))));
+    object.make("metadata/annotations")
+        .set(kServerAnnotation, codec::write_json(to_json(server_traits(&pod, server))));
   }
   return KeptPod{std::move(object), true};
 }
@@ -137,7 +153,8 @@ api::EdgeModel server_traits(const api::Pod* pod, const ServerEntry* server) {
   if (auto noted = noted_traits(*pod)) return std::move(*noted);
   // The mount shows the layout. A table entry with another layout is not about this server.
   bool numbered = false;
-  for (const Json& volume : pod->spec.volumes) numbered |= volume.at("hostPath/path").as_string().ends_with(kNumberedSuffix);
+  for (const Json& volume : pod->spec.volumes)
+    numbered |= volume.at("hostPath/path").as_string().ends_with(kNumberedSuffix);
   const std::string_view layout = numbered ? api::EdgeModel::kNumbered : api::EdgeModel::kTarget;
   if (traits.layout == layout) return traits;
   traits = {};

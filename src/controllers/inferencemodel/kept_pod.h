@@ -21,7 +21,8 @@ inline constexpr std::string_view kServerAnnotation = "edgeai.io/server";
 
 /// Adds both annotations to `wanted`, the pod as it would be made now for `model` on `node`.
 /// `server` null: the model names an image.
-void annotate(const api::InferenceModel& model, const std::string& node, const ServerEntry* server, codec::Json& wanted);
+void annotate(const api::InferenceModel& model, const std::string& node, const ServerEntry* server,
+              codec::Json& wanted);
 
 /// The pod that stays: `object` is its last applied state, with the metadata wanted now. Nothing:
 /// the pod must go, or cannot be kept. `wanted` has the annotations. `node_answers`: the pod's
@@ -30,8 +31,9 @@ struct KeptPod {
   codec::Json object;
   bool outdated = false;  // a pod made now would differ
 };
-std::optional<KeptPod> keep_pod(const api::InferenceModel& model, const std::string& node, const api::Pod& pod,
-                                const ServerEntry* server, const codec::Json& wanted, bool node_answers);
+std::optional<KeptPod> keep_pod(const api::InferenceModel& model, const std::string& node,
+                                const api::Pod& pod, const ServerEntry* server,
+                                const codec::Json& wanted, bool node_answers);
 
 /// The layout, the files beside it and the reading (in `serving`, without a URL) of the server in
 /// `pod`. They are those the pod was made with, else the table's. `pod` null: there is no pod.

@@ -14,11 +14,13 @@ namespace varda::controllers {
 using api::InferenceModel;
 
 std::string fill_in(std::string text, const InferenceModel& model) {
-  const std::pair<std::string_view, std::string> values[] = {{"{modelName}", model.spec.model_name},
-                                                             {"{port}", std::to_string(model.spec.port())},
-                                                             {"{version}", model.spec.target_version}};
+  const std::pair<std::string_view, std::string> values[] = {
+      {"{modelName}", model.spec.model_name},
+      {"{port}", std::to_string(model.spec.port())},
+      {"{version}", model.spec.target_version}};
   for (const auto& [name, value] : values) {
-    for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + value.size()))
+    for (std::size_t at = text.find(name); at != std::string::npos;
+         at = text.find(name, at + value.size()))
       text.replace(at, name.size(), value);
   }
   return text;
@@ -93,13 +95,16 @@ Json to_json(const api::Quantities& amounts) {
 constexpr std::int64_t kPrivilegedPorts = 1024;
 
 bool needs_privileged_port(const InferenceModel& model, const api::Container& container) {
-  return model.spec.port() < kPrivilegedPorts && container.security_context["runAsNonRoot"].as_bool();
+  return model.spec.port() < kPrivilegedPorts &&
+         container.security_context["runAsNonRoot"].as_bool();
 }
 
-void allow_port_in_own_network(const InferenceModel& model, const api::Container& container, api::PodSpec& pod) {
+void allow_port_in_own_network(const InferenceModel& model, const api::Container& container,
+                               api::PodSpec& pod) {
   if (!needs_privileged_port(model, container)) return;
   pod.unknown.make("securityContext")
-      .set("sysctls", Json::array({Json::object({{"name", "net.ipv4.ip_unprivileged_port_start"}, {"value", "0"}})}));
+      .set("sysctls", Json::array({Json::object(
+                          {{"name", "net.ipv4.ip_unprivileged_port_start"}, {"value", "0"}})}));
 }
 
 void allow_port_of_the_node(const InferenceModel& model, api::Container& container) {
@@ -114,7 +119,8 @@ void allow_port_of_the_node(const InferenceModel& model, api::Container& contain
 api::Container server_container(const InferenceModel& model, const ServerEntry* server) {
   api::Container container;
   container.name = "server";
-  container.ports.push_back({.name = "http", .container_port = model.spec.port(), .protocol = "TCP"});
+  container.ports.push_back(
+      {.name = "http", .container_port = model.spec.port(), .protocol = "TCP"});
   container.readiness_probe = readiness_probe(model, server);
   container.resources = resources_of(model);
   if (server == nullptr) {
@@ -127,8 +133,10 @@ api::Container server_container(const InferenceModel& model, const ServerEntry* 
   container.args = fill_in_each(server->args, model);
   container.env.push_back(
       {.name = "POD_IP",
-       .value_from = Json::object({{"fieldRef", Json::object({{"apiVersion", "v1"}, {"fieldPath", "status.podIP"}})}})});
-  for (const auto& [name, value] : server->env) container.env.push_back({.name = name, .value = fill_in(value, model)});
+       .value_from = Json::object(
+           {{"fieldRef", Json::object({{"apiVersion", "v1"}, {"fieldPath", "status.podIP"}})}})});
+  for (const auto& [name, value] : server->env)
+    container.env.push_back({.name = name, .value = fill_in(value, model)});
   return container;
 }
 
@@ -147,12 +155,13 @@ std::string parent(const std::string& directory) {
   return slash == 0 || slash == std::string::npos ? directory : directory.substr(0, slash);
 }
 
-void add_secret(const std::string& volume, const std::string& secret, const std::string& path, api::Container& container,
-                api::PodSpec& pod) {
+void add_secret(const std::string& volume, const std::string& secret, const std::string& path,
+                api::Container& container, api::PodSpec& pod) {
   api::VolumeMount files = mount(path, true);
   files.name = volume;
   container.volume_mounts.push_back(std::move(files));
-  pod.volumes.push_back(Json::object({{"name", volume}, {"secret", Json::object({{"secretName", secret}})}}));
+  pod.volumes.push_back(
+      Json::object({{"name", volume}, {"secret", Json::object({{"secretName", secret}})}}));
 }
 
 // Health and the state of models stay open: probes and agents have neither certificate nor token.
@@ -161,22 +170,28 @@ void close_port(const InferenceModel& model, api::Container& container, api::Pod
   const std::string tls = kTlsPath;
   if (security.https()) {
     add_secret("tls", security.tls_secret_of(model.metadata.name), tls, container, pod);
-    container.args.insert(container.args.end(), {"--tls-cert", tls + "/tls.crt", "--tls-key", tls + "/tls.key"});
-    if (security.client_certificates) container.args.insert(container.args.end(), {"--client-ca", tls + "/ca.crt"});
+    container.args.insert(container.args.end(),
+                          {"--tls-cert", tls + "/tls.crt", "--tls-key", tls + "/tls.key"});
+    if (security.client_certificates)
+      container.args.insert(container.args.end(), {"--client-ca", tls + "/ca.crt"});
   }
   if (!security.token_secret_name.empty()) {
     add_secret("token", security.token_secret_name, kTokenPath, container, pod);
-    container.args.insert(container.args.end(), {"--token-file", std::string(kTokenPath) + "/token"});
+    container.args.insert(container.args.end(),
+                          {"--token-file", std::string(kTokenPath) + "/token"});
   }
 }
 
 Json node_affinity(Json term) {
-  return Json::object({{"nodeAffinity", Json::object({{"requiredDuringSchedulingIgnoredDuringExecution",
-                                                       Json::object({{"nodeSelectorTerms", Json::array({std::move(term)})}})}})}});
+  return Json::object(
+      {{"nodeAffinity",
+        Json::object({{"requiredDuringSchedulingIgnoredDuringExecution",
+                       Json::object({{"nodeSelectorTerms", Json::array({std::move(term)})}})}})}});
 }
 
 Json named_node(const std::string& node) {
-  return Json::array({Json::object({{"key", "metadata.name"}, {"operator", "In"}, {"values", Json::array({node})}})});
+  return Json::array({Json::object(
+      {{"key", "metadata.name"}, {"operator", "In"}, {"values", Json::array({node})}})});
 }
 
 }  // namespace
@@ -184,7 +199,8 @@ Json named_node(const std::string& node) {
 std::vector<std::string> upper_tier_arguments(const api::ModelSecurity& security) {
   std::vector<std::string> out;
   if (security.https()) out.insert(out.end(), {"--tier-ca", std::string(kTlsPath) + "/ca.crt"});
-  if (!security.token_secret_name.empty()) out.insert(out.end(), {"--tier-token-file", std::string(kTokenPath) + "/token"});
+  if (!security.token_secret_name.empty())
+    out.insert(out.end(), {"--tier-token-file", std::string(kTokenPath) + "/token"});
   return out;
 }
 
@@ -208,8 +224,8 @@ const std::string& edge_network(const InferenceModel& model, const InferenceMode
   return model.spec.edge_network.empty() ? options.edge_network : model.spec.edge_network;
 }
 
-api::PodSpec edge_server(const InferenceModel& model, const ServerEntry* server, const std::string& network,
-                         const std::string& directory) {
+api::PodSpec edge_server(const InferenceModel& model, const ServerEntry* server,
+                         const std::string& network, const std::string& directory) {
   api::PodSpec spec;
   // On a node that restarts without its cloud, a pod with a token does not come back. A pod with
   // the variables of services waits for them.
@@ -229,23 +245,24 @@ api::PodSpec edge_server(const InferenceModel& model, const ServerEntry* server,
     container.volume_mounts.push_back(mount(fill_in(server->mount_path, model), true));
     std::string path = directory;
     if (server->layout == api::EdgeModel::kNumbered) path += "/" + std::string(kNumberedDirectory);
-    spec.volumes.push_back(Json::object({{"name", kVolume}, {"hostPath", Json::object({{"path", path}, {"type", "Directory"}})}}));
+    spec.volumes.push_back(Json::object(
+        {{"name", kVolume}, {"hostPath", Json::object({{"path", path}, {"type", "Directory"}})}}));
     close_port(model, container, spec);
   }
   spec.containers.push_back(std::move(container));
   return spec;
 }
 
-Json make_edge_pod(const InferenceModel& model, const std::string& node, const ServerEntry* server, const std::string& model_root,
-                   const InferenceModelOptions& options) {
+Json make_edge_pod(const InferenceModel& model, const std::string& node, const ServerEntry* server,
+                   const std::string& model_root, const InferenceModelOptions& options) {
   api::Pod pod;
   pod.metadata.name = model.metadata.name;
   pod.metadata.labels = pod_labels(model);
   // With this label KubeEdge's admission (CHANGELOG-1.6) leaves the pod on a disconnected node,
   // even if other writers change its tolerations.
   pod.metadata.labels["app-offline.kubeedge.io"] = "autonomy";
-  pod.spec =
-      edge_server(model, server, edge_network(model, options), model_root + "/" + model.metadata.ns + "/" + model.metadata.name);
+  pod.spec = edge_server(model, server, edge_network(model, options),
+                         model_root + "/" + model.metadata.ns + "/" + model.metadata.name);
   // Like a DaemonSet's pod: the scheduler still decides, and can report why it cannot.
   pod.spec.affinity = node_affinity(Json::object({{"matchFields", named_node(node)}}));
   for (const char* taint : {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}) {
@@ -256,20 +273,23 @@ Json make_edge_pod(const InferenceModel& model, const std::string& node, const S
   return pod.to_json();
 }
 
-Json make_deployment(const InferenceModel& model, const ServerEntry* server, const InferenceModelOptions& options) {
+Json make_deployment(const InferenceModel& model, const ServerEntry* server,
+                     const InferenceModelOptions& options) {
   api::Deployment deployment;
   deployment.metadata.name = model.metadata.name;
   deployment.metadata.labels = labels_of(model);
   deployment.spec.replicas = model.spec.replicas;
   deployment.spec.selector = Json::object({{"matchLabels", to_json(pod_selector(model))}});
   deployment.spec.strategy =
-      Json::object({{"type", "RollingUpdate"}, {"rollingUpdate", Json::object({{"maxUnavailable", 0}, {"maxSurge", 1}})}});
+      Json::object({{"type", "RollingUpdate"},
+                    {"rollingUpdate", Json::object({{"maxUnavailable", 0}, {"maxSurge", 1}})}});
 
   api::PodTemplateSpec& pods = deployment.spec.pod_template;
   pods.metadata.labels = pod_labels(model);
   pods.spec.node_selector = model.spec.node_selector;
   Json term = Json::object(
-      {{"matchExpressions", Json::array({Json::object({{"key", "node-role.kubernetes.io/edge"}, {"operator", "DoesNotExist"}})})}});
+      {{"matchExpressions", Json::array({Json::object({{"key", "node-role.kubernetes.io/edge"},
+                                                       {"operator", "DoesNotExist"}})})}});
   if (!model.spec.node_name.empty()) term.set("matchFields", named_node(model.spec.node_name));
   pods.spec.affinity = node_affinity(std::move(term));
   pods.spec.automount_service_account_token = false;
@@ -277,10 +297,11 @@ Json make_deployment(const InferenceModel& model, const ServerEntry* server, con
   // Replicas spread over several nodes, so that a lost node costs one replica.
   pods.spec.unknown.set(
       "topologySpreadConstraints",
-      Json::array({Json::object({{"maxSkew", 1},
-                                 {"topologyKey", "kubernetes.io/hostname"},
-                                 {"whenUnsatisfiable", "ScheduleAnyway"},
-                                 {"labelSelector", Json::object({{"matchLabels", to_json(pod_selector(model))}})}})}));
+      Json::array({Json::object(
+          {{"maxSkew", 1},
+           {"topologyKey", "kubernetes.io/hostname"},
+           {"whenUnsatisfiable", "ScheduleAnyway"},
+           {"labelSelector", Json::object({{"matchLabels", to_json(pod_selector(model))}})}})}));
 
   api::Container container = server_container(model, server);
   allow_port_in_own_network(model, container, pods.spec);
@@ -288,25 +309,30 @@ Json make_deployment(const InferenceModel& model, const ServerEntry* server, con
     const std::string& version = model.spec.target_version;
     const api::ManifestEntry* entry = model.spec.find_version(version);
     pods.metadata.annotations[std::string(kVersionLabel)] = version;
-    if (meta::check_label_value(version).empty()) pods.metadata.labels[std::string(kVersionLabel)] = version;
+    if (meta::check_label_value(version).empty())
+      pods.metadata.labels[std::string(kVersionLabel)] = version;
     const std::string directory = fill_in(server->mount_path, model);
     const bool numbered = server->layout == api::EdgeModel::kNumbered;
     api::Container fetch;
     fetch.name = "fetch";
     fetch.image = options.fetch_image;
     settle(fetch, restricted_container());
-    fetch.args = {"fetch",
-                  "--url",
-                  entry->download_url,
-                  "--sha256",
-                  entry->sha256sum,
-                  "--to",
-                  directory + "/" + (numbered ? std::to_string(api::version_number(version)) : version),
-                  "--framework",
-                  model.spec.framework_type};
-    fetch.args.insert(fetch.args.end(), options.fetch_arguments.begin(), options.fetch_arguments.end());
-    for (const std::string& mirror : entry->mirrors) fetch.args.insert(fetch.args.end(), {"--mirror", mirror});
-    for (const std::string& file : server->beside) fetch.args.insert(fetch.args.end(), {"--beside", file});
+    fetch.args = {
+        "fetch",
+        "--url",
+        entry->download_url,
+        "--sha256",
+        entry->sha256sum,
+        "--to",
+        directory + "/" + (numbered ? std::to_string(api::version_number(version)) : version),
+        "--framework",
+        model.spec.framework_type};
+    fetch.args.insert(fetch.args.end(), options.fetch_arguments.begin(),
+                      options.fetch_arguments.end());
+    for (const std::string& mirror : entry->mirrors)
+      fetch.args.insert(fetch.args.end(), {"--mirror", mirror});
+    for (const std::string& file : server->beside)
+      fetch.args.insert(fetch.args.end(), {"--beside", file});
     const std::string volume = parent(directory);
     fetch.volume_mounts.push_back(mount(volume, false));
     if (entry->credentials) {
@@ -317,15 +343,17 @@ Json make_deployment(const InferenceModel& model, const ServerEntry* server, con
       api::VolumeMount secret = mount(kCredentialsPath, true);
       secret.name = kCredentialsVolume;
       fetch.volume_mounts.push_back(std::move(secret));
-      pods.spec.volumes.push_back(
-          Json::object({{"name", kCredentialsVolume},
-                        {"secret", Json::object({{"secretName", entry->credentials->secret_name}, {"optional", true}})}}));
+      pods.spec.volumes.push_back(Json::object(
+          {{"name", kCredentialsVolume},
+           {"secret",
+            Json::object({{"secretName", entry->credentials->secret_name}, {"optional", true}})}}));
     }
     pods.spec.init_containers.push_back(std::move(fetch));
     container.volume_mounts.push_back(mount(volume, true));
     // Each version has its own pods. A pod that cannot load its version exits, and so reports the
     // reason.
-    if (server->image == options.serve_image) container.env.push_back({.name = "VARDA_SERVE_END_ON_LOAD_FAILURE", .value = "1"});
+    if (server->image == options.serve_image)
+      container.env.push_back({.name = "VARDA_SERVE_END_ON_LOAD_FAILURE", .value = "1"});
     pods.spec.volumes.push_back(Json::object({{"name", kVolume}, {"emptyDir", Json::object()}}));
     close_port(model, container, pods.spec);
   }
@@ -341,7 +369,8 @@ Json make_service(const InferenceModel& model) {
   service.spec.selector = pod_selector(model);
   // The target port is a name. While pods with two ports answer during a roll-out, each pod gets
   // requests at its own port.
-  service.spec.ports.push_back({.name = "http", .protocol = "TCP", .port = model.spec.port(), .target_port = "http"});
+  service.spec.ports.push_back(
+      {.name = "http", .protocol = "TCP", .port = model.spec.port(), .target_port = "http"});
   return service.to_json();
 }
 

@@ -25,8 +25,12 @@ struct Verdict {
   std::string message;
 };
 
-Verdict no(Problem problem) { return {kFalse, std::move(problem.reason), std::move(problem.message)}; }
-Verdict no(std::string reason, std::string message) { return {kFalse, std::move(reason), std::move(message)}; }
+Verdict no(Problem problem) {
+  return {kFalse, std::move(problem.reason), std::move(problem.message)};
+}
+Verdict no(std::string reason, std::string message) {
+  return {kFalse, std::move(reason), std::move(message)};
+}
 
 struct Failure {
   std::string version, reason, message;
@@ -45,7 +49,9 @@ struct Finding {
 // The problem of an ended pod in the edge layer, where the operator replaces the pod.
 Problem ended_problem(const api::Pod& pod) {
   Problem problem = pod_problem(pod).value_or(Problem{"PodFailed", "the pod has ended"});
-  while (!problem.message.empty() && (problem.message.back() == '.' || problem.message.back() == ' ')) problem.message.pop_back();
+  while (!problem.message.empty() &&
+         (problem.message.back() == '.' || problem.message.back() == ' '))
+    problem.message.pop_back();
   problem.message += "; the pod is replaced after a back-off";
   return problem;
 }
@@ -54,7 +60,8 @@ Problem ended_problem(const api::Pod& pod) {
 
 std::optional<Verdict> unreachable(const Plan& plan, const World& world, bool agent_needed) {
   const std::string& name = plan.placement.node;
-  auto lost = out_of_reach(name, find_node(world.nodes, name), agent_needed ? world.edge_node.get() : nullptr);
+  auto lost = out_of_reach(name, find_node(world.nodes, name),
+                           agent_needed ? world.edge_node.get() : nullptr);
   if (!lost) return {};
   return Verdict{kUnknown, std::move(lost->reason), std::move(lost->message)};
 }
@@ -64,7 +71,8 @@ bool same_work(const api::EdgeModel& told, const InferenceModel& model) {
   const api::ManifestEntry* entry = model.spec.find_version(told.target);
   for (const api::EdgeModelVersion& version : told.versions) {
     if (version.version == told.target)
-      return entry != nullptr && version.url == entry->download_url && version.sha256 == entry->sha256sum;
+      return entry != nullptr && version.url == entry->download_url &&
+             version.sha256 == entry->sha256sum;
   }
   return false;
 }
@@ -85,8 +93,11 @@ bool outdated(const api::Pod& pod, const Plan& plan) {
     const auto wanted = api::Pod::from_json(object);
     const api::Container* shall = wanted.ok() ? server_of(*wanted) : nullptr;
     if (is == nullptr || shall == nullptr) continue;
-    const bool same_port = !is->ports.empty() && is->ports.front().container_port == shall->ports.front().container_port;
-    if (is->image != shall->image || !same_port || pod.spec.host_network != wanted->spec.host_network) return true;
+    const bool same_port = !is->ports.empty() &&
+                           is->ports.front().container_port == shall->ports.front().container_port;
+    if (is->image != shall->image || !same_port ||
+        pod.spec.host_network != wanted->spec.host_network)
+      return true;
   }
   return false;
 }
@@ -104,7 +115,8 @@ struct EdgeView {
 const api::EdgeVersionReport* target_report(const EdgeView& view) {
   const std::string& target = view.model.spec.target_version;
   const api::ManifestEntry* entry = view.model.spec.find_version(target);
-  const api::EdgeVersionReport* version = view.report == nullptr ? nullptr : view.report->find_version(target);
+  const api::EdgeVersionReport* version =
+      view.report == nullptr ? nullptr : view.report->find_version(target);
   if (version == nullptr || entry == nullptr) return nullptr;
   return version->sha256.empty() || version->sha256 == entry->sha256sum ? version : nullptr;
 }
@@ -114,11 +126,13 @@ std::optional<Failure> target_failure(const EdgeView& view) {
   if (view.report == nullptr) return {};
   if (const api::EdgeVersionReport* version = target_report(view);
       version != nullptr && version->state == api::EdgeVersionReport::kFailed) {
-    return Failure{target, version->reason.empty() ? "InstallFailed" : version->reason, version->message};
+    return Failure{target, version->reason.empty() ? "InstallFailed" : version->reason,
+                   version->message};
   }
   const auto& serving = view.report->serving;
   if (serving && serving->failed_version == target) {
-    return Failure{target, serving->reason.empty() ? "LoadFailed" : serving->reason, serving->message};
+    return Failure{target, serving->reason.empty() ? "LoadFailed" : serving->reason,
+                   serving->message};
   }
   return {};
 }
@@ -128,31 +142,40 @@ Verdict target_progress(const EdgeView& view) {
   const std::string& node = view.plan.placement.node;
   const std::string& target = view.model.spec.target_version;
   const api::EdgeModel* told =
-      view.world.edge_node == nullptr ? nullptr : view.world.edge_node->spec.find_model(view.model.metadata.key().str());
+      view.world.edge_node == nullptr
+          ? nullptr
+          : view.world.edge_node->spec.find_model(view.model.metadata.key().str());
   if (view.world.edge_node != nullptr) {
     if (auto full = no_room_for_model(*view.world.edge_node, view.model.metadata.key().str()))
       return no(std::move(full->reason), std::move(full->message));
   }
   if (told == nullptr || !same_work(*told, view.model) || view.report == nullptr) {
-    return no("WaitingForNode", "waiting for the agent of node " + node + " to accept version " + target);
+    return no("WaitingForNode",
+              "waiting for the agent of node " + node + " to accept version " + target);
   }
-  if (auto failure = target_failure(view)) return no(failure->reason, "version " + target + ": " + failure->message);
+  if (auto failure = target_failure(view))
+    return no(failure->reason, "version " + target + ": " + failure->message);
   const api::EdgeVersionReport* version = target_report(view);
   if (version == nullptr || version->state == api::EdgeVersionReport::kPending)
     return no("Pending", "version " + target + " is waiting for its download");
   if (version->state == api::EdgeVersionReport::kDownloading) {
-    const std::string& url = view.model.spec.find_version(target)->download_url;  // same_work() found it
-    return no("Downloading", "node " + node + " is downloading version " + target + progress_text(*version, url));
+    const std::string& url =
+        view.model.spec.find_version(target)->download_url;  // same_work() found it
+    return no("Downloading",
+              "node " + node + " is downloading version " + target + progress_text(*version, url));
   }
-  if (view.report->exposed != target) return no("Installing", "node " + node + " is installing version " + target);
+  if (view.report->exposed != target)
+    return no("Installing", "node " + node + " is installing version " + target);
   return no("Loading", "the server is loading version " + target);
 }
 
 // True: the target serves, from the archive that the manifest names now.
 bool serves_target(const EdgeView& view, const Finding& found) {
-  if (found.ready.status != kTrue || found.serving_version != view.model.spec.target_version) return false;
+  if (found.ready.status != kTrue || found.serving_version != view.model.spec.target_version)
+    return false;
   const api::EdgeVersionReport* version = target_report(view);
-  return version != nullptr && version->state == api::EdgeVersionReport::kReady && !target_failure(view);
+  return version != nullptr && version->state == api::EdgeVersionReport::kReady &&
+         !target_failure(view);
 }
 
 // Whether the model answers, by its pod and (with managed files) by the agent's report of the
@@ -161,8 +184,10 @@ Verdict edge_answers(const EdgeView& view) {
   const api::Pod* pod = view.pod;
   const bool manifest_way = !view.model.spec.from_image();
   if (pod == nullptr || pod->metadata.deleting()) {
-    if (manifest_way && (view.report == nullptr || view.report->exposed.empty())) return target_progress(view);
-    return view.plan.refused ? no(*view.plan.refused) : no("PodPending", "the pod is being created");
+    if (manifest_way && (view.report == nullptr || view.report->exposed.empty()))
+      return target_progress(view);
+    return view.plan.refused ? no(*view.plan.refused)
+                             : no("PodPending", "the pod is being created");
   }
   if (!view.plan.ended_pod.empty()) return no(ended_problem(*pod));
   if (outdated(*pod, view.plan)) return no("PodPending", "the pod is being replaced");
@@ -173,29 +198,39 @@ Verdict edge_answers(const EdgeView& view) {
       const api::EdgeServingReport& serving = *view.report->serving;
       return no(serving.reason.empty() ? "LoadFailed" : serving.reason, serving.message);
     }
-    return no("PodNotReady", pod->status.phase == "Pending" ? "the pod is starting" : "the pod is running but does not answer yet");
+    return no("PodNotReady", pod->status.phase == "Pending"
+                                 ? "the pod is starting"
+                                 : "the pod is running but does not answer yet");
   }
   if (!manifest_way) return {kTrue, "Serving", ""};
-  if (view.report == nullptr || !view.report->serving) return no("WaitingForNode", "waiting for the agent to report the server");
+  if (view.report == nullptr || !view.report->serving)
+    return no("WaitingForNode", "waiting for the agent to report the server");
   const api::EdgeServingReport& serving = *view.report->serving;
   if (serving.state == api::EdgeServingReport::kReady) return {kTrue, "Serving", ""};
-  if (serving.state == api::EdgeServingReport::kLoading) return no("Loading", "the server is loading the model");
+  if (serving.state == api::EdgeServingReport::kLoading)
+    return no("Loading", "the server is loading the model");
   if (serving.state == api::EdgeServingReport::kUnreachable)
-    return no("ServerUnreachable", serving.message.empty() ? "the server does not answer" : serving.message);
+    return no("ServerUnreachable",
+              serving.message.empty() ? "the server does not answer" : serving.message);
   return no(serving.reason.empty() ? "LoadFailed" : serving.reason, serving.message);
 }
 
 bool answered_before(const InferenceModel& model, const std::string& node) {
   const meta::Condition* ready = meta::find_condition(model.status.conditions, "Ready");
-  return ready != nullptr && ready->status != kFalse && !model.status.url.empty() && model.status.node == node;
+  return ready != nullptr && ready->status != kFalse && !model.status.url.empty() &&
+         model.status.node == node;
 }
 
-Finding observe_edge(const InferenceModel& model, const Plan& plan, const World& world, const InferenceModelOptions& options) {
+Finding observe_edge(const InferenceModel& model, const Plan& plan, const World& world,
+                     const InferenceModelOptions& options) {
   const bool manifest_way = !model.spec.from_image();
   const api::Pod* pod = edge_pod(model, world.pods);
   const api::EdgeModelReport* report =
-      manifest_way && world.edge_node != nullptr ? world.edge_node->status.find_model(model.metadata.key().str()) : nullptr;
-  const bool vouched = answered_before(model, plan.placement.node) && agent_vouches(pod, world.edge_node.get(), report);
+      manifest_way && world.edge_node != nullptr
+          ? world.edge_node->status.find_model(model.metadata.key().str())
+          : nullptr;
+  const bool vouched = answered_before(model, plan.placement.node) &&
+                       agent_vouches(pod, world.edge_node.get(), report);
   const EdgeView view{model, plan, world, pod, report, vouched};
 
   Finding found;
@@ -204,7 +239,8 @@ Finding observe_edge(const InferenceModel& model, const Plan& plan, const World&
   found.ready_replicas = pod != nullptr && (pod->ready() || vouched) ? 1 : 0;
   if (report != nullptr) {
     for (const api::EdgeVersionReport& version : report->versions) {
-      if (version.state == api::EdgeVersionReport::kReady) found.cached_versions.push_back(version.version);
+      if (version.state == api::EdgeVersionReport::kReady)
+        found.cached_versions.push_back(version.version);
     }
     found.failure = target_failure(view);
   }
@@ -214,23 +250,29 @@ Finding observe_edge(const InferenceModel& model, const Plan& plan, const World&
   if (lost && model.spec.replicas > 0 && !plan.problem) {
     // The node's state is unknown, and it may still serve. Its last report stays.
     found.ready = *lost;
-    const bool same_place = model.status.node == found.node && model.status.url.ends_with(":" + std::to_string(model.spec.port()));
+    const bool same_place = model.status.node == found.node &&
+                            model.status.url.ends_with(":" + std::to_string(model.spec.port()));
     if (same_place) found.url = model.status.url;
     const bool reported = report != nullptr && report->serving && !report->serving->version.empty();
-    if (manifest_way) found.serving_version = reported ? report->serving->version : same_place ? model.status.serving_version : "";
+    if (manifest_way)
+      found.serving_version = reported     ? report->serving->version
+                              : same_place ? model.status.serving_version
+                                           : "";
     if (manifest_way) found.target = *lost;
     return found;
   }
 
   const Verdict answers = on_node ? edge_answers(view) : no("PodPending", "");
   if (answers.status == kTrue) {
-    if (const std::string host = pod_address(pod, world.edge_node.get(), find_node(world.nodes, plan.placement.node),
-                                             options.node_port_host.empty() ? Machines::kMany : Machines::kOne);
+    if (const std::string host =
+            pod_address(pod, world.edge_node.get(), find_node(world.nodes, plan.placement.node),
+                        options.node_port_host.empty() ? Machines::kMany : Machines::kOne);
         !host.empty()) {
       const api::Container* server = server_of(*pod);
       const bool told = server != nullptr && !server->ports.empty();
-      found.url = with_scheme(http_url(host, told ? server->ports.front().container_port : model.spec.port()),
-                              server != nullptr && answers_https(*server));
+      found.url = with_scheme(
+          http_url(host, told ? server->ports.front().container_port : model.spec.port()),
+          server != nullptr && answers_https(*server));
     }
     if (report != nullptr) found.serving_version = report->serving->version;
   }
@@ -242,7 +284,9 @@ Finding observe_edge(const InferenceModel& model, const Plan& plan, const World&
     found.ready = answers;
   }
   if (found.ready.status == kTrue) {
-    found.ready.message = (manifest_way ? "version " + found.serving_version + " answers at " : "answers at ") + found.url;
+    found.ready.message =
+        (manifest_way ? "version " + found.serving_version + " answers at " : "answers at ") +
+        found.url;
   }
   if (manifest_way) {
     if (serves_target(view, found)) {
@@ -269,13 +313,15 @@ std::string version_of(const api::Pod& pod) {
 // The reason why the ReplicaSet cannot make pods: pod security, quotas.
 std::optional<Problem> deployment_problem(const World& world) {
   if (world.deployment == nullptr) return {};
-  const api::CoreCondition* failure = find_condition(world.deployment->status.conditions, "ReplicaFailure");
+  const api::CoreCondition* failure =
+      find_condition(world.deployment->status.conditions, "ReplicaFailure");
   if (failure == nullptr || failure->status != kTrue) return {};
   return Problem{failure->reason.empty() ? "FailedCreate" : failure->reason, failure->message};
 }
 
 // Names the Secret in the problem: the pod knows only a directory.
-std::optional<Problem> cloud_pod_problem(const InferenceModel& model, const std::string& version, const api::Pod& pod) {
+std::optional<Problem> cloud_pod_problem(const InferenceModel& model, const std::string& version,
+                                         const api::Pod& pod) {
   std::optional<Problem> problem = pod_problem(pod);
   const api::ManifestEntry* entry = model.spec.find_version(version);
   if (problem && problem->reason == "CredentialsMissing" && entry != nullptr && entry->credentials)
@@ -283,7 +329,8 @@ std::optional<Problem> cloud_pod_problem(const InferenceModel& model, const std:
   return problem;
 }
 
-Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World& world, const InferenceModelOptions& options) {
+Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World& world,
+                      const InferenceModelOptions& options) {
   const bool manifest_way = !model.spec.from_image();
   const std::string& target = model.spec.target_version;
   Finding found;
@@ -314,7 +361,8 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
   // If no pod reports a problem, causes come from the API server, the ReplicaSet and ended pods.
   // Pods that the last ReplicaSet cannot make are pods of the target.
   for (const auto& [cause, of_target] :
-       {std::pair(plan.refused, true), std::pair(deployment_problem(world), true), std::pair(of_ended, found.replicas == 0)}) {
+       {std::pair(plan.refused, true), std::pair(deployment_problem(world), true),
+        std::pair(of_ended, found.replicas == 0)}) {
     if (!any_problem) any_problem = cause;
     if (!target_problem && of_target) target_problem = cause;
   }
@@ -322,7 +370,8 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
   std::string last_url = model.status.url;
   if (last_url.starts_with("https:")) last_url.erase(4, 1);
   auto [url, url_problem] =
-      service_address({world.service, world.slices, world.nodes, options.node_port_host, last_url}, ServiceState::kAnswering);
+      service_address({world.service, world.slices, world.nodes, options.node_port_host, last_url},
+                      ServiceState::kAnswering);
   url = with_scheme(std::move(url), model.spec.https());
   const bool answers = !url.empty() && found.ready_replicas > 0;
   if (answers) found.url = url;
@@ -330,10 +379,12 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
     // While pods of two versions answer, the status keeps the version that served last until it is
     // gone.
     const std::string& last = model.status.serving_version;
-    found.serving_version = serving.contains(last) ? last : serving.contains(target) ? target : *serving.begin();
+    found.serving_version = serving.contains(last)     ? last
+                            : serving.contains(target) ? target
+                                                       : *serving.begin();
   }
-  const std::string counted =
-      std::to_string(found.ready_replicas) + " of " + std::to_string(model.spec.replicas) + " replicas answer";
+  const std::string counted = std::to_string(found.ready_replicas) + " of " +
+                              std::to_string(model.spec.replicas) + " replicas answer";
   if (plan.problem) {
     found.ready = no(*plan.problem);
   } else if (answers) {
@@ -361,7 +412,8 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
   } else if (target_problem) {
     found.target = no(target_problem->reason, "version " + target + ": " + target_problem->message);
   } else {
-    found.target = no("RollingOut", std::to_string(ready_on_target) + " of " + std::to_string(model.spec.replicas) +
+    found.target = no("RollingOut", std::to_string(ready_on_target) + " of " +
+                                        std::to_string(model.spec.replicas) +
                                         " replicas answer with version " + target);
   }
   return found;
@@ -384,28 +436,34 @@ bool is_progress(std::string_view reason) {
 InferenceModelStatus observe(const InferenceModel& model, const Plan& plan, const World& world,
                              const InferenceModelOptions& options, std::string_view now) {
   const bool on_edge = model.spec.on_edge();
-  Finding found = on_edge ? observe_edge(model, plan, world, options) : observe_cloud(model, plan, world, options);
+  Finding found = on_edge ? observe_edge(model, plan, world, options)
+                          : observe_cloud(model, plan, world, options);
 
   InferenceModelStatus status;
   status.unknown = model.status.unknown;
   status.conditions = model.status.conditions;
   const auto set = [&](std::string type, const Verdict& verdict) {
-    meta::set_condition(
-        status.conditions,
-        {std::move(type), std::string(verdict.status), verdict.reason, verdict.message, model.metadata.generation, ""}, now);
+    meta::set_condition(status.conditions,
+                        {std::move(type), std::string(verdict.status), verdict.reason,
+                         verdict.message, model.metadata.generation, ""},
+                        now);
   };
   set("Ready", found.ready);
   if (found.target) {
     set("TargetVersionReady", *found.target);
   } else {
-    std::erase_if(status.conditions, [](const meta::Condition& condition) { return condition.type == "TargetVersionReady"; });
+    std::erase_if(status.conditions, [](const meta::Condition& condition) {
+      return condition.type == "TargetVersionReady";
+    });
   }
   if (plan.outdated_pod) {
-    set("PodCurrent",
-        no("Outdated", "an earlier operator or server table created the pod, which is kept unchanged; `kubectl delete pod " +
-                           model.metadata.name + " -n " + model.metadata.ns + "` recreates it"));
+    set("PodCurrent", no("Outdated",
+                         "an earlier operator or server table created the pod, which is kept "
+                         "unchanged; `kubectl delete pod " +
+                             model.metadata.name + " -n " + model.metadata.ns + "` recreates it"));
   } else {
-    std::erase_if(status.conditions, [](const meta::Condition& condition) { return condition.type == "PodCurrent"; });
+    std::erase_if(status.conditions,
+                  [](const meta::Condition& condition) { return condition.type == "PodCurrent"; });
   }
   status.observed_generation = model.metadata.generation;
   status.url = std::move(found.url);
@@ -421,12 +479,15 @@ InferenceModelStatus observe(const InferenceModel& model, const Plan& plan, cons
   status.model_status.target = model.spec.target_version;
   const auto& before = model.status.model_status.last_failure;
   if (found.failure) {
-    api::ModelFailure failure{found.failure->version, found.failure->reason, found.failure->message, std::string(now)};
-    if (before && before->version == failure.version && before->reason == failure.reason && before->message == failure.message) {
+    api::ModelFailure failure{found.failure->version, found.failure->reason, found.failure->message,
+                              std::string(now)};
+    if (before && before->version == failure.version && before->reason == failure.reason &&
+        before->message == failure.message) {
       failure.time = before->time;
     }
     status.model_status.last_failure = std::move(failure);
-  } else if (before && before->version == model.spec.target_version && found.target && found.target->status != kTrue) {
+  } else if (before && before->version == model.spec.target_version && found.target &&
+             found.target->status != kTrue) {
     status.model_status.last_failure = before;  // until the target serves
   }
   return status;

@@ -10,7 +10,9 @@ namespace {
 
 using codec::Json;
 
-Error invalid(const std::string& where, const std::string& what) { return Error(Code::kInvalid, "servers." + where + ": " + what); }
+Error invalid(const std::string& where, const std::string& what) {
+  return Error(Code::kInvalid, "servers." + where + ": " + what);
+}
 
 Result<std::vector<std::string>> read_list(const Json& value, const std::string& where) {
   std::vector<std::string> out;
@@ -34,8 +36,9 @@ Result<api::EdgeStatusReading> read_reading(const Json& value, const std::string
     reading.ready = reading.loading = reading.quiet = {};
   }
   const std::pair<std::string_view, std::string*> texts[] = {
-      {"path", &reading.path},       {"method", &reading.method}, {"list", &reading.list}, {"name", &reading.name},
-      {"version", &reading.version}, {"state", &reading.state},   {"code", &reading.code}, {"message", &reading.message}};
+      {"path", &reading.path}, {"method", &reading.method},   {"list", &reading.list},
+      {"name", &reading.name}, {"version", &reading.version}, {"state", &reading.state},
+      {"code", &reading.code}, {"message", &reading.message}};
   const std::pair<std::string_view, std::vector<std::string>*> lists[] = {
       {"ready", &reading.ready}, {"loading", &reading.loading}, {"quiet", &reading.quiet}};
   for (const auto& [member, content] : value.as_object()) {
@@ -58,16 +61,21 @@ Result<api::EdgeStatusReading> read_reading(const Json& value, const std::string
       TRY(*place, read_list(content, at));
     }
     if (!known)
-      return invalid(at, "is unknown: must be path, method, list, name, version, state, ready, loading, code, message or quiet");
+      return invalid(at,
+                     "is unknown: must be path, method, list, name, version, state, ready, "
+                     "loading, code, message or quiet");
   }
-  if (!reading.state.empty() && reading.ready.empty()) return invalid(where + ".ready", "is required if state is set");
+  if (!reading.state.empty() && reading.ready.empty())
+    return invalid(where + ".ready", "is required if state is set");
   return reading;
 }
 
 std::string with_the_longest_names(std::string text) {
-  const std::pair<std::string_view, std::size_t> lengths[] = {{"{modelName}", 63}, {"{port}", 5}, {"{version}", 63}};
+  const std::pair<std::string_view, std::size_t> lengths[] = {
+      {"{modelName}", 63}, {"{port}", 5}, {"{version}", 63}};
   for (const auto& [name, length] : lengths) {
-    for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + length))
+    for (std::size_t at = text.find(name); at != std::string::npos;
+         at = text.find(name, at + length))
       text.replace(at, name.size(), std::string(length, 'x'));
   }
   return text;
@@ -85,22 +93,27 @@ Status check_limits(const std::string& name, const ServerEntry& entry) {
   reading.path = with_the_longest_names(reading.path);
   api::EdgeNodeSpec spec;
   spec.models.push_back(std::move(model));
-  const auto causes = api::validate(api::EdgeNode::kind().schema->find("spec")->schema, spec.to_json());
+  const auto causes =
+      api::validate(api::EdgeNode::kind().schema->find("spec")->schema, spec.to_json());
   if (causes.empty()) return {};
   std::string field = causes.front().field;
   for (const auto& [theirs, ours] :
-       {std::pair<std::string_view, std::string_view>("models[0].serving.reading", "status"), {"models[0].", ""}}) {
+       {std::pair<std::string_view, std::string_view>("models[0].serving.reading", "status"),
+        {"models[0].", ""}}) {
     if (field.starts_with(theirs)) field.replace(0, theirs.size(), ours);
   }
   const bool path = field == "status.path";
-  return invalid(name + "." + field, causes.front().message + (path ? ", with the longest names filled in" : ""));
+  return invalid(name + "." + field,
+                 causes.front().message + (path ? ", with the longest names filled in" : ""));
 }
 
 Result<ServerEntry> read_entry(const std::string& name, const Json& value) {
   if (!value.is_object()) return invalid(name, "must be an object");
   ServerEntry entry;
-  const std::pair<std::string_view, std::string*> texts[] = {
-      {"image", &entry.image}, {"mountPath", &entry.mount_path}, {"readyPath", &entry.ready_path}, {"layout", &entry.layout}};
+  const std::pair<std::string_view, std::string*> texts[] = {{"image", &entry.image},
+                                                             {"mountPath", &entry.mount_path},
+                                                             {"readyPath", &entry.ready_path},
+                                                             {"layout", &entry.layout}};
   for (const auto& [member, content] : value.as_object()) {
     const std::string where = name + "." + member;
     if (member == "command") {
@@ -133,18 +146,21 @@ Result<ServerEntry> read_entry(const std::string& name, const Json& value) {
       }
       if (!known) {
         return invalid(where,
-                       "is unknown: must be image, command, args, env, mountPath, readyPath, layout, beside, status, closable or "
+                       "is unknown: must be image, command, args, env, mountPath, readyPath, "
+                       "layout, beside, status, closable or "
                        "securityContext");
       }
     }
   }
   if (entry.image.empty()) return invalid(name + ".image", "is required");
-  if (!entry.mount_path.starts_with('/')) return invalid(name + ".mountPath", "must be an absolute path");
+  if (!entry.mount_path.starts_with('/'))
+    return invalid(name + ".mountPath", "must be an absolute path");
   if (entry.layout != api::EdgeModel::kTarget && entry.layout != api::EdgeModel::kNumbered)
     return invalid(name + ".layout", "must be target or numbered");
   for (const std::string& file : entry.beside) {
     if (file.empty() || file.front() == '.' || file.find('/') != std::string::npos)
-      return invalid(name + ".beside", "must be file names that have no / and do not begin with a dot");
+      return invalid(name + ".beside",
+                     "must be file names that have no / and do not begin with a dot");
   }
   if (!entry.beside.empty() && entry.layout != api::EdgeModel::kNumbered)
     return invalid(name + ".beside", "may be set only with layout: numbered");
@@ -170,7 +186,8 @@ Json unprivileged(std::int64_t user) {
 ServerEntry tensorflow_serving() {
   ServerEntry entry;
   entry.image = "tensorflow/serving:2.16.1";
-  entry.args = {"--port=0", "--rest_api_port={port}", "--file_system_poll_wait_seconds=1", "--max_num_load_retries=0"};
+  entry.args = {"--port=0", "--rest_api_port={port}", "--file_system_poll_wait_seconds=1",
+                "--max_num_load_retries=0"};
   entry.env = {{"MODEL_NAME", "{modelName}"}, {"MODEL_BASE_PATH", "/models"}};
   // /v1/models/NAME answers 200 while a version loads; its metadata is there once one is AVAILABLE.
   entry.ready_path = "/v1/models/{modelName}/metadata";
@@ -200,8 +217,14 @@ ServerEntry tensorflow_serving() {
 ServerEntry triton() {
   ServerEntry entry;
   entry.image = "nvcr.io/nvidia/tritonserver:24.08-py3";
-  entry.args = {"tritonserver",          "--model-repository=/models", "--model-control-mode=poll", "--repository-poll-secs=2",
-                "--exit-on-error=false", "--http-address=$(POD_IP)",   "--http-port={port}",        "--allow-grpc=false",
+  entry.args = {"tritonserver",
+                "--model-repository=/models",
+                "--model-control-mode=poll",
+                "--repository-poll-secs=2",
+                "--exit-on-error=false",
+                "--http-address=$(POD_IP)",
+                "--http-port={port}",
+                "--allow-grpc=false",
                 "--allow-metrics=false"};
   entry.ready_path = "/v2/models/{modelName}/ready";
   entry.layout = api::EdgeModel::kNumbered;
@@ -229,12 +252,16 @@ Json restricted_container() {
 }
 
 ServerTable builtin_servers() {
-  return {{"onnx", varda_serve()}, {"tensorflow", tensorflow_serving()}, {"triton", triton()}, {"tensorrt", triton()}};
+  return {{"onnx", varda_serve()},
+          {"tensorflow", tensorflow_serving()},
+          {"triton", triton()},
+          {"tensorrt", triton()}};
 }
 
 Result<ServerTable> servers_from_json(const Json& table) {
   ServerTable servers = builtin_servers();
-  if (!table.is_null() && !table.is_object()) return Error(Code::kInvalid, "servers: must be an object");
+  if (!table.is_null() && !table.is_object())
+    return Error(Code::kInvalid, "servers: must be an object");
   const auto& known = api::known_frameworks();
   for (const auto& [name, value] : table.as_object()) {
     if (std::find(known.begin(), known.end(), name) == known.end())

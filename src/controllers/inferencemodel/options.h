@@ -23,7 +23,8 @@ struct ServerEntry {
   std::map<std::string, std::string> env;
   /// The model's directory in the container, with one folder for each version.
   std::string mount_path = "/models/{modelName}";
-  std::string ready_path;  // answers 200 to GET once the model serves; empty: a TCP connection is enough
+  std::string
+      ready_path;  // answers 200 to GET once the model serves; empty: a TCP connection is enough
   /// The way in which the server learns the wanted version. EdgeModel::kTarget: folders are names,
   /// and the file `target` has the wanted one. kNumbered: folders are numbers
   /// (api/edgeai/version_number.h), and the greatest is wanted.
@@ -50,14 +51,15 @@ ServerEntry varda_serve(std::string image = "varda-serve");
 codec::Json restricted_container();
 
 /// The built-in table with the operator's own entries over it, as the configuration has them:
-///   openvino: {image: openvino/model_server:2024.4, args: [...], readyPath: ..., layout: numbered, status: {path: ..., list: ...}}
+///   openvino: {image: openvino/model_server:2024.4, args: [...], readyPath: ..., layout: numbered,
+///   status: {path: ..., list: ...}}
 /// An entry replaces the built-in one as a whole. kInvalid names the entry and the field.
 Result<ServerTable> servers_from_json(const codec::Json& table);
 
 struct InferenceModelOptions {
   ServerTable servers = builtin_servers();
-  std::string serve_image = "varda-serve";   // also for the first tier of joint inference
-  std::string fetch_image = "varda";         // runs `fetch --url U --sha256 S --to DIR` in the cloud layer
+  std::string serve_image = "varda-serve";  // also for the first tier of joint inference
+  std::string fetch_image = "varda";  // runs `fetch --url U --sha256 S --to DIR` in the cloud layer
   std::vector<std::string> fetch_arguments;  // further arguments of that program: --allow-source
   std::string edge_network = "host";         // default of models: host, hostport
   /// One machine: the address of its node ports ("127.0.0.1"). Empty: a cluster, where any node has

@@ -26,7 +26,8 @@ const api::Node* find_node(const NodeList& nodes, std::string_view name) {
 
 std::string layer_of(const api::Node& node) {
   const auto& labels = node.metadata.labels;
-  if (const auto layer = labels.find(std::string(kLayerLabel)); layer != labels.end()) return layer->second;
+  if (const auto layer = labels.find(std::string(kLayerLabel)); layer != labels.end())
+    return layer->second;
   return labels.contains("node-role.kubernetes.io/edge") ? "edge" : "cloud";
 }
 
@@ -38,11 +39,13 @@ Placement place(const api::InferenceModel& model, const NodeList& nodes) {
   if (!spec.node_name.empty()) {
     const api::Node* node = find_node(nodes, spec.node_name);
     if (node == nullptr) {
-      return {current == spec.node_name ? current : "", Problem{"NodeNotFound", "node " + spec.node_name + " does not exist"}};
+      return {current == spec.node_name ? current : "",
+              Problem{"NodeNotFound", "node " + spec.node_name + " does not exist"}};
     }
     if (!selector.matches(node->metadata.labels)) {
-      return {"", Problem{"NodeNameSelectorMismatch", "node " + spec.node_name + " does not match the nodeSelector " +
-                                                          print(spec.node_selector) + ": change one of them"}};
+      return {"", Problem{"NodeNameSelectorMismatch",
+                          "node " + spec.node_name + " does not match the nodeSelector " +
+                              print(spec.node_selector) + ": change one of them"}};
     }
     return {spec.node_name, {}};
   }
@@ -55,7 +58,8 @@ Placement place(const api::InferenceModel& model, const NodeList& nodes) {
   const std::string wanted = print(spec.node_selector);
   if (matches.empty()) {
     const bool vanished = !current.empty() && find_node(nodes, current) == nullptr;
-    return {vanished ? current : "", Problem{"NoNodeMatches", "no node matches the nodeSelector " + wanted}};
+    return {vanished ? current : "",
+            Problem{"NoNodeMatches", "no node matches the nodeSelector " + wanted}};
   }
   std::sort(matches.begin(), matches.end());
   const bool among = std::binary_search(matches.begin(), matches.end(), current);
@@ -65,8 +69,9 @@ Placement place(const api::InferenceModel& model, const NodeList& nodes) {
   for (const std::string& name : matches) names += (names.empty() ? "" : ", ") + name;
   if (count > 5) names += ", ...";
   return {among ? current : "",
-          Problem{"SeveralNodesMatch", std::to_string(count) + " nodes match the nodeSelector " + wanted + " (" + names +
-                                           "): set nodeName, or narrow the nodeSelector to one node"}};
+          Problem{"SeveralNodesMatch",
+                  std::to_string(count) + " nodes match the nodeSelector " + wanted + " (" + names +
+                      "): set nodeName, or narrow the nodeSelector to one node"}};
 }
 
 }  // namespace varda::controllers

@@ -25,7 +25,8 @@ struct Placement {
   /// The model's node; empty: none. With a problem it is the present node, where the model may
   /// stay. A vanished Node, or a second match, must not stop a serving model.
   std::string node;
-  std::optional<Problem> problem;  // NodeNotFound, NodeNameSelectorMismatch, NoNodeMatches, SeveralNodesMatch
+  std::optional<Problem>
+      problem;  // NodeNotFound, NodeNameSelectorMismatch, NoNodeMatches, SeveralNodesMatch
 };
 
 /// Places a model of the edge layer. Its present node is status.node.

@@ -19,25 +19,31 @@ using api::InferenceModel;
 
 bool is_own(const InferenceModel& model, const api::Pod& pod) {
   const meta::OwnerReference* owner = pod.metadata.controller();
-  return pod.metadata.name == model.metadata.name && owner != nullptr && owner->uid == model.metadata.uid;
+  return pod.metadata.name == model.metadata.name && owner != nullptr &&
+         owner->uid == model.metadata.uid;
 }
 
-std::optional<Problem> spec_problem(const InferenceModel& model, const InferenceModelOptions& options) {
+std::optional<Problem> spec_problem(const InferenceModel& model,
+                                    const InferenceModelOptions& options) {
   // Problems that an API server without our rules accepts (old clusters have no CEL).
-  if (const auto causes = api::validate_rules(*InferenceModel::kind().schema, model.to_json()); !causes.empty()) {
+  if (const auto causes = api::validate_rules(*InferenceModel::kind().schema, model.to_json());
+      !causes.empty()) {
     return Problem{"InvalidSpec", causes.front().field + ": " + causes.front().message};
   }
   if (!model.spec.from_image() && !options.servers.contains(model.spec.framework_type)) {
     std::string known;
     for (const auto& [name, entry] : options.servers) known += (known.empty() ? "" : ", ") + name;
-    return Problem{"FrameworkUnsupported", "the operator has no server for frameworkType " + model.spec.framework_type +
-                                               " (it has: " + known +
-                                               "): add one with --servers FILE of `varda up` or `varda operator`, or "
-                                               "give an image"};
+    return Problem{"FrameworkUnsupported",
+                   "the operator has no server for frameworkType " + model.spec.framework_type +
+                       " (it has: " + known +
+                       "): add one with --servers FILE of `varda up` or `varda operator`, or "
+                       "give an image"};
   }
-  if (model.spec.security.closed() && (model.spec.from_image() || !options.servers.at(model.spec.framework_type).closable)) {
+  if (model.spec.security.closed() &&
+      (model.spec.from_image() || !options.servers.at(model.spec.framework_type).closable)) {
     return Problem{"SecurityUnsupported",
-                   "spec.security works with varda-serve only, and this model uses another server: protect the port with that "
+                   "spec.security works with varda-serve only, and this model uses another server: "
+                   "protect the port with that "
                    "server's own settings"};
   }
   return {};
@@ -45,27 +51,34 @@ std::optional<Problem> spec_problem(const InferenceModel& model, const Inference
 
 // The oldest model with a server on the same node and port, if it is older than `model`; else null.
 // Age is the creation time, then the name: every operator and every restart picks the same one.
-const InferenceModel* port_holder(const InferenceModel& model, const std::string& node, const World& world,
-                                  const InferenceModelOptions& options) {
-  const auto age = [](const InferenceModel& m) { return std::tie(m.metadata.creation_timestamp, m.metadata.ns, m.metadata.name); };
+const InferenceModel* port_holder(const InferenceModel& model, const std::string& node,
+                                  const World& world, const InferenceModelOptions& options) {
+  const auto age = [](const InferenceModel& m) {
+    return std::tie(m.metadata.creation_timestamp, m.metadata.ns, m.metadata.name);
+  };
   const InferenceModel* oldest = nullptr;
   for (const auto& other : world.models) {
     const api::InferenceModelSpec& spec = other->spec;
-    if (other->metadata.uid == model.metadata.uid || !spec.on_edge() || spec.replicas == 0 || spec.port() != model.spec.port())
+    if (other->metadata.uid == model.metadata.uid || !spec.on_edge() || spec.replicas == 0 ||
+        spec.port() != model.spec.port())
       continue;
     if (age(*other) >= age(oldest != nullptr ? *oldest : model)) continue;
-    if (place(*other, world.nodes).node == node && !spec_problem(*other, options)) oldest = other.get();
+    if (place(*other, world.nodes).node == node && !spec_problem(*other, options))
+      oldest = other.get();
   }
   return oldest;
 }
 
 // The same for jobs. A job does not compete with its own child.
-const PortClaim* job_with_port(const InferenceModel& model, const std::string& node, const World& world) {
+const PortClaim* job_with_port(const InferenceModel& model, const std::string& node,
+                               const World& world) {
   const meta::OwnerReference* job = model.metadata.controller();
   const api::Pod* pod = edge_pod(model, world.pods);
-  const std::vector<HostPort> ports = pod == nullptr ? std::vector<HostPort>{} : host_ports(pod->to_json()["spec"]);
-  const bool held = pod != nullptr && pod->spec.node_name == node && !pod->ended() &&
-                    std::find(ports.begin(), ports.end(), HostPort{model.spec.port(), "TCP"}) != ports.end();
+  const std::vector<HostPort> ports =
+      pod == nullptr ? std::vector<HostPort>{} : host_ports(pod->to_json()["spec"]);
+  const bool held =
+      pod != nullptr && pod->spec.node_name == node && !pod->ended() &&
+      std::find(ports.begin(), ports.end(), HostPort{model.spec.port(), "TCP"}) != ports.end();
   return port_holder({.node = node,
                       .port = model.spec.port(),
                       .owner = "InferenceModel " + model.metadata.key().str(),
@@ -78,23 +91,27 @@ const PortClaim* job_with_port(const InferenceModel& model, const std::string& n
 // The agent exposes a version before the pod is made, because the pod mounts its directory. Once
 // made, the pod stays.
 bool model_is_exposed(const InferenceModel& model, const World& world, const api::Pod* pod) {
-  const api::EdgeModelReport* report = world.edge_node->status.find_model(model.metadata.key().str());
+  const api::EdgeModelReport* report =
+      world.edge_node->status.find_model(model.metadata.key().str());
   if (report != nullptr && !report->exposed.empty()) return true;
-  return pod != nullptr && !pod->spec.volumes.empty() && pod->spec.node_name == world.edge_node->metadata.name;
+  return pod != nullptr && !pod->spec.volumes.empty() &&
+         pod->spec.node_name == world.edge_node->metadata.name;
 }
 
 bool answers(const api::Node* node) {
-  const api::CoreCondition* ready = node == nullptr ? nullptr : find_condition(node->status.conditions, "Ready");
+  const api::CoreCondition* ready =
+      node == nullptr ? nullptr : find_condition(node->status.conditions, "Ready");
   return ready != nullptr && ready->status == "True";
 }
 
-void add_edge_pod(const InferenceModel& model, const World& world, const ServerEntry* server, const std::string& model_root,
-                  const InferenceModelOptions& options, Plan& plan) {
+void add_edge_pod(const InferenceModel& model, const World& world, const ServerEntry* server,
+                  const std::string& model_root, const InferenceModelOptions& options, Plan& plan) {
   const std::string& node = plan.placement.node;
   Json wanted = make_edge_pod(model, node, server, model_root, options);
   annotate(model, node, server, wanted);
   if (const api::Pod* pod = edge_pod(model, world.pods)) {
-    if (auto kept = keep_pod(model, node, *pod, server, wanted, answers(find_node(world.nodes, node)))) {
+    if (auto kept =
+            keep_pod(model, node, *pod, server, wanted, answers(find_node(world.nodes, node)))) {
       plan.keeps_pod = true;
       plan.outdated_pod = kept->outdated;
       wanted = std::move(kept->object);
@@ -103,7 +120,8 @@ void add_edge_pod(const InferenceModel& model, const World& world, const ServerE
   plan.objects.push_back(std::move(wanted));
 }
 
-void plan_edge(const InferenceModel& model, const World& world, const InferenceModelOptions& options, Plan& plan) {
+void plan_edge(const InferenceModel& model, const World& world,
+               const InferenceModelOptions& options, Plan& plan) {
   plan.placement = place(model, world.nodes);
   const std::string& node = plan.placement.node;
   if (plan.placement.problem) {
@@ -112,21 +130,25 @@ void plan_edge(const InferenceModel& model, const World& world, const InferenceM
     // leave too: it serves no client, and would wait forever if the node went just after its
     // creation.
     const api::Pod* pod = edge_pod(model, world.pods);
-    if (!node.empty() && (pod == nullptr || !pod->spec.node_name.empty())) plan.children = Plan::Children::kLeave;
+    if (!node.empty() && (pod == nullptr || !pod->spec.node_name.empty()))
+      plan.children = Plan::Children::kLeave;
     return;
   }
   if (model.spec.replicas == 0) return;
-  if (const api::Pod* pod = edge_pod(model, world.pods); pod != nullptr && !pod->metadata.deleting() && pod->ended())
+  if (const api::Pod* pod = edge_pod(model, world.pods);
+      pod != nullptr && !pod->metadata.deleting() && pod->ended())
     plan.ended_pod = pod->metadata.uid;
   if (const InferenceModel* holder = port_holder(model, node, world, options)) {
-    plan.problem = Problem{"PortInUse", "port " + std::to_string(model.spec.port()) + " of node " + node +
-                                            " belongs to the older InferenceModel " + holder->metadata.key().str() +
-                                            ": change servingPort or the node"};
+    plan.problem =
+        Problem{"PortInUse", "port " + std::to_string(model.spec.port()) + " of node " + node +
+                                 " belongs to the older InferenceModel " +
+                                 holder->metadata.key().str() + ": change servingPort or the node"};
     return;
   }
   if (const PortClaim* job = job_with_port(model, node, world)) {
-    plan.problem = Problem{"PortInUse", "port " + std::to_string(model.spec.port()) + " of node " + node + " " + has_it(*job) +
-                                            ": change servingPort or the node"};
+    plan.problem =
+        Problem{"PortInUse", "port " + std::to_string(model.spec.port()) + " of node " + node +
+                                 " " + has_it(*job) + ": change servingPort or the node"};
     plan.waits_for_job = true;
     return;
   }
@@ -136,18 +158,22 @@ void plan_edge(const InferenceModel& model, const World& world, const InferenceM
   }
   const api::Pod* pod = edge_pod(model, world.pods);
   if (world.edge_node == nullptr || world.edge_node->status.model_root.empty()) {
-    plan.problem = Problem{"AgentMissing", "no agent has reported from node " + node + " yet: start `varda agent` there"};
+    plan.problem = Problem{"AgentMissing", "no agent has reported from node " + node +
+                                               " yet: start `varda agent` there"};
     // An agent makes its deleted EdgeNode again; until then a serving pod stays.
-    if (pod != nullptr && (pod->spec.node_name.empty() || pod->spec.node_name == node)) plan.children = Plan::Children::kLeave;
+    if (pod != nullptr && (pod->spec.node_name.empty() || pod->spec.node_name == node))
+      plan.children = Plan::Children::kLeave;
     return;
   }
   if (!model_is_exposed(model, world, pod)) return;
-  add_edge_pod(model, world, &options.servers.at(model.spec.framework_type), world.edge_node->status.model_root, options, plan);
+  add_edge_pod(model, world, &options.servers.at(model.spec.framework_type),
+               world.edge_node->status.model_root, options, plan);
 }
 
 }  // namespace
 
-const api::Pod* edge_pod(const InferenceModel& model, const std::vector<std::shared_ptr<const api::Pod>>& pods) {
+const api::Pod* edge_pod(const InferenceModel& model,
+                         const std::vector<std::shared_ptr<const api::Pod>>& pods) {
   for (const auto& pod : pods) {
     if (is_own(model, *pod)) return pod.get();
   }
@@ -172,34 +198,42 @@ Plan plan(const InferenceModel& model, const World& world, const InferenceModelO
     plan_edge(model, world, options, plan);
     return plan;
   }
-  const ServerEntry* server = model.spec.from_image() ? nullptr : &options.servers.at(model.spec.framework_type);
+  const ServerEntry* server =
+      model.spec.from_image() ? nullptr : &options.servers.at(model.spec.framework_type);
   plan.objects.push_back(make_deployment(model, server, options));
   plan.objects.push_back(make_service(model));
   return plan;
 }
 
-std::vector<std::string> certificate_hosts(const InferenceModel& model, const World& world, const InferenceModelOptions& options) {
+std::vector<std::string> certificate_hosts(const InferenceModel& model, const World& world,
+                                           const InferenceModelOptions& options) {
   std::vector<std::string> hosts{"localhost", "127.0.0.1"};
   if (model.spec.on_edge()) {
     const std::string node = place(model, world.nodes).node;
     const Machines machines = options.node_port_host.empty() ? Machines::kMany : Machines::kOne;
     hosts.push_back(node);
-    hosts.push_back(pod_address(edge_pod(model, world.pods), world.edge_node.get(), find_node(world.nodes, node), machines));
+    hosts.push_back(pod_address(edge_pod(model, world.pods), world.edge_node.get(),
+                                find_node(world.nodes, node), machines));
     return hosts;
   }
   const std::string name = model.metadata.name, in_namespace = name + "." + model.metadata.ns;
-  hosts.insert(hosts.end(), {name, in_namespace, in_namespace + ".svc", in_namespace + ".svc.cluster.local"});
+  hosts.insert(hosts.end(),
+               {name, in_namespace, in_namespace + ".svc", in_namespace + ".svc.cluster.local"});
   std::string last_url = model.status.url;
   if (last_url.starts_with("https:")) last_url.erase(4, 1);
-  const ServiceWorld around{world.service, world.slices, world.nodes, options.node_port_host, last_url};
+  const ServiceWorld around{world.service, world.slices, world.nodes, options.node_port_host,
+                            last_url};
   // The certificate exists before the Service.
-  if (world.service == nullptr && model.spec.service.type == "NodePort") hosts.push_back(address_of_node_ports(world.nodes));
-  if (const auto url = net::Url::parse(service_address(around, ServiceState::kAllocated).url); url.ok()) hosts.push_back(url->host);
+  if (world.service == nullptr && model.spec.service.type == "NodePort")
+    hosts.push_back(address_of_node_ports(world.nodes));
+  if (const auto url = net::Url::parse(service_address(around, ServiceState::kAllocated).url);
+      url.ok())
+    hosts.push_back(url->host);
   return hosts;
 }
 
-std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::EdgeNode& node, const api::Pod* pod,
-                                       const ServerEntry* server) {
+std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::EdgeNode& node,
+                                       const api::Pod* pod, const ServerEntry* server) {
   const api::InferenceModelSpec& spec = model.spec;
   if (model.metadata.deleting() || !spec.on_edge() || spec.from_image()) return {};
   api::EdgeModel work;
@@ -209,7 +243,8 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
   work.versions = versions_to_hold(work.key, archives_of(model), spec.target_version, node);
   work.target = spec.target_version;
   // A pod that stays keeps the layout that it was made for.
-  const bool here = pod != nullptr && !pod->metadata.deleting() && pod->spec.node_name == node.metadata.name;
+  const bool here =
+      pod != nullptr && !pod->metadata.deleting() && pod->spec.node_name == node.metadata.name;
   const api::EdgeModel traits = server_traits(here ? pod : nullptr, server);
   if (traits.layout == api::EdgeModel::kNumbered) {
     work.layout = traits.layout;

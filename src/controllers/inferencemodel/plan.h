@@ -34,12 +34,12 @@ struct World {
   NodeList nodes;
   std::vector<std::shared_ptr<const api::InferenceModel>> models;  // others that may want its port
   std::shared_ptr<const api::EdgeNode> edge_node;                  // of the model's node
-  std::vector<std::shared_ptr<const api::Pod>> pods;               // in its namespace, with its kModelLabel
-  std::shared_ptr<const api::Service> service;                     // of its name
-  std::vector<std::shared_ptr<const api::EndpointSlice>> slices;   // of that service
-  std::shared_ptr<const api::Deployment> deployment;               // of its name
-  std::vector<PortClaim> claims;                                   // edge layer: ports of jobs on its node, also of its own job
-  std::optional<Problem> certificate;                              // set if the server has no issued certificate
+  std::vector<std::shared_ptr<const api::Pod>> pods;  // in its namespace, with its kModelLabel
+  std::shared_ptr<const api::Service> service;        // of its name
+  std::vector<std::shared_ptr<const api::EndpointSlice>> slices;  // of that service
+  std::shared_ptr<const api::Deployment> deployment;              // of its name
+  std::vector<PortClaim> claims;       // edge layer: ports of jobs on its node, also of its own job
+  std::optional<Problem> certificate;  // set if the server has no issued certificate
 };
 
 struct Plan {
@@ -63,23 +63,26 @@ struct Plan {
 };
 
 /// Plans the objects that should exist, and finds problems of the spec. Cannot fail.
-Plan plan(const api::InferenceModel& model, const World& world, const InferenceModelOptions& options);
+Plan plan(const api::InferenceModel& model, const World& world,
+          const InferenceModelOptions& options);
 
 /// Hosts of the server's certificate: names and addresses that clients and tiers use.
 std::vector<std::string> certificate_hosts(const api::InferenceModel& model, const World& world,
                                            const InferenceModelOptions& options);
 
 /// The status to report. `now` is for transition times (RFC 3339).
-api::InferenceModelStatus observe(const api::InferenceModel& model, const Plan& plan, const World& world,
-                                  const InferenceModelOptions& options, std::string_view now);
+api::InferenceModelStatus observe(const api::InferenceModel& model, const Plan& plan,
+                                  const World& world, const InferenceModelOptions& options,
+                                  std::string_view now);
 
 /// The work of the agent on the model's node; nothing: Varda manages no files there. `server` is
 /// the table's entry for the framework; null (no entry): as for varda-serve.
-std::optional<api::EdgeModel> work_for(const api::InferenceModel& model, const api::EdgeNode& node, const api::Pod* pod,
-                                       const ServerEntry* server = nullptr);
+std::optional<api::EdgeModel> work_for(const api::InferenceModel& model, const api::EdgeNode& node,
+                                       const api::Pod* pod, const ServerEntry* server = nullptr);
 
 /// The edge model's own pod; null: none.
-const api::Pod* edge_pod(const api::InferenceModel& model, const std::vector<std::shared_ptr<const api::Pod>>& pods);
+const api::Pod* edge_pod(const api::InferenceModel& model,
+                         const std::vector<std::shared_ptr<const api::Pod>>& pods);
 
 /// True: a wait with this reason ends by itself. It causes no Event.
 bool is_progress(std::string_view reason);

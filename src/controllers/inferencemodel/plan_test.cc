@@ -24,7 +24,9 @@ using testing::typed;
 
 const testing::Path kRoot = testing::Path(VARDA_TESTDATA) / "inferencemodel";
 
-std::vector<Json> documents(const testing::Path& path) { return testing::read_documents(kRoot, path); }
+std::vector<Json> documents(const testing::Path& path) {
+  return testing::read_documents(kRoot, path);
+}
 
 struct Case {
   api::InferenceModel model;
@@ -49,18 +51,23 @@ Case load(const testing::Path& folder) {
     if (kind == "Deployment") test.world.deployment = typed<api::Deployment>(object);
     if (kind == "EndpointSlice") test.world.slices.push_back(typed<api::EndpointSlice>(object));
     if (kind == "PortClaim") {
-      test.world.claims.push_back({object["node"].as_string(), object["port"].as_integer(), "TCP", object["owner"].as_string(),
-                                   object["uid"].as_string(), object["since"].as_string()});
+      test.world.claims.push_back({object["node"].as_string(), object["port"].as_integer(), "TCP",
+                                   object["owner"].as_string(), object["uid"].as_string(),
+                                   object["since"].as_string()});
     }
-    if (kind == "CertificateProblem") test.world.certificate = Problem{object["reason"].as_string(), object["message"].as_string()};
+    if (kind == "CertificateProblem")
+      test.world.certificate = Problem{object["reason"].as_string(), object["message"].as_string()};
     if (kind == "Options") {
       test.options.node_port_host = object["nodePortHost"].as_string();
-      for (const Json& argument : object["fetchArguments"].as_array()) test.options.fetch_arguments.push_back(argument.as_string());
+      for (const Json& argument : object["fetchArguments"].as_array())
+        test.options.fetch_arguments.push_back(argument.as_string());
       test.options.servers = servers_from_json(object["servers"]).value();
-      if (object.contains("edgeNetwork")) test.options.edge_network = object["edgeNetwork"].as_string();
+      if (object.contains("edgeNetwork"))
+        test.options.edge_network = object["edgeNetwork"].as_string();
     }
   }
-  const std::string node = test.model.spec.on_edge() ? place(test.model, test.world.nodes).node : "";
+  const std::string node =
+      test.model.spec.on_edge() ? place(test.model, test.world.nodes).node : "";
   for (const auto& edge_node : test.edge_nodes) {
     if (edge_node->metadata.name == node) test.world.edge_node = edge_node;
   }
@@ -73,14 +80,17 @@ Case load(const testing::Path& folder) {
 
 Json to_json(const Plan& plan, const Case& test) {
   Json out = Json::object();
-  if (plan.problem) out.set("problem", Json::object({{"reason", plan.problem->reason}, {"message", plan.problem->message}}));
+  if (plan.problem)
+    out.set("problem",
+            Json::object({{"reason", plan.problem->reason}, {"message", plan.problem->message}}));
   out.set("children", plan.children == Plan::Children::kConverge ? "converge" : "leave");
   Json objects = Json::array();
   for (const Json& object : plan.objects) objects.push_back(object);
   out.set("objects", std::move(objects));
   EdgeNodeWorld nodes = test.nodes;
   nodes.servers = &test.options.servers;
-  for (const auto& node : test.edge_nodes) out["work"].set(node->metadata.name, plan_edge_node(*node, nodes).to_json());
+  for (const auto& node : test.edge_nodes)
+    out["work"].set(node->metadata.name, plan_edge_node(*node, nodes).to_json());
   return out;
 }
 
@@ -93,7 +103,8 @@ TEST_P(InferenceModelGolden, PlanWorkAndStatusAreAsWritten) {
   const Case test = load(folder);
   const Plan wanted = plan(test.model, test.world, test.options);
   check_golden(folder / "objects.yaml", to_json(wanted, test));
-  const api::InferenceModelStatus status = observe(test.model, wanted, test.world, test.options, kNow);
+  const api::InferenceModelStatus status =
+      observe(test.model, wanted, test.world, test.options, kNow);
   check_golden(folder / "status.yaml", status.to_json());
 
   // Written objects must be valid, and a second look must find nothing new.
@@ -106,7 +117,8 @@ TEST_P(InferenceModelGolden, PlanWorkAndStatusAreAsWritten) {
   }
   World again = test.world;
   const Plan second = plan(after, again, test.options);
-  EXPECT_EQ(observe(after, second, again, test.options, "2030-01-01T00:00:00Z").to_json(), status.to_json());
+  EXPECT_EQ(observe(after, second, again, test.options, "2030-01-01T00:00:00Z").to_json(),
+            status.to_json());
   EXPECT_EQ(second.objects, wanted.objects);
 }
 
@@ -121,16 +133,19 @@ TEST(CertificateHosts, AreWhatClientsAndTiersUse) {
     std::erase(hosts, "");
     return hosts;
   };
-  EXPECT_THAT(hosts_of("edge_closed_port"), UnorderedElementsAre("localhost", "127.0.0.1", "edge0", "127.9.1.1"));
-  EXPECT_THAT(hosts_of("cloud_closed_port"),
-              UnorderedElementsAre("localhost", "127.0.0.1", "digits", "digits.default", "digits.default.svc",
-                                   "digits.default.svc.cluster.local", "127.0.0.1"));
+  EXPECT_THAT(hosts_of("edge_closed_port"),
+              UnorderedElementsAre("localhost", "127.0.0.1", "edge0", "127.9.1.1"));
+  EXPECT_THAT(
+      hosts_of("cloud_closed_port"),
+      UnorderedElementsAre("localhost", "127.0.0.1", "digits", "digits.default",
+                           "digits.default.svc", "digits.default.svc.cluster.local", "127.0.0.1"));
   EXPECT_THAT(hosts_of("cloud_load_balancer_with_a_name"), ::testing::Contains("lb.example"));
 }
 
 TEST(ServerTable, EntriesOfTheOperatorReplaceTheBuiltInOnes) {
-  auto table =
-      servers_from_json(codec::parse_yaml("{tensorflow: {image: tf, args: [a], readyPath: /x}, onnx: {image: other}}").value());
+  auto table = servers_from_json(
+      codec::parse_yaml("{tensorflow: {image: tf, args: [a], readyPath: /x}, onnx: {image: other}}")
+          .value());
   ASSERT_TRUE(table.ok()) << table.error().message();
   EXPECT_EQ(table->at("tensorflow").image, "tf");
   EXPECT_EQ(table->at("onnx").image, "other");
@@ -140,27 +155,40 @@ TEST(ServerTable, EntriesOfTheOperatorReplaceTheBuiltInOnes) {
 }
 
 TEST(ServerTable, ErrorsNameTheEntryAndTheField) {
-  const auto message = [](const char* text) { return servers_from_json(codec::parse_yaml(text).value()).error().message(); };
-  EXPECT_EQ(message("{abacus: {image: x}}"), "servers.abacus: is not a valid frameworkType of an InferenceModel");
+  const auto message = [](const char* text) {
+    return servers_from_json(codec::parse_yaml(text).value()).error().message();
+  };
+  EXPECT_EQ(message("{abacus: {image: x}}"),
+            "servers.abacus: is not a valid frameworkType of an InferenceModel");
   EXPECT_EQ(message("{onnx: {args: []}}"), "servers.onnx.image: is required");
-  EXPECT_EQ(message("{onnx: {image: x, args: [1]}}"), "servers.onnx.args: must be a list of strings");
+  EXPECT_EQ(message("{onnx: {image: x, args: [1]}}"),
+            "servers.onnx.args: must be a list of strings");
   EXPECT_EQ(message("{onnx: {image: x, color: red}}"),
-            "servers.onnx.color: is unknown: must be image, command, args, env, mountPath, readyPath, layout, beside, status, "
+            "servers.onnx.color: is unknown: must be image, command, args, env, mountPath, "
+            "readyPath, layout, beside, status, "
             "closable or securityContext");
-  EXPECT_EQ(message("{onnx: {image: x, layout: heap}}"), "servers.onnx.layout: must be target or numbered");
+  EXPECT_EQ(message("{onnx: {image: x, layout: heap}}"),
+            "servers.onnx.layout: must be target or numbered");
   EXPECT_EQ(message("{onnx: {image: x, layout: numbered, beside: [a/b]}}"),
             "servers.onnx.beside: must be file names that have no / and do not begin with a dot");
-  EXPECT_EQ(message("{onnx: {image: x, beside: [a]}}"), "servers.onnx.beside: may be set only with layout: numbered");
-  EXPECT_EQ(message("{onnx: {image: x, securityContext: 1000}}"), "servers.onnx.securityContext: must be an object");
-  EXPECT_EQ(message("{onnx: {image: x, status: {path: v1}}}"), "servers.onnx.status.path: must begin with /");
-  EXPECT_EQ(message("{onnx: {image: x, status: {path: /v1, version: v}}}"), "servers.onnx.status.version: must begin with /");
+  EXPECT_EQ(message("{onnx: {image: x, beside: [a]}}"),
+            "servers.onnx.beside: may be set only with layout: numbered");
+  EXPECT_EQ(message("{onnx: {image: x, securityContext: 1000}}"),
+            "servers.onnx.securityContext: must be an object");
+  EXPECT_EQ(message("{onnx: {image: x, status: {path: v1}}}"),
+            "servers.onnx.status.path: must begin with /");
+  EXPECT_EQ(message("{onnx: {image: x, status: {path: /v1, version: v}}}"),
+            "servers.onnx.status.version: must begin with /");
   EXPECT_EQ(message("{onnx: {image: x, status: {path: /v1, state: /s}}}"),
             "servers.onnx.status.ready: is required if state is set");
-  EXPECT_EQ(message("{onnx: {image: x, status: {path: /v1, method: PUT}}}"), "servers.onnx.status.method: must be GET or POST");
+  EXPECT_EQ(message("{onnx: {image: x, status: {path: /v1, method: PUT}}}"),
+            "servers.onnx.status.method: must be GET or POST");
   EXPECT_EQ(message("{onnx: {image: x, status: {colour: red}}}"),
-            "servers.onnx.status.colour: is unknown: must be path, method, list, name, version, state, ready, loading, code, "
+            "servers.onnx.status.colour: is unknown: must be path, method, list, name, version, "
+            "state, ready, loading, code, "
             "message or quiet");
-  EXPECT_EQ(message("{onnx: {image: x, mountPath: models}}"), "servers.onnx.mountPath: must be an absolute path");
+  EXPECT_EQ(message("{onnx: {image: x, mountPath: models}}"),
+            "servers.onnx.mountPath: must be an absolute path");
   EXPECT_EQ(message("[1]"), "servers: must be an object");
 }
 
@@ -177,25 +205,27 @@ TEST(ServerTable, EntriesBeyondWhatAnEdgeNodeTakesAreRefusedWhenTheTableIsRead) 
     std::string field;  // of the error
     Json just, beyond;
   };
-  std::vector<Limit> limits = {{"status.path", pointer(1024), pointer(1025)},
-                               // With the longest name of 63 characters, 961 become 1024, and 962
-                               // are too many.
-                               {"status.path", pointer(961) + "{modelName}", pointer(962) + "{modelName}"},
-                               {"status.ready", list(16), list(17)},
-                               {"status.loading", list(16), list(17)},
-                               {"status.quiet", list(16), list(17)},
-                               {"status.ready[0]", Json::array({word(63)}), Json::array({word(64)})},
-                               {"status.ready[0]", Json::array({word(1)}), Json::array({""})},
-                               {"status.loading[0]", Json::array({word(63)}), Json::array({word(64)})},
-                               {"status.quiet[0]", Json::array({word(253)}), Json::array({word(254)})},
-                               {"beside", list(16), list(17)},
-                               {"beside[0]", Json::array({word(253)}), Json::array({word(254)})}};
+  std::vector<Limit> limits = {
+      {"status.path", pointer(1024), pointer(1025)},
+      // With the longest name of 63 characters, 961 become 1024, and 962
+      // are too many.
+      {"status.path", pointer(961) + "{modelName}", pointer(962) + "{modelName}"},
+      {"status.ready", list(16), list(17)},
+      {"status.loading", list(16), list(17)},
+      {"status.quiet", list(16), list(17)},
+      {"status.ready[0]", Json::array({word(63)}), Json::array({word(64)})},
+      {"status.ready[0]", Json::array({word(1)}), Json::array({""})},
+      {"status.loading[0]", Json::array({word(63)}), Json::array({word(64)})},
+      {"status.quiet[0]", Json::array({word(253)}), Json::array({word(254)})},
+      {"beside", list(16), list(17)},
+      {"beside[0]", Json::array({word(253)}), Json::array({word(254)})}};
   for (const char* member : {"list", "name", "version", "state", "code", "message"})
     limits.push_back({std::string("status.") + member, pointer(253), pointer(254)});
   for (const Limit& limit : limits) {
     const auto read = [&](const Json& value) {
-      Json entry =
-          Json::object({{"image", "x"}, {"layout", "numbered"}, {"status", Json::object({{"ready", Json::array({"UP"})}})}});
+      Json entry = Json::object({{"image", "x"},
+                                 {"layout", "numbered"},
+                                 {"status", Json::object({{"ready", Json::array({"UP"})}})}});
       std::string path = limit.field.substr(0, limit.field.find('['));
       std::replace(path.begin(), path.end(), '.', '/');
       entry.make(path) = value;
@@ -204,7 +234,8 @@ TEST(ServerTable, EntriesBeyondWhatAnEdgeNodeTakesAreRefusedWhenTheTableIsRead) 
     const auto just = read(limit.just), beyond = read(limit.beyond);
     EXPECT_TRUE(just.ok()) << limit.field << ": " << just.error().message();
     ASSERT_FALSE(beyond.ok()) << limit.field;
-    EXPECT_TRUE(beyond.error().message().starts_with("servers.triton." + limit.field + ": ")) << beyond.error().message();
+    EXPECT_TRUE(beyond.error().message().starts_with("servers.triton." + limit.field + ": "))
+        << beyond.error().message();
   }
 }
 

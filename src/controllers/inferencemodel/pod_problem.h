@@ -19,13 +19,15 @@ std::optional<Problem> pod_problem(const api::Pod& pod);
 
 /// The reason why reports of node `name` are out of date: NodeUnreachable, NodeNotReady. `node` and
 /// `agent` may be null: no report to check.
-std::optional<Problem> out_of_reach(const std::string& name, const api::Node* node, const api::EdgeNode* agent);
+std::optional<Problem> out_of_reach(const std::string& name, const api::Node* node,
+                                    const api::EdgeNode* agent);
 
 /// True: the node's connected agent reports that the pod's server answers. The cluster's own view
 /// of pod and node may be late or waver. KubeEdge reports an answering pod as not ready for a
 /// moment after its start. It reports a node as lost for most of a minute after its link and agent
 /// are back. For servers that answered before only. `pod`, `agent`, `report` may be null.
-bool agent_vouches(const api::Pod* pod, const api::EdgeNode* agent, const api::EdgeModelReport* report);
+bool agent_vouches(const api::Pod* pod, const api::EdgeNode* agent,
+                   const api::EdgeModelReport* report);
 
 /// Address of a pod with its node's network, or with ports of its node; "": not known yet. `pod`
 /// null: the address that it would have.
@@ -33,7 +35,8 @@ enum class Machines {
   kOne,  // pods answer at their own addresses, and not at host ports
   kMany,
 };
-std::string pod_address(const api::Pod* pod, const api::EdgeNode* agent, const api::Node* node, Machines machines);
+std::string pod_address(const api::Pod* pod, const api::EdgeNode* agent, const api::Node* node,
+                        Machines machines);
 
 /// "http://192.0.2.7:8080", "http://[2001:db8::7]:8080"
 std::string http_url(const std::string& host, std::int64_t port);

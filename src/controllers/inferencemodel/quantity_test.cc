@@ -34,11 +34,13 @@ TEST(Quantity, IsWrittenAsTheApiServerWritesIt) {
       {"3000000k", "3G"},
       {"999999999999999T", "9223372036854775807"},
   };
-  for (const auto& [written, given] : kCases) EXPECT_EQ(canonical_quantity(written), given) << written;
+  for (const auto& [written, given] : kCases)
+    EXPECT_EQ(canonical_quantity(written), given) << written;
 }
 
 TEST(Quantity, WhatIsWrittenOnceIsNotChangedAgain) {
-  for (const char* text : {"0.3Gi", "1e3", "-1", "abc", "", "1.2.3", "12345678901234567890", "7Pi", ".5", "5."})
+  for (const char* text :
+       {"0.3Gi", "1e3", "-1", "abc", "", "1.2.3", "12345678901234567890", "7Pi", ".5", "5."})
     EXPECT_EQ(canonical_quantity(canonical_quantity(text)), canonical_quantity(text)) << text;
 }
 

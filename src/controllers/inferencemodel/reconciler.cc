@@ -39,12 +39,15 @@ Keys of_node(const api::Node& node, const runtime::Caches& caches) {
   std::set<std::string> addresses{""};
   for (const api::NodeAddress& address : node.status.addresses) addresses.insert(address.address);
   for (const std::string& address : addresses) {
-    for (const auto& model : caches.of<InferenceModel>().by_index(kByAddress, address)) keys.push_back(model->metadata.key());
+    for (const auto& model : caches.of<InferenceModel>().by_index(kByAddress, address))
+      keys.push_back(model->metadata.key());
   }
   return keys;
 }
 
-Keys of_edge_node(const api::EdgeNode& node, const runtime::Caches& caches) { return models_near(node.metadata.name, caches); }
+Keys of_edge_node(const api::EdgeNode& node, const runtime::Caches& caches) {
+  return models_near(node.metadata.name, caches);
+}
 
 // Two models may want one port of one node: when the first moves away, the second is requeued.
 Keys rivals(const InferenceModel& changed, const runtime::Caches& caches) {
@@ -53,7 +56,8 @@ Keys rivals(const InferenceModel& changed, const runtime::Caches& caches) {
   const std::string& here = changed.spec.node_name;
   // A model with a nodeSelector may be on any node. Models that name a node compete on that node.
   const std::vector<std::string> places =
-      here.empty() ? std::vector<std::string>{at_port(port)} : std::vector<std::string>{at_port(port, here), at_port(port, "")};
+      here.empty() ? std::vector<std::string>{at_port(port)}
+                   : std::vector<std::string>{at_port(port, here), at_port(port, "")};
   Keys keys;
   for (const std::string& place : places) {
     for (const auto& model : caches.of<InferenceModel>().by_index(kByPort, place)) {
@@ -66,8 +70,10 @@ Keys rivals(const InferenceModel& changed, const runtime::Caches& caches) {
 // Versions and conditions in a status do not affect rivals. Otherwise one report would requeue all
 // of thousands of models on one port.
 bool same_to_rivals(const InferenceModel& before, const InferenceModel& now) {
-  return before.metadata.uid == now.metadata.uid && before.metadata.generation == now.metadata.generation &&
-         before.metadata.deleting() == now.metadata.deleting() && before.status.node == now.status.node;
+  return before.metadata.uid == now.metadata.uid &&
+         before.metadata.generation == now.metadata.generation &&
+         before.metadata.deleting() == now.metadata.deleting() &&
+         before.status.node == now.status.node;
 }
 
 // Pods of our Deployments carry the model's name in a label; their owner is the ReplicaSet or the
@@ -85,8 +91,8 @@ Keys of_slice(const api::EndpointSlice& slice, const runtime::Caches& caches) {
 }
 
 // Writes Events for transitions that matter to people. A status that stays the same causes none.
-void tell(const InferenceModel& model, const api::InferenceModelStatus& now, PassingProblems& passing, SteadyTime time,
-          runtime::Writer& writer) {
+void tell(const InferenceModel& model, const api::InferenceModelStatus& now,
+          PassingProblems& passing, SteadyTime time, runtime::Writer& writer) {
   const api::InferenceModelStatus& before = model.status;
   std::string told;
   for (const meta::Condition& condition : now.conditions) {
@@ -94,7 +100,9 @@ void tell(const InferenceModel& model, const api::InferenceModelStatus& now, Pas
       passing.clear(model.metadata.key(), condition.type);
       continue;
     }
-    if (!passing.due(model.metadata.key(), meta::find_condition(before.conditions, condition.type), condition, time)) continue;
+    if (!passing.due(model.metadata.key(), meta::find_condition(before.conditions, condition.type),
+                     condition, time))
+      continue;
     const std::string event = condition.reason + condition.message;
     if (event == told) continue;  // both conditions have one cause
     told = event;
@@ -111,7 +119,8 @@ void tell(const InferenceModel& model, const api::InferenceModelStatus& now, Pas
 
 }  // namespace
 
-InferenceModelReconciler::InferenceModelReconciler(const runtime::Caches& caches, InferenceModelOptions options, Claims claims)
+InferenceModelReconciler::InferenceModelReconciler(const runtime::Caches& caches,
+                                                   InferenceModelOptions options, Claims claims)
     : caches_(caches),
       options_(std::move(options)),
       clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
@@ -123,7 +132,8 @@ void InferenceModelReconciler::watches(runtime::Watches<InferenceModel>& w) cons
   w.maps<api::Node>(of_node).maps<api::EdgeNode>(of_edge_node);
   w.maps<InferenceModel>(rivals, same_to_rivals);
   w.indexes<InferenceModel>(kByNode, found_by_node).indexes<InferenceModel>(kByPort, found_by_port);
-  w.indexes<InferenceModel>(kByAddress, found_by_address).indexes<api::Pod>(kByModel, found_by_model);
+  w.indexes<InferenceModel>(kByAddress, found_by_address)
+      .indexes<api::Pod>(kByModel, found_by_model);
   w.indexes<api::EndpointSlice>(std::string(kSlicesByService), slices_by_service);
 }
 
@@ -135,14 +145,17 @@ World InferenceModelReconciler::look(const InferenceModel& model) const {
   if (model.spec.on_edge()) {
     if (const Placement placement = place(model, world.nodes); !placement.node.empty()) {
       world.edge_node = caches_.of<api::EdgeNode>().get({"", placement.node});
-      for (const std::string& place : {at_port(model.spec.port(), placement.node), at_port(model.spec.port(), "")}) {
+      for (const std::string& place :
+           {at_port(model.spec.port(), placement.node), at_port(model.spec.port(), "")}) {
         for (auto& other : caches_.of<InferenceModel>().by_index(kByPort, place)) {
           if (other->metadata.key() != key) world.models.push_back(std::move(other));
         }
       }
       if (claims_) world.claims = claims_(placement.node);
       // Claims of models are left out: world.models has the models themselves.
-      std::erase_if(world.claims, [](const PortClaim& claim) { return claim.owner.starts_with("InferenceModel "); });
+      std::erase_if(world.claims, [](const PortClaim& claim) {
+        return claim.owner.starts_with("InferenceModel ");
+      });
     }
   } else {
     world.service = caches_.of<api::Service>().get(key);
@@ -152,20 +165,25 @@ World InferenceModelReconciler::look(const InferenceModel& model) const {
   return world;
 }
 
-Result<runtime::Action> InferenceModelReconciler::gone(const Context& /*ctx*/, const ObjectKey& key, runtime::Writer& /*writer*/) {
-  if (options_.certificates != nullptr) options_.certificates->forget({key.ns, api::issued_secret(key.name)});
+Result<runtime::Action> InferenceModelReconciler::gone(const Context& /*ctx*/, const ObjectKey& key,
+                                                       runtime::Writer& /*writer*/) {
+  if (options_.certificates != nullptr)
+    options_.certificates->forget({key.ns, api::issued_secret(key.name)});
   const MutexLock lock(mutex_);
   pauses_.forget(key);
   passing_.forget(key);
   return runtime::Action::await_change();
 }
 
-Result<runtime::Action> InferenceModelReconciler::replace_ended_pod(const Context& ctx, const InferenceModel& model,
-                                                                    const World& world, runtime::Writer& writer) {
+Result<runtime::Action> InferenceModelReconciler::replace_ended_pod(const Context& ctx,
+                                                                    const InferenceModel& model,
+                                                                    const World& world,
+                                                                    runtime::Writer& writer) {
   const api::Pod* pod = edge_pod(model, world.pods);
   if (pod == nullptr) return runtime::Action::await_change();
   const auto made = meta::parse_time(pod->metadata.creation_timestamp);
-  const Duration lived = made.ok() ? std::chrono::duration_cast<Duration>(clock_.wall() - *made) : Duration{};
+  const Duration lived =
+      made.ok() ? std::chrono::duration_cast<Duration>(clock_.wall() - *made) : Duration{};
   Duration left{};
   {
     const MutexLock lock(mutex_);
@@ -176,26 +194,31 @@ Result<runtime::Action> InferenceModelReconciler::replace_ended_pod(const Contex
   return runtime::Action::await_change();  // its end causes a reconcile, which makes the next pod
 }
 
-Result<runtime::Action> InferenceModelReconciler::reconcile(const Context& ctx, const InferenceModel& model,
+Result<runtime::Action> InferenceModelReconciler::reconcile(const Context& ctx,
+                                                            const InferenceModel& model,
                                                             runtime::Writer& writer) {
   if (model.metadata.deleting()) return runtime::Action::await_change();
   World world = look(model);
   std::optional<Duration> certificate_in;
   if (model.spec.security.tls && model.spec.https() && options_.certificates != nullptr) {
     TRY(CertificateIssuer::Outcome kept,
-        options_.certificates->ensure(ctx,
-                                      wanted_certificate(runtime::ObjectRef::of(model), api::issued_secret(model.metadata.name),
-                                                         certificate_hosts(model, world, options_))));
+        options_.certificates->ensure(
+            ctx, wanted_certificate(runtime::ObjectRef::of(model),
+                                    api::issued_secret(model.metadata.name),
+                                    certificate_hosts(model, world, options_))));
     world.certificate = std::move(kept.problem);
     certificate_in = kept.look_again;
   }
   Plan wanted = plan(model, world, options_);
   Status converged;
-  if (wanted.children == Plan::Children::kConverge) converged = writer.converge(ctx, model, wanted.objects);
-  if (!converged.ok() && (converged.error().code() == Code::kInvalid || converged.error().code() == Code::kForbidden))
+  if (wanted.children == Plan::Children::kConverge)
+    converged = writer.converge(ctx, model, wanted.objects);
+  if (!converged.ok() &&
+      (converged.error().code() == Code::kInvalid || converged.error().code() == Code::kForbidden))
     wanted.refused = Problem{"Refused", converged.error().message()};
   // A failed write must not hide the rest of the status.
-  const api::InferenceModelStatus status = observe(model, wanted, world, options_, meta::format_time(clock_.wall()));
+  const api::InferenceModelStatus status =
+      observe(model, wanted, world, options_, meta::format_time(clock_.wall()));
   std::optional<Duration> report_in;
   {
     const MutexLock lock(mutex_);

@@ -21,17 +21,20 @@ class InferenceModelReconciler {
   using Claims = std::function<std::vector<PortClaim>(const std::string& node)>;
 
   /// `caches` outlive it. `claims` may be called from several threads; absent: there are no jobs.
-  InferenceModelReconciler(const runtime::Caches& caches, InferenceModelOptions options, Claims claims = {});
+  InferenceModelReconciler(const runtime::Caches& caches, InferenceModelOptions options,
+                           Claims claims = {});
 
   void watches(runtime::Watches<api::InferenceModel>& w) const;
-  Result<runtime::Action> reconcile(const Context& ctx, const api::InferenceModel& model, runtime::Writer& writer);
-  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer);
+  Result<runtime::Action> reconcile(const Context& ctx, const api::InferenceModel& model,
+                                    runtime::Writer& writer);
+  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key,
+                               runtime::Writer& writer);
 
  private:
   World look(const api::InferenceModel& model) const;
   /// Removes an ended pod after its pause; until then requeues the model.
-  Result<runtime::Action> replace_ended_pod(const Context& ctx, const api::InferenceModel& model, const World& world,
-                                            runtime::Writer& writer);
+  Result<runtime::Action> replace_ended_pod(const Context& ctx, const api::InferenceModel& model,
+                                            const World& world, runtime::Writer& writer);
 
   const runtime::Caches& caches_;
   const InferenceModelOptions options_;

@@ -21,17 +21,25 @@ class ScriptedWriter final : public runtime::Writer {
   Json status;
 
   Status apply(const Context&, Json) override { return {}; }
-  Status edit(const Context&, const runtime::ObjectRef&, runtime::Part, const std::function<void(Json&)>& change) override {
+  Status edit(const Context&, const runtime::ObjectRef&, runtime::Part,
+              const std::function<void(Json&)>& change) override {
     Json live = Json::object();
     change(live);
     status = std::as_const(live)["status"];
     return {};
   }
-  Result<Json> create(const Context&, Json object, const runtime::ObjectRef*) override { return object; }
+  Result<Json> create(const Context&, Json object, const runtime::ObjectRef*) override {
+    return object;
+  }
   Status remove(const Context&, const runtime::ObjectRef&) override { return {}; }
-  Status add_finalizer(const Context&, const runtime::ObjectRef&, std::string_view) override { return {}; }
-  Status remove_finalizer(const Context&, const runtime::ObjectRef&, std::string_view) override { return {}; }
-  void event(const runtime::ObjectRef&, runtime::EventType, std::string_view, std::string_view) override {}
+  Status add_finalizer(const Context&, const runtime::ObjectRef&, std::string_view) override {
+    return {};
+  }
+  Status remove_finalizer(const Context&, const runtime::ObjectRef&, std::string_view) override {
+    return {};
+  }
+  void event(const runtime::ObjectRef&, runtime::EventType, std::string_view,
+             std::string_view) override {}
 
  protected:
   Status converge(const Context&, const runtime::ObjectRef&, std::vector<Json>) override {
@@ -59,7 +67,9 @@ TEST(RefusedObjects, AreAskedForAgainUntilTheyAreTaken) {
   ScriptedWriter writer;
   // 422 and 400 of an admission policy are terminal for the client, which knows no policies.
   writer.answers.push_back(Error(Code::kInvalid, "policy: image is not signed").as_terminal());
-  const auto reason = [&] { return std::as_const(writer.status)["conditions"].as_array().front()["reason"].as_string(); };
+  const auto reason = [&] {
+    return std::as_const(writer.status)["conditions"].as_array().front()["reason"].as_string();
+  };
   auto action = reconciler.reconcile(Context(), model, writer);
   ASSERT_TRUE(action.ok()) << action.error().message();
   ASSERT_TRUE(action->delay().has_value());

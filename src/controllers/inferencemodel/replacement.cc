@@ -6,11 +6,13 @@ namespace varda::controllers {
 
 namespace {
 
-constexpr Duration kShortest = std::chrono::seconds(5), kLongest = std::chrono::minutes(5), kLongLife = std::chrono::minutes(10);
+constexpr Duration kShortest = std::chrono::seconds(5), kLongest = std::chrono::minutes(5),
+                   kLongLife = std::chrono::minutes(10);
 
 }  // namespace
 
-Duration ReplacementPauses::left(const meta::ObjectKey& model, const std::string& uid, Duration lived, SteadyTime now) {
+Duration ReplacementPauses::left(const meta::ObjectKey& model, const std::string& uid,
+                                 Duration lived, SteadyTime now) {
   Pause& pause = pauses_[model];
   if (pause.uid != uid) {
     const bool anew = pause.uid.empty() || lived > kLongLife;

@@ -18,7 +18,8 @@ class ReplacementPauses {
  public:
   /// Time from `now` until the pod `uid` of `model` is removed; zero or less: now. Further calls
   /// for the same pod do not move the end. `lived`: time since the pod was made.
-  Duration left(const meta::ObjectKey& model, const std::string& uid, Duration lived, SteadyTime now);
+  Duration left(const meta::ObjectKey& model, const std::string& uid, Duration lived,
+                SteadyTime now);
   void forget(const meta::ObjectKey& model) { pauses_.erase(model); }
 
  private:

@@ -25,7 +25,8 @@ struct Place {
 };
 
 // The only node of a layer. A child stays on its present node when further nodes join.
-std::string one_of_layer(const std::string& layer, const InferenceModel* existing, const NodeList& nodes, ChildPlan& out) {
+std::string one_of_layer(const std::string& layer, const InferenceModel* existing,
+                         const NodeList& nodes, ChildPlan& out) {
   std::vector<std::string> names;
   for (const auto& node : nodes) {
     if (layer_of(*node) == layer) names.push_back(node->metadata.name);
@@ -35,16 +36,19 @@ std::string one_of_layer(const std::string& layer, const InferenceModel* existin
   const std::string current = existing == nullptr ? "" : existing->spec.node_name;
   if (!current.empty() && std::binary_search(names.begin(), names.end(), current)) return current;
   if (names.empty()) {
-    out.problem = Problem{"NoNodeMatches", "no node has the layer " + layer + ": label one " + std::string(kLayerLabel) + "=" +
-                                               layer + ", or name it with nodeName"};
+    out.problem = Problem{"NoNodeMatches", "no node has the layer " + layer + ": label one " +
+                                               std::string(kLayerLabel) + "=" + layer +
+                                               ", or name it with nodeName"};
   } else {
     out.problem =
-        Problem{"SeveralNodesMatch", std::to_string(names.size()) + " nodes have the layer " + layer + ": name one with nodeName"};
+        Problem{"SeveralNodesMatch", std::to_string(names.size()) + " nodes have the layer " +
+                                         layer + ": name one with nodeName"};
   }
   return "";
 }
 
-Place place_of(const Tier& tier, const InferenceModel* existing, const JointWorld& world, ChildPlan& out) {
+Place place_of(const Tier& tier, const InferenceModel* existing, const JointWorld& world,
+               ChildPlan& out) {
   Place place;
   if (!tier.node.empty()) {
     const api::Node* node = find_node(world.nodes, tier.node);
@@ -57,9 +61,9 @@ Place place_of(const Tier& tier, const InferenceModel* existing, const JointWorl
   } else if (tier.selector != nullptr) {
     place.selector = tier.selector->match_labels;
     if (!tier.selector->match_expressions.empty())
-      out.problem =
-          Problem{"InvalidSpec",
-                  "spec.cloudWorker.selector.matchExpressions: must be empty; varda-serve in the cloud supports matchLabels only"};
+      out.problem = Problem{"InvalidSpec",
+                            "spec.cloudWorker.selector.matchExpressions: must be empty; "
+                            "varda-serve in the cloud supports matchLabels only"};
   } else if (tier.layer != api::JointTier::kCloud) {
     place.edge = true;
     place.node = one_of_layer(tier.layer, existing, world.nodes, out);
@@ -68,14 +72,17 @@ Place place_of(const Tier& tier, const InferenceModel* existing, const JointWorl
 }
 
 Json entry_of(const api::EdgeModelVersion& archive) {
-  Json entry = Json::object({{"version", archive.version}, {"downloadURL", archive.url}, {"sha256sum", archive.sha256}});
+  Json entry = Json::object(
+      {{"version", archive.version}, {"downloadURL", archive.url}, {"sha256sum", archive.sha256}});
   if (!archive.mirrors.empty()) {
     Json mirrors = Json::array();
     for (const std::string& url : archive.mirrors) mirrors.push_back(url);
     entry.set("mirrors", std::move(mirrors));
   }
   if (!archive.credentials.empty()) {  // NAMESPACE/NAME
-    entry.set("credentials", Json::object({{"secretName", archive.credentials.substr(archive.credentials.find('/') + 1)}}));
+    entry.set("credentials",
+              Json::object(
+                  {{"secretName", archive.credentials.substr(archive.credentials.find('/') + 1)}}));
   }
   return entry;
 }
@@ -106,9 +113,12 @@ Json manifest_of(const api::EdgeModelVersion& archive, const InferenceModel* exi
 }
 
 // True: our server understands the server's answers.
-bool speaks_open_inference(const ServerEntry& server) { return server.reading == api::EdgeStatusReading{}; }
+bool speaks_open_inference(const ServerEntry& server) {
+  return server.reading == api::EdgeStatusReading{};
+}
 
-std::optional<Problem> model_problem(const Tier& tier, const ResolvedModel& model, const InferenceModelOptions& options) {
+std::optional<Problem> model_problem(const Tier& tier, const ResolvedModel& model,
+                                     const InferenceModelOptions& options) {
   const std::string name = "Model " + tier.model->name;
   const auto server = options.servers.find(model.framework);
   if (server == options.servers.end() || !speaks_open_inference(server->second)) {
@@ -116,27 +126,34 @@ std::optional<Problem> model_problem(const Tier& tier, const ResolvedModel& mode
     for (const auto& [framework, entry] : options.servers) {
       if (speaks_open_inference(entry)) known += (known.empty() ? "" : ", ") + framework;
     }
-    return Problem{"ModelUnsupported",
-                   name + " has the format " + (model.framework.empty() ? "\"\"" : model.framework) +
-                       ", and the operator has no Open Inference Protocol server for that format (servers: " + known + ")"};
+    return Problem{
+        "ModelUnsupported",
+        name + " has the format " + (model.framework.empty() ? "\"\"" : model.framework) +
+            ", and the operator has no Open Inference Protocol server for that format (servers: " +
+            known + ")"};
   }
   if (!model.path.empty())
-    return Problem{"ModelUnsupported", name + " has a path on a node as url: url must name an archive that nodes can download"};
+    return Problem{
+        "ModelUnsupported",
+        name + " has a path on a node as url: url must name an archive that nodes can download"};
   if (model.archive() == nullptr)
-    return Problem{"DigestMissing", name + " has no sha256: `varda pack` prints the digest of a new archive"};
+    return Problem{"DigestMissing",
+                   name + " has no sha256: `varda pack` prints the digest of a new archive"};
   return {};
 }
 
 // The name never changes: nodes may still ask for the former name, which the server would not know.
-std::string model_name_of(const JointInferenceService& service, const Tier& tier, const ResolvedModel& model,
-                          const InferenceModel* existing) {
+std::string model_name_of(const JointInferenceService& service, const Tier& tier,
+                          const ResolvedModel& model, const InferenceModel* existing) {
   if (existing != nullptr && !existing->spec.model_name.empty()) return existing->spec.model_name;
   return model.model_name.size() <= kModelNameMax ? model.model_name : child_name(service, tier);
 }
 
 }  // namespace
 
-std::string child_name(const JointInferenceService& service, const Tier& tier) { return service.metadata.name + "-" + tier.name; }
+std::string child_name(const JointInferenceService& service, const Tier& tier) {
+  return service.metadata.name + "-" + tier.name;
+}
 
 bool is_child(const InferenceModel& model, const JointInferenceService& service) {
   const meta::OwnerReference* owner = model.metadata.controller();
@@ -145,8 +162,8 @@ bool is_child(const InferenceModel& model, const JointInferenceService& service)
 
 bool is_left_over(const InferenceModel& model, const JointInferenceService& service) {
   const meta::OwnerReference* owner = model.metadata.controller();
-  return owner != nullptr && owner->kind == JointInferenceService::resource().kind && owner->name == service.metadata.name &&
-         owner->uid != service.metadata.uid;
+  return owner != nullptr && owner->kind == JointInferenceService::resource().kind &&
+         owner->name == service.metadata.name && owner->uid != service.metadata.uid;
 }
 
 std::optional<Json> wish_of(const InferenceModel& child) {
@@ -158,16 +175,19 @@ std::optional<Json> wish_of(const InferenceModel& child) {
   return std::move(*wish);
 }
 
-std::optional<Problem> server_problem(const InferenceModel& model, const InferenceModelOptions& options) {
+std::optional<Problem> server_problem(const InferenceModel& model,
+                                      const InferenceModelOptions& options) {
   if (model.spec.from_image()) return {};
   const auto server = options.servers.find(model.spec.framework_type);
   if (server == options.servers.end() || speaks_open_inference(server->second)) return {};
-  return Problem{"ModelUnsupported", "InferenceModel " + model.metadata.name + " is served by " + server->second.image +
+  return Problem{"ModelUnsupported", "InferenceModel " + model.metadata.name + " is served by " +
+                                         server->second.image +
                                          ", which does not speak the Open Inference Protocol"};
 }
 
-ChildPlan plan_child(const JointInferenceService& service, const Tier& tier, const ResolvedModel& model,
-                     const InferenceModel* existing, const JointWorld& world, const std::vector<PortClaim>& siblings,
+ChildPlan plan_child(const JointInferenceService& service, const Tier& tier,
+                     const ResolvedModel& model, const InferenceModel* existing,
+                     const JointWorld& world, const std::vector<PortClaim>& siblings,
                      const InferenceModelOptions& options) {
   ChildPlan out;
   if ((out.problem = model_problem(tier, model, options))) return out;
@@ -186,7 +206,8 @@ ChildPlan plan_child(const JointInferenceService& service, const Tier& tier, con
     spec.set("nodeSelector", std::move(labels));
   }
   if (place.edge) {
-    const bool same = existing != nullptr && existing->spec.on_edge() && existing->spec.node_name == place.node;
+    const bool same =
+        existing != nullptr && existing->spec.on_edge() && existing->spec.node_name == place.node;
     PortClaim claim{.node = place.node,
                     .port = same ? existing->spec.port() : 0,
                     .owner = "JointInferenceService " + service.metadata.key().str(),
@@ -202,8 +223,9 @@ ChildPlan plan_child(const JointInferenceService& service, const Tier& tier, con
     }
     const std::int64_t port = choose_port(claim, others, kJointPortMin, kJointPortMax);
     if (port == 0) {
-      out.problem = Problem{"PortInUse", "no port from " + std::to_string(kJointPortMin) + " to " + std::to_string(kJointPortMax) +
-                                             " is free on node " + place.node};
+      out.problem = Problem{"PortInUse", "no port from " + std::to_string(kJointPortMin) + " to " +
+                                             std::to_string(kJointPortMax) + " is free on node " +
+                                             place.node};
       return out;
     }
     spec.set("servingPort", port);
@@ -216,14 +238,16 @@ ChildPlan plan_child(const JointInferenceService& service, const Tier& tier, con
     spec.set("replicas", tier.worker->replicas);
     spec.set("service", Json::object({{"type", std::string(cloud.service_type())}}));
   }
-  if (Json security = service.spec.security.to_json(); !security.is_null()) spec.set("security", std::move(security));
+  if (Json security = service.spec.security.to_json(); !security.is_null())
+    spec.set("security", std::move(security));
   Json labels = Json::object({{std::string(kManagedByLabel), "varda"},
                               {std::string(kJobKindLabel), JointInferenceService::resource().kind},
                               {std::string(kJobLabel), service.metadata.name},
                               {std::string(kWorkerLabel), tier.name}});
   out.object = Json::object({{"apiVersion", InferenceModel::resource().api_version()},
                              {"kind", InferenceModel::resource().kind},
-                             {"metadata", Json::object({{"name", child_name(service, tier)}, {"labels", std::move(labels)}})},
+                             {"metadata", Json::object({{"name", child_name(service, tier)},
+                                                        {"labels", std::move(labels)}})},
                              {"spec", std::move(spec)}});
   return out;
 }

@@ -25,19 +25,22 @@ std::optional<Json> wish_of(const api::InferenceModel& child);
 
 struct ChildPlan {
   std::optional<Json> object;      // absent: see `problem`; an existing child stays
-  std::optional<Problem> problem;  // DigestMissing, ModelUnsupported, NodeNotFound, NoNodeMatches, SeveralNodesMatch, PortInUse
+  std::optional<Problem> problem;  // DigestMissing, ModelUnsupported, NodeNotFound, NoNodeMatches,
+                                   // SeveralNodesMatch, PortInUse
   std::optional<PortClaim> claim;  // for a child in the edge layer
 };
 
 /// Set if our server in the first tier cannot ask `model`. The model's server is then known not to
 /// speak the Open Inference Protocol.
-std::optional<Problem> server_problem(const api::InferenceModel& model, const InferenceModelOptions& options);
+std::optional<Problem> server_problem(const api::InferenceModel& model,
+                                      const InferenceModelOptions& options);
 
 /// Plans the InferenceModel of a tier that refers to a Model. `existing`: the present child, or
 /// null. A version that serves now stays in the manifest until the next one serves, so that no
 /// request fails. `siblings`: node ports that earlier tiers want.
-ChildPlan plan_child(const api::JointInferenceService& service, const Tier& tier, const ResolvedModel& model,
-                     const api::InferenceModel* existing, const JointWorld& world, const std::vector<PortClaim>& siblings,
+ChildPlan plan_child(const api::JointInferenceService& service, const Tier& tier,
+                     const ResolvedModel& model, const api::InferenceModel* existing,
+                     const JointWorld& world, const std::vector<PortClaim>& siblings,
                      const InferenceModelOptions& options);
 
 }  // namespace varda::controllers

@@ -10,11 +10,13 @@ using namespace testing;  // NOLINT: of a test, in a test
 
 class JointCluster : public ControlPlane {
  protected:
-  void add_node(const std::string& name) { ControlPlane::add_node(name, "{edgeai.io/layer: edge}"); }
+  void add_node(const std::string& name) {
+    ControlPlane::add_node(name, "{edgeai.io/layer: edge}");
+  }
   void add_model(const std::string& name, char digit) {
     post(kModels, "{apiVersion: sedna.io/v1alpha1, kind: Model, metadata: {name: " + name +
-                      "}, spec: {format: onnx, url: 'http://files/" + name + ".tar.gz', sha256: '" + std::string(64, digit) +
-                      "'}}");
+                      "}, spec: {format: onnx, url: 'http://files/" + name + ".tar.gz', sha256: '" +
+                      std::string(64, digit) + "'}}");
   }
   void add_service() {
     post(kServices, R"(
@@ -41,7 +43,8 @@ spec:
   std::string condition(std::string_view type) {
     const Json now = status();
     for (const Json& one : now["conditions"].as_array()) {
-      if (one["type"].as_string() == type) return one["status"].as_string() + " " + one["reason"].as_string();
+      if (one["type"].as_string() == type)
+        return one["status"].as_string() + " " + one["reason"].as_string();
     }
     return "";
   }
@@ -64,56 +67,71 @@ spec:
 
   // Plays the scheduler and the runner.
   void run_pod(const std::string& name, const std::string& node = "edge0") {
-    const auto bound = api_.post(kPods + "/" + name + "/binding", yaml("{apiVersion: v1, kind: Binding, metadata: {name: " + name +
-                                                                       "}, target: {kind: Node, name: " + node + "}}"));
+    const auto bound = api_.post(kPods + "/" + name + "/binding",
+                                 yaml("{apiVersion: v1, kind: Binding, metadata: {name: " + name +
+                                      "}, target: {kind: Node, name: " + node + "}}"));
     ASSERT_EQ(bound.status, 201) << bound.text;
-    patch_status(kPods + "/" + name, "{phase: Running, podIP: 127.9.1.1, conditions: [{type: Ready, status: 'True'}]}");
+    patch_status(kPods + "/" + name,
+                 "{phase: Running, podIP: 127.9.1.1, conditions: [{type: Ready, status: 'True'}]}");
   }
-  void end_pod(const std::string& name) { api_.remove(kPods + "/" + name + "?gracePeriodSeconds=0"); }
+  void end_pod(const std::string& name) {
+    api_.remove(kPods + "/" + name + "?gracePeriodSeconds=0");
+  }
   // Plays the agent's report: the target version serves, with these counts and this state of the
   // tier above.
-  void report(std::string_view counts = "epoch: e1, counters: {inferences: 0}", const std::string& cloud = "Ready") {
+  void report(std::string_view counts = "epoch: e1, counters: {inferences: 0}",
+              const std::string& cloud = "Ready") {
     const std::string target = work()["target"].as_string();
-    patch_status(kEdgeNodes + "/edge0", "{models: [{key: default/digits.edge, exposed: '" + target + "', versions: [{version: '" +
-                                            target + "', state: Ready}], serving: {version: '" + target +
-                                            "', state: Ready}, cascade: {" + std::string(counts) +
-                                            ", tiers: [{name: edge, state: Ready}, {name: cloud, state: " + cloud + "}]}}]}");
+    patch_status(
+        kEdgeNodes + "/edge0",
+        "{models: [{key: default/digits.edge, exposed: '" + target + "', versions: [{version: '" +
+            target + "', state: Ready}], serving: {version: '" + target +
+            "', state: Ready}, cascade: {" + std::string(counts) +
+            ", tiers: [{name: edge, state: Ready}, {name: cloud, state: " + cloud + "}]}}]}");
   }
   void expose() {
     const std::string target = work()["target"].as_string();
-    patch_status(kEdgeNodes + "/edge0", "{models: [{key: default/digits.edge, exposed: '" + target + "', versions: [{version: '" +
-                                            target + "', state: Ready}]}]}");
+    patch_status(kEdgeNodes + "/edge0", "{models: [{key: default/digits.edge, exposed: '" + target +
+                                            "', versions: [{version: '" + target +
+                                            "', state: Ready}]}]}");
   }
   void serve() {
     ASSERT_TRUE(eventually([&] { return !work().is_null(); }));
     expose();
     ASSERT_TRUE(eventually([&] { return exists(kPods + "/digits-edge-adfa01a70198"); }));
     run_pod("digits-edge-adfa01a70198");
-    ASSERT_TRUE(eventually([&] { return work().at("serving/url").as_string() == "http://127.9.1.1:18080"; }))
-        << codec::write_json(work());
+    ASSERT_TRUE(eventually([&] {
+      return work().at("serving/url").as_string() == "http://127.9.1.1:18080";
+    })) << codec::write_json(work());
     report();
-    ASSERT_TRUE(eventually([&] { return condition("EdgeReady") == "True Serving"; })) << codec::write_json(status());
+    ASSERT_TRUE(eventually([&] { return condition("EdgeReady") == "True Serving"; }))
+        << codec::write_json(status());
     EXPECT_EQ(status()["url"].as_string(), "http://127.9.1.1:18080");
   }
   // Makes a Ready pod of the Deployment behind its Service, like a cluster.
   void answer(const std::string& name) {
     ASSERT_TRUE(eventually([&] { return exists(kDeployments + "/" + name); }));
     const Json made = get(kDeployments + "/" + name).at("spec/template/metadata");
-    Json pod = yaml("{apiVersion: v1, kind: Pod, metadata: {name: " + name + "-1}, spec: {containers: [{name: a, image: other}]}}");
+    Json pod = yaml("{apiVersion: v1, kind: Pod, metadata: {name: " + name +
+                    "-1}, spec: {containers: [{name: a, image: other}]}}");
     pod["metadata"].set("labels", made["labels"]);
     if (made.contains("annotations")) pod["metadata"].set("annotations", made["annotations"]);
     const auto reply = api_.post(kPods, pod);
     ASSERT_EQ(reply.status, 201) << reply.text;
-    patch_status(kPods + "/" + name + "-1", "{phase: Running, podIP: 127.9.1.9, conditions: [{type: Ready, status: 'True'}]}");
+    patch_status(kPods + "/" + name + "-1",
+                 "{phase: Running, podIP: 127.9.1.9, conditions: [{type: Ready, status: 'True'}]}");
     add_slice(name, "127.9.1.9", 8080);
   }
   // Makes the cloud's model answer, so that the service is Ready for the first time.
   void serve_all() {
     serve();
     answer("digits-cloud");
-    ASSERT_TRUE(eventually([&] { return condition("Ready") == "True Serving"; })) << codec::write_json(status());
+    ASSERT_TRUE(eventually([&] { return condition("Ready") == "True Serving"; }))
+        << codec::write_json(status());
   }
-  std::string pod_uid() { return get(kPods + "/digits-edge-adfa01a70198").at("metadata/uid").as_string(); }
+  std::string pod_uid() {
+    return get(kPods + "/digits-edge-adfa01a70198").at("metadata/uid").as_string();
+  }
 };
 
 TEST_F(JointCluster, TwoModelsBecomeOneEndpointAndAtRestNothingIsWritten) {
@@ -135,26 +153,32 @@ TEST_F(JointCluster, IsReadyOnceEveryTierAnswersAndStaysReadyWithoutTheCloud) {
   EXPECT_EQ(cloud_url(), "") << "nothing forwards there yet";
   report("epoch: e1, counters: {inferences: 0}", "Unknown");
   answer("digits-cloud");
-  ASSERT_TRUE(eventually([&] { return condition("Ready") == "False TierNotReached"; })) << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return condition("Ready") == "False TierNotReached"; }))
+      << codec::write_json(status());
   ASSERT_TRUE(eventually([&] { return !cloud_url().empty(); }));
   report();
-  ASSERT_TRUE(eventually([&] { return condition("Ready") == "True Serving"; })) << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return condition("Ready") == "True Serving"; }))
+      << codec::write_json(status());
   EXPECT_EQ(condition("Degraded"), "False AllTiersAsked");
   patch_status(kPods + "/digits-cloud-1", "{conditions: [{type: Ready, status: 'False'}]}");
-  ASSERT_TRUE(eventually([&] { return condition("Degraded") == "True PodNotReady"; })) << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return condition("Degraded") == "True PodNotReady"; }))
+      << codec::write_json(status());
   EXPECT_EQ(condition("Ready"), "True Serving");
 }
 
 TEST_F(JointCluster, TheServiceMayComeBeforeEverythingItNames) {
   add_service();
-  ASSERT_TRUE(eventually([&] { return condition("Ready") == "False ModelNotFound"; })) << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return condition("Ready") == "False ModelNotFound"; }))
+      << codec::write_json(status());
   EXPECT_TRUE(eventually([&] { return has_event("ModelNotFound"); }));
   add_model("big", '2');
   ASSERT_TRUE(eventually([&] { return exists(kInferenceModels + "/digits-cloud"); }));
   add_model("small", '1');
-  ASSERT_TRUE(eventually([&] { return condition("Ready") == "False NodeNotFound"; })) << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return condition("Ready") == "False NodeNotFound"; }))
+      << codec::write_json(status());
   add_node("edge0");
-  ASSERT_TRUE(eventually([&] { return condition("Ready") == "False AgentMissing"; })) << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return condition("Ready") == "False AgentMissing"; }))
+      << codec::write_json(status());
   add_agent("edge0");
   serve();
 }
@@ -165,10 +189,13 @@ TEST_F(JointCluster, APolicyChangesWhatTheNodeIsToldAndNoPod) {
   serve();
   const std::string pod = pod_uid();
   patch(kServices + "/digits", "{spec: {edgeWorker: {hardExampleMining: {name: AlwaysCloud}}}}");
-  ASSERT_TRUE(eventually([&] { return work().at("cascade/tiers/0/policy/name").as_string() == "AlwaysCloud"; }));
+  ASSERT_TRUE(eventually(
+      [&] { return work().at("cascade/tiers/0/policy/name").as_string() == "AlwaysCloud"; }));
   patch(kModels + "/small", "{spec: {sha256: '" + std::string(64, '5') + "', version: next}}");
-  ASSERT_TRUE(eventually([&] { return work()["target"].as_string() == "next"; })) << codec::write_json(work());
-  EXPECT_EQ(work()["versions"].size(), 2u) << "what serves stays until the next one does: " << codec::write_json(work());
+  ASSERT_TRUE(eventually([&] { return work()["target"].as_string() == "next"; }))
+      << codec::write_json(work());
+  EXPECT_EQ(work()["versions"].size(), 2u)
+      << "what serves stays until the next one does: " << codec::write_json(work());
   report();
   ASSERT_TRUE(eventually([&] { return status().at("endpoints/0/version").as_string() == "next"; }));
   EXPECT_EQ(pod_uid(), pod);
@@ -185,21 +212,28 @@ spec: {modelName: other, deployToLayer: cloud, image: other}
 )";
   post(kInferenceModels, foreign);
   post(kPods,
-       "{apiVersion: v1, kind: Pod, metadata: {name: digits-edge-adfa01a70198}, spec: {containers: [{name: a, image: other}]}}");
+       "{apiVersion: v1, kind: Pod, metadata: {name: digits-edge-adfa01a70198}, spec: {containers: "
+       "[{name: a, image: other}]}}");
   ASSERT_TRUE(eventually([&] { return manager_->ready() && manager_->idle(); }));
-  const Json model = get(kInferenceModels + "/digits-cloud")["spec"], pod = get(kPods + "/digits-edge-adfa01a70198");
+  const Json model = get(kInferenceModels + "/digits-cloud")["spec"],
+             pod = get(kPods + "/digits-edge-adfa01a70198");
   add_service();
-  ASSERT_TRUE(eventually([&] { return condition("CloudReady") == "False NameInUse"; })) << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return condition("CloudReady") == "False NameInUse"; }))
+      << codec::write_json(status());
   ASSERT_TRUE(eventually([&] { return !work().is_null(); }));
   expose();
-  ASSERT_TRUE(eventually([&] { return condition("EdgeReady") == "False NameInUse"; })) << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return condition("EdgeReady") == "False NameInUse"; }))
+      << codec::write_json(status());
   EXPECT_EQ(get(kInferenceModels + "/digits-cloud")["spec"], model);
   EXPECT_EQ(get(kPods + "/digits-edge-adfa01a70198"), pod);
   api_.remove(kInferenceModels + "/digits-cloud");
   end_pod("digits-edge-adfa01a70198");
   // The ends of the model and of the pod both cause a reconcile.
-  ASSERT_TRUE(eventually([&] { return get(kInferenceModels + "/digits-cloud").at("spec/modelName").as_string() == "big"; }));
-  ASSERT_TRUE(eventually([&] { return pod_uid() != pod.at("metadata/uid").as_string() && !pod_uid().empty(); }));
+  ASSERT_TRUE(eventually([&] {
+    return get(kInferenceModels + "/digits-cloud").at("spec/modelName").as_string() == "big";
+  }));
+  ASSERT_TRUE(eventually(
+      [&] { return pod_uid() != pod.at("metadata/uid").as_string() && !pod_uid().empty(); }));
 }
 
 class MovedService : public JointCluster {
@@ -215,19 +249,23 @@ class MovedService : public JointCluster {
   }
   bool leaves() { return get(kOld)["metadata"].contains("deletionTimestamp"); }
   void take_up() {
-    const auto target = [&] { return get(kEdgeNodes + "/edge1").at("spec/models/0/target").as_string(); };
+    const auto target = [&] {
+      return get(kEdgeNodes + "/edge1").at("spec/models/0/target").as_string();
+    };
     ASSERT_TRUE(eventually([&] { return !target().empty(); }));
     EXPECT_FALSE(leaves());
     EXPECT_FALSE(work().is_null()) << "its pod is there";
-    const std::string has =
-        "key: default/digits.edge, exposed: '" + target() + "', versions: [{version: '" + target() + "', state: Ready}]";
+    const std::string has = "key: default/digits.edge, exposed: '" + target() +
+                            "', versions: [{version: '" + target() + "', state: Ready}]";
     patch_status(kEdgeNodes + "/edge1", "{models: [{" + has + "}]}");
     ASSERT_TRUE(eventually([&] { return exists(kPods + "/digits-edge-b4baca894ba0"); }));
     EXPECT_FALSE(leaves());
     run_pod("digits-edge-b4baca894ba0", "edge1");
-    patch_status(kEdgeNodes + "/edge1", "{models: [{" + has + ", serving: {version: '" + target() + "', state: Ready}}]}");
+    patch_status(kEdgeNodes + "/edge1",
+                 "{models: [{" + has + ", serving: {version: '" + target() + "', state: Ready}}]}");
     ASSERT_TRUE(eventually([&] { return leaves(); })) << codec::write_json(status());
-    ASSERT_TRUE(eventually([&] { return condition("EdgeReady") == "True Serving"; })) << codec::write_json(status());
+    ASSERT_TRUE(eventually([&] { return condition("EdgeReady") == "True Serving"; }))
+        << codec::write_json(status());
     EXPECT_EQ(status()["endpoints"].size(), 1u);
     EXPECT_EQ(status().at("endpoints/0/node").as_string(), "edge1");
     EXPECT_FALSE(work().is_null()) << "its pod is ending";
@@ -237,7 +275,8 @@ class MovedService : public JointCluster {
 
 TEST_F(MovedService, GoesOnAtTheOldNodeUntilTheNewOneAnswers) {
   move();
-  ASSERT_TRUE(eventually([&] { return condition("EdgeReady") == "False WaitingForNode"; })) << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return condition("EdgeReady") == "False WaitingForNode"; }))
+      << codec::write_json(status());
   EXPECT_EQ(condition("Ready"), "True Serving");
   EXPECT_EQ(status().at("endpoints/1/node").as_string(), "edge0") << codec::write_json(status());
   take_up();
@@ -247,7 +286,8 @@ TEST_F(MovedService, GoesOnAtTheOldNodeUntilTheNewOneAnswers) {
 
 TEST_F(MovedService, ComesOffANodeThatIsDead) {
   move();
-  patch_status("/api/v1/nodes/edge0", "{conditions: [{type: Ready, status: Unknown, reason: NodeStatusUnknown}]}");
+  patch_status("/api/v1/nodes/edge0",
+               "{conditions: [{type: Ready, status: Unknown, reason: NodeStatusUnknown}]}");
   take_up();
   EXPECT_EQ(condition("Ready"), "True Serving");
   EXPECT_TRUE(leaves()) << "nobody is there to end it";
@@ -266,7 +306,9 @@ TEST_F(JointCluster, DeletedItLeavesNothing) {
            get(kPods + "/digits-edge-adfa01a70198")["metadata"].contains("deletionTimestamp");
   }));
   end_pod("digits-edge-adfa01a70198");
-  ASSERT_TRUE(eventually([&] { return get(kDeployments)["items"].empty() && get(kCoreServices)["items"].size() <= 1; }));
+  ASSERT_TRUE(eventually([&] {
+    return get(kDeployments)["items"].empty() && get(kCoreServices)["items"].size() <= 1;
+  }));
 }
 
 TEST_F(JointCluster, AnInferenceModelThatIsThereTakesThePlaceOfAChildOnceItAnswers) {
@@ -275,20 +317,25 @@ TEST_F(JointCluster, AnInferenceModelThatIsThereTakesThePlaceOfAChildOnceItAnswe
   serve();
   ASSERT_TRUE(eventually([&] { return exists(kInferenceModels + "/digits-cloud"); }));
   answer("digits-cloud");
-  ASSERT_TRUE(eventually([&] { return condition("CloudReady") == "True Serving"; })) << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return condition("CloudReady") == "True Serving"; }))
+      << codec::write_json(status());
   const std::string first = get(kInferenceModels + "/digits-cloud").at("status/url").as_string();
   ASSERT_TRUE(eventually([&] { return cloud_url() == first; }));
   post(kInferenceModels,
-       "{apiVersion: ai.kubeedge.io/v1alpha1, kind: InferenceModel, metadata: {name: shared}, spec: {modelName: shared, "
+       "{apiVersion: ai.kubeedge.io/v1alpha1, kind: InferenceModel, metadata: {name: shared}, "
+       "spec: {modelName: shared, "
        "deployToLayer: cloud, image: other}}");
-  patch(kServices + "/digits", "{spec: {cloudWorker: {model: {name: shared, kind: InferenceModel}}}}");
+  patch(kServices + "/digits",
+        "{spec: {cloudWorker: {model: {name: shared, kind: InferenceModel}}}}");
   ASSERT_TRUE(eventually([&] { return status()["observedGeneration"].as_integer() == 2; }));
   EXPECT_TRUE(exists(kInferenceModels + "/digits-cloud")) << "the next one does not answer yet";
   EXPECT_EQ(cloud_url(), first);
   answer("shared");
-  ASSERT_TRUE(eventually([&] { return condition("CloudReady") == "True Serving"; })) << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return condition("CloudReady") == "True Serving"; }))
+      << codec::write_json(status());
   ASSERT_TRUE(eventually([&] { return !exists(kInferenceModels + "/digits-cloud"); }));
-  EXPECT_EQ(cloud_url(), get(kInferenceModels + "/shared").at("status/url").as_string()) << "told before the other one went";
+  EXPECT_EQ(cloud_url(), get(kInferenceModels + "/shared").at("status/url").as_string())
+      << "told before the other one went";
 }
 
 TEST_F(JointCluster, FromOurServersToTheUsersWorkersAndBack) {
@@ -300,22 +347,29 @@ TEST_F(JointCluster, FromOurServersToTheUsersWorkersAndBack) {
     edgeWorker: {workerSpec: {containers: [{name: worker, image: "edge-worker:1"}]}},
     cloudWorker: {workerSpec: {containers: [{name: worker, image: "cloud-worker:1"}]}}}})");
   ASSERT_TRUE(eventually([&] {
-    return get(kDeployments + "/digits-cloud").at("spec/template/spec/containers/0/image").as_string() == "cloud-worker:1";
+    return get(kDeployments + "/digits-cloud")
+               .at("spec/template/spec/containers/0/image")
+               .as_string() == "cloud-worker:1";
   })) << codec::write_json(status());
   ASSERT_TRUE(eventually([&] { return !exists(kInferenceModels + "/digits-cloud"); }));
   ASSERT_TRUE(eventually([&] { return work()["cascade"].is_null(); }));
   ASSERT_TRUE(eventually([&] {
-    if (get(kPods + "/digits-edge-adfa01a70198")["metadata"].contains("deletionTimestamp")) end_pod("digits-edge-adfa01a70198");
+    if (get(kPods + "/digits-edge-adfa01a70198")["metadata"].contains("deletionTimestamp"))
+      end_pod("digits-edge-adfa01a70198");
     return exists(kPods + "/digits-edge-adfa01a70198") &&
-           get(kPods + "/digits-edge-adfa01a70198").at("spec/containers/0/image").as_string() == "edge-worker:1";
+           get(kPods + "/digits-edge-adfa01a70198").at("spec/containers/0/image").as_string() ==
+               "edge-worker:1";
   })) << codec::write_json(status())
       << codec::write_json(get(kPods + "/digits-edge-adfa01a70198"));
   EXPECT_NE(pod_uid(), ours);
-  patch(kServices + "/digits", "{spec: {edgeWorker: {workerSpec: null}, cloudWorker: {workerSpec: null}}}");
+  patch(kServices + "/digits",
+        "{spec: {edgeWorker: {workerSpec: null}, cloudWorker: {workerSpec: null}}}");
   ASSERT_TRUE(eventually([&] { return exists(kInferenceModels + "/digits-cloud"); }));
   ASSERT_TRUE(eventually([&] {
-    if (get(kPods + "/digits-edge-adfa01a70198")["metadata"].contains("deletionTimestamp")) end_pod("digits-edge-adfa01a70198");
-    return get(kPods + "/digits-edge-adfa01a70198").at("spec/containers/0/name").as_string() == "server";
+    if (get(kPods + "/digits-edge-adfa01a70198")["metadata"].contains("deletionTimestamp"))
+      end_pod("digits-edge-adfa01a70198");
+    return get(kPods + "/digits-edge-adfa01a70198").at("spec/containers/0/name").as_string() ==
+           "server";
   })) << codec::write_json(status());
   ASSERT_TRUE(eventually([&] { return !work()["cascade"].is_null(); }));
 }
@@ -324,13 +378,18 @@ TEST_F(JointCluster, CountsGoOnThroughARestartOfTheOperatorAndAnotherEpochOfTheN
   add_world();
   add_service();
   serve_all();
-  report("epoch: e1, counters: {inferences: 40, hard: 4}, degraded: {reason: BreakerOpen, message: 'cloud: refused'}", "Open");
-  ASSERT_TRUE(eventually([&] { return condition("Degraded") == "True BreakerOpen"; })) << codec::write_json(status());
+  report(
+      "epoch: e1, counters: {inferences: 40, hard: 4}, degraded: {reason: BreakerOpen, message: "
+      "'cloud: refused'}",
+      "Open");
+  ASSERT_TRUE(eventually([&] { return condition("Degraded") == "True BreakerOpen"; }))
+      << codec::write_json(status());
   EXPECT_EQ(status()["inferenceNumber"].as_integer(), 40);
   stop();
   report("epoch: e2, counters: {inferences: 2, hard: 1}");
   start();
-  ASSERT_TRUE(eventually([&] { return condition("Degraded") == "False AllTiersAsked"; })) << codec::write_json(status());
+  ASSERT_TRUE(eventually([&] { return condition("Degraded") == "False AllTiersAsked"; }))
+      << codec::write_json(status());
   EXPECT_EQ(status()["inferenceNumber"].as_integer(), 42);
   EXPECT_EQ(status()["hardExampleNumber"].as_integer(), 5);
 }
@@ -339,10 +398,13 @@ TEST_F(JointCluster, TwoServicesOnANodeHaveTwoPorts) {
   add_world();
   add_service();
   serve();
-  post(kServices, R"({apiVersion: sedna.io/v1alpha1, kind: JointInferenceService, metadata: {name: second}, spec: {
+  post(
+      kServices,
+      R"({apiVersion: sedna.io/v1alpha1, kind: JointInferenceService, metadata: {name: second}, spec: {
     edgeWorker: {model: {name: small}, nodeName: edge0}, cloudWorker: {model: {name: big}}}})");
   ASSERT_TRUE(eventually([&] {
-    return get(kServices + "/second").at("status/endpoints/0/url").as_string() == "http://127.9.1.1:18081";
+    return get(kServices + "/second").at("status/endpoints/0/url").as_string() ==
+           "http://127.9.1.1:18081";
   })) << codec::write_json(get(kServices + "/second"));
 }
 

@@ -28,7 +28,8 @@ std::int64_t greater(std::int64_t a, std::int64_t b) { return std::max(a, b); }
 
 // Merges counts of `from`; `join` combines counts in both. Other values are ignored, and so are new
 // names beyond `members_max`.
-void merge(Json& into, const Json& from, Join join, std::size_t members_max = SIZE_MAX, int depth = 0) {
+void merge(Json& into, const Json& from, Join join, std::size_t members_max = SIZE_MAX,
+           int depth = 0) {
   for (const auto& [name, value] : from.as_object()) {
     if (into.size() >= members_max && !into.contains(name)) continue;
     if (value.is_object()) {
@@ -38,7 +39,8 @@ void merge(Json& into, const Json& from, Join join, std::size_t members_max = SI
       merge(there, value, join, members_max, depth + 1);
     } else if (value.is_integer() && value.as_integer() >= 0) {
       const Json& there = std::as_const(into)[name];
-      into.set(name, there.is_integer() ? join(there.as_integer(), value.as_integer()) : value.as_integer());
+      into.set(name, there.is_integer() ? join(there.as_integer(), value.as_integer())
+                                        : value.as_integer());
     }
   }
 }
@@ -49,7 +51,8 @@ bool went_back(const Json& before, const Json& now) {
   return std::any_of(members.begin(), members.end(), [&](const auto& member) {
     const Json& value = now[member.first];
     if (member.second.is_object()) return value.is_object() && went_back(member.second, value);
-    return member.second.is_integer() && value.is_integer() && value.as_integer() < member.second.as_integer();
+    return member.second.is_integer() && value.is_integer() &&
+           value.as_integer() < member.second.as_integer();
   });
 }
 
@@ -69,7 +72,8 @@ void add_to_past(std::vector<JointCounters>& kept, const Json& counters) {
 
 }  // namespace
 
-std::vector<JointCounters> gather(std::vector<JointCounters> kept, const std::vector<Count>& told, const Counting& who) {
+std::vector<JointCounters> gather(std::vector<JointCounters> kept, const std::vector<Count>& told,
+                                  const Counting& who) {
   std::set<std::pair<std::string, std::string>> current;
   std::set<std::string> speaking;
   for (const Count& count : told) {
@@ -77,12 +81,17 @@ std::vector<JointCounters> gather(std::vector<JointCounters> kept, const std::ve
     current.emplace(count.node, count.epoch);
     speaking.insert(count.node);
   }
-  const auto is_told = [&](const JointCounters& record) { return current.contains({record.node, record.epoch}); };
+  const auto is_told = [&](const JointCounters& record) {
+    return current.contains({record.node, record.epoch});
+  };
   // Folds the least needed record into the nameless one. False: all others are reported now.
   const auto make_room = [&] {
-    const auto silent = [&](const JointCounters& record) { return !record.node.empty() && !is_told(record); };
-    auto found = std::find_if(kept.begin(), kept.end(),
-                              [&](const JointCounters& record) { return silent(record) && !who.nodes.contains(record.node); });
+    const auto silent = [&](const JointCounters& record) {
+      return !record.node.empty() && !is_told(record);
+    };
+    auto found = std::find_if(kept.begin(), kept.end(), [&](const JointCounters& record) {
+      return silent(record) && !who.nodes.contains(record.node);
+    });
     if (found == kept.end()) found = std::find_if(kept.begin(), kept.end(), silent);
     if (found == kept.end()) return false;
     const JointCounters folded = std::move(*found);
@@ -92,8 +101,9 @@ std::vector<JointCounters> gather(std::vector<JointCounters> kept, const std::ve
   };
   for (const Count& count : told) {
     if (count.node.empty() || count.counters.empty()) continue;
-    const auto found = std::find_if(kept.begin(), kept.end(),
-                                    [&](const JointCounters& one) { return one.node == count.node && one.epoch == count.epoch; });
+    const auto found = std::find_if(kept.begin(), kept.end(), [&](const JointCounters& one) {
+      return one.node == count.node && one.epoch == count.epoch;
+    });
     if (found == kept.end()) {
       // A source without room is not counted: without a record its next report would count again.
       bool room = true;
@@ -115,7 +125,8 @@ std::vector<JointCounters> gather(std::vector<JointCounters> kept, const std::ve
   }
   while (kept.size() > kRecordsMax && make_room()) {
   }
-  std::stable_partition(kept.begin(), kept.end(), [&](const JointCounters& record) { return !is_told(record); });
+  std::stable_partition(kept.begin(), kept.end(),
+                        [&](const JointCounters& record) { return !is_told(record); });
   // Old epochs are unknown for a silent node, so only reporting nodes are trimmed.
   const std::size_t most = std::max(kOldEpochsMax, 2 * who.side_by_side);
   std::map<std::string, std::size_t> old;

@@ -39,14 +39,15 @@ struct Counting {
 /// added twice if a silent source returns before its record is folded. A reporting node keeps the
 /// old epochs that it reported last: kOldEpochsMax, or twice `side_by_side`. All nodes together
 /// keep kRecordsMax records; those of absent nodes are folded first.
-std::vector<api::JointCounters> gather(std::vector<api::JointCounters> kept, const std::vector<Count>& told,
-                                       const Counting& who = {});
+std::vector<api::JointCounters> gather(std::vector<api::JointCounters> kept,
+                                       const std::vector<Count>& told, const Counting& who = {});
 
 /// The sum of all, member by member.
 codec::Json total(const std::vector<api::JointCounters>& counters);
 
 inline constexpr std::size_t kOldEpochsMax = 4;  // epochs of a node that are not reported now
-inline constexpr std::size_t kRecordsMax = 640;  // one for each of a worker's 500 nodes, and some former
+inline constexpr std::size_t kRecordsMax =
+    640;  // one for each of a worker's 500 nodes, and some former
 static_assert(kRecordsMax <= api::JointInferenceServiceStatus::kCountersMax);
 
 }  // namespace varda::controllers

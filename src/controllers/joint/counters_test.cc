@@ -12,26 +12,32 @@ using codec::Json;
 
 Json yaml(std::string_view text) { return codec::parse_yaml(text).value(); }
 
-Count count(std::string node, std::string epoch, std::string_view counters, Count::Back back = Count::Back::kOldWord) {
-  return {.node = std::move(node), .epoch = std::move(epoch), .counters = yaml(counters), .back = back};
+Count count(std::string node, std::string epoch, std::string_view counters,
+            Count::Back back = Count::Back::kOldWord) {
+  return {
+      .node = std::move(node), .epoch = std::move(epoch), .counters = yaml(counters), .back = back};
 }
 
-std::int64_t inferences(const std::vector<JointCounters>& kept) { return total(kept)["inferences"].as_integer(); }
+std::int64_t inferences(const std::vector<JointCounters>& kept) {
+  return total(kept)["inferences"].as_integer();
+}
 
 TEST(JointCounters, AreSummedUpOverNodesMemberByMember) {
-  const auto kept = gather(
-      {}, {count("a", "1", "{inferences: 3, asked: {cloud: 1}}"), count("b", "1", "{inferences: 4, asked: {cloud: 2, edge: 5}}")});
+  const auto kept = gather({}, {count("a", "1", "{inferences: 3, asked: {cloud: 1}}"),
+                                count("b", "1", "{inferences: 4, asked: {cloud: 2, edge: 5}}")});
   EXPECT_EQ(total(kept), yaml("{inferences: 7, asked: {cloud: 3, edge: 5}}"));
 }
 
 TEST(JointCounters, ToldAgainChangeNothing) {
-  const std::vector<Count> told = {count("a", "1", "{inferences: 3}"), count("b", "9", "{inferences: 4}")};
+  const std::vector<Count> told = {count("a", "1", "{inferences: 3}"),
+                                   count("b", "9", "{inferences: 4}")};
   const auto once = gather({}, told);
   EXPECT_EQ(gather(once, told), once);
 }
 
 TEST(JointCounters, OfANodeThatIsSilentOrHasLeftStay) {
-  const auto kept = gather(gather({}, {count("a", "1", "{inferences: 3}")}), {count("b", "1", "{inferences: 4}")});
+  const auto kept = gather(gather({}, {count("a", "1", "{inferences: 3}")}),
+                           {count("b", "1", "{inferences: 4}")});
   EXPECT_EQ(inferences(kept), 7);
   EXPECT_EQ(inferences(gather(kept, {count("a", "1", "{inferences: 5}")})), 9);
 }
@@ -56,7 +62,9 @@ TEST(JointCounters, ValuesThatGoBackWithinAnEpochAreAnOldWord) {
 }
 
 TEST(JointCounters, ValuesThatGoBackInWhoCountsSinceItsStartAreANewStart) {
-  const auto worker = [](std::string_view counters) { return count("a", "w", counters, Count::Back::kNewStart); };
+  const auto worker = [](std::string_view counters) {
+    return count("a", "w", counters, Count::Back::kNewStart);
+  };
   auto kept = gather({}, {worker("{inferences: 30, asked: {cloud: 4}}")});
   kept = gather(kept, {worker("{inferences: 2, asked: {cloud: 1}}")});
   EXPECT_EQ(total(kept), yaml("{inferences: 32, asked: {cloud: 5}}"));
@@ -66,7 +74,8 @@ TEST(JointCounters, ValuesThatGoBackInWhoCountsSinceItsStartAreANewStart) {
 
 TEST(JointCounters, OldEpochsOfANodeAreBounded) {
   std::vector<JointCounters> kept;
-  for (int epoch = 0; epoch < 100; ++epoch) kept = gather(kept, {count("a", std::to_string(epoch), "{inferences: 1}")});
+  for (int epoch = 0; epoch < 100; ++epoch)
+    kept = gather(kept, {count("a", std::to_string(epoch), "{inferences: 1}")});
   EXPECT_EQ(inferences(kept), 100);
   EXPECT_EQ(kept.size(), 2 + kOldEpochsMax);  // the current one, and the nameless one
 }
@@ -76,7 +85,8 @@ TEST(JointCounters, OfManyWorkersOnANodeThatIsSilentForAWhileAreNotCountedTwice)
   const Counting who{.side_by_side = kReplicas, .nodes = {"a"}};
   std::vector<Count> told;
   for (int worker = 0; worker < kReplicas; ++worker)
-    told.push_back(count("a", "w-" + std::to_string(worker), "{inferences: 10}", Count::Back::kNewStart));
+    told.push_back(
+        count("a", "w-" + std::to_string(worker), "{inferences: 10}", Count::Back::kNewStart));
   const auto once = gather({}, told, who);
   EXPECT_EQ(inferences(once), 10 * kReplicas);
   const auto silent = gather(once, {}, who);
@@ -91,10 +101,13 @@ TEST(JointCounters, OfManyWorkersOnANodeThatIsSilentForAWhileAreNotCountedTwice)
 }
 
 TEST(JointCounters, OfANodeThatIsSilentStayApartHoweverManyThereAre) {
-  const Counting one{.side_by_side = 1, .nodes = {"a", "b"}};  // scaled down while the node is silent
+  const Counting one{.side_by_side = 1,
+                     .nodes = {"a", "b"}};  // scaled down while the node is silent
   std::vector<Count> told;
-  for (int worker = 0; worker < 30; ++worker) told.push_back(count("a", std::to_string(worker), "{inferences: 1}"));
-  const auto kept = gather(gather({}, told, {.side_by_side = 30, .nodes = {"a", "b"}}), {count("b", "1", "{inferences: 1}")}, one);
+  for (int worker = 0; worker < 30; ++worker)
+    told.push_back(count("a", std::to_string(worker), "{inferences: 1}"));
+  const auto kept = gather(gather({}, told, {.side_by_side = 30, .nodes = {"a", "b"}}),
+                           {count("b", "1", "{inferences: 1}")}, one);
   EXPECT_EQ(inferences(kept), 31);
   EXPECT_EQ(inferences(gather(kept, told, one)), 31);
 }
@@ -104,7 +117,8 @@ TEST(JointCounters, TheEpochThatWasToldLastIsFoldedLast) {
   const Count first = count("a", "first", "{inferences: 100}");
   std::vector<JointCounters> kept;
   for (int other = 0; other < 20; ++other)
-    kept = gather(kept, {first, count("a", std::to_string(other), "{inferences: 1}")}, {.side_by_side = 2, .nodes = {"a"}});
+    kept = gather(kept, {first, count("a", std::to_string(other), "{inferences: 1}")},
+                  {.side_by_side = 2, .nodes = {"a"}});
   kept = gather(kept, {count("a", "19", "{inferences: 1}")}, {.side_by_side = 2, .nodes = {"a"}});
   EXPECT_EQ(inferences(kept), 120);
   EXPECT_EQ(inferences(gather(kept, {first}, {.side_by_side = 2, .nodes = {"a"}})), 120);
@@ -126,11 +140,13 @@ TEST(JointCounters, NodesThatLeaveMakeRoomForThoseThatCome) {
   constexpr int kNodes = kRecordsMax + 100;
   for (int node = 0; node < kNodes; ++node) {
     const std::string name = "n" + std::to_string(node);
-    kept = gather(std::move(kept), {count(name, "1", "{inferences: 1}")}, {.side_by_side = 1, .nodes = {"silent", name}});
+    kept = gather(std::move(kept), {count(name, "1", "{inferences: 1}")},
+                  {.side_by_side = 1, .nodes = {"silent", name}});
   }
   EXPECT_EQ(inferences(kept), kNodes + 7);
   EXPECT_LE(kept.size(), kRecordsMax);
-  kept = gather(std::move(kept), {silent, count("new", "1", "{inferences: 1}")}, {.side_by_side = 1, .nodes = {"silent", "new"}});
+  kept = gather(std::move(kept), {silent, count("new", "1", "{inferences: 1}")},
+                {.side_by_side = 1, .nodes = {"silent", "new"}});
   EXPECT_EQ(inferences(kept), kNodes + 8);
 }
 
@@ -146,8 +162,10 @@ TEST(JointCounters, OfAStatusWithMoreRecordsThanThereAreNowAreAddedUp) {
 }
 
 TEST(JointCounters, WhatIsNoCountIsLeftOut) {
-  const auto kept =
-      gather({}, {count("a", "1", "{inferences: 3, name: text, ratio: 0.5, list: [1], less: -2, deep: {none: null}}")});
+  const auto kept = gather(
+      {},
+      {count("a", "1",
+             "{inferences: 3, name: text, ratio: 0.5, list: [1], less: -2, deep: {none: null}}")});
   EXPECT_EQ(total(kept), yaml("{inferences: 3, deep: {}}"));
 }
 
@@ -155,7 +173,9 @@ TEST(JointCounters, NamesThatANodeMakesUpDoNotPileUpInTheNamelessRecord) {
   std::vector<JointCounters> kept;
   for (int epoch = 0; epoch < 500; ++epoch) {
     const std::string number = std::to_string(epoch);
-    kept = gather(std::move(kept), {count("a", number, "{inferences: 1, errors: {cloud: {made-up-" + number + ": 1}}}")});
+    kept = gather(
+        std::move(kept),
+        {count("a", number, "{inferences: 1, errors: {cloud: {made-up-" + number + ": 1}}}")});
   }
   ASSERT_EQ(kept.front().node, "");
   EXPECT_EQ(kept.front().counters["errors"]["cloud"].size(), 64u);
@@ -163,7 +183,8 @@ TEST(JointCounters, NamesThatANodeMakesUpDoNotPileUpInTheNamelessRecord) {
 }
 
 TEST(JointCounters, SumsStopAtTheGreatestNumber) {
-  const auto kept = gather({}, {count("a", "1", "{inferences: 9223372036854775807}"), count("b", "1", "{inferences: 2}")});
+  const auto kept = gather({}, {count("a", "1", "{inferences: 9223372036854775807}"),
+                                count("b", "1", "{inferences: 2}")});
   EXPECT_EQ(inferences(kept), 9223372036854775807);
 }
 

@@ -36,14 +36,16 @@ Json known_counters(const Json& report, const std::vector<Tier>& tiers) {
     if (report[name].is_integer()) out.set(name, report[name]);
   for (const char* name : {"answered", "asked", "retries"}) {
     for (const Tier& tier : tiers)
-      if (const Json& count = report[name][tier.name]; count.is_integer()) out[name].set(tier.name, count);
+      if (const Json& count = report[name][tier.name]; count.is_integer())
+        out[name].set(tier.name, count);
   }
   for (const char* name : {"errors", "notAsked"}) {
     for (const Tier& tier : tiers) {
       Json reasons = Json::object();
       for (const auto& [reason, count] : report[name][tier.name].as_object()) {
         if (reasons.size() == kReasonsMax) break;
-        if (!reason.empty() && reason.size() <= kReasonBytesMax && count.is_integer()) reasons.set(reason, count);
+        if (!reason.empty() && reason.size() <= kReasonBytesMax && count.is_integer())
+          reasons.set(reason, count);
       }
       if (!reasons.empty()) out[name].set(tier.name, std::move(reasons));
     }
@@ -58,7 +60,8 @@ std::map<std::string, std::int64_t> errors_of(const Json& reasons) {
     if (count.as_integer() > 0) all.emplace_back(count.as_integer(), reason);
   std::sort(all.begin(), all.end(), std::greater<>());
   std::map<std::string, std::int64_t> out;
-  for (std::size_t i = 0; i < std::min(all.size(), kReasonsMax); ++i) out.emplace(all[i].second, all[i].first);
+  for (std::size_t i = 0; i < std::min(all.size(), kReasonsMax); ++i)
+    out.emplace(all[i].second, all[i].first);
   return out;
 }
 
@@ -68,7 +71,9 @@ std::vector<Count> told_counts(const View& view, const FirstTier& first) {
     if (pod.report == nullptr || !pod.report->cascade["counters"].is_object()) continue;
     // While its agent is away, the EdgeNode shows the counts of a deleted service with the same
     // name.
-    if (pod.report->cascade["uid"].string_or(view.service.metadata.uid) != view.service.metadata.uid) continue;
+    if (pod.report->cascade["uid"].string_or(view.service.metadata.uid) !=
+        view.service.metadata.uid)
+      continue;
     out.push_back({.node = pod.endpoint.node,
                    .epoch = epoch_of(pod.report->cascade["epoch"].as_string()),
                    .counters = known_counters(pod.report->cascade["counters"], view.plan.tiers)});
@@ -81,14 +86,19 @@ std::vector<Count> told_counts(const View& view, const FirstTier& first) {
     for (const api::EdgeWorkerReport& worker : pod.agent->status.workers) {
       const Json& metrics = worker.report["metrics"];
       if (worker.uid != view.service.metadata.uid || !metrics.is_object()) continue;
-      const auto number = [&](const char* name) { return std::max<std::int64_t>(metrics[name].as_integer(), 0); };
+      const auto number = [&](const char* name) {
+        return std::max<std::int64_t>(metrics[name].as_integer(), 0);
+      };
       const std::string& instance = worker.report["registered"]["instance"].as_string();
-      out.push_back({.node = node,
-                     .epoch = epoch_of(worker.key.substr(worker.key.find('/') + 1) + (instance.empty() ? "" : "/" + instance)),
-                     .counters = Json::object({{"inferences", number("inferenceNumber")},
-                                               {"hard", number("hardExampleNumber")},
-                                               {"asked", Json::object({{view.plan.tiers[1].name, number("uploadCloudNumber")}})}}),
-                     .back = Count::Back::kNewStart});
+      out.push_back(
+          {.node = node,
+           .epoch = epoch_of(worker.key.substr(worker.key.find('/') + 1) +
+                             (instance.empty() ? "" : "/" + instance)),
+           .counters = Json::object(
+               {{"inferences", number("inferenceNumber")},
+                {"hard", number("hardExampleNumber")},
+                {"asked", Json::object({{view.plan.tiers[1].name, number("uploadCloudNumber")}})}}),
+           .back = Count::Back::kNewStart});
     }
   }
   return out;
@@ -120,14 +130,16 @@ Counting who_counts(const View& view, const FirstTier& first) {
   for (const auto& node : view.world.nodes) who.nodes.insert(node->metadata.name);
   if (view.plan.ours_first()) return who;
   std::map<std::string, std::size_t> workers;
-  for (const PodFinding& pod : first.pods) who.side_by_side = std::max(who.side_by_side, ++workers[pod.endpoint.node]);
+  for (const PodFinding& pod : first.pods)
+    who.side_by_side = std::max(who.side_by_side, ++workers[pod.endpoint.node]);
   return who;
 }
 
 }  // namespace
 
 void add_counts(const View& view, const FirstTier& first, JointInferenceServiceStatus& status) {
-  status.counters = gather(std::move(status.counters), told_counts(view, first), who_counts(view, first));
+  status.counters =
+      gather(std::move(status.counters), told_counts(view, first), who_counts(view, first));
   const Json all = total(status.counters);
   status.inference_number = all["inferences"].as_integer();
   status.hard_example_number = all["hard"].as_integer();
@@ -146,7 +158,8 @@ void add_counts(const View& view, const FirstTier& first, JointInferenceServiceS
     if (i > 0 && !tells_up) up = std::max(up, tier.asked);
   }
   if (status.inference_number > 0) {
-    status.upload_cloud_ratio = decimal(std::min(1.0, static_cast<double>(up) / static_cast<double>(status.inference_number)));
+    status.upload_cloud_ratio = decimal(
+        std::min(1.0, static_cast<double>(up) / static_cast<double>(status.inference_number)));
   }
 }
 

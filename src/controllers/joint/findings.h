@@ -26,8 +26,12 @@ struct Verdict {
   std::string message;
 };
 
-inline Verdict no(Problem problem) { return {kFalse, std::move(problem.reason), std::move(problem.message)}; }
-inline Verdict no(std::string reason, std::string message) { return {kFalse, std::move(reason), std::move(message)}; }
+inline Verdict no(Problem problem) {
+  return {kFalse, std::move(problem.reason), std::move(problem.message)};
+}
+inline Verdict no(std::string reason, std::string message) {
+  return {kFalse, std::move(reason), std::move(message)};
+}
 inline Verdict yes(std::string message) { return {kTrue, "Serving", std::move(message)}; }
 /// The reason in a node's report; `otherwise` if it cannot be a condition's reason.
 inline std::string reason_of(const codec::Json& report, std::string_view otherwise) {
@@ -36,7 +40,9 @@ inline std::string reason_of(const codec::Json& report, std::string_view otherwi
   return reason.empty() || reason.size() > kReasonMax ? std::string(otherwise) : reason;
 }
 /// "2 of 3"
-inline std::string counted(std::size_t some, std::size_t all) { return std::to_string(some) + " of " + std::to_string(all); }
+inline std::string counted(std::size_t some, std::size_t all) {
+  return std::to_string(some) + " of " + std::to_string(all);
+}
 
 /// Borrows all members.
 struct View {
@@ -45,9 +51,13 @@ struct View {
   const JointWorld& world;
   const InferenceModelOptions& options;
 
-  Machines machines() const { return options.node_port_host.empty() ? Machines::kMany : Machines::kOne; }
+  Machines machines() const {
+    return options.node_port_host.empty() ? Machines::kMany : Machines::kOne;
+  }
   /// The first tier's key in EdgeNode.spec.models.
-  std::string model_key() const { return service.metadata.key().str() + "." + plan.tiers.front().name; }
+  std::string model_key() const {
+    return service.metadata.key().str() + "." + plan.tiers.front().name;
+  }
 };
 
 /// One pod of the first tier, or the place for one.

@@ -42,14 +42,16 @@ std::string url_of(const View& view, const WorkerPod& pod, const api::EdgeNode* 
   if (pod.pod != nullptr) {
     if (!view.plan.ours_first()) {
       port = declared_port(*pod.pod, view.machines());
-    } else if (const api::Container* server = server_of(*pod.pod); server != nullptr && !server->ports.empty()) {
+    } else if (const api::Container* server = server_of(*pod.pod);
+               server != nullptr && !server->ports.empty()) {
       port = server->ports.front().container_port;
       https = answers_https(*server);
     }
   } else if (!view.plan.ours_first()) {
     return "";
   }
-  const std::string host = pod_address(pod.pod.get(), agent, find_node(view.world.nodes, pod.node), view.machines());
+  const std::string host =
+      pod_address(pod.pod.get(), agent, find_node(view.world.nodes, pod.node), view.machines());
   return port == 0 || host.empty() ? "" : with_scheme(http_url(host, port), https);
 }
 
@@ -59,36 +61,44 @@ std::optional<Verdict> model_failure(const PodFinding& found, const std::string&
   if (told == nullptr || found.report == nullptr) return {};
   const api::EdgeVersionReport* version = found.report->find_version(told->target);
   if (version != nullptr && version->state == api::EdgeVersionReport::kFailed) {
-    return no(version->reason.empty() ? "InstallFailed" : version->reason, "version " + told->target + ": " + version->message);
+    return no(version->reason.empty() ? "InstallFailed" : version->reason,
+              "version " + told->target + ": " + version->message);
   }
   const auto& serving = found.report->serving;
   if (serving && !serving->failed_version.empty() && serving->failed_version == told->target)
-    return no(serving->reason.empty() ? "LoadFailed" : serving->reason, "version " + told->target + ": " + serving->message);
+    return no(serving->reason.empty() ? "LoadFailed" : serving->reason,
+              "version " + told->target + ": " + serving->message);
   const Json& problem = found.report->cascade["problem"];
   if (problem.is_object())
     return no(reason_of(problem, "CascadeRefused"),
-              "the previous tiers stay in use: " + problem["message"].string_or("the server gave no reason"));
-  for (const Json& tier : found.report->cascade["tiers"].as_array()) {  // of a tier above, seen in its answers
+              "the previous tiers stay in use: " +
+                  problem["message"].string_or("the server gave no reason"));
+  for (const Json& tier :
+       found.report->cascade["tiers"].as_array()) {  // of a tier above, seen in its answers
     const Json& misfit = tier["problem"];
     if (!misfit.is_object()) continue;
     return no(reason_of(misfit, "PolicyMismatch"),
               "the policy of tier " + tier["name"].as_string() +
-                  " cannot read the tier's answers, so every answer is accepted: " + misfit["message"].as_string());
+                  " cannot read the tier's answers, so every answer is accepted: " +
+                  misfit["message"].as_string());
   }
   return {};
 }
 
-std::optional<Verdict> model_progress(const PodFinding& found, const std::string& node, const std::string& key) {
+std::optional<Verdict> model_progress(const PodFinding& found, const std::string& node,
+                                      const std::string& key) {
   if (found.agent == nullptr) return {};
   const api::EdgeModel* told = found.agent->spec.find_model(key);
   if (told == nullptr) return {};
-  const api::EdgeVersionReport* version = found.report == nullptr ? nullptr : found.report->find_version(told->target);
+  const api::EdgeVersionReport* version =
+      found.report == nullptr ? nullptr : found.report->find_version(told->target);
   if (version == nullptr || version->state != api::EdgeVersionReport::kDownloading) return {};
   std::string url;
   for (const api::EdgeModelVersion& one : told->versions) {
     if (one.version == told->target) url = one.url;
   }
-  return no("Downloading", "node " + node + " is downloading version " + told->target + progress_text(*version, url));
+  return no("Downloading", "node " + node + " is downloading version " + told->target +
+                               progress_text(*version, url));
 }
 
 const JointEndpoint* endpoint_before(const View& view, const std::string& node) {
@@ -101,7 +111,8 @@ const JointEndpoint* endpoint_before(const View& view, const std::string& node) 
 Verdict answers(const View& view, const WorkerPod& pod, const PodFinding& found) {
   const bool ours = view.plan.ours_first();
   if (const JointEndpoint* before = endpoint_before(view, pod.node);
-      ours && before != nullptr && before->ready && agent_vouches(pod.pod.get(), found.agent.get(), found.report)) {
+      ours && before != nullptr && before->ready &&
+      agent_vouches(pod.pod.get(), found.agent.get(), found.report)) {
     return yes("");
   }
   if (auto lost = out_of_reach(pod.node, find_node(view.world.nodes, pod.node), found.agent.get()))
@@ -114,32 +125,37 @@ Verdict answers(const View& view, const WorkerPod& pod, const PodFinding& found)
     if (pod.problem) return no(*pod.problem);
     if (view.plan.refused) return no(*view.plan.refused);
     if (pod.pod != nullptr) {
-      return no("PodPending",
-                "pod " + pod.pod->metadata.name + " of node " + pod.node + " is terminating; the next pod is created afterwards");
+      return no("PodPending", "pod " + pod.pod->metadata.name + " of node " + pod.node +
+                                  " is terminating; the next pod is created afterwards");
     }
     return no("PodPending", "the pod is being created");
   }
   if (!pod.pod->ready()) {
     // A problem that needs an action comes before the pod's status: the pod may wait for that
     // action.
-    if (pod.problem && (pod.pod->ended() || !is_progress(pod.problem->reason))) return no(*pod.problem);
+    if (pod.problem && (pod.pod->ended() || !is_progress(pod.problem->reason)))
+      return no(*pod.problem);
     if (auto problem = pod_problem(*pod.pod)) return no(*problem);
     if (ours && found.report != nullptr && found.report->serving &&
         found.report->serving->state == api::EdgeServingReport::kFailed) {
       const api::EdgeServingReport& serving = *found.report->serving;
       return no(serving.reason.empty() ? "LoadFailed" : serving.reason, serving.message);
     }
-    return no("PodNotReady",
-              pod.pod->status.phase == "Pending" ? "the pod is starting" : "the pod is running but does not answer yet");
+    return no("PodNotReady", pod.pod->status.phase == "Pending"
+                                 ? "the pod is starting"
+                                 : "the pod is running but does not answer yet");
   }
   if (!ours) return yes("");
   if (found.report == nullptr || !found.report->serving)
-    return no("WaitingForNode", "waiting for the agent of node " + pod.node + " to report the server");
+    return no("WaitingForNode",
+              "waiting for the agent of node " + pod.node + " to report the server");
   const api::EdgeServingReport& serving = *found.report->serving;
   if (serving.state == api::EdgeServingReport::kReady) return yes("");
-  if (serving.state == api::EdgeServingReport::kLoading) return no("Loading", "the server is loading the model");
+  if (serving.state == api::EdgeServingReport::kLoading)
+    return no("Loading", "the server is loading the model");
   if (serving.state == api::EdgeServingReport::kUnreachable)
-    return no("ServerUnreachable", serving.message.empty() ? "the server does not answer" : serving.message);
+    return no("ServerUnreachable",
+              serving.message.empty() ? "the server does not answer" : serving.message);
   return no(serving.reason.empty() ? "LoadFailed" : serving.reason, serving.message);
 }
 
@@ -147,23 +163,29 @@ PodFinding find_pod(const View& view, const WorkerPod& pod) {
   PodFinding found;
   found.leaving = pod.leaving;
   found.agent = view.world.edge_node(pod.node);
-  if (found.agent != nullptr && view.plan.ours_first()) found.report = found.agent->status.find_model(view.model_key());
+  if (found.agent != nullptr && view.plan.ours_first())
+    found.report = found.agent->status.find_model(view.model_key());
   found.answers = answers(view, pod, found);
   const JointEndpoint* before = endpoint_before(view, pod.node);
-  if (found.answers.status == kUnknown && before != nullptr && (pod.pod != nullptr || before->ready)) {
+  if (found.answers.status == kUnknown && before != nullptr &&
+      (pod.pod != nullptr || before->ready)) {
     found.endpoint = *before;  // unknown: the node may still serve
     return found;
   }
   found.endpoint.node = pod.node;
   found.endpoint.url = url_of(view, pod, found.agent.get());
   found.endpoint.ready = found.answers.status == kTrue;
-  if (found.report != nullptr && found.report->serving) found.endpoint.version = found.report->serving->version;
-  if (found.answers.status == kTrue && view.plan.ours_first()) found.flaw = model_failure(found, view.model_key());
-  if (found.answers.status == kTrue && !found.flaw && pod.problem && !is_progress(pod.problem->reason)) {
+  if (found.report != nullptr && found.report->serving)
+    found.endpoint.version = found.report->serving->version;
+  if (found.answers.status == kTrue && view.plan.ours_first())
+    found.flaw = model_failure(found, view.model_key());
+  if (found.answers.status == kTrue && !found.flaw && pod.problem &&
+      !is_progress(pod.problem->reason)) {
     found.flaw = no(*pod.problem);
     // The pod answers. While its node is out of reach, the flaw can be neither confirmed nor
     // repaired.
-    if (out_of_reach(pod.node, find_node(view.world.nodes, pod.node), found.agent.get())) found.flaw->status = kUnknown;
+    if (out_of_reach(pod.node, find_node(view.world.nodes, pod.node), found.agent.get()))
+      found.flaw->status = kUnknown;
   }
   return found;
 }
@@ -188,26 +210,31 @@ FirstTier find_first(const View& view) {
       if (pod.flaw && flawed == nullptr) flawed = &pod;
     } else if (pod.answers.status == kUnknown) {
       if (lost == nullptr) lost = &pod;
-    } else if (idle == nullptr || (is_progress(idle->answers.reason) && !is_progress(pod.answers.reason))) {
+    } else if (idle == nullptr ||
+               (is_progress(idle->answers.reason) && !is_progress(pod.answers.reason))) {
       idle = &pod;  // a problem that needs an action comes before a short wait
     }
   }
-  const bool one_version = !first.pods.empty() && std::all_of(first.pods.begin(), first.pods.end(), [&](const PodFinding& pod) {
-    return pod.endpoint.version == first.pods.front().endpoint.version;
-  });
+  const bool one_version =
+      !first.pods.empty() &&
+      std::all_of(first.pods.begin(), first.pods.end(), [&](const PodFinding& pod) {
+        return pod.endpoint.version == first.pods.front().endpoint.version;
+      });
   if (one_version) first.version = first.pods.front().endpoint.version;
 
-  const auto wanted = static_cast<std::size_t>(
-      std::count_if(first.pods.begin(), first.pods.end(), [](const PodFinding& pod) { return !pod.leaving; }));
+  const auto wanted = static_cast<std::size_t>(std::count_if(
+      first.pods.begin(), first.pods.end(), [](const PodFinding& pod) { return !pod.leaving; }));
   const std::string some = wanted > 1 ? counted(in_place, wanted) + " pods answer; " : "";
   const std::optional<Problem>& problem = view.plan.first_problem;
-  const bool spec_wrong = problem && !is_progress(problem->reason);  // its pods' problems follow from it
+  const bool spec_wrong =
+      problem && !is_progress(problem->reason);  // its pods' problems follow from it
   if (lost != nullptr && first.ready == 0) {
     first.answers = lost->answers;
     if (first.url.empty()) first.url = view.service.status.url;
   } else if (first.ready > 0) {
-    first.answers = yes((wanted > 1 ? counted(in_place, wanted) + " pods answer" : std::string("answers")) +
-                        (first.url.empty() ? "" : ", at " + first.url));
+    first.answers =
+        yes((wanted > 1 ? counted(in_place, wanted) + " pods answer" : std::string("answers")) +
+            (first.url.empty() ? "" : ", at " + first.url));
   } else if (spec_wrong) {
     first.answers = no(*problem);
   } else if (idle != nullptr) {
@@ -222,7 +249,9 @@ FirstTier find_first(const View& view) {
   } else if (idle != nullptr) {
     first.verdict = idle->answers;
     first.verdict.message = some + first.verdict.message;
-    if (until != nullptr) first.verdict.message += "; until then, the pod of node " + until->endpoint.node + " keeps serving";
+    if (until != nullptr)
+      first.verdict.message +=
+          "; until then, the pod of node " + until->endpoint.node + " keeps serving";
   } else if (flawed != nullptr) {
     first.verdict = *flawed->flaw;
   } else if (lost != nullptr) {
@@ -231,7 +260,8 @@ FirstTier find_first(const View& view) {
   } else if (wanted == 0) {
     first.verdict = first.answers;
   } else {
-    first.verdict = yes(wanted > 1 ? "all " + std::to_string(wanted) + " pods answer" : "the pod answers");
+    first.verdict =
+        yes(wanted > 1 ? "all " + std::to_string(wanted) + " pods answer" : "the pod answers");
   }
   return first;
 }
@@ -243,13 +273,15 @@ JointTierStatus status_of(const View& view, const FirstTier& first) {
   tier.layer = spec.layer;
   if (first.pods.size() == 1) tier.node = first.pods.front().endpoint.node;
   if (tier.layer.empty()) {
-    const api::Node* node = find_node(view.world.nodes, first.pods.empty() ? spec.node : first.pods.front().endpoint.node);
+    const api::Node* node = find_node(
+        view.world.nodes, first.pods.empty() ? spec.node : first.pods.front().endpoint.node);
     tier.layer = node == nullptr ? std::string(api::JointTier::kEdge) : layer_of(*node);
   }
   tier.model = spec.model->name;
   tier.version = first.version;
   tier.url = first.url;
-  tier.ready = std::any_of(first.pods.begin(), first.pods.end(), [](const PodFinding& pod) { return pod.endpoint.ready; });
+  tier.ready = std::any_of(first.pods.begin(), first.pods.end(),
+                           [](const PodFinding& pod) { return pod.endpoint.ready; });
   return tier;
 }
 

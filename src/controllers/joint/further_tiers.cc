@@ -21,13 +21,16 @@ const JointTierStatus* tier_before(const View& view, const std::string& name) {
 }
 
 ServiceAddress address_of_service(const View& view, const std::string& told, ServiceState state) {
-  return service_address({view.world.service, view.world.slices, view.world.nodes, view.options.node_port_host, told}, state);
+  return service_address(
+      {view.world.service, view.world.slices, view.world.nodes, view.options.node_port_host, told},
+      state);
 }
 
 void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier& tier) {
   const JointTierStatus* before = tier_before(view, tier.status.name);
   const auto found = view.world.inference_models.find(plan.inference_model);
-  const api::InferenceModel* model = found == view.world.inference_models.end() ? nullptr : found->second.get();
+  const api::InferenceModel* model =
+      found == view.world.inference_models.end() ? nullptr : found->second.get();
   if (model != nullptr && plan.owned && !is_child(*model, view.service)) model = nullptr;
   if (model == nullptr) {
     // The InferenceModel will be made, or the cache does not have it yet. The former address holds
@@ -36,21 +39,27 @@ void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier
       tier.status.url = before->url;
       tier.status.model = before->model;
     }
-    tier.verdict = plan.problem ? no(*plan.problem) : no("Pending", "the tier's InferenceModel is being created");
+    tier.verdict = plan.problem ? no(*plan.problem)
+                                : no("Pending", "the tier's InferenceModel is being created");
     return;
   }
   tier.status.model = model->spec.model_name;
   tier.status.version = model->status.serving_version;
   tier.status.node = model->status.node.empty() ? model->spec.node_name : model->status.node;
   tier.status.url = model->status.url;
-  const bool own_service = view.world.service != nullptr && view.world.service->metadata.name == model->metadata.name;
-  if (tier.status.url.empty() && plan.owned && !model->spec.on_edge() && own_service && !view.plan.ours_first()) {
+  const bool own_service =
+      view.world.service != nullptr && view.world.service->metadata.name == model->metadata.name;
+  if (tier.status.url.empty() && plan.owned && !model->spec.on_edge() && own_service &&
+      !view.plan.ours_first()) {
     // The address is in the environment of the user's pods: a later address would replace the pods.
     // Our server reads the address from a file instead. It would open its breaker on an address
     // that nothing forwards yet.
-    tier.status.url = address_of_service(view, before == nullptr ? "" : before->url, ServiceState::kAllocated).url;
+    tier.status.url =
+        address_of_service(view, before == nullptr ? "" : before->url, ServiceState::kAllocated)
+            .url;
   }
-  if (tier.status.url.empty() && before != nullptr && !before->url.empty()) {  // it returns there, or reports a new address
+  if (tier.status.url.empty() && before != nullptr &&
+      !before->url.empty()) {  // it returns there, or reports a new address
     tier.status.url = before->url;
     tier.status.model = before->model;
   }
@@ -59,14 +68,17 @@ void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier
   const std::string name = "InferenceModel " + model->metadata.name;
   if (tier.status.ready) {  // even if it cannot follow the present spec
     tier.verdict = yes(name + " answers at " + model->status.url);
-    if (plan.problem) tier.verdict.message += " with its previous spec: " + plan.problem->reason + ": " + plan.problem->message;
+    if (plan.problem)
+      tier.verdict.message +=
+          " with its previous spec: " + plan.problem->reason + ": " + plan.problem->message;
   } else if (plan.problem) {
     tier.verdict = no(*plan.problem);
   } else if (ready == nullptr) {
     tier.verdict = no("Pending", name + " has no Ready condition yet");
   } else {
     const bool unknown = ready->status == kUnknown;
-    tier.verdict = {unknown ? kUnknown : kFalse, ready->reason.empty() ? "NotReady" : ready->reason, name + ": " + ready->message};
+    tier.verdict = {unknown ? kUnknown : kFalse, ready->reason.empty() ? "NotReady" : ready->reason,
+                    name + ": " + ready->message};
   }
 }
 
@@ -75,7 +87,8 @@ void observe_cloud_worker(const View& view, const TierPlan& plan, FurtherTier& t
   const std::string told = before == nullptr ? "" : before->url;
   const ServiceAddress known = address_of_service(view, told, ServiceState::kAllocated);
   const ServiceAddress answering = address_of_service(view, told, ServiceState::kAnswering);
-  const std::string& url = view.plan.ours_first() ? answering.url : known.url;  // see observe_inference_model()
+  const std::string& url =
+      view.plan.ours_first() ? answering.url : known.url;  // see observe_inference_model()
   tier.status.url = url.empty() ? told : url;
   std::optional<Problem> problem = plan.problem;
   std::size_t ready = 0, all = 0;
@@ -97,18 +110,23 @@ void observe_cloud_worker(const View& view, const TierPlan& plan, FurtherTier& t
     tier.verdict = no(*plan.problem);
   } else if (tier.status.ready) {
     tier.verdict = yes(counted(ready, all) + " pods answer, at " + answering.url);
-    if (plan.problem) tier.verdict.message += " with their previous spec: " + plan.problem->reason + ": " + plan.problem->message;
+    if (plan.problem)
+      tier.verdict.message +=
+          " with their previous spec: " + plan.problem->reason + ": " + plan.problem->message;
   } else if (problem) {
     tier.verdict = no(*problem);
   } else if (known.problem) {
     tier.verdict = no(*known.problem);
   } else if (all == 0) {
-    tier.verdict = view.service.spec.cloud_worker->replicas == 0 ? no("ScaledToZero", "replicas is 0")
-                                                                 : no("PodPending", "the pods are being created");
+    tier.verdict = view.service.spec.cloud_worker->replicas == 0
+                       ? no("ScaledToZero", "replicas is 0")
+                       : no("PodPending", "the pods are being created");
   } else {
     tier.verdict = ready == 0
                        ? no("PodNotReady", counted(ready, all) + " pods answer")
-                       : no("ServiceNotReady", counted(ready, all) + " pods answer, but the Service does not forward to them yet");
+                       : no("ServiceNotReady",
+                            counted(ready, all) +
+                                " pods answer, but the Service does not forward to them yet");
   }
 }
 
@@ -140,10 +158,12 @@ Verdict cloud_verdict(const std::vector<FurtherTier>& tiers) {
   const FurtherTier* worst = nullptr;
   for (const FurtherTier& tier : tiers) {
     if (tier.verdict.status == kTrue) continue;
-    if (worst == nullptr || (worst->verdict.status == kUnknown && tier.verdict.status == kFalse)) worst = &tier;
+    if (worst == nullptr || (worst->verdict.status == kUnknown && tier.verdict.status == kFalse))
+      worst = &tier;
   }
   if (worst == nullptr) {
-    return tiers.size() == 1 ? tiers.front().verdict : yes("all " + std::to_string(tiers.size()) + " further tiers answer");
+    return tiers.size() == 1 ? tiers.front().verdict
+                             : yes("all " + std::to_string(tiers.size()) + " further tiers answer");
   }
   Verdict verdict = worst->verdict;
   if (tiers.size() > 1) verdict.message = worst->status.name + ": " + verdict.message;

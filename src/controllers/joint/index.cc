@@ -30,11 +30,14 @@ void drop(Map& map, const Key& key, const meta::ObjectKey& service) {
 }
 
 constexpr std::string_view kOwnerPrefix = "JointInferenceService ";
-std::string owner_of(const meta::ObjectKey& service) { return std::string(kOwnerPrefix) + service.str(); }
+std::string owner_of(const meta::ObjectKey& service) {
+  return std::string(kOwnerPrefix) + service.str();
+}
 std::optional<meta::ObjectKey> service_of_owner(const std::string& owner) {
   const std::size_t slash = owner.find('/');
   if (!owner.starts_with(kOwnerPrefix) || slash == std::string::npos) return {};
-  return meta::ObjectKey{owner.substr(kOwnerPrefix.size(), slash - kOwnerPrefix.size()), owner.substr(slash + 1)};
+  return meta::ObjectKey{owner.substr(kOwnerPrefix.size(), slash - kOwnerPrefix.size()),
+                         owner.substr(slash + 1)};
 }
 
 std::vector<PortClaim> told_claims(const api::JointInferenceService& service) {
@@ -63,8 +66,9 @@ meta::ObjectKey service_of_model(const std::string& key) {
 
 // Hash of the node's facts that affect every service there.
 std::uint64_t facts_of(const api::EdgeNode& node) {
-  std::string text = node.status.model_root + "\n" + node.status.worker_root + "\n" + node.status.worker_socket_directory + "\n" +
-                     node.status.address + "\n" + node.metadata.deletion_timestamp.value_or("") + node.metadata.uid;
+  std::string text = node.status.model_root + "\n" + node.status.worker_root + "\n" +
+                     node.status.worker_socket_directory + "\n" + node.status.address + "\n" +
+                     node.metadata.deletion_timestamp.value_or("") + node.metadata.uid;
   if (const meta::Condition* connected = meta::find_condition(node.status.conditions, "Connected"))
     text += "\n" + connected->status + connected->reason + connected->message;
   // A service that a full list left out gets no other notice.
@@ -76,7 +80,8 @@ std::uint64_t facts_of(const api::EdgeNode& node) {
 std::uint64_t facts_of(const api::Node& node) {
   std::string text = node.metadata.uid + node.metadata.deletion_timestamp.value_or("");
   for (const auto& [key, value] : node.metadata.labels) text += "\n" + key + "=" + value;
-  for (const api::NodeAddress& address : node.status.addresses) text += "\n" + address.type + address.address;
+  for (const api::NodeAddress& address : node.status.addresses)
+    text += "\n" + address.type + address.address;
   if (const api::CoreCondition* ready = find_condition(node.status.conditions, "Ready"))
     text += "\n" + ready->status + ready->reason + ready->message;
   return hash(text);
@@ -102,10 +107,14 @@ void JointIndex::set(const meta::ObjectKey& key, const api::JointInferenceServic
   if (const auto known = services_.find(key); known != services_.end() && service != nullptr) {
     // Most changes touch only the status.
     const auto& endpoints = service->status.endpoints;
-    const bool same = service->metadata.generation != 0 && known->second.uid == service->metadata.uid &&
+    const bool same = service->metadata.generation != 0 &&
+                      known->second.uid == service->metadata.uid &&
                       known->second.generation == service->metadata.generation &&
-                      std::equal(endpoints.begin(), endpoints.end(), known->second.endpoints.begin(), known->second.endpoints.end(),
-                                 [](const api::JointEndpoint& one, const std::string& node) { return one.node == node; });
+                      std::equal(endpoints.begin(), endpoints.end(),
+                                 known->second.endpoints.begin(), known->second.endpoints.end(),
+                                 [](const api::JointEndpoint& one, const std::string& node) {
+                                   return one.node == node;
+                                 });
     if (same) return;
   }
   forget(key);
@@ -150,17 +159,19 @@ Keys JointIndex::set(const meta::ObjectKey& key, const api::InferenceModel* mode
   const std::string owner = "InferenceModel " + key.str();
   std::vector<PortClaim> claims;
   if (model != nullptr && model->spec.on_edge() && model->spec.replicas > 0) {
-    const std::string& node = model->spec.node_name.empty() ? model->status.node : model->spec.node_name;
+    const std::string& node =
+        model->spec.node_name.empty() ? model->status.node : model->spec.node_name;
     // A child's port belongs to its service.
     const meta::OwnerReference* parent = model->metadata.controller();
     const auto url = net::Url::parse(model->status.url);
     if (!node.empty()) {
-      claims.push_back({.node = node,
-                        .port = model->spec.port(),
-                        .owner = owner,
-                        .uid = parent != nullptr ? parent->uid : model->metadata.uid,
-                        .since = model->metadata.creation_timestamp,
-                        .held = url.ok() && url->port == model->spec.port() && model->status.node == node});
+      claims.push_back(
+          {.node = node,
+           .port = model->spec.port(),
+           .owner = owner,
+           .uid = parent != nullptr ? parent->uid : model->metadata.uid,
+           .since = model->metadata.creation_timestamp,
+           .held = url.ok() && url->port == model->spec.port() && model->status.node == node});
     }
   }
   {
@@ -177,7 +188,8 @@ Keys JointIndex::woken() {
   return keys;
 }
 
-void JointIndex::wake(const std::string& owner, const std::vector<PortClaim>& before, const std::vector<PortClaim>& now) {
+void JointIndex::wake(const std::string& owner, const std::vector<PortClaim>& before,
+                      const std::vector<PortClaim>& now) {
   const auto has = [](const std::vector<PortClaim>& all, const PortClaim& one) {
     return std::find(all.begin(), all.end(), one) != all.end();
   };
@@ -187,7 +199,8 @@ void JointIndex::wake(const std::string& owner, const std::vector<PortClaim>& be
   }
   for (const auto& [service, on] : waiting_) {
     if (left.empty()) break;
-    if (owner_of(service) != owner && std::any_of(on.begin(), on.end(), [&](const auto& node) { return left.contains(node); }))
+    if (owner_of(service) != owner &&
+        std::any_of(on.begin(), on.end(), [&](const auto& node) { return left.contains(node); }))
       woken_.insert(service);
   }
   for (const PortClaim& one : now) {
@@ -198,7 +211,8 @@ void JointIndex::wake(const std::string& owner, const std::vector<PortClaim>& be
       if (other == owner || !service) continue;
       const std::vector<PortClaim>& wants = claims_.at(other);
       if (std::any_of(wants.begin(), wants.end(), [&](const PortClaim& want) {
-            return want.node == one.node && want.port == one.port && want.protocol == one.protocol && want.uid != one.uid;
+            return want.node == one.node && want.port == one.port &&
+                   want.protocol == one.protocol && want.uid != one.uid;
           }))
         woken_.insert(*service);
     }
@@ -237,7 +251,8 @@ void JointIndex::set_waiting(const meta::ObjectKey& service, std::vector<std::st
   }
 }
 
-std::vector<PortClaim> JointIndex::claims_on(const std::vector<std::string>& nodes, const std::string& but_uid) const {
+std::vector<PortClaim> JointIndex::claims_on(const std::vector<std::string>& nodes,
+                                             const std::string& but_uid) const {
   const MutexLock lock(mutex_);
   std::vector<PortClaim> out;
   for (const std::string& node : nodes) {
@@ -291,7 +306,8 @@ bool JointIndex::any_node_is_first() const {
   return !first_anywhere_.empty();
 }
 
-void JointIndex::set_pod(const meta::ObjectKey& pod, const meta::ObjectKey& service, const std::string& node) {
+void JointIndex::set_pod(const meta::ObjectKey& pod, const meta::ObjectKey& service,
+                         const std::string& node) {
   const MutexLock lock(mutex_);
   if (const auto before = node_of_pod_.find(pod); before != node_of_pod_.end()) {
     if (before->second == node) return;
@@ -324,7 +340,8 @@ Keys JointIndex::news_of(const std::string& name, const api::EdgeNode* node) {
     const codec::Json spec = node->spec.to_json();
     for (const codec::Json& model : spec["models"].as_array()) {
       const std::string& key = model["key"].as_string();
-      if (key.find('.') != std::string::npos) words.reports[key] ^= hash(codec::write_json(model)) * 31;
+      if (key.find('.') != std::string::npos)
+        words.reports[key] ^= hash(codec::write_json(model)) * 31;
     }
     for (const codec::Json& report : status["workers"].as_array())
       words.reports[report["uid"].as_string()] ^= hash(codec::write_json(report));
@@ -347,7 +364,8 @@ Keys JointIndex::news_of(const std::string& name, const api::EdgeNode* node) {
   std::set<meta::ObjectKey> keys;
   const auto add = [&](const std::string& key) REQUIRES(mutex_) {
     if (const auto found = by_uid_.find(key); found != by_uid_.end()) keys.insert(found->second);
-    if (const meta::ObjectKey service = service_of_model(key); services_.contains(service)) keys.insert(service);
+    if (const meta::ObjectKey service = service_of_model(key); services_.contains(service))
+      keys.insert(service);
   };
   for (const auto& [key, value] : words.reports) {
     const auto old = before->second.reports.find(key);
@@ -364,7 +382,8 @@ Keys JointIndex::news_of(const std::string& name, const api::Node* node) {
   const std::uint64_t facts = node == nullptr ? 0 : facts_of(*node);
   const MutexLock lock(mutex_);
   const auto before = nodes_.find(name);
-  if (before == nodes_.end() ? node == nullptr : (node != nullptr && before->second == facts)) return {};
+  if (before == nodes_.end() ? node == nullptr : (node != nullptr && before->second == facts))
+    return {};
   if (node == nullptr) {
     nodes_.erase(before);
   } else {

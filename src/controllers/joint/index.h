@@ -51,7 +51,8 @@ class JointIndex {
   /// more.
   void set_waiting(const meta::ObjectKey& service, std::vector<std::string> nodes);
   /// Claims of all other owners on these nodes.
-  std::vector<PortClaim> claims_on(const std::vector<std::string>& nodes, const std::string& but_uid) const;
+  std::vector<PortClaim> claims_on(const std::vector<std::string>& nodes,
+                                   const std::string& but_uid) const;
 
   /// Services affected by the changes of `node` since the last call. A change of the node itself
   /// affects all services of the node. Null: the node is gone.
@@ -77,7 +78,8 @@ class JointIndex {
   void forget(const meta::ObjectKey& key) REQUIRES(mutex_);
   void claim(const std::string& owner, std::vector<PortClaim> claims) REQUIRES(mutex_);
   Keys of_node_locked(const std::string& node) const REQUIRES(mutex_);
-  void wake(const std::string& owner, const std::vector<PortClaim>& before, const std::vector<PortClaim>& now) REQUIRES(mutex_);
+  void wake(const std::string& owner, const std::vector<PortClaim>& before,
+            const std::vector<PortClaim>& now) REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   std::map<meta::ObjectKey, Entry> services_ GUARDED_BY(mutex_);
@@ -90,7 +92,8 @@ class JointIndex {
   std::map<std::string, std::vector<PortClaim>> claims_ GUARDED_BY(mutex_);         // by owner
   std::map<std::string, std::set<std::string>> claims_by_node_ GUARDED_BY(mutex_);  // owners
   std::map<meta::ObjectKey, std::vector<std::string>> waiting_ GUARDED_BY(mutex_);
-  std::map<std::string, std::map<meta::ObjectKey, meta::ObjectKey>> pods_by_node_ GUARDED_BY(mutex_);  // pod to service
+  std::map<std::string, std::map<meta::ObjectKey, meta::ObjectKey>> pods_by_node_
+      GUARDED_BY(mutex_);  // pod to service
   std::map<meta::ObjectKey, std::string> node_of_pod_ GUARDED_BY(mutex_);
   std::set<meta::ObjectKey> woken_ GUARDED_BY(mutex_);
   std::map<std::string, NodeWords> agents_ GUARDED_BY(mutex_);

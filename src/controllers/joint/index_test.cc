@@ -18,8 +18,10 @@ T read(const std::string& text) {
   return std::move(object).value();
 }
 
-api::JointInferenceService service(const std::string& name, const std::string& edge, const std::string& more = "") {
-  return read<api::JointInferenceService>("{metadata: {name: " + name + ", namespace: default, uid: uid-" + name +
+api::JointInferenceService service(const std::string& name, const std::string& edge,
+                                   const std::string& more = "") {
+  return read<api::JointInferenceService>("{metadata: {name: " + name +
+                                          ", namespace: default, uid: uid-" + name +
                                           "}, spec: {edgeWorker: {model: {name: small}, " + edge +
                                           "}, cloudWorker: {model: {name: big}}" + more + "}}");
 }
@@ -69,7 +71,8 @@ TEST_F(JointIndexTest, ForgetsWhatAServiceNamedBefore) {
 TEST_F(JointIndexTest, OfANodesReportOnlyWhatIsNewConcernsAnybody) {
   add(service("a", "nodeName: edge0"));
   add(service("b", "nodeName: edge0"));
-  const std::string a = "{key: default/a.edge, exposed: '1'}", b = "{key: default/b.edge, exposed: '1'}";
+  const std::string a = "{key: default/a.edge, exposed: '1'}",
+                    b = "{key: default/b.edge, exposed: '1'}";
   const auto news = [&](const std::string& models, const std::string& more = "") {
     const api::EdgeNode node = agent("{modelRoot: /m, models: [" + models + "]" + more + "}");
     return sorted(index_.news_of("edge0", &node));
@@ -79,10 +82,16 @@ TEST_F(JointIndexTest, OfANodesReportOnlyWhatIsNewConcernsAnybody) {
   EXPECT_EQ(news(a + ", {key: default/b.edge, exposed: '2'}"), keys({"b"}));
   EXPECT_EQ(news(a), keys({"b"})) << "its report went";
   EXPECT_EQ(news(a + ", {key: default/model, exposed: '1'}"), Keys{}) << "an InferenceModel's";
-  EXPECT_EQ(news(a, ", workers: [{key: default/pod, uid: uid-b, report: {metrics: {inferenceNumber: 1}}}]"), keys({"b"}));
-  EXPECT_EQ(news(a, ", address: 192.0.2.1, workers: [{key: default/pod, uid: uid-b, report: {metrics: {inferenceNumber: 1}}}]"),
+  EXPECT_EQ(
+      news(a,
+           ", workers: [{key: default/pod, uid: uid-b, report: {metrics: {inferenceNumber: 1}}}]"),
+      keys({"b"}));
+  EXPECT_EQ(news(a,
+                 ", address: 192.0.2.1, workers: [{key: default/pod, uid: uid-b, report: {metrics: "
+                 "{inferenceNumber: 1}}}]"),
             keys({"a", "b"}));
-  EXPECT_EQ(sorted(index_.news_of("edge0", static_cast<const api::EdgeNode*>(nullptr))), keys({"a", "b"}));
+  EXPECT_EQ(sorted(index_.news_of("edge0", static_cast<const api::EdgeNode*>(nullptr))),
+            keys({"a", "b"}));
   EXPECT_EQ(index_.news_of("edge0", static_cast<const api::EdgeNode*>(nullptr)), Keys{});
 }
 
@@ -91,9 +100,11 @@ TEST_F(JointIndexTest, WhoIsLeftOutHearsThatAListIsFullAndThatItHasRoom) {
   api::EdgeNode node = agent("{}");
   const auto with = [&](std::size_t models, std::size_t workers) {
     node.spec.models.assign(models, {});
-    for (std::size_t i = 0; i < models; ++i) node.spec.models[i].key = "others/m" + std::to_string(i);
+    for (std::size_t i = 0; i < models; ++i)
+      node.spec.models[i].key = "others/m" + std::to_string(i);
     node.spec.workers.assign(workers, {});
-    for (std::size_t i = 0; i < workers; ++i) node.spec.workers[i].key = "others/w" + std::to_string(i);
+    for (std::size_t i = 0; i < workers; ++i)
+      node.spec.workers[i].key = "others/w" + std::to_string(i);
     return index_.news_of("edge0", &node);
   };
   with(127, 63);
@@ -111,8 +122,9 @@ TEST_F(JointIndexTest, WhoIsLeftOutHearsThatAListIsFullAndThatItHasRoom) {
 TEST_F(JointIndexTest, AHeartbeatOfANodeConcernsNobody) {
   add(service("a", "nodeName: edge0"));
   const auto news = [&](const std::string& heartbeat, const std::string& ready) {
-    const auto node = read<api::Node>("{metadata: {name: edge0, uid: node}, status: {conditions: [{type: Ready, status: '" + ready +
-                                      "', lastHeartbeatTime: '" + heartbeat + "'}]}}");
+    const auto node = read<api::Node>(
+        "{metadata: {name: edge0, uid: node}, status: {conditions: [{type: Ready, status: '" +
+        ready + "', lastHeartbeatTime: '" + heartbeat + "'}]}}");
     return index_.news_of("edge0", &node);
   };
   EXPECT_EQ(news("2026-01-01T00:00:00Z", "True"), keys({"a"}));
@@ -122,11 +134,14 @@ TEST_F(JointIndexTest, AHeartbeatOfANodeConcernsNobody) {
 
 TEST_F(JointIndexTest, PortsOfOthersAreKnownByNodeAndWhoWaitsHearsOfTheirEnd) {
   const auto model = read<api::InferenceModel>(
-      "{metadata: {name: m, namespace: default, uid: uid-m}, spec: {deployToLayer: edge, nodeName: edge0, servingPort: 18080}}");
+      "{metadata: {name: m, namespace: default, uid: uid-m}, spec: {deployToLayer: edge, nodeName: "
+      "edge0, servingPort: 18080}}");
   EXPECT_EQ(index_.set(model.metadata.key(), &model), Keys{});
   add(read<api::JointInferenceService>(
-      "{metadata: {name: a, namespace: default, uid: uid-a}, spec: {edgeWorker: {model: {name: small}, nodeName: edge0}, "
-      "cloudWorker: {model: {name: big}}}, status: {endpoints: [{node: edge0, url: 'http://127.0.0.1:18081'}]}}"));
+      "{metadata: {name: a, namespace: default, uid: uid-a}, spec: {edgeWorker: {model: {name: "
+      "small}, nodeName: edge0}, "
+      "cloudWorker: {model: {name: big}}}, status: {endpoints: [{node: edge0, url: "
+      "'http://127.0.0.1:18081'}]}}"));
   std::vector<std::int64_t> ports;
   for (const PortClaim& claim : index_.claims_on({"edge0"}, "uid-b")) ports.push_back(claim.port);
   std::sort(ports.begin(), ports.end());
@@ -135,7 +150,8 @@ TEST_F(JointIndexTest, PortsOfOthersAreKnownByNodeAndWhoWaitsHearsOfTheirEnd) {
   EXPECT_EQ(index_.claims_on({"edge1"}, "uid-a").size(), 0u);
   index_.set_waiting({"default", "a"}, {"edge0"});
   EXPECT_EQ(index_.set(model.metadata.key(), &model), Keys{}) << "it stays where it is";
-  EXPECT_EQ(index_.set(model.metadata.key(), static_cast<const api::InferenceModel*>(nullptr)), keys({"a"}));
+  EXPECT_EQ(index_.set(model.metadata.key(), static_cast<const api::InferenceModel*>(nullptr)),
+            keys({"a"}));
 }
 
 TEST_F(JointIndexTest, WhereAPodIsItsServiceIsAskedWhateverItNamesNow) {
@@ -149,9 +165,13 @@ TEST_F(JointIndexTest, WhereAPodIsItsServiceIsAskedWhateverItNamesNow) {
 }
 
 TEST_F(JointIndexTest, WhoLosesOrGetsAPortByAClaimOfAnotherServiceIsWoken) {
-  const auto claim = [](const std::string& service, const std::string& node, std::int64_t port, bool held = false) {
-    return PortClaim{
-        .node = node, .port = port, .owner = "JointInferenceService default/" + service, .uid = "uid-" + service, .held = held};
+  const auto claim = [](const std::string& service, const std::string& node, std::int64_t port,
+                        bool held = false) {
+    return PortClaim{.node = node,
+                     .port = port,
+                     .owner = "JointInferenceService default/" + service,
+                     .uid = "uid-" + service,
+                     .held = held};
   };
   for (const char* name : {"a", "b", "c"}) add(service(name, "nodeName: edge0"));
   index_.set_claims({"default", "a"}, {claim("a", "edge0", 18080)});
@@ -168,7 +188,8 @@ TEST_F(JointIndexTest, WhoLosesOrGetsAPortByAClaimOfAnotherServiceIsWoken) {
   index_.set_claims({"default", "b"}, {});
   EXPECT_EQ(index_.woken(), keys({"a"}));
   const auto model = read<api::InferenceModel>(
-      "{metadata: {name: m, namespace: default, uid: uid-m}, spec: {deployToLayer: edge, nodeName: edge0, servingPort: 18081}}");
+      "{metadata: {name: m, namespace: default, uid: uid-m}, spec: {deployToLayer: edge, nodeName: "
+      "edge0, servingPort: 18081}}");
   EXPECT_EQ(index_.set(model.metadata.key(), &model), keys({"c"}));
 }
 

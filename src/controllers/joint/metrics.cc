@@ -17,23 +17,30 @@ using Family = metrics::Samples::Family;
 struct Families {
   explicit Families(metrics::Samples& out)
       : ready(out.gauge("varda_joint_service_ready", "1 if the condition Ready is True, else 0.")),
-        degraded(out.gauge("varda_joint_service_degraded", "1 if the condition Degraded is True, else 0.")),
+        degraded(out.gauge("varda_joint_service_degraded",
+                           "1 if the condition Degraded is True, else 0.")),
         workers(out.gauge("varda_joint_service_workers", "Workers by state: active or failed.")),
         inferences(out.counter("varda_joint_service_inferences_total", "Requests answered.")),
-        hard(
-            out.counter("varda_joint_service_hard_examples_total", "Answered requests that a policy classified as hard examples.")),
-        sent_up(out.counter("varda_joint_service_sent_up_bytes_total", "Bytes of requests sent to tiers above the first.")),
+        hard(out.counter("varda_joint_service_hard_examples_total",
+                         "Answered requests that a policy classified as hard examples.")),
+        sent_up(out.counter("varda_joint_service_sent_up_bytes_total",
+                            "Bytes of requests sent to tiers above the first.")),
         tier_ready(out.gauge("varda_joint_service_tier_ready", "1 if the tier answers, else 0.")),
-        answered(out.counter("varda_joint_service_answered_total", "Requests by the tier that answered.")),
-        asked(out.counter("varda_joint_service_asked_total", "Requests by the tier that was called.")),
-        errors(out.counter(
-            "varda_joint_service_errors_total",
-            "Calls that a tier did not answer, by reason. ClientGone: the client disconnected; the tier did not fail.")),
-        p50(out.gauge("varda_joint_service_latency_p50_seconds", "Median duration of the tier's calls, at the slowest node.")),
-        p99(out.gauge("varda_joint_service_latency_p99_seconds",
-                      "99th percentile of the duration of the tier's calls, at the slowest node.")) {}
+        answered(out.counter("varda_joint_service_answered_total",
+                             "Requests by the tier that answered.")),
+        asked(out.counter("varda_joint_service_asked_total",
+                          "Requests by the tier that was called.")),
+        errors(out.counter("varda_joint_service_errors_total",
+                           "Calls that a tier did not answer, by reason. ClientGone: the client "
+                           "disconnected; the tier did not fail.")),
+        p50(out.gauge("varda_joint_service_latency_p50_seconds",
+                      "Median duration of the tier's calls, at the slowest node.")),
+        p99(out.gauge(
+            "varda_joint_service_latency_p99_seconds",
+            "99th percentile of the duration of the tier's calls, at the slowest node.")) {}
 
-  Family &ready, &degraded, &workers, &inferences, &hard, &sent_up, &tier_ready, &answered, &asked, &errors, &p50, &p99;
+  Family &ready, &degraded, &workers, &inferences, &hard, &sent_up, &tier_ready, &answered, &asked,
+      &errors, &p50, &p99;
 };
 
 double is_true(const JointInferenceService& service, std::string_view type) {
@@ -47,7 +54,9 @@ std::optional<double> seconds(const std::string& milliseconds) {
   const std::string text = milliseconds + "e-3";
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < 0) return {};
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) ||
+      value < 0)
+    return {};
   return value;
 }
 
@@ -60,7 +69,8 @@ void tell_tier(const JointInferenceService& service, const JointTierStatus& tier
   tell(of.answered, static_cast<double>(tier.answered));
   tell(of.asked, static_cast<double>(tier.asked));
   for (const auto& [reason, count] : tier.errors)
-    of.errors.add({{"namespace", ns}, {"name", name}, {"tier", tier.name}, {"reason", reason}}, static_cast<double>(count));
+    of.errors.add({{"namespace", ns}, {"name", name}, {"tier", tier.name}, {"reason", reason}},
+                  static_cast<double>(count));
   if (const auto value = seconds(tier.p50_ms)) tell(of.p50, *value);
   if (const auto value = seconds(tier.p99_ms)) tell(of.p99, *value);
 }
@@ -68,11 +78,15 @@ void tell_tier(const JointInferenceService& service, const JointTierStatus& tier
 void tell(const JointInferenceService& service, Families& of) {
   const std::string &ns = service.metadata.ns, &name = service.metadata.name;
   const api::JointInferenceServiceStatus& status = service.status;
-  const auto tell = [&](Family& family, double value) { family.add({{"namespace", ns}, {"name", name}}, value); };
+  const auto tell = [&](Family& family, double value) {
+    family.add({{"namespace", ns}, {"name", name}}, value);
+  };
   tell(of.ready, is_true(service, "Ready"));
   tell(of.degraded, is_true(service, "Degraded"));
-  of.workers.add({{"namespace", ns}, {"name", name}, {"state", "active"}}, static_cast<double>(status.active));
-  of.workers.add({{"namespace", ns}, {"name", name}, {"state", "failed"}}, static_cast<double>(status.failed));
+  of.workers.add({{"namespace", ns}, {"name", name}, {"state", "active"}},
+                 static_cast<double>(status.active));
+  of.workers.add({{"namespace", ns}, {"name", name}, {"state", "failed"}},
+                 static_cast<double>(status.failed));
   tell(of.inferences, static_cast<double>(status.inference_number));
   tell(of.hard, static_cast<double>(status.hard_example_number));
   tell(of.sent_up, static_cast<double>(status.bytes_sent_up));

@@ -37,7 +37,8 @@ tiers:
 - {name: cloud, model: big, ready: false, answered: 119, asked: 121, errors: {Timeout: 1, Refused: 1}, p50Ms: '12'}
 )";
 
-constexpr std::string_view kText = R"(# HELP varda_joint_service_answered_total Requests by the tier that answered.
+constexpr std::string_view kText =
+    R"(# HELP varda_joint_service_answered_total Requests by the tier that answered.
 # TYPE varda_joint_service_answered_total counter
 varda_joint_service_answered_total{namespace="default",name="digits",tier="edge"} 239
 varda_joint_service_answered_total{namespace="default",name="digits",tier="cloud"} 119
@@ -88,17 +89,20 @@ codec::Json yaml(std::string_view text) {
 }
 
 std::string path(const std::string& ns, const std::string& name = "") {
-  return "/apis/sedna.io/v1alpha1/namespaces/" + ns + "/jointinferenceservices" + (name.empty() ? "" : "/" + name);
+  return "/apis/sedna.io/v1alpha1/namespaces/" + ns + "/jointinferenceservices" +
+         (name.empty() ? "" : "/" + name);
 }
 
 /// One operator. The test decides what the manager runs.
 class Operator {
  public:
-  explicit Operator(const kube::Client& client, runtime::Manager::Options options = {}) : manager_(client, std::move(options)) {}
+  explicit Operator(const kube::Client& client, runtime::Manager::Options options = {})
+      : manager_(client, std::move(options)) {}
 
   runtime::Manager& manager() { return manager_; }
   void start() {
-    thread_ = std::jthread([this](std::stop_token stop) { EXPECT_TRUE(manager_.run(Context(stop)).ok()); });
+    thread_ = std::jthread(
+        [this](std::stop_token stop) { EXPECT_TRUE(manager_.run(Context(stop)).ok()); });
   }
   void stop() { thread_ = {}; }
 
@@ -140,11 +144,16 @@ TEST_F(JointMetricsOfServices, SayWhatTheStatusSaysUntilTheServiceIsGone) {
   add("default", "digits");
   set_status("default", "digits", kStatus);
   ASSERT_TRUE(eventually([&] { return text() == kText; })) << text();
-  ASSERT_EQ(api_.post("/api/v1/namespaces", yaml("{apiVersion: v1, kind: Namespace, metadata: {name: other}}")).status, 201);
+  ASSERT_EQ(api_.post("/api/v1/namespaces",
+                      yaml("{apiVersion: v1, kind: Namespace, metadata: {name: other}}"))
+                .status,
+            201);
   add("other", "digits");
-  const std::string fresh = "varda_joint_service_inferences_total{namespace=\"other\",name=\"digits\"} 0\n";
+  const std::string fresh =
+      "varda_joint_service_inferences_total{namespace=\"other\",name=\"digits\"} 0\n";
   ASSERT_TRUE(eventually([&] { return text().find(fresh) != std::string::npos; })) << text();
-  EXPECT_THAT(text(), Not(HasSubstr("tier_ready{namespace=\"other\""))) << "nobody has said yet which tiers there are";
+  EXPECT_THAT(text(), Not(HasSubstr("tier_ready{namespace=\"other\"")))
+      << "nobody has said yet which tiers there are";
   api_.remove(path("other", "digits"));
   EXPECT_TRUE(eventually([&] { return text() == kText; })) << text();
   api_.remove(path("default", "digits"));
@@ -159,15 +168,18 @@ TEST_F(JointMetricsOfServices, ALatencyThatIsNoNumberIsNotThere) {
   one.start();
   add("default", "digits");
   set_status("default", "digits",
-             "{tiers: [{name: edge, model: m, p50Ms: soon, p99Ms: 1.5ms}, {name: cloud, model: m, p50Ms: '', p99Ms: '2'}]}");
+             "{tiers: [{name: edge, model: m, p50Ms: soon, p99Ms: 1.5ms}, {name: cloud, model: m, "
+             "p50Ms: '', p99Ms: '2'}]}");
   std::string text;
   ASSERT_TRUE(eventually([&] {
     text = metrics::text_of({&collector});
-    return text.find("varda_joint_service_latency_p99_seconds{namespace=\"default\",name=\"digits\",tier=\"cloud\"} 0.002\n") !=
-           std::string::npos;
+    return text.find(
+               "varda_joint_service_latency_p99_seconds{namespace=\"default\",name=\"digits\",tier="
+               "\"cloud\"} 0.002\n") != std::string::npos;
   })) << text;
   EXPECT_THAT(text, Not(HasSubstr("p50_seconds")));
-  EXPECT_THAT(text, Not(HasSubstr("p99_seconds{namespace=\"default\",name=\"digits\",tier=\"edge\"")));
+  EXPECT_THAT(text,
+              Not(HasSubstr("p99_seconds{namespace=\"default\",name=\"digits\",tier=\"edge\"")));
 }
 
 // An operator and its stand-by report the sums once.
@@ -175,17 +187,19 @@ TEST_F(JointMetricsOfServices, OfSeveralOperatorsTheOneThatLeadsTells) {
   const auto elects = [](const char* identity) {
     runtime::Manager::Options options;
     options.election.emplace();
-    options.election->lease = {.identity = identity,
-                               .lease_duration = std::chrono::seconds(600),  // a stalled machine keeps the lease
-                               .renew_deadline = std::chrono::seconds(500),
-                               .retry_period = std::chrono::milliseconds(20)};
+    options.election->lease = {
+        .identity = identity,
+        .lease_duration = std::chrono::seconds(600),  // a stalled machine keeps the lease
+        .renew_deadline = std::chrono::seconds(500),
+        .retry_period = std::chrono::milliseconds(20)};
     return options;
   };
   add("default", "digits");
   Operator first(client_, elects("first")), second(client_, elects("second"));
   const auto of_first = add_all(first.manager(), {}), of_second = add_all(second.manager(), {});
   const auto tells = [](const Controllers& controllers) {
-    return metrics::text_of(controllers.metrics()).find("varda_joint_service_ready{") != std::string::npos;
+    return metrics::text_of(controllers.metrics()).find("varda_joint_service_ready{") !=
+           std::string::npos;
   };
   first.start();
   ASSERT_TRUE(eventually([&] { return tells(*of_first); }));

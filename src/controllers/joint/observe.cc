@@ -45,30 +45,35 @@ const Json& report_of(const View& view, const PodFinding& pod, const std::string
 }
 
 // A further tier that never answered the pod's server; null: all did.
-const FurtherTier* unreached(const View& view, const PodFinding& pod, const std::vector<FurtherTier>& further) {
+const FurtherTier* unreached(const View& view, const PodFinding& pod,
+                             const std::vector<FurtherTier>& further) {
   for (const FurtherTier& tier : further) {
     if (report_of(view, pod, tier.status.name)["state"].as_string() != "Ready") return &tier;
   }
   return nullptr;
 }
 
-Verdict not_reached(const View& view, const PodFinding& pod, const FurtherTier& tier, std::string_view status) {
+Verdict not_reached(const View& view, const PodFinding& pod, const FurtherTier& tier,
+                    std::string_view status) {
   const std::string& error = report_of(view, pod, tier.status.name)["lastError"].as_string();
   return {status, "TierNotReached",
-          "the server of node " + pod.endpoint.node + " has had no answer from tier " + tier.status.name + " yet" +
-              (error.empty() ? "" : ": " + error)};
+          "the server of node " + pod.endpoint.node + " has had no answer from tier " +
+              tier.status.name + " yet" + (error.empty() ? "" : ": " + error)};
 }
 
 // The first tier answers, but a further tier cannot be asked yet: the reason against the first
 // Ready. Nothing if all can be asked, or if the service was Ready before. Then the first tier alone
 // is enough.
-std::optional<Verdict> first_wait(const View& view, const FirstTier& first, const std::vector<FurtherTier>& further) {
+std::optional<Verdict> first_wait(const View& view, const FirstTier& first,
+                                  const std::vector<FurtherTier>& further) {
   if (!view.service.status.start_time.empty()) return {};
-  if (view.plan.first_problem && !is_progress(view.plan.first_problem->reason)) return no(*view.plan.first_problem);
+  if (view.plan.first_problem && !is_progress(view.plan.first_problem->reason))
+    return no(*view.plan.first_problem);
   for (const FurtherTier& tier : further) {
     if (tier.verdict.status != kTrue) {
       return Verdict{tier.verdict.status, tier.verdict.reason,
-                     "the first tier answers; tier " + tier.status.name + " does not yet: " + tier.verdict.message};
+                     "the first tier answers; tier " + tier.status.name +
+                         " does not yet: " + tier.verdict.message};
     }
   }
   if (!view.plan.ours_first()) return {};
@@ -82,19 +87,24 @@ std::optional<Verdict> first_wait(const View& view, const FirstTier& first, cons
   return why;
 }
 
-Verdict degraded(const View& view, const FirstTier& first, const std::vector<FurtherTier>& further) {
+Verdict degraded(const View& view, const FirstTier& first,
+                 const std::vector<FurtherTier>& further) {
   std::size_t count = 0;
   const PodFinding* one = nullptr;
   const PodFinding* lost = nullptr;
   for (const PodFinding& pod : first.pods) {
     if (pod.answers.status == kUnknown && !pod.leaving && lost == nullptr) lost = &pod;
-    if (pod.answers.status != kTrue || pod.report == nullptr || !pod.report->cascade["degraded"].is_object()) continue;
+    if (pod.answers.status != kTrue || pod.report == nullptr ||
+        !pod.report->cascade["degraded"].is_object())
+      continue;
     if (count++ == 0) one = &pod;
   }
   if (one != nullptr) {
     const Json& said = one->report->cascade["degraded"];
     return {kTrue, joint::reason_of(said, "Degraded"),
-            (first.pods.size() > 1 ? counted(count, first.pods.size()) + " nodes; " + one->endpoint.node + ": " : "") +
+            (first.pods.size() > 1
+                 ? counted(count, first.pods.size()) + " nodes; " + one->endpoint.node + ": "
+                 : "") +
                 said["message"].string_or("the first tier answers alone")};
   }
   if (first.ready == 0) {
@@ -104,18 +114,22 @@ Verdict degraded(const View& view, const FirstTier& first, const std::vector<Fur
   for (const FurtherTier& tier : further) {
     if (tier.status.ready) continue;
     // Unknown is the control plane's view of the tier; our server has its own view.
-    if (tier.verdict.status == kFalse || (tier.verdict.status == kUnknown && !view.plan.ours_first()))
-      return {kTrue, tier.verdict.reason, "the edge answers without tier " + tier.status.name + ": " + tier.verdict.message};
+    if (tier.verdict.status == kFalse ||
+        (tier.verdict.status == kUnknown && !view.plan.ours_first()))
+      return {kTrue, tier.verdict.reason,
+              "the edge answers without tier " + tier.status.name + ": " + tier.verdict.message};
   }
   for (const FurtherTier& tier : further) {
     if (tier.status.url.empty())
-      return {kTrue, "NoAddress", "tier " + tier.status.name + " has no address yet: " + tier.verdict.message};
+      return {kTrue, "NoAddress",
+              "tier " + tier.status.name + " has no address yet: " + tier.verdict.message};
   }
   for (const PodFinding& pod : first.pods) {
     if (!view.plan.ours_first() || pod.answers.status != kTrue || pod.leaving) continue;
     // A restarted server asks the tier within a second.
     const bool before = !view.service.status.start_time.empty();
-    if (const FurtherTier* tier = unreached(view, pod, further)) return not_reached(view, pod, *tier, before ? kUnknown : kTrue);
+    if (const FurtherTier* tier = unreached(view, pod, further))
+      return not_reached(view, pod, *tier, before ? kUnknown : kTrue);
   }
   if (lost != nullptr) return {kUnknown, lost->answers.reason, lost->answers.message};
   return no("AllTiersAsked", "every tier answers");
@@ -136,7 +150,9 @@ void count_workers(const View& view, const FirstTier& first, JointInferenceServi
     if (!view.plan.tiers[i + 1].has_template()) continue;
     for (const PodPtr& pod : view.world.pods) {
       const auto label = pod->metadata.labels.find(std::string(kWorkerLabel));
-      if (label == pod->metadata.labels.end() || label->second != view.plan.tiers[i + 1].name || pod->metadata.deleting()) continue;
+      if (label == pod->metadata.labels.end() || label->second != view.plan.tiers[i + 1].name ||
+          pod->metadata.deleting())
+        continue;
       if (pod->ready()) ++status.active;
       if (pod->ended() || (!pod->ready() && pod_problem(*pod))) ++status.failed;
     }
@@ -145,8 +161,9 @@ void count_workers(const View& view, const FirstTier& first, JointInferenceServi
 
 bool same(const JointInferenceServiceStatus& a, const JointInferenceServiceStatus& b) {
   const auto parts = [](const JointInferenceServiceStatus& s) {
-    return std::tie(s.conditions, s.observed_generation, s.url, s.endpoints, s.active, s.failed, s.inference_number,
-                    s.hard_example_number, s.upload_cloud_ratio, s.bytes_sent_up, s.tiers, s.start_time, s.counters);
+    return std::tie(s.conditions, s.observed_generation, s.url, s.endpoints, s.active, s.failed,
+                    s.inference_number, s.hard_example_number, s.upload_cloud_ratio,
+                    s.bytes_sent_up, s.tiers, s.start_time, s.counters);
   };
   return parts(a) == parts(b);
 }
@@ -162,38 +179,45 @@ void add_endpoint(const JointEndpoint& endpoint, std::vector<JointEndpoint>& end
 
 }  // namespace
 
-JointObservation observe(const JointInferenceService& service, const JointPlan& plan, const JointWorld& world,
-                         const InferenceModelOptions& options, WallTime now) {
+JointObservation observe(const JointInferenceService& service, const JointPlan& plan,
+                         const JointWorld& world, const InferenceModelOptions& options,
+                         WallTime now) {
   if (service.metadata.deleting()) return {service.status, {}};
   const std::string time = meta::format_time(now);
   JointInferenceServiceStatus status = service.status;
   status.observed_generation = service.metadata.generation;
   const auto set = [&](std::string type, const Verdict& verdict) {
-    meta::set_condition(status.conditions,
-                        {std::move(type), std::string(verdict.status), verdict.reason, codec::clipped(verdict.message, kMessageMax),
-                         service.metadata.generation, ""},
-                        time);
+    meta::set_condition(
+        status.conditions,
+        {std::move(type), std::string(verdict.status), verdict.reason,
+         codec::clipped(verdict.message, kMessageMax), service.metadata.generation, ""},
+        time);
   };
   if (plan.problem) {
     set("Ready", no(*plan.problem));
     set("EdgeReady", no(*plan.problem));
     set("CloudReady", no(*plan.problem));
-    set("Degraded", {kUnknown, plan.problem->reason, "the previous pods keep serving, but are not monitored"});
+    set("Degraded",
+        {kUnknown, plan.problem->reason, "the previous pods keep serving, but are not monitored"});
   } else {
     const View view{service, plan, world, options};
     const FirstTier first = joint::find_first(view);
     const std::vector<FurtherTier> further = joint::find_further(view);
-    const std::optional<Verdict> waits = first.answers.status == kTrue ? first_wait(view, first, further) : std::nullopt;
+    const std::optional<Verdict> waits =
+        first.answers.status == kTrue ? first_wait(view, first, further) : std::nullopt;
     set("Ready", waits ? *waits : first.answers);
     set("EdgeReady", first.verdict);
     set("CloudReady", joint::cloud_verdict(further));
     set("Degraded", degraded(view, first, further));
     if (!plan.autoscaled) {
-      std::erase_if(status.conditions, [](const meta::Condition& condition) { return condition.type == "Autoscaling"; });
+      std::erase_if(status.conditions, [](const meta::Condition& condition) {
+        return condition.type == "Autoscaling";
+      });
     } else if (plan.autoscaling || plan.refused) {
       set("Autoscaling", no(plan.autoscaling ? *plan.autoscaling : *plan.refused));
     } else {
-      set("Autoscaling", {kTrue, "Autoscaling", "a HorizontalPodAutoscaler sets the replicas of the cloud worker"});
+      set("Autoscaling", {kTrue, "Autoscaling",
+                          "a HorizontalPodAutoscaler sets the replicas of the cloud worker"});
     }
     status.url = first.answers.status == kFalse ? "" : first.url;
     status.endpoints.clear();
@@ -205,7 +229,8 @@ JointObservation observe(const JointInferenceService& service, const JointPlan& 
     status.active = status.failed = 0;
     count_workers(view, first, status);
     joint::add_counts(view, first, status);
-    if (first.answers.status == kTrue && !waits && status.start_time.empty()) status.start_time = time;
+    if (first.answers.status == kTrue && !waits && status.start_time.empty())
+      status.start_time = time;
   }
   JointObservation out;
   if (same(status, service.status)) {

@@ -18,39 +18,53 @@ namespace {
 using api::JointInferenceService;
 using codec::Json;
 
-std::string owner_of(const JointInferenceService& service) { return "JointInferenceService " + service.metadata.key().str(); }
+std::string owner_of(const JointInferenceService& service) {
+  return "JointInferenceService " + service.metadata.key().str();
+}
 
-Job job_of(const JointInferenceService& service) { return {JointInferenceService::resource().kind, service.metadata}; }
+Job job_of(const JointInferenceService& service) {
+  return {JointInferenceService::resource().kind, service.metadata};
+}
 
 template <typename T>
-std::shared_ptr<const T> named(const std::map<std::string, std::shared_ptr<const T>>& objects, const std::string& name) {
+std::shared_ptr<const T> named(const std::map<std::string, std::shared_ptr<const T>>& objects,
+                               const std::string& name) {
   const auto found = objects.find(name);
   return found == objects.end() ? nullptr : found->second;
 }
 
 // A reference never resolves to a child: a service cannot depend on an object that it makes.
-ModelWorld models_of(const std::string& name, const JointInferenceService& service, const JointWorld& world) {
+ModelWorld models_of(const std::string& name, const JointInferenceService& service,
+                     const JointWorld& world) {
   ModelWorld out{named(world.models, name), named(world.inference_models, name)};
-  if (out.inference_model != nullptr && is_child(*out.inference_model, service)) out.inference_model = nullptr;
-  if (out.inference_model != nullptr && out.inference_model->metadata.deleting()) out.inference_model = nullptr;
+  if (out.inference_model != nullptr && is_child(*out.inference_model, service))
+    out.inference_model = nullptr;
+  if (out.inference_model != nullptr && out.inference_model->metadata.deleting())
+    out.inference_model = nullptr;
   if (out.model != nullptr && out.model->metadata.deleting()) out.model = nullptr;
   return out;
 }
 
 // Problems that an API server without our rules accepts (old clusters have no CEL).
-std::optional<Problem> spec_problem(const JointInferenceService& service, const std::vector<Tier>& tiers) {
+std::optional<Problem> spec_problem(const JointInferenceService& service,
+                                    const std::vector<Tier>& tiers) {
   JointInferenceService asked;  // without the status, which is large and not checked
   asked.metadata.name = service.metadata.name;
   asked.metadata.ns = service.metadata.ns;
   asked.spec = service.spec;
-  if (const auto causes = api::validate_rules(*JointInferenceService::kind().schema, asked.to_json()); !causes.empty())
+  if (const auto causes =
+          api::validate_rules(*JointInferenceService::kind().schema, asked.to_json());
+      !causes.empty())
     return Problem{"InvalidSpec", causes.front().field + ": " + causes.front().message};
-  if (tiers.size() < 2) return Problem{"InvalidSpec", "spec: must have edgeWorker and cloudWorker, or at least two tiers"};
+  if (tiers.size() < 2)
+    return Problem{"InvalidSpec",
+                   "spec: must have edgeWorker and cloudWorker, or at least two tiers"};
   for (const Tier& tier : tiers) {
     if (!service.spec.security.closed() || !tier.has_template()) continue;
-    return Problem{"SecurityUnsupported",
-                   "spec.security works with varda-serve only, and tier " + tier.name +
-                       " has a pod template: remove the template, or protect every tier with its server's own settings"};
+    return Problem{"SecurityUnsupported", "spec.security works with varda-serve only, and tier " +
+                                              tier.name +
+                                              " has a pod template: remove the template, or "
+                                              "protect every tier with its server's own settings"};
   }
   return {};
 }
@@ -73,19 +87,21 @@ NodeList first_nodes(const Tier& tier, const JointWorld& world) {
   NodeList nodes;
   for (const auto& node : world.nodes) {
     const std::string& name = node->metadata.name;
-    const bool serves =
-        std::any_of(world.pods.begin(), world.pods.end(), [&](const PodPtr& pod) { return pod->spec.node_name == name; });
+    const bool serves = std::any_of(world.pods.begin(), world.pods.end(),
+                                    [&](const PodPtr& pod) { return pod->spec.node_name == name; });
     if (serves || world.edge_node(name) != nullptr) nodes.push_back(node);
   }
   return nodes;
 }
 
 /// The port of the server in present pods, or else in the last ones; 0: unknown.
-std::int64_t current_port(const JointInferenceService& service, const Worker& worker, const JointWorld& world) {
+std::int64_t current_port(const JointInferenceService& service, const Worker& worker,
+                          const JointWorld& world) {
   for (const PodPtr& pod : world.pods) {
     if (!is_worker_pod(job_of(service), worker, *pod) || pod->metadata.deleting()) continue;
     for (const api::Container& container : pod->spec.containers) {
-      if (container.name == "server" && !container.ports.empty()) return container.ports.front().container_port;
+      if (container.name == "server" && !container.ports.empty())
+        return container.ports.front().container_port;
     }
   }
   for (const api::JointEndpoint& endpoint : service.status.endpoints) {
@@ -97,22 +113,26 @@ std::int64_t current_port(const JointInferenceService& service, const Worker& wo
 
 /// One port for all nodes. The present port stays unless an owner with precedence has it on one of
 /// them. Otherwise it is the first port that no other owner wants on any of them; 0: none is free.
-std::int64_t port_of(const JointInferenceService& service, const Worker& worker, const NodeList& list, const JointWorld& world) {
+std::int64_t port_of(const JointInferenceService& service, const Worker& worker,
+                     const NodeList& list, const JointWorld& world) {
   if (service.spec.serving_port != 0) return service.spec.serving_port;
   const std::int64_t current = current_port(service, worker, world);
   const WorkerNodes nodes = nodes_of(worker, list);
   std::set<std::int64_t> taken;
   bool lost = false;
   for (const PortClaim& claim : world.claims) {
-    if (claim.uid == service.metadata.uid || !std::binary_search(nodes.names.begin(), nodes.names.end(), claim.node)) continue;
+    if (claim.uid == service.metadata.uid ||
+        !std::binary_search(nodes.names.begin(), nodes.names.end(), claim.node))
+      continue;
     taken.insert(claim.port);
     if (lost || claim.port != current) continue;
-    const PortClaim ours{.node = claim.node,
-                         .port = current,
-                         .owner = owner_of(service),
-                         .uid = service.metadata.uid,
-                         .since = service.metadata.creation_timestamp,
-                         .held = holds_port(job_of(service), worker, world.pods, claim.node, {current, "TCP"})};
+    const PortClaim ours{
+        .node = claim.node,
+        .port = current,
+        .owner = owner_of(service),
+        .uid = service.metadata.uid,
+        .since = service.metadata.creation_timestamp,
+        .held = holds_port(job_of(service), worker, world.pods, claim.node, {current, "TCP"})};
     lost = port_holder(ours, {claim}) != nullptr;
   }
   if (current != 0 && !lost) return current;
@@ -135,8 +155,9 @@ api::InferenceModel as_served(const JointInferenceService& service, std::int64_t
   return model;
 }
 
-Worker first_worker(const JointInferenceService& service, const std::vector<Tier>& tiers, const JointWorld& world,
-                    const InferenceModelOptions& options, std::optional<Problem>& problem) {
+Worker first_worker(const JointInferenceService& service, const std::vector<Tier>& tiers,
+                    const JointWorld& world, const InferenceModelOptions& options,
+                    std::optional<Problem>& problem) {
   const Tier& tier = tiers.front();
   Worker worker;
   if (tier.has_template()) {
@@ -162,15 +183,19 @@ Worker first_worker(const JointInferenceService& service, const std::vector<Tier
       api::Pod pod;
       pod.spec = edge_server(model, &server, network, directory);
       std::vector<std::string>& args = pod.spec.containers.front().args;
-      for (std::string& argument : upper_tier_arguments(model.spec.security)) args.push_back(std::move(argument));
+      for (std::string& argument : upper_tier_arguments(model.spec.security))
+        args.push_back(std::move(argument));
       return pod.to_json()["spec"];
     };
-    worker.asked = Json::object({{"port", worker.serving_port}, {"modelName", service.model_name()}});
-    if (Json security = security_asked(model); !security.is_null()) worker.asked.set("security", std::move(security));
+    worker.asked =
+        Json::object({{"port", worker.serving_port}, {"modelName", service.model_name()}});
+    if (Json security = security_asked(model); !security.is_null())
+      worker.asked.set("security", std::move(security));
     worker.cascade = cascade_of(service, tiers);
   }
-  ModelResolution model = resolve_model(*tier.model, models_of(tier.model->name, service, world),
-                                        tier.has_template() ? ModelUse::kUsersWorker : ModelUse::kServer);
+  ModelResolution model =
+      resolve_model(*tier.model, models_of(tier.model->name, service, world),
+                    tier.has_template() ? ModelUse::kUsersWorker : ModelUse::kServer);
   worker.model = std::move(model.model);
   // Clients know one model name, whichever tier answers. The directory and the agent's requests use
   // it.
@@ -179,8 +204,8 @@ Worker first_worker(const JointInferenceService& service, const std::vector<Tier
   return worker;
 }
 
-void plan_first(const JointInferenceService& service, const JointWorld& world, const InferenceModelOptions& options,
-                JointPlan& plan) {
+void plan_first(const JointInferenceService& service, const JointWorld& world,
+                const InferenceModelOptions& options, JointPlan& plan) {
   std::optional<Problem> model_problem;
   const Worker worker = first_worker(service, plan.tiers, world, options, model_problem);
   plan.port = worker.serving_port;
@@ -193,13 +218,15 @@ void plan_first(const JointInferenceService& service, const JointWorld& world, c
                      .fetch_image = options.fetch_image,
                      .fetch_arguments = options.fetch_arguments};
   if (worker.pods == Worker::Pods::kServer && worker.serving_port == 0) {
-    plan.first_problem = Problem{"PortInUse", "no port from " + std::to_string(kJointPortMin) + " to " +
-                                                  std::to_string(kJointPortMax) + " is free on all of its nodes: set servingPort"};
+    plan.first_problem = Problem{"PortInUse", "no port from " + std::to_string(kJointPortMin) +
+                                                  " to " + std::to_string(kJointPortMax) +
+                                                  " is free on all of its nodes: set servingPort"};
     return;
   }
   plan.first = plan_worker(job_of(service), worker, around);
-  const bool of_a_pod = std::any_of(plan.first.pods.begin(), plan.first.pods.end(),
-                                    [&](const WorkerPod& pod) { return pod.problem && pod.problem == plan.first.problem; });
+  const bool of_a_pod = std::any_of(
+      plan.first.pods.begin(), plan.first.pods.end(),
+      [&](const WorkerPod& pod) { return pod.problem && pod.problem == plan.first.problem; });
   if (model_problem) {
     plan.first_problem = std::move(model_problem);
   } else if (!of_a_pod) {
@@ -211,12 +238,14 @@ void plan_first(const JointInferenceService& service, const JointWorld& world, c
 
 // ---- further tiers
 
-void plan_cloud_worker(const JointInferenceService& service, const Tier& tier, const JointWorld& world,
-                       const InferenceModelOptions& options, JointPlan& plan, TierPlan& out) {
+void plan_cloud_worker(const JointInferenceService& service, const Tier& tier,
+                       const JointWorld& world, const InferenceModelOptions& options,
+                       JointPlan& plan, TierPlan& out) {
   Worker worker = worker_of(tier.name, Worker::Layer::kCloud, *tier.worker);
   worker.service_port = service.spec.cloud_worker->service_port();
   worker.service_type = service.spec.cloud_worker->service_type();
-  ModelResolution model = resolve_model(*tier.model, models_of(tier.model->name, service, world), ModelUse::kUsersWorker);
+  ModelResolution model = resolve_model(*tier.model, models_of(tier.model->name, service, world),
+                                        ModelUse::kUsersWorker);
   worker.model = std::move(model.model);
   WorkerWorld around{.nodes = world.nodes,
                      .edge_node = world.edge_node,
@@ -231,19 +260,21 @@ void plan_cloud_worker(const JointInferenceService& service, const Tier& tier, c
   if (worker.autoscaling) plan.objects.push_back(make_autoscaler(job_of(service), worker));
   plan.autoscaled = plan.autoscaled || wants_autoscaler;
   if (wants_autoscaler && !world.autoscalers_served) {
-    plan.autoscaling = Problem{"AutoscalingUnavailable", "the API server has no autoscaling/v2: the cloud worker keeps its " +
-                                                             std::to_string(worker.replicas) + " replicas"};
+    plan.autoscaling = Problem{"AutoscalingUnavailable",
+                               "the API server has no autoscaling/v2: the cloud worker keeps its " +
+                                   std::to_string(worker.replicas) + " replicas"};
   }
   out.problem = model.problem ? std::move(model.problem) : plan.cloud->problem;
   if (!out.problem) out.problem = unmounted_model(worker);
   for (Json& object : plan.cloud->objects) plan.objects.push_back(std::move(object));
 }
 
-void plan_inference_model(const JointInferenceService& service, const Tier& tier, const JointWorld& world,
-                          const InferenceModelOptions& options, JointPlan& plan, TierPlan& out) {
+void plan_inference_model(const JointInferenceService& service, const Tier& tier,
+                          const JointWorld& world, const InferenceModelOptions& options,
+                          JointPlan& plan, TierPlan& out) {
   const ModelWorld around = models_of(tier.model->name, service, world);
-  const bool another =
-      tier.model->kind == api::ModelReference::kInferenceModel || (tier.model->kind.empty() && around.model == nullptr);
+  const bool another = tier.model->kind == api::ModelReference::kInferenceModel ||
+                       (tier.model->kind.empty() && around.model == nullptr);
   if (another && around.inference_model != nullptr) {  // its source does not matter
     out.inference_model = tier.model->name;
     out.problem = server_problem(*around.inference_model, options);
@@ -251,9 +282,11 @@ void plan_inference_model(const JointInferenceService& service, const Tier& tier
   }
   ModelResolution found = resolve_model(*tier.model, around, ModelUse::kUsersWorker);
   const auto there = named(world.inference_models, child_name(service, tier));
-  const api::InferenceModel* existing = there != nullptr && is_child(*there, service) ? there.get() : nullptr;
+  const api::InferenceModel* existing =
+      there != nullptr && is_child(*there, service) ? there.get() : nullptr;
   // The reference names no kind, and there is a child: it was made of a Model that is missing now.
-  const bool away = another && tier.model->kind.empty() && existing != nullptr && !existing->metadata.deleting();
+  const bool away =
+      another && tier.model->kind.empty() && existing != nullptr && !existing->metadata.deleting();
   if (another && !away) {
     out.problem = std::move(found.problem);
     return;
@@ -261,9 +294,9 @@ void plan_inference_model(const JointInferenceService& service, const Tier& tier
   out.inference_model = child_name(service, tier);
   out.owned = existing != nullptr;
   if (there != nullptr && existing == nullptr && !is_left_over(*there, service)) {
-    out.problem =
-        Problem{"NameInUse", "InferenceModel " + there->metadata.key().str() +
-                                 " does not belong to this service but has the name that this tier needs: rename one of them"};
+    out.problem = Problem{"NameInUse", "InferenceModel " + there->metadata.key().str() +
+                                           " does not belong to this service but has the name that "
+                                           "this tier needs: rename one of them"};
     out.inference_model.clear();
     return;
   }
@@ -286,20 +319,23 @@ void plan_inference_model(const JointInferenceService& service, const Tier& tier
 bool answers(const JointInferenceService& service, const TierPlan& tier, const JointWorld& world) {
   if (tier.problem || tier.inference_model.empty()) return false;
   const auto model = named(world.inference_models, tier.inference_model);
-  return model != nullptr && !model->status.url.empty() && (!tier.owned || is_child(*model, service));
+  return model != nullptr && !model->status.url.empty() &&
+         (!tier.owned || is_child(*model, service));
 }
 
 // True: the work list of some node (cascade.json) still has such a tier to ask.
 template <typename Which>
-bool is_asked(const JointInferenceService& service, const JointPlan& plan, const JointWorld& world, Which which) {
+bool is_asked(const JointInferenceService& service, const JointPlan& plan, const JointWorld& world,
+              Which which) {
   const std::string key = service.metadata.key().str() + "." + plan.tiers.front().name;
   return std::any_of(plan.first.pods.begin(), plan.first.pods.end(), [&](const WorkerPod& pod) {
     const EdgeNodePtr agent = world.edge_node(pod.node);
     const api::EdgeModel* told = agent == nullptr ? nullptr : agent->spec.find_model(key);
     if (told == nullptr) return false;
     const auto& tiers = told->cascade["tiers"].as_array();
-    return std::any_of(tiers.begin(), tiers.end(),
-                       [&](const Json& tier) { return !tier["url"].as_string().empty() && which(tier); });
+    return std::any_of(tiers.begin(), tiers.end(), [&](const Json& tier) {
+      return !tier["url"].as_string().empty() && which(tier);
+    });
   });
 }
 
@@ -308,10 +344,12 @@ void keep_replaced(const JointInferenceService& service, const JointWorld& world
   // The user's Deployment has the same name as such a child's, so the child must end first.
   if (plan.cloud) return;
   const bool all_answer =
-      std::all_of(plan.further.begin(), plan.further.end(), [&](const TierPlan& tier) { return answers(service, tier, world); });
+      std::all_of(plan.further.begin(), plan.further.end(),
+                  [&](const TierPlan& tier) { return answers(service, tier, world); });
   for (const auto& child : world.children) {
-    const bool wanted = std::any_of(plan.further.begin(), plan.further.end(),
-                                    [&](const TierPlan& tier) { return tier.inference_model == child->metadata.name; });
+    const bool wanted = std::any_of(
+        plan.further.begin(), plan.further.end(),
+        [&](const TierPlan& tier) { return tier.inference_model == child->metadata.name; });
     if (wanted || child->metadata.deleting()) continue;
     const std::string& url = child->status.url;
     if (url.empty()) {
@@ -323,11 +361,14 @@ void keep_replaced(const JointInferenceService& service, const JointWorld& world
         return one["name"].as_string() == tier &&
                std::none_of(plan.further.begin(), plan.further.end(), [&](const TierPlan& further) {
                  const auto model = world.inference_models.find(further.inference_model);
-                 return model != world.inference_models.end() && model->second->status.url == one["url"].as_string();
+                 return model != world.inference_models.end() &&
+                        model->second->status.url == one["url"].as_string();
                });
       };
       if (!is_asked(service, plan, world, where_it_was)) continue;
-    } else if (all_answer && !is_asked(service, plan, world, [&](const Json& one) { return one["url"].as_string() == url; })) {
+    } else if (all_answer && !is_asked(service, plan, world, [&](const Json& one) {
+                 return one["url"].as_string() == url;
+               })) {
       continue;
     }
     if (auto wish = wish_of(*child)) plan.objects.push_back(std::move(*wish));
@@ -348,12 +389,15 @@ std::vector<std::string> named_nodes(const std::vector<Tier>& tiers) {
 
 bool concerns_every_node(const std::vector<Tier>& tiers) {
   return std::any_of(tiers.begin(), tiers.end(), [&](const Tier& tier) {
-    if (tier.has_template() && &tier != &tiers.front()) return true;  // the node port of its Service
-    return tier.node.empty() && (tier.selector != nullptr || tier.layer != api::JointTier::kCloud || &tier == &tiers.front());
+    if (tier.has_template() && &tier != &tiers.front())
+      return true;  // the node port of its Service
+    return tier.node.empty() && (tier.selector != nullptr || tier.layer != api::JointTier::kCloud ||
+                                 &tier == &tiers.front());
   });
 }
 
-JointPlan plan(const JointInferenceService& service, const JointWorld& world, const InferenceModelOptions& options) {
+JointPlan plan(const JointInferenceService& service, const JointWorld& world,
+               const InferenceModelOptions& options) {
   JointPlan plan;
   plan.tiers = tiers_of(service);
   if (service.metadata.deleting()) {  // the garbage collector deletes the children
@@ -378,24 +422,27 @@ JointPlan plan(const JointInferenceService& service, const JointWorld& world, co
   if (plan.tiers.front().worker != nullptr && plan.tiers.front().worker->hpa) {
     plan.autoscaled = true;
     if (!plan.autoscaling) {
-      plan.autoscaling =
-          Problem{"NotAutoscaled", "hpa of edgeWorker has no effect: edge workers run once on each node of the spec"};
+      plan.autoscaling = Problem{
+          "NotAutoscaled",
+          "hpa of edgeWorker has no effect: edge workers run once on each node of the spec"};
     }
   }
   keep_replaced(service, world, plan);
   return plan;
 }
 
-std::vector<std::string> certificate_hosts(const JointPlan& plan, const JointWorld& world, const InferenceModelOptions& options) {
+std::vector<std::string> certificate_hosts(const JointPlan& plan, const JointWorld& world,
+                                           const InferenceModelOptions& options) {
   const Machines machines = options.node_port_host.empty() ? Machines::kMany : Machines::kOne;
   std::vector<std::string> hosts{"localhost", "127.0.0.1"};
   for (const WorkerPod& pod : plan.first.pods)
-    hosts.push_back(pod_address(pod.pod.get(), world.edge_node(pod.node).get(), find_node(world.nodes, pod.node), machines));
+    hosts.push_back(pod_address(pod.pod.get(), world.edge_node(pod.node).get(),
+                                find_node(world.nodes, pod.node), machines));
   return hosts;
 }
 
-std::optional<NodeWork> work_for(const JointInferenceService& service, const api::EdgeNode& node, const JointWorld& world,
-                                 const InferenceModelOptions& options) {
+std::optional<NodeWork> work_for(const JointInferenceService& service, const api::EdgeNode& node,
+                                 const JointWorld& world, const InferenceModelOptions& options) {
   if (service.metadata.deleting()) return {};
   NodeWork work;
   work.since = service.metadata.creation_timestamp;
@@ -413,7 +460,8 @@ std::optional<NodeWork> work_for(const JointInferenceService& service, const api
     std::optional<Problem> problem;
     const Worker worker = first_worker(service, tiers, world, options, problem);
     const NodeList nodes = first_nodes(tiers.front(), world);
-    if (auto model = model_for(job_of(service), worker, nodes, node, world.pods)) work.models.push_back(std::move(*model));
+    if (auto model = model_for(job_of(service), worker, nodes, node, world.pods))
+      work.models.push_back(std::move(*model));
     work.workers = workers_for(job_of(service), worker, nodes, node, world.pods);
   }
   if (work.models.empty() && work.workers.empty()) return {};

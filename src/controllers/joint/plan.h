@@ -42,7 +42,7 @@ struct JointWorld {
   std::shared_ptr<const api::Service> service;                    // with the same name
   std::vector<std::shared_ptr<const api::EndpointSlice>> slices;  // of that service
   std::vector<PortClaim> claims;                                  // of others on its nodes
-  bool autoscalers_served = false;                                // the API server has autoscaling/v2
+  bool autoscalers_served = false;  // the API server has autoscaling/v2
 };
 
 /// The plan of one further tier.
@@ -76,15 +76,18 @@ struct JointPlan {
 };
 
 /// Plans the objects that should exist, and finds problems of the spec. Cannot fail.
-JointPlan plan(const api::JointInferenceService& service, const JointWorld& world, const InferenceModelOptions& options);
+JointPlan plan(const api::JointInferenceService& service, const JointWorld& world,
+               const InferenceModelOptions& options);
 
 /// Hosts of the service's certificate: addresses of the first tier, and of loopback.
-std::vector<std::string> certificate_hosts(const JointPlan& plan, const JointWorld& world, const InferenceModelOptions& options);
+std::vector<std::string> certificate_hosts(const JointPlan& plan, const JointWorld& world,
+                                           const InferenceModelOptions& options);
 
 /// The work of the agent of `node`; nothing: no pod of the service belongs there. Only the parts of
 /// `world` for the first tier matter. `world.nodes` needs this node and those that joined before it
 /// (joined_before()).
-std::optional<NodeWork> work_for(const api::JointInferenceService& service, const api::EdgeNode& node, const JointWorld& world,
+std::optional<NodeWork> work_for(const api::JointInferenceService& service,
+                                 const api::EdgeNode& node, const JointWorld& world,
                                  const InferenceModelOptions& options);
 
 /// The status to report. `now` is for times (RFC 3339). Counts change with every request. They are
@@ -94,8 +97,9 @@ struct JointObservation {
   std::optional<Duration> look_again;  // time until counts can be added
 };
 inline constexpr std::chrono::seconds kCountsPeriod{10};
-JointObservation observe(const api::JointInferenceService& service, const JointPlan& plan, const JointWorld& world,
-                         const InferenceModelOptions& options, WallTime now);
+JointObservation observe(const api::JointInferenceService& service, const JointPlan& plan,
+                         const JointWorld& world, const InferenceModelOptions& options,
+                         WallTime now);
 
 /// The nodes that tiers name, sorted.
 std::vector<std::string> named_nodes(const std::vector<Tier>& tiers);

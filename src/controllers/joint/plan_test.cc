@@ -39,13 +39,15 @@ std::unique_ptr<Case> load(const testing::Path& folder) {
   if (!services.empty()) test->service = *typed<api::JointInferenceService>(services.front());
   JointWorld& world = test->world;
   for (const Json& object : testing::read_documents(kRoot, folder / "world.yaml")) {
-    const std::string kind = object["kind"].as_string(), name = object.at("metadata/name").as_string();
+    const std::string kind = object["kind"].as_string(),
+                      name = object.at("metadata/name").as_string();
     if (kind == "Node") world.nodes.push_back(typed<api::Node>(object));
     if (kind == "EdgeNode") test->agents[name] = typed<api::EdgeNode>(object);
     if (kind == "Model") world.models[name] = typed<api::SednaModel>(object);
     if (kind == "InferenceModel") {
       world.inference_models[name] = typed<api::InferenceModel>(object);
-      if (is_child(*world.inference_models[name], test->service)) world.children.push_back(world.inference_models[name]);
+      if (is_child(*world.inference_models[name], test->service))
+        world.children.push_back(world.inference_models[name]);
     }
     if (kind == "Pod") world.pods.push_back(typed<api::Pod>(object));
     if (kind == "Service") world.service = typed<api::Service>(object);
@@ -60,9 +62,12 @@ std::unique_ptr<Case> load(const testing::Path& folder) {
                               .held = object["held"].as_bool()});
     }
     if (kind == "Options") {
-      if (object.contains("nodePortHost")) test->options.node_port_host = object["nodePortHost"].as_string();
-      if (object.contains("autoscalersServed")) world.autoscalers_served = object["autoscalersServed"].as_bool();
-      if (object.contains("edgeNetwork")) test->options.edge_network = object["edgeNetwork"].as_string();
+      if (object.contains("nodePortHost"))
+        test->options.node_port_host = object["nodePortHost"].as_string();
+      if (object.contains("autoscalersServed"))
+        world.autoscalers_served = object["autoscalersServed"].as_bool();
+      if (object.contains("edgeNetwork"))
+        test->options.edge_network = object["edgeNetwork"].as_string();
     }
   }
   world.edge_node = [agents = &test->agents](const std::string& node) {
@@ -72,14 +77,17 @@ std::unique_ptr<Case> load(const testing::Path& folder) {
   return test;
 }
 
-Json to_json(const Problem& problem) { return Json::object({{"reason", problem.reason}, {"message", problem.message}}); }
+Json to_json(const Problem& problem) {
+  return Json::object({{"reason", problem.reason}, {"message", problem.message}});
+}
 
 Json to_json(const JointPlan& plan, const Case& test, const api::JointInferenceService& service) {
   Json out = Json::object();
   if (plan.problem) out.set("problem", to_json(*plan.problem));
   if (plan.first_problem) out.set("first", to_json(*plan.first_problem));
   for (std::size_t i = 0; i < plan.further.size(); ++i) {
-    if (plan.further[i].problem) out["further"].set(plan.tiers[i + 1].name, to_json(*plan.further[i].problem));
+    if (plan.further[i].problem)
+      out["further"].set(plan.tiers[i + 1].name, to_json(*plan.further[i].problem));
   }
   if (plan.children == JointPlan::Children::kLeave) out.set("children", "leave");
   Json objects = Json::array();
@@ -122,14 +130,16 @@ TEST_P(JointGolden, PlanWorkAndStatusAreAsWritten) {
     for (const auto& cause : api::validate(api::InferenceModel::kind(), object))
       ADD_FAILURE() << cause.field << ": " << cause.message;
   }
-  const JointObservation again = observe(after, second, test->world, test->options, kNow + std::chrono::hours(24));
+  const JointObservation again =
+      observe(after, second, test->world, test->options, kNow + std::chrono::hours(24));
   EXPECT_EQ(again.status.to_json(), seen.status.to_json());
   EXPECT_FALSE(again.look_again);
   const JointPlan third = plan(after, test->world, test->options);
   EXPECT_EQ(third.objects, second.objects);
 }
 
-INSTANTIATE_TEST_SUITE_P(Case, JointGolden, ::testing::ValuesIn(golden_cases(kRoot)), [](const auto& test) { return test.param; });
+INSTANTIATE_TEST_SUITE_P(Case, JointGolden, ::testing::ValuesIn(golden_cases(kRoot)),
+                         [](const auto& test) { return test.param; });
 
 // A service that serves, while its node's report changes and time passes.
 class JointCounts : public ::testing::Test {
@@ -171,7 +181,9 @@ TEST_F(JointCounts, ThatOnlyCountAreTakenUpTenSecondsAfterTheLastChange) {
 }
 
 TEST_F(JointCounts, TransitionsAreWrittenAtOnceAndTakeCountsAlong) {
-  report("{counters: {inferences: 1000}, degraded: {reason: BreakerOpen, message: 'cloud: connection refused'}}");
+  report(
+      "{counters: {inferences: 1000}, degraded: {reason: BreakerOpen, message: 'cloud: connection "
+      "refused'}}");
   const JointObservation seen = take(at(std::chrono::seconds(1)));
   EXPECT_EQ(condition("Degraded"), "True BreakerOpen");
   EXPECT_EQ(seen.status.inference_number, 1000);
@@ -184,10 +196,11 @@ TEST_F(JointCounts, TransitionsAreWrittenAtOnceAndTakeCountsAlong) {
 TEST_F(JointCounts, OfAHostileNodeLeaveAStatusThatTheServerTakes) {
   Json many = Json::object();
   for (int i = 0; i < 100; ++i) many.set("made-up-" + std::to_string(i), i + 1);
-  Json hostile =
-      Json::object({{"epoch", std::string(100, 'e')},
-                    {"degraded", Json::object({{"reason", ""}, {"message", std::string(40'000, 'm')}})},
-                    {"problem", Json::object({{"reason", std::string(2'000, 'r')}, {"message", std::string(40'000, 'm')}})}});
+  Json hostile = Json::object(
+      {{"epoch", std::string(100, 'e')},
+       {"degraded", Json::object({{"reason", ""}, {"message", std::string(40'000, 'm')}})},
+       {"problem", Json::object({{"reason", std::string(2'000, 'r')},
+                                 {"message", std::string(40'000, 'm')}})}});
   Json& counters = hostile["counters"] = many;
   counters.set("inferences", 5);
   counters["errors"].set("cloud", many);
@@ -196,7 +209,8 @@ TEST_F(JointCounts, OfAHostileNodeLeaveAStatusThatTheServerTakes) {
   node.status.models.front().cascade = hostile;
   test_->agents["edge0"] = std::make_shared<const api::EdgeNode>(std::move(node));
   const api::JointInferenceServiceStatus status = take(at(std::chrono::seconds(20))).status;
-  for (const auto& cause : api::validate(api::JointInferenceService::kind().schema->find("status")->schema, status.to_json()))
+  for (const auto& cause : api::validate(
+           api::JointInferenceService::kind().schema->find("status")->schema, status.to_json()))
     ADD_FAILURE() << cause.field << ": " << cause.message;
   EXPECT_EQ(condition("Degraded"), "True Degraded");
   EXPECT_EQ(condition("EdgeReady"), "False CascadeRefused");

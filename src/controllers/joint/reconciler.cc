@@ -30,8 +30,11 @@ constexpr Duration kServicePortAgain = std::chrono::seconds(10);
 // Deployment.
 Keys of_worker_pod(const api::Pod& pod) {
   const auto& labels = pod.metadata.labels;
-  const auto kind = labels.find(std::string(kJobKindLabel)), job = labels.find(std::string(kJobLabel));
-  if (kind == labels.end() || job == labels.end() || kind->second != JointInferenceService::resource().kind) return {};
+  const auto kind = labels.find(std::string(kJobKindLabel)),
+             job = labels.find(std::string(kJobLabel));
+  if (kind == labels.end() || job == labels.end() ||
+      kind->second != JointInferenceService::resource().kind)
+    return {};
   return {{pod.metadata.ns, job->second}};
 }
 
@@ -42,17 +45,21 @@ Keys of_free_name(const T& object, const runtime::Caches& caches) {
   const ObjectKey key = object.metadata.key();
   if (caches.of<T>().get(key) != nullptr) return {};
   Keys keys;
-  for (auto end = key.name.rfind('-'); end != std::string::npos && end > 0; end = key.name.rfind('-', end - 1)) {
+  for (auto end = key.name.rfind('-'); end != std::string::npos && end > 0;
+       end = key.name.rfind('-', end - 1)) {
     ObjectKey service{key.ns, key.name.substr(0, end)};
-    if (caches.of<JointInferenceService>().get(service) != nullptr) keys.push_back(std::move(service));
+    if (caches.of<JointInferenceService>().get(service) != nullptr)
+      keys.push_back(std::move(service));
   }
   return keys;
 }
 
 // Writes Events for transitions that matter to people. A status that stays the same causes none.
-void tell(const JointInferenceService& service, const api::JointInferenceServiceStatus& now, PassingProblems& passing,
-          SteadyTime time, runtime::Writer& writer) {
-  const auto before = [&](std::string_view type) { return meta::find_condition(service.status.conditions, type); };
+void tell(const JointInferenceService& service, const api::JointInferenceServiceStatus& now,
+          PassingProblems& passing, SteadyTime time, runtime::Writer& writer) {
+  const auto before = [&](std::string_view type) {
+    return meta::find_condition(service.status.conditions, type);
+  };
   std::vector<std::string> told;  // reasons: several conditions may share a cause
   for (const char* type : {"Ready", "EdgeReady", "CloudReady", "Autoscaling"}) {
     const meta::Condition* condition = meta::find_condition(now.conditions, type);
@@ -68,13 +75,19 @@ void tell(const JointInferenceService& service, const api::JointInferenceService
   const auto turned = [&](const char* type, std::string_view to) {
     const meta::Condition* condition = meta::find_condition(now.conditions, type);
     const meta::Condition* was = before(type);
-    return condition != nullptr && condition->status == to && (was == nullptr || was->status != to) ? condition : nullptr;
+    return condition != nullptr && condition->status == to && (was == nullptr || was->status != to)
+               ? condition
+               : nullptr;
   };
-  if (const auto* ready = turned("Ready", "True")) writer.event(service, runtime::EventType::kNormal, "Serving", ready->message);
-  if (const auto* degraded = turned("Degraded", "True"); degraded != nullptr && !now.start_time.empty())
-    writer.event(service, runtime::EventType::kWarning, "Degraded", degraded->reason + ": " + degraded->message);
+  if (const auto* ready = turned("Ready", "True"))
+    writer.event(service, runtime::EventType::kNormal, "Serving", ready->message);
+  if (const auto* degraded = turned("Degraded", "True");
+      degraded != nullptr && !now.start_time.empty())
+    writer.event(service, runtime::EventType::kWarning, "Degraded",
+                 degraded->reason + ": " + degraded->message);
   const meta::Condition* was = before("Degraded");
-  if (const auto* whole = turned("Degraded", "False"); whole != nullptr && was != nullptr && was->status == "True")
+  if (const auto* whole = turned("Degraded", "False");
+      whole != nullptr && was != nullptr && was->status == "True")
     writer.event(service, runtime::EventType::kNormal, "Recovered", whole->message);
 }
 
@@ -85,42 +98,55 @@ std::vector<std::string> names_of(const NodeList& nodes) {
 }
 
 bool waits_for_port(const JointPlan& plan) {
-  const auto wants = [](const std::optional<Problem>& problem) { return problem && problem->reason == "PortInUse"; };
+  const auto wants = [](const std::optional<Problem>& problem) {
+    return problem && problem->reason == "PortInUse";
+  };
   return wants(plan.first_problem) ||
-         std::any_of(plan.first.pods.begin(), plan.first.pods.end(), [&](const WorkerPod& pod) { return wants(pod.problem); }) ||
-         std::any_of(plan.further.begin(), plan.further.end(), [&](const TierPlan& tier) { return wants(tier.problem); });
+         std::any_of(plan.first.pods.begin(), plan.first.pods.end(),
+                     [&](const WorkerPod& pod) { return wants(pod.problem); }) ||
+         std::any_of(plan.further.begin(), plan.further.end(),
+                     [&](const TierPlan& tier) { return wants(tier.problem); });
 }
 
 }  // namespace
 
-JointInferenceReconciler::JointInferenceReconciler(const runtime::Caches& caches, JointIndex& index, InferenceModelOptions options)
+JointInferenceReconciler::JointInferenceReconciler(const runtime::Caches& caches, JointIndex& index,
+                                                   InferenceModelOptions options)
     : caches_(caches),
       index_(index),
       options_(std::move(options)),
       clock_(options_.clock != nullptr ? *options_.clock : system_clock()) {}
 
 void JointInferenceReconciler::watches(runtime::Watches<JointInferenceService>& w) const {
-  w.owns<api::Pod>(runtime::Update::kRecreate).owns<api::Deployment>().owns<api::Service>().owns<api::InferenceModel>();
+  w.owns<api::Pod>(runtime::Update::kRecreate)
+      .owns<api::Deployment>()
+      .owns<api::Service>()
+      .owns<api::InferenceModel>();
   w.owns_if_served<Autoscaler>();
   JointIndex* const index = &index_;
   // Handlers get old versions too, so they read the present object from the cache.
-  w.maps<JointInferenceService>([index](const JointInferenceService& service, const runtime::Caches& caches) {
-    const ObjectKey key = service.metadata.key();
-    index->set(key, caches.of<JointInferenceService>().get(key).get());
-    return index->woken();
-  });
-  w.maps<api::InferenceModel>([index](const api::InferenceModel& model, const runtime::Caches& caches) {
-    const ObjectKey key = model.metadata.key();
-    Keys keys = index->set(key, caches.of<api::InferenceModel>().get(key).get());
-    for (ObjectKey& service : index->of_model(key)) keys.push_back(std::move(service));
-    return keys;
-  });
-  w.maps<api::SednaModel>([index](const api::SednaModel& model) { return index->of_model(model.metadata.key()); });
+  w.maps<JointInferenceService>(
+      [index](const JointInferenceService& service, const runtime::Caches& caches) {
+        const ObjectKey key = service.metadata.key();
+        index->set(key, caches.of<JointInferenceService>().get(key).get());
+        return index->woken();
+      });
+  w.maps<api::InferenceModel>(
+      [index](const api::InferenceModel& model, const runtime::Caches& caches) {
+        const ObjectKey key = model.metadata.key();
+        Keys keys = index->set(key, caches.of<api::InferenceModel>().get(key).get());
+        for (ObjectKey& service : index->of_model(key)) keys.push_back(std::move(service));
+        return keys;
+      });
+  w.maps<api::SednaModel>(
+      [index](const api::SednaModel& model) { return index->of_model(model.metadata.key()); });
   w.maps<api::EdgeNode>([index](const api::EdgeNode& node, const runtime::Caches& caches) {
-    return index->news_of(node.metadata.name, caches.of<api::EdgeNode>().get(node.metadata.key()).get());
+    return index->news_of(node.metadata.name,
+                          caches.of<api::EdgeNode>().get(node.metadata.key()).get());
   });
   w.maps<api::Node>([index](const api::Node& node, const runtime::Caches& caches) {
-    return index->news_of(node.metadata.name, caches.of<api::Node>().get(node.metadata.key()).get());
+    return index->news_of(node.metadata.name,
+                          caches.of<api::Node>().get(node.metadata.key()).get());
   });
   w.maps<api::Pod>(of_worker_pod);
   w.maps<api::Pod>(of_free_name<api::Pod>);
@@ -135,17 +161,21 @@ void JointInferenceReconciler::watches(runtime::Watches<JointInferenceService>& 
   w.indexes<api::EndpointSlice>(std::string(kSlicesByService), slices_by_service);
 }
 
-JointWorld JointInferenceReconciler::look(const JointInferenceService& service, const std::vector<Tier>& tiers) const {
+JointWorld JointInferenceReconciler::look(const JointInferenceService& service,
+                                          const std::vector<Tier>& tiers) const {
   JointWorld world;
   const ObjectKey key = service.metadata.key();
   if (concerns_every_node(tiers)) {
     world.nodes = caches_.of<api::Node>().list();
   } else {
     for (const std::string& name : named_nodes(tiers)) {
-      if (auto node = caches_.of<api::Node>().get({"", name})) world.nodes.push_back(std::move(node));
+      if (auto node = caches_.of<api::Node>().get({"", name}))
+        world.nodes.push_back(std::move(node));
     }
   }
-  world.edge_node = [this](const std::string& node) { return caches_.of<api::EdgeNode>().get({"", node}); };
+  world.edge_node = [this](const std::string& node) {
+    return caches_.of<api::EdgeNode>().get({"", node});
+  };
   for (const Tier& tier : tiers) {
     if (auto model = caches_.of<api::SednaModel>().get({key.ns, tier.model->name}))
       world.models.emplace(tier.model->name, std::move(model));
@@ -164,15 +194,17 @@ JointWorld JointInferenceReconciler::look(const JointInferenceService& service, 
     world.deployment = caches_.of<api::Deployment>().get(last);
     if (tiers.back().has_template()) {
       for (auto& pod : caches_.of<api::Pod>().select(
-               meta::LabelSelector::equals({{std::string(kJobKindLabel), JointInferenceService::resource().kind},
-                                            {std::string(kJobLabel), key.name},
-                                            {std::string(kWorkerLabel), tiers.back().name}}),
+               meta::LabelSelector::equals(
+                   {{std::string(kJobKindLabel), JointInferenceService::resource().kind},
+                    {std::string(kJobLabel), key.name},
+                    {std::string(kWorkerLabel), tiers.back().name}}),
                key.ns)) {
         world.pods.push_back(std::move(pod));
       }
     }
   }
-  std::vector<std::string> nodes = concerns_every_node(tiers) ? names_of(world.nodes) : named_nodes(tiers);
+  std::vector<std::string> nodes =
+      concerns_every_node(tiers) ? names_of(world.nodes) : named_nodes(tiers);
   for (const PodPtr& pod : world.pods) {  // nodes of present pods too
     const std::string& name = pod->spec.node_name;
     if (name.empty() || find_node(world.nodes, name) != nullptr) continue;
@@ -182,21 +214,26 @@ JointWorld JointInferenceReconciler::look(const JointInferenceService& service, 
   return world;
 }
 
-Result<runtime::Action> JointInferenceReconciler::gone(const Context& /*ctx*/, const ObjectKey& key, runtime::Writer& /*writer*/) {
+Result<runtime::Action> JointInferenceReconciler::gone(const Context& /*ctx*/, const ObjectKey& key,
+                                                       runtime::Writer& /*writer*/) {
   index_.set(key, caches_.of<JointInferenceService>().get(key).get());
-  if (options_.certificates != nullptr) options_.certificates->forget({key.ns, api::issued_secret(key.name)});
+  if (options_.certificates != nullptr)
+    options_.certificates->forget({key.ns, api::issued_secret(key.name)});
   const MutexLock lock(mutex_);
   passing_.forget(key);
   pauses_.erase(key);
   return runtime::Action::await_change();
 }
 
-Result<std::optional<Duration>> JointInferenceReconciler::replace_ended(const Context& ctx, const ObjectKey& service, const JointPlan& plan,
+Result<std::optional<Duration>> JointInferenceReconciler::replace_ended(const Context& ctx,
+                                                                        const ObjectKey& service,
+                                                                        const JointPlan& plan,
                                                                         runtime::Writer& writer) {
   std::optional<Duration> next;
   for (const PodPtr& pod : plan.first.ended) {
     const auto made = meta::parse_time(pod->metadata.creation_timestamp);
-    const Duration lived = made.ok() ? std::chrono::duration_cast<Duration>(clock_.wall() - *made) : Duration{};
+    const Duration lived =
+        made.ok() ? std::chrono::duration_cast<Duration>(clock_.wall() - *made) : Duration{};
     Duration left{};
     {
       const MutexLock lock(mutex_);
@@ -205,13 +242,16 @@ Result<std::optional<Duration>> JointInferenceReconciler::replace_ended(const Co
     if (left > Duration{}) {
       next = next ? std::min(*next, left) : left;
     } else {
-      TRY_VOID(writer.remove(ctx, runtime::ObjectRef::of(*pod)));  // its end causes a reconcile, which makes the next pod
+      TRY_VOID(writer.remove(
+          ctx,
+          runtime::ObjectRef::of(*pod)));  // its end causes a reconcile, which makes the next pod
     }
   }
   return next;
 }
 
-Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx, const JointInferenceService& service,
+Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx,
+                                                            const JointInferenceService& service,
                                                             runtime::Writer& writer) {
   if (service.metadata.deleting()) return runtime::Action::await_change();
   const std::vector<Tier> tiers = tiers_of(service);
@@ -220,9 +260,10 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx, 
   std::optional<Duration> certificate_in;
   if (service.spec.security.tls && !wanted.problem && options_.certificates != nullptr) {
     TRY(CertificateIssuer::Outcome kept,
-        options_.certificates->ensure(ctx,
-                                      wanted_certificate(runtime::ObjectRef::of(service), api::issued_secret(service.metadata.name),
-                                                         certificate_hosts(wanted, world, options_))));
+        options_.certificates->ensure(
+            ctx, wanted_certificate(runtime::ObjectRef::of(service),
+                                    api::issued_secret(service.metadata.name),
+                                    certificate_hosts(wanted, world, options_))));
     certificate_in = kept.look_again;
     if (kept.problem) {
       wanted.first_problem = std::move(kept.problem);
@@ -232,14 +273,16 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx, 
   Status converged;
   if (wanted.children == JointPlan::Children::kConverge) {
     index_.set_claims(service.metadata.key(), wanted.claims);
-    index_.set_waiting(service.metadata.key(), waits_for_port(wanted)
-                                                   ? (concerns_every_node(tiers) ? names_of(world.nodes) : named_nodes(tiers))
-                                                   : std::vector<std::string>{});
+    index_.set_waiting(service.metadata.key(),
+                       waits_for_port(wanted) ? (concerns_every_node(tiers) ? names_of(world.nodes)
+                                                                            : named_nodes(tiers))
+                                              : std::vector<std::string>{});
     converged = writer.converge(ctx, service, wanted.objects);
   }
   if (!converged.ok() && converged.error().code() == Code::kAlreadyExists) {
     wanted.refused = Problem{"NameInUse", converged.error().message()};
-  } else if (!converged.ok() && (converged.error().code() == Code::kInvalid || converged.error().code() == Code::kForbidden)) {
+  } else if (!converged.ok() && (converged.error().code() == Code::kInvalid ||
+                                 converged.error().code() == Code::kForbidden)) {
     wanted.refused = Problem{"Refused", converged.error().message()};
   }
   // A failed write must not hide the rest of the status.
@@ -270,7 +313,8 @@ Keys JointWork::nodes_of(const ObjectKey& service, const runtime::Caches& caches
   const auto [named, node] = index_.first_node(service);
   Keys keys;
   if (named) {
-    if (!node.empty() && caches.of<api::EdgeNode>().get({"", node}) != nullptr) keys.push_back({"", node});
+    if (!node.empty() && caches.of<api::EdgeNode>().get({"", node}) != nullptr)
+      keys.push_back({"", node});
   } else {
     for (const auto& one : caches.of<api::EdgeNode>().list()) keys.push_back(one->metadata.key());
   }
@@ -291,9 +335,11 @@ Keys JointWork::nodes_after(const api::Node& node, const runtime::Caches& caches
 }
 
 void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
-  w.maps<api::Node>([this](const api::Node& node, const runtime::Caches& caches) { return nodes_after(node, caches); },
+  w.maps<api::Node>([this](const api::Node& node,
+                           const runtime::Caches& caches) { return nodes_after(node, caches); },
                     [](const api::Node& before, const api::Node& now) {
-                      return before.metadata.uid == now.metadata.uid && before.metadata.labels == now.metadata.labels;
+                      return before.metadata.uid == now.metadata.uid &&
+                             before.metadata.labels == now.metadata.labels;
                     });
   // Only nodes with agents count for a layer.
   w.maps<api::EdgeNode>(
@@ -301,15 +347,19 @@ void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
         const auto at = caches.of<api::Node>().get(node.metadata.key());
         return at == nullptr ? Keys{} : nodes_after(*at, caches);
       },
-      [](const api::EdgeNode& before, const api::EdgeNode& now) { return before.metadata.uid == now.metadata.uid; });
-  const auto of_service = [this](const JointInferenceService& service, const runtime::Caches& caches) {
+      [](const api::EdgeNode& before, const api::EdgeNode& now) {
+        return before.metadata.uid == now.metadata.uid;
+      });
+  const auto of_service = [this](const JointInferenceService& service,
+                                 const runtime::Caches& caches) {
     const ObjectKey key = service.metadata.key();
     Keys keys = nodes_of(key, caches);  // old nodes, if the index is not updated yet
     index_.set(key, caches.of<JointInferenceService>().get(key).get());
     for (ObjectKey& node : nodes_of(key, caches)) keys.push_back(std::move(node));
     // The former node: this is called for the old and the new version.
     const std::vector<Tier> tiers = tiers_of(service);
-    if (!tiers.empty() && !tiers.front().node.empty() && caches.of<api::EdgeNode>().get({"", tiers.front().node}) != nullptr)
+    if (!tiers.empty() && !tiers.front().node.empty() &&
+        caches.of<api::EdgeNode>().get({"", tiers.front().node}) != nullptr)
       keys.push_back({"", tiers.front().node});
     if (!tiers.empty() && tiers.front().node.empty()) {
       for (const auto& one : caches.of<api::EdgeNode>().list()) keys.push_back(one->metadata.key());
@@ -320,8 +370,10 @@ void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
   };
   // In the status only the tiers' addresses, and whether endpoints exist, affect a node's work.
   const auto same = [](const JointInferenceService& before, const JointInferenceService& now) {
-    if (before.metadata.uid != now.metadata.uid || before.metadata.generation != now.metadata.generation ||
-        before.metadata.deleting() != now.metadata.deleting() || before.status.tiers.size() != now.status.tiers.size())
+    if (before.metadata.uid != now.metadata.uid ||
+        before.metadata.generation != now.metadata.generation ||
+        before.metadata.deleting() != now.metadata.deleting() ||
+        before.status.tiers.size() != now.status.tiers.size())
       return false;
     for (std::size_t i = 0; i < now.status.tiers.size(); ++i) {
       const api::JointTierStatus &was = before.status.tiers[i], &is = now.status.tiers[i];
@@ -338,38 +390,47 @@ void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
     return keys;
   };
   w.maps<api::SednaModel>(
-      [of_model](const api::SednaModel& model, const runtime::Caches& caches) { return of_model(model.metadata.key(), caches); },
+      [of_model](const api::SednaModel& model, const runtime::Caches& caches) {
+        return of_model(model.metadata.key(), caches);
+      },
       [](const api::SednaModel& before, const api::SednaModel& now) {
-        return before.metadata.uid == now.metadata.uid && before.metadata.generation == now.metadata.generation &&
+        return before.metadata.uid == now.metadata.uid &&
+               before.metadata.generation == now.metadata.generation &&
                before.metadata.deleting() == now.metadata.deleting();
       });
-  w.maps<api::InferenceModel>([of_model](const api::InferenceModel& model,
-                                         const runtime::Caches& caches) { return of_model(model.metadata.key(), caches); },
-                              [](const api::InferenceModel& before, const api::InferenceModel& now) {
-                                return before.metadata.uid == now.metadata.uid &&
-                                       before.metadata.generation == now.metadata.generation &&
-                                       before.metadata.deleting() == now.metadata.deleting();
-                              });
+  w.maps<api::InferenceModel>(
+      [of_model](const api::InferenceModel& model, const runtime::Caches& caches) {
+        return of_model(model.metadata.key(), caches);
+      },
+      [](const api::InferenceModel& before, const api::InferenceModel& now) {
+        return before.metadata.uid == now.metadata.uid &&
+               before.metadata.generation == now.metadata.generation &&
+               before.metadata.deleting() == now.metadata.deleting();
+      });
   w.maps<api::Pod>(
       [this](const api::Pod& pod, const runtime::Caches& caches) {
         const ObjectKey node{"", pod.spec.node_name};
         const Keys services = of_worker_pod(pod);
         if (services.empty()) return Keys{};
         const auto now = caches.of<api::Pod>().get(pod.metadata.key());
-        index_.set_pod(pod.metadata.key(), services.front(), now == nullptr ? "" : now->spec.node_name);
+        index_.set_pod(pod.metadata.key(), services.front(),
+                       now == nullptr ? "" : now->spec.node_name);
         if (node.name.empty() || caches.of<api::EdgeNode>().get(node) == nullptr) return Keys{};
         return Keys{node};
       },
       // Only these fields of a pod affect a node's work.
       [](const api::Pod& before, const api::Pod& now) {
-        return before.metadata.uid == now.metadata.uid && before.metadata.deleting() == now.metadata.deleting() &&
-               before.metadata.labels == now.metadata.labels && before.metadata.annotations == now.metadata.annotations &&
-               before.spec.node_name == now.spec.node_name && before.status.pod_ip == now.status.pod_ip &&
-               before.status.phase == now.status.phase;
+        return before.metadata.uid == now.metadata.uid &&
+               before.metadata.deleting() == now.metadata.deleting() &&
+               before.metadata.labels == now.metadata.labels &&
+               before.metadata.annotations == now.metadata.annotations &&
+               before.spec.node_name == now.spec.node_name &&
+               before.status.pod_ip == now.status.pod_ip && before.status.phase == now.status.phase;
       });
 }
 
-std::vector<NodeWork> JointWork::work_for(const api::EdgeNode& node, const runtime::Caches& caches) const {
+std::vector<NodeWork> JointWork::work_for(const api::EdgeNode& node,
+                                          const runtime::Caches& caches) const {
   std::vector<NodeWork> out;
   const auto here = caches.of<api::Node>().get({"", node.metadata.name});
   // If a worker cannot have all nodes, the nodes that joined earlier decide whether it has this
@@ -387,10 +448,14 @@ std::vector<NodeWork> JointWork::work_for(const api::EdgeNode& node, const runti
     if (tiers.empty()) continue;
     JointWorld world;
     if (here != nullptr) world.nodes.push_back(here);
-    world.edge_node = [&caches](const std::string& name) { return caches.of<api::EdgeNode>().get({"", name}); };
+    world.edge_node = [&caches](const std::string& name) {
+      return caches.of<api::EdgeNode>().get({"", name});
+    };
     const std::string& model = tiers.front().model->name;
-    if (auto found = caches.of<api::SednaModel>().get({key.ns, model})) world.models.emplace(model, std::move(found));
-    if (auto found = caches.of<api::InferenceModel>().get({key.ns, model})) world.inference_models.emplace(model, std::move(found));
+    if (auto found = caches.of<api::SednaModel>().get({key.ns, model}))
+      world.models.emplace(model, std::move(found));
+    if (auto found = caches.of<api::InferenceModel>().get({key.ns, model}))
+      world.inference_models.emplace(model, std::move(found));
     world.pods = caches.of<api::Pod>().owned_by(service->metadata.uid);
     auto work = controllers::work_for(*service, node, world, options_);
     if (work && !before.empty() && tiers.front().node.empty()) {

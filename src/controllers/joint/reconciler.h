@@ -17,24 +17,28 @@ namespace varda::controllers {
 class JointInferenceReconciler {
  public:
   /// `caches` and `index` outlive it.
-  JointInferenceReconciler(const runtime::Caches& caches, JointIndex& index, InferenceModelOptions options);
+  JointInferenceReconciler(const runtime::Caches& caches, JointIndex& index,
+                           InferenceModelOptions options);
 
   void watches(runtime::Watches<api::JointInferenceService>& w) const;
-  Result<runtime::Action> reconcile(const Context& ctx, const api::JointInferenceService& service, runtime::Writer& writer);
-  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer& writer);
+  Result<runtime::Action> reconcile(const Context& ctx, const api::JointInferenceService& service,
+                                    runtime::Writer& writer);
+  Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key,
+                               runtime::Writer& writer);
 
  private:
   JointWorld look(const api::JointInferenceService& service, const std::vector<Tier>& tiers) const;
   /// Removes ended pods after their pause. Returns the time until the next pause ends.
-  Result<std::optional<Duration>> replace_ended(const Context& ctx, const meta::ObjectKey& service, const JointPlan& plan,
-                                                runtime::Writer& writer);
+  Result<std::optional<Duration>> replace_ended(const Context& ctx, const meta::ObjectKey& service,
+                                                const JointPlan& plan, runtime::Writer& writer);
 
   const runtime::Caches& caches_;
   JointIndex& index_;
   const InferenceModelOptions options_;
   const Clock& clock_;
   Mutex mutex_;
-  std::map<meta::ObjectKey, ReplacementPauses> pauses_ GUARDED_BY(mutex_);  // by service; keys within: its pods
+  std::map<meta::ObjectKey, ReplacementPauses> pauses_
+      GUARDED_BY(mutex_);  // by service; keys within: its pods
   PassingProblems passing_ GUARDED_BY(mutex_);
 };
 
@@ -42,15 +46,19 @@ class JointInferenceReconciler {
 class JointWork final : public JobWork {
  public:
   /// `index` outlives it.
-  JointWork(JointIndex& index, InferenceModelOptions options) : index_(index), options_(std::move(options)) {}
+  JointWork(JointIndex& index, InferenceModelOptions options)
+      : index_(index), options_(std::move(options)) {}
 
   std::string kind() const override { return api::JointInferenceService::resource().kind; }
   void watches(runtime::Watches<api::EdgeNode>& w) const override;
-  std::vector<NodeWork> work_for(const api::EdgeNode& node, const runtime::Caches& caches) const override;
+  std::vector<NodeWork> work_for(const api::EdgeNode& node,
+                                 const runtime::Caches& caches) const override;
 
  private:
-  std::vector<meta::ObjectKey> nodes_of(const meta::ObjectKey& service, const runtime::Caches& caches) const;
-  std::vector<meta::ObjectKey> nodes_after(const api::Node& node, const runtime::Caches& caches) const;
+  std::vector<meta::ObjectKey> nodes_of(const meta::ObjectKey& service,
+                                        const runtime::Caches& caches) const;
+  std::vector<meta::ObjectKey> nodes_after(const api::Node& node,
+                                           const runtime::Caches& caches) const;
 
   JointIndex& index_;
   const InferenceModelOptions options_;

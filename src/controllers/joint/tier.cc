@@ -25,7 +25,8 @@ Tier tier_of(const char* name, const api::Worker& worker) {
 
 Json policy_of(const api::HardExampleMining& policy) {
   Json parameters = Json::object();
-  for (const api::MiningParameter& parameter : policy.parameters) parameters.set(parameter.key, parameter.value);
+  for (const api::MiningParameter& parameter : policy.parameters)
+    parameters.set(parameter.key, parameter.value);
   return Json::object({{"name", policy.name}, {"parameters", std::move(parameters)}});
 }
 
@@ -37,7 +38,8 @@ std::vector<Tier> tiers_of(const api::JointInferenceService& service) {
   if (!spec.has_tiers()) {
     if (spec.edge_worker) {
       tiers.push_back(tier_of("edge", *spec.edge_worker));
-      if (spec.edge_worker->hard_example_mining) tiers.back().policy = &*spec.edge_worker->hard_example_mining;
+      if (spec.edge_worker->hard_example_mining)
+        tiers.back().policy = &*spec.edge_worker->hard_example_mining;
     }
     if (spec.cloud_worker) {
       tiers.push_back(tier_of("cloud", *spec.cloud_worker));
@@ -64,12 +66,15 @@ Json cascade_of(const api::JointInferenceService& service, const std::vector<Tie
     const bool first = items.empty();
     Json item = Json::object({{"name", tier.name}});
     if (tier.policy != nullptr) item.set("policy", policy_of(*tier.policy));
-    if (const auto deadline = api::parse_deadline(tier.deadline)) item.set("deadlineMs", std::int64_t{deadline->count()});
+    if (const auto deadline = api::parse_deadline(tier.deadline))
+      item.set("deadlineMs", std::int64_t{deadline->count()});
     if (!first) {
       const auto& known = service.status.tiers;
-      const auto found = std::find_if(known.begin(), known.end(), [&](const auto& one) { return one.name == tier.name; });
+      const auto found = std::find_if(known.begin(), known.end(),
+                                      [&](const auto& one) { return one.name == tier.name; });
       item.set("url", found == known.end() ? "" : found->url);
-      item.set("model", found == known.end() || found->model.empty() ? tier.model->name : found->model);
+      item.set("model",
+               found == known.end() || found->model.empty() ? tier.model->name : found->model);
     }
     items.push_back(std::move(item));
   }

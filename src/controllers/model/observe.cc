@@ -14,16 +14,20 @@ using codec::Json;
 constexpr std::size_t kReportedMax = 1024;
 constexpr std::size_t kKeyBytesMax = 253;
 
-std::string_view namespace_of(std::string_view key) { return key.substr(0, std::min(key.find('/'), key.size())); }
+std::string_view namespace_of(std::string_view key) {
+  return key.substr(0, std::min(key.find('/'), key.size()));
+}
 
-api::ModelReporter* find_reporter(ModelMetricsStatus& status, const std::string& node, const api::EdgeWorkerReport& report) {
+api::ModelReporter* find_reporter(ModelMetricsStatus& status, const std::string& node,
+                                  const api::EdgeWorkerReport& report) {
   for (api::ModelReporter& one : status.reporters) {
     if (one.node == node && one.worker == report.key && one.uid == report.uid) return &one;
   }
   return nullptr;
 }
 
-bool is_expected(const std::vector<std::shared_ptr<const api::EdgeNode>>& nodes, const api::ModelReporter& reporter) {
+bool is_expected(const std::vector<std::shared_ptr<const api::EdgeNode>>& nodes,
+                 const api::ModelReporter& reporter) {
   return std::any_of(nodes.begin(), nodes.end(), [&](const auto& node) {
     const api::EdgeWorker* worker = node->spec.find_worker(reporter.worker);
     return node->metadata.name == reporter.node && worker != nullptr && worker->uid == reporter.uid;
@@ -33,17 +37,23 @@ bool is_expected(const std::vector<std::shared_ptr<const api::EdgeNode>>& nodes,
 /// Merges worker reports into a status.
 class Merge {
  public:
-  Merge(const ModelView& model, ModelMetricsStatus& status, const std::vector<std::shared_ptr<const api::EdgeNode>>& nodes,
-        std::string_view now)
-      : key_(work_key(model.resource, model.metadata.key())), ns_(model.metadata.ns), status_(status), nodes_(nodes), now_(now) {}
+  Merge(const ModelView& model, ModelMetricsStatus& status,
+        const std::vector<std::shared_ptr<const api::EdgeNode>>& nodes, std::string_view now)
+      : key_(work_key(model.resource, model.metadata.key())),
+        ns_(model.metadata.ns),
+        status_(status),
+        nodes_(nodes),
+        now_(now) {}
 
   void report(const api::EdgeNode& node, const api::EdgeWorkerReport& report) {
     const Json* model = report.report["models"].find(key_);
     if (model == nullptr) return;
     const api::EdgeWorker* worker = node.spec.find_worker(report.key);
-    if (worker == nullptr || worker->uid.empty() || worker->uid != report.uid) return;  // report of an earlier job
+    if (worker == nullptr || worker->uid.empty() || worker->uid != report.uid)
+      return;  // report of an earlier job
     const std::string who = "worker " + report.key + " on node " + node.metadata.name;
-    if (namespace_of(report.key) != ns_) return doubt(who + " reports a Model of another namespace");
+    if (namespace_of(report.key) != ns_)
+      return doubt(who + " reports a Model of another namespace");
     const Json& sequence = report.report["sequence"];
     if (!sequence.is_integer() || sequence.as_integer() < 1)
       return doubt(who + " sent a report whose sequence is missing or less than 1");
@@ -51,15 +61,19 @@ class Merge {
     if (reporter != nullptr && sequence.as_integer() < reporter->sequence) return;
     const bool again = reporter != nullptr && sequence.as_integer() == reporter->sequence;
     if (reporter == nullptr) reporter = add_reporter(node.metadata.name, report);
-    if (reporter == nullptr) return doubt(who + " is ignored: a Model accepts reports of at most 32 workers");
+    if (reporter == nullptr)
+      return doubt(who + " is ignored: a Model accepts reports of at most 32 workers");
     reporter->sequence = sequence.as_integer();
     const Json::Object& metrics = (*model)["metrics"].as_object();
     for (const auto& [name, value] : metrics) {
       if (name.empty() || name.size() > kKeyBytesMax || !value.is_number()) {
-        doubt(who + " sent an invalid metric: the name must have 1 to 253 bytes, and the value must be a number");
+        doubt(who +
+              " sent an invalid metric: the name must have 1 to 253 bytes, and the value must be a "
+              "number");
       } else if (!again) {
         put(who, name, codec::write_json(value));
-      } else if (status_.find_metric(name) == nullptr && status_.metrics.size() >= ModelMetricsStatus::kMetricsMax) {
+      } else if (status_.find_metric(name) == nullptr &&
+                 status_.metrics.size() >= ModelMetricsStatus::kMetricsMax) {
         doubt(too_many(who));
       }
     }
@@ -72,7 +86,8 @@ class Merge {
     if (doubt_.empty()) doubt_ = what;
   }
   static std::string too_many(const std::string& who) {
-    return who + " sent too many metrics; a Model has at most " + std::to_string(ModelMetricsStatus::kMetricsMax);
+    return who + " sent too many metrics; a Model has at most " +
+           std::to_string(ModelMetricsStatus::kMetricsMax);
   }
 
   void put(const std::string& who, const std::string& name, const std::string& value) {
@@ -92,8 +107,8 @@ class Merge {
   api::ModelReporter* add_reporter(const std::string& node, const api::EdgeWorkerReport& report) {
     auto& reporters = status_.reporters;
     if (reporters.size() >= ModelMetricsStatus::kReportersMax) {
-      const auto idle =
-          std::find_if(reporters.begin(), reporters.end(), [&](const auto& one) { return !is_expected(nodes_, one); });
+      const auto idle = std::find_if(reporters.begin(), reporters.end(),
+                                     [&](const auto& one) { return !is_expected(nodes_, one); });
       if (idle == reporters.end()) return nullptr;
       reporters.erase(idle);
     }
@@ -111,7 +126,8 @@ class Merge {
 
 }  // namespace
 
-std::vector<meta::ObjectKey> reported_models(const api::EdgeNode& node, const meta::Resource& resource) {
+std::vector<meta::ObjectKey> reported_models(const api::EdgeNode& node,
+                                             const meta::Resource& resource) {
   std::vector<meta::ObjectKey> keys;
   const std::string start = resource.group_resource() + "/";
   for (const api::EdgeWorkerReport& worker : node.status.workers) {
@@ -127,7 +143,8 @@ std::vector<meta::ObjectKey> reported_models(const api::EdgeNode& node, const me
 }
 
 ModelMetricsStatus observe(const ModelView& model, const ModelMetricsStatus& before,
-                           const std::vector<std::shared_ptr<const api::EdgeNode>>& nodes, std::string_view now) {
+                           const std::vector<std::shared_ptr<const api::EdgeNode>>& nodes,
+                           std::string_view now) {
   ModelMetricsStatus status = before;
   Merge merge(model, status, nodes, now);
   for (const auto& node : nodes) {
@@ -135,19 +152,26 @@ ModelMetricsStatus observe(const ModelView& model, const ModelMetricsStatus& bef
   }
   const std::int64_t generation = std::max(model.metadata.generation, before.observed_generation);
   status.observed_generation = generation;
-  const auto set = [&](std::string type, std::string value, std::string reason, std::string message) {
-    meta::set_condition(status.conditions,
-                        {std::move(type), std::move(value), std::move(reason), std::move(message), generation, ""}, now);
+  const auto set = [&](std::string type, std::string value, std::string reason,
+                       std::string message) {
+    meta::set_condition(
+        status.conditions,
+        {std::move(type), std::move(value), std::move(reason), std::move(message), generation, ""},
+        now);
   };
   if (status.metrics.empty()) {
-    set("Ready", "True", "Registered", "the Model has no metrics yet; no job or worker has reported any");
+    set("Ready", "True", "Registered",
+        "the Model has no metrics yet; no job or worker has reported any");
   } else {
     set("Ready", "True", "Evaluated", "status.metrics has the reported metrics");
   }
   if (!merge.doubt().empty()) {
-    set("ReportAccepted", "False", "ReportImplausible", "some reported values are ignored: " + merge.doubt());
+    set("ReportAccepted", "False", "ReportImplausible",
+        "some reported values are ignored: " + merge.doubt());
   } else {
-    std::erase_if(status.conditions, [](const meta::Condition& condition) { return condition.type == "ReportAccepted"; });
+    std::erase_if(status.conditions, [](const meta::Condition& condition) {
+      return condition.type == "ReportAccepted";
+    });
   }
   return status;
 }
@@ -163,17 +187,20 @@ std::optional<ReplicationClaim> claim_of(const ModelView& model, const api::Mode
                           .spec = *spec.replication};
 }
 
-std::optional<api::ReplicationStatus> observe_copies(const ModelView& model, const api::ModelSpec& spec,
-                                                     const ReplicationWorld& world, const api::ModelMetricsStatus& before,
+std::optional<api::ReplicationStatus> observe_copies(const ModelView& model,
+                                                     const api::ModelSpec& spec,
+                                                     const ReplicationWorld& world,
+                                                     const api::ModelMetricsStatus& before,
                                                      std::string_view now) {
   if (!spec.replication) return std::nullopt;
   if (const auto claim = claim_of(model, spec))
-    return observe_replication(*claim, world, before.replication.value_or(api::ReplicationStatus()), now);
+    return observe_replication(*claim, world, before.replication.value_or(api::ReplicationStatus()),
+                               now);
   api::ReplicationStatus out;
   out.reason = spec.node_name.empty() ? "NodeMissing" : "Unsupported";
-  out.message = spec.node_name.empty()
-                    ? "nodeName must be set: replicas are copied from that node"
-                    : "url must be an absolute path on nodeName to be copied; an InferenceModel downloads archives from other URLs";
+  out.message = spec.node_name.empty() ? "nodeName must be set: replicas are copied from that node"
+                                       : "url must be an absolute path on nodeName to be copied; "
+                                         "an InferenceModel downloads archives from other URLs";
   return out;
 }
 

@@ -32,17 +32,21 @@ struct ModelView {
 /// The copies for other nodes; empty: none are requested, or the Model has no path on a node.
 std::optional<ReplicationClaim> claim_of(const ModelView& model, const api::ModelSpec& spec);
 /// Progress of the copies; empty: no node needs a copy.
-std::optional<api::ReplicationStatus> observe_copies(const ModelView& model, const api::ModelSpec& spec,
-                                                     const ReplicationWorld& world, const api::ModelMetricsStatus& before,
+std::optional<api::ReplicationStatus> observe_copies(const ModelView& model,
+                                                     const api::ModelSpec& spec,
+                                                     const ReplicationWorld& world,
+                                                     const api::ModelMetricsStatus& before,
                                                      std::string_view now);
 
 /// Keys of the Models of `resource` that a node's worker reports name; the objects may not exist.
 /// At most 1,024.
-std::vector<meta::ObjectKey> reported_models(const api::EdgeNode& node, const meta::Resource& resource);
+std::vector<meta::ObjectKey> reported_models(const api::EdgeNode& node,
+                                             const meta::Resource& resource);
 
 /// The new status. `before` is the current status, with all later writes of others; `now` is for
 /// times (RFC 3339).
 api::ModelMetricsStatus observe(const ModelView& model, const api::ModelMetricsStatus& before,
-                                const std::vector<std::shared_ptr<const api::EdgeNode>>& nodes, std::string_view now);
+                                const std::vector<std::shared_ptr<const api::EdgeNode>>& nodes,
+                                std::string_view now);
 
 }  // namespace varda::controllers

@@ -26,13 +26,15 @@ template <typename Model>
 void run(const testing::Path& folder, const Json& object) {
   const auto model = typed<Model>(object);
   Nodes nodes;
-  for (const Json& node : read_documents(kRoot, folder / "world.yaml")) nodes.push_back(typed<api::EdgeNode>(node));
+  for (const Json& node : read_documents(kRoot, folder / "world.yaml"))
+    nodes.push_back(typed<api::EdgeNode>(node));
   const ModelView which{Model::resource(), model->metadata};
   const api::ModelMetricsStatus status = observe(which, model->status, nodes, kNow);
   check_golden(folder / "status.yaml", status.to_json());
 
   // The result must be valid, and a second pass must change nothing.
-  for (const auto& cause : api::validate(Model::kind().schema->find("status")->schema, status.to_json(), "status")) {
+  for (const auto& cause :
+       api::validate(Model::kind().schema->find("status")->schema, status.to_json(), "status")) {
     ADD_FAILURE() << cause.field << ": " << cause.message;
   }
   EXPECT_EQ(codec::write_yaml(observe(which, status, nodes, "2030-01-01T00:00:00Z").to_json()),
@@ -52,21 +54,25 @@ TEST_P(ModelGolden, StatusIsAsWritten) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Case, ModelGolden, ::testing::ValuesIn(golden_cases(kRoot)), [](const auto& test) { return test.param; });
+INSTANTIATE_TEST_SUITE_P(Case, ModelGolden, ::testing::ValuesIn(golden_cases(kRoot)),
+                         [](const auto& test) { return test.param; });
 
 // One node with workers, one per uid, that report about default/digits.
-std::shared_ptr<api::EdgeNode> node_with(const std::vector<std::pair<std::string, std::string>>& workers) {
+std::shared_ptr<api::EdgeNode> node_with(
+    const std::vector<std::pair<std::string, std::string>>& workers) {
   auto node = std::make_shared<api::EdgeNode>();
   node->metadata.name = "edge0";
   for (const auto& [uid, report] : workers) {
     node->spec.workers.push_back({"default/" + uid, uid, "", Json(), Json()});
-    node->status.workers.push_back({"default/" + uid, uid, codec::parse_json(report).value(), Json()});
+    node->status.workers.push_back(
+        {"default/" + uid, uid, codec::parse_json(report).value(), Json()});
   }
   return node;
 }
 
 std::string accuracy(std::int64_t sequence, double value) {
-  return R"({"sequence":)" + std::to_string(sequence) + R"(,"models":{"models.edgeai.io/default/digits":{"metrics":{"accuracy":)" +
+  return R"({"sequence":)" + std::to_string(sequence) +
+         R"(,"models":{"models.edgeai.io/default/digits":{"metrics":{"accuracy":)" +
          codec::write_json(Json(value)) + "}}}}";
 }
 
@@ -78,7 +84,8 @@ const meta::ObjectMeta kDigits = [] {
   return metadata;
 }();
 
-api::ModelMetricsStatus see(const api::ModelMetricsStatus& before, const std::shared_ptr<api::EdgeNode>& node) {
+api::ModelMetricsStatus see(const api::ModelMetricsStatus& before,
+                            const std::shared_ptr<api::EdgeNode>& node) {
   return observe({api::Model::resource(), kDigits}, before, {node}, kNow);
 }
 
@@ -91,7 +98,8 @@ TEST(ModelReports, AnOldOneThatComesAgainBringsNothingBack) {
     std::size_t latest = 0;
     for (const std::size_t i : order) {
       latest = std::max(latest, i);
-      status = see(status, node_with({{"w", accuracy(static_cast<std::int64_t>(i) + 1, values[i])}}));
+      status =
+          see(status, node_with({{"w", accuracy(static_cast<std::int64_t>(i) + 1, values[i])}}));
       ASSERT_NE(status.find_metric("accuracy"), nullptr);
       EXPECT_EQ(status.find_metric("accuracy")->value, codec::write_json(Json(values[latest])));
     }
@@ -109,8 +117,10 @@ TEST(ModelReports, MoreWorkersThanCanBeRememberedAreLeftOutUntilOthersAreDone) {
   std::vector<std::pair<std::string, std::string>> workers;
   for (std::size_t i = 0; i <= api::ModelMetricsStatus::kReportersMax; ++i) {
     const std::string number = std::to_string(100 + i);
-    workers.emplace_back("w" + number,
-                         R"({"sequence":1,"models":{"models.edgeai.io/default/digits":{"metrics":{"m)" + number + "\":1}}}}");
+    workers.emplace_back(
+        "w" + number,
+        R"({"sequence":1,"models":{"models.edgeai.io/default/digits":{"metrics":{"m)" + number +
+            "\":1}}}}");
   }
   api::ModelMetricsStatus status = see({}, node_with(workers));
   EXPECT_EQ(status.reporters.size(), api::ModelMetricsStatus::kReportersMax);
@@ -133,23 +143,28 @@ TEST(ModelReports, OfAHostileNodeAreClippedToWhatAStatusHolds) {
   report["models"]["models.edgeai.io/default/digits"].set("metrics", metrics);
   const auto node = node_with({{"w", codec::write_json(report)}});
   const api::ModelMetricsStatus status = see({}, node);
-  for (const auto& cause : api::validate(api::Model::kind().schema->find("status")->schema, status.to_json(), "status")) {
+  for (const auto& cause : api::validate(api::Model::kind().schema->find("status")->schema,
+                                         status.to_json(), "status")) {
     ADD_FAILURE() << cause.field << ": " << cause.message;
   }
   EXPECT_EQ(status.metrics.size(), api::ModelMetricsStatus::kMetricsMax);
   EXPECT_NE(meta::find_condition(status.conditions, "ReportAccepted"), nullptr);
-  for (const char* odd : {"[]", "7", "{}", R"({"models":[]})", R"({"models":{"models.edgeai.io/default/digits":7}})",
-                          R"({"models":{"models.edgeai.io":{}, "models.edgeai.io/x":{}, "":{}}})",
-                          R"({"sequence":1.5,"models":{"models.edgeai.io/default/digits":{"metrics":[1]}}})"}) {
+  for (const char* odd :
+       {"[]", "7", "{}", R"({"models":[]})", R"({"models":{"models.edgeai.io/default/digits":7}})",
+        R"({"models":{"models.edgeai.io":{}, "models.edgeai.io/x":{}, "":{}}})",
+        R"({"sequence":1.5,"models":{"models.edgeai.io/default/digits":{"metrics":[1]}}})"}) {
     EXPECT_TRUE(see({}, node_with({{"w", odd}})).metrics.empty()) << odd;
   }
 }
 
 TEST(ModelReports, NameTheModelsOfTheirGroup) {
-  const auto node =
-      node_with({{"w", R"({"models":{"models.edgeai.io/default/a":{},"models.sedna.io/default/b":{},"models.edgeai.io/c":{}}})"}});
-  EXPECT_EQ(reported_models(*node, api::Model::resource()), (std::vector<meta::ObjectKey>{{"default", "a"}}));
-  EXPECT_EQ(reported_models(*node, api::SednaModel::resource()), (std::vector<meta::ObjectKey>{{"default", "b"}}));
+  const auto node = node_with(
+      {{"w",
+        R"({"models":{"models.edgeai.io/default/a":{},"models.sedna.io/default/b":{},"models.edgeai.io/c":{}}})"}});
+  EXPECT_EQ(reported_models(*node, api::Model::resource()),
+            (std::vector<meta::ObjectKey>{{"default", "a"}}));
+  EXPECT_EQ(reported_models(*node, api::SednaModel::resource()),
+            (std::vector<meta::ObjectKey>{{"default", "b"}}));
 }
 
 }  // namespace model_plan_test

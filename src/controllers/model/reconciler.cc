@@ -13,20 +13,24 @@ namespace varda::controllers {
 template <api::Group G>
 void ModelReconciler<G>::watches(runtime::Watches<Model>& w) const {
   if constexpr (G == api::Group::kSedna) w.name("sedna-models");
-  const auto copied = [](std::string_view node, const std::map<std::string, std::string>& labels, const runtime::Caches& caches) {
+  const auto copied = [](std::string_view node, const std::map<std::string, std::string>& labels,
+                         const runtime::Caches& caches) {
     std::vector<meta::ObjectKey> keys;
     for (const auto& model : caches.of<Model>().list()) {
       const auto& replication = model->spec.replication;
-      if (replication && (model->spec.node_name == node || selects(*replication, labels))) keys.push_back(model->metadata.key());
+      if (replication && (model->spec.node_name == node || selects(*replication, labels)))
+        keys.push_back(model->metadata.key());
     }
     return keys;
   };
-  w.template maps<api::EdgeNode>([copied](const api::EdgeNode& node, const runtime::Caches& caches) {
-    std::vector<meta::ObjectKey> keys = reported_models(node, Model::resource());
-    for (meta::ObjectKey& key : copied(node.metadata.name, labels_of(node.metadata.name, caches), caches))
-      keys.push_back(std::move(key));
-    return keys;
-  });
+  w.template maps<api::EdgeNode>(
+      [copied](const api::EdgeNode& node, const runtime::Caches& caches) {
+        std::vector<meta::ObjectKey> keys = reported_models(node, Model::resource());
+        for (meta::ObjectKey& key :
+             copied(node.metadata.name, labels_of(node.metadata.name, caches), caches))
+          keys.push_back(std::move(key));
+        return keys;
+      });
   w.template maps<api::Node>(
       [copied](const api::Node& node, const runtime::Caches& caches) {
         return copied(node.metadata.name, node.metadata.labels, caches);
@@ -35,7 +39,8 @@ void ModelReconciler<G>::watches(runtime::Watches<Model>& w) const {
 }
 
 template <api::Group G>
-Result<runtime::Action> ModelReconciler<G>::reconcile(const Context& ctx, const Model& model, runtime::Writer& writer) const {
+Result<runtime::Action> ModelReconciler<G>::reconcile(const Context& ctx, const Model& model,
+                                                      runtime::Writer& writer) const {
   if (model.metadata.deleting()) return runtime::Action::await_change();
   auto nodes = caches_.of<api::EdgeNode>().list();
   ReplicationWorld world;
@@ -43,20 +48,23 @@ Result<runtime::Action> ModelReconciler<G>::reconcile(const Context& ctx, const 
     world.nodes = caches_.of<api::Node>().list();
     for (const auto& node : nodes) world.edge_nodes.emplace(node->metadata.name, node);
   }
-  std::erase_if(nodes, [](const auto& node) { return node->status.workers.empty() && node->spec.workers.empty(); });
+  std::erase_if(nodes, [](const auto& node) {
+    return node->status.workers.empty() && node->spec.workers.empty();
+  });
   const std::string now = meta::format_time(clock_.wall());
   Status unreadable;
-  TRY_VOID(writer.edit(ctx, runtime::ObjectRef::of(model), runtime::Part::kStatus, [&](codec::Json& live) {
-    const auto before = api::ModelMetricsStatus::from_json(std::as_const(live)["status"]);
-    if (!before.ok()) {
-      unreadable = before.error();
-      return;
-    }
-    const ModelView which{Model::resource(), model.metadata};
-    api::ModelMetricsStatus status = observe(which, *before, nodes, now);
-    status.replication = observe_copies(which, model.spec, world, *before, now);
-    live.set("status", status.to_json());
-  }));
+  TRY_VOID(writer.edit(
+      ctx, runtime::ObjectRef::of(model), runtime::Part::kStatus, [&](codec::Json& live) {
+        const auto before = api::ModelMetricsStatus::from_json(std::as_const(live)["status"]);
+        if (!before.ok()) {
+          unreadable = before.error();
+          return;
+        }
+        const ModelView which{Model::resource(), model.metadata};
+        api::ModelMetricsStatus status = observe(which, *before, nodes, now);
+        status.replication = observe_copies(which, model.spec, world, *before, now);
+        live.set("status", status.to_json());
+      }));
   TRY_VOID(std::move(unreadable));
   return runtime::Action::await_change();
 }

@@ -13,10 +13,12 @@ class ModelReconciler {
  public:
   using Model = api::ModelOf<G>;
   /// `caches` and `clock` outlive the reconciler.
-  ModelReconciler(const runtime::Caches& caches, const Clock& clock) : caches_(caches), clock_(clock) {}
+  ModelReconciler(const runtime::Caches& caches, const Clock& clock)
+      : caches_(caches), clock_(clock) {}
 
   void watches(runtime::Watches<Model>& w) const;
-  Result<runtime::Action> reconcile(const Context& ctx, const Model& model, runtime::Writer& writer) const;
+  Result<runtime::Action> reconcile(const Context& ctx, const Model& model,
+                                    runtime::Writer& writer) const;
 
  private:
   const runtime::Caches& caches_;

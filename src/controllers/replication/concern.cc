@@ -21,12 +21,14 @@ void add_claims(const runtime::Caches& caches, std::vector<ReplicationClaim>& cl
     for (ReplicationClaim& claim : claims_in(*object)) claims.push_back(std::move(claim));
 }
 
-void add_nodes(const ReplicationClaim& claim, const runtime::Caches& caches, std::set<std::string>& names) {
+void add_nodes(const ReplicationClaim& claim, const runtime::Caches& caches,
+               std::set<std::string>& names) {
   const auto edge_nodes = caches.of<api::EdgeNode>();
   if (edge_nodes.get({"", claim.node}) != nullptr) names.insert(claim.node);
   for (const auto& node : caches.of<api::Node>().list()) {
     const std::string& name = node->metadata.name;
-    if (selects(claim.spec, node->metadata.labels) && edge_nodes.get({"", name}) != nullptr) names.insert(name);
+    if (selects(claim.spec, node->metadata.labels) && edge_nodes.get({"", name}) != nullptr)
+      names.insert(name);
   }
 }
 
@@ -43,7 +45,8 @@ bool is_connected(const api::EdgeNode& node) {
 
 template <typename List, typename Facts>
 bool same_list(const List& a, const List& b, Facts facts) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](const auto& x, const auto& y) { return facts(x) == facts(y); });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](const auto& x, const auto& y) { return facts(x) == facts(y); });
 }
 
 }  // namespace
@@ -80,7 +83,8 @@ std::vector<ObjectKey> nodes_of(const ReplicationClaim& claim, const runtime::Ca
   return keys_of(names);
 }
 
-std::vector<ObjectKey> nodes_with(std::string_view node, const std::map<std::string, std::string>& labels,
+std::vector<ObjectKey> nodes_with(std::string_view node,
+                                  const std::map<std::string, std::string>& labels,
                                   const runtime::Caches& caches) {
   std::set<std::string> names;
   for (const ReplicationClaim& claim : claims_in(caches))
@@ -98,10 +102,13 @@ bool same_to_others(const api::Node& a, const api::Node& b) {
 }
 
 bool same_to_others(const api::EdgeNode& a, const api::EdgeNode& b) {
-  return a.metadata.uid == b.metadata.uid && a.status.peer_url == b.status.peer_url && is_connected(a) == is_connected(b) &&
+  return a.metadata.uid == b.metadata.uid && a.status.peer_url == b.status.peer_url &&
+         is_connected(a) == is_connected(b) &&
          api::is_revoked(a.metadata) == api::is_revoked(b.metadata) &&
-         same_list(a.status.shares, b.status.shares, [](const auto& one) { return std::tie(one.key, one.path, one.snapshot); }) &&
-         same_list(a.status.replicas, b.status.replicas, [](const auto& one) { return std::tie(one.key, one.uid, one.snapshot); });
+         same_list(a.status.shares, b.status.shares,
+                   [](const auto& one) { return std::tie(one.key, one.path, one.snapshot); }) &&
+         same_list(a.status.replicas, b.status.replicas,
+                   [](const auto& one) { return std::tie(one.key, one.uid, one.snapshot); });
 }
 
 bool same_spec(const meta::ObjectMeta& a, const meta::ObjectMeta& b) {

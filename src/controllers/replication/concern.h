@@ -26,7 +26,8 @@ std::vector<ReplicationClaim> claims_in(const api::ModelOf<G>& model);
 std::vector<meta::ObjectKey> nodes_of(const ReplicationClaim& claim, const runtime::Caches& caches);
 /// EdgeNodes that share a claim with a node, including that node. `labels` are the node's labels,
 /// which may be former ones.
-std::vector<meta::ObjectKey> nodes_with(std::string_view node, const std::map<std::string, std::string>& labels,
+std::vector<meta::ObjectKey> nodes_with(std::string_view node,
+                                        const std::map<std::string, std::string>& labels,
                                         const runtime::Caches& caches);
 /// The node's current labels; empty if the node is gone.
 std::map<std::string, std::string> labels_of(std::string_view node, const runtime::Caches& caches);

@@ -22,19 +22,22 @@ bool is_out(const api::EdgeNode& node) { return api::is_revoked(node.metadata); 
 
 template <typename T>
 const T* find(const std::vector<T>& list, std::string_view key) {
-  const auto at = std::find_if(list.begin(), list.end(), [&](const T& item) { return item.key == key; });
+  const auto at =
+      std::find_if(list.begin(), list.end(), [&](const T& item) { return item.key == key; });
   return at == list.end() ? nullptr : &*at;
 }
 
 bool connected(const api::EdgeNode& node) {
-  return std::any_of(node.status.conditions.begin(), node.status.conditions.end(),
-                     [](const meta::Condition& c) { return c.type == "Connected" && c.status == "True"; });
+  return std::any_of(
+      node.status.conditions.begin(), node.status.conditions.end(),
+      [](const meta::Condition& c) { return c.type == "Connected" && c.status == "True"; });
 }
 
 /// The present offer of the node with the files; null: none yet, or an offer for an earlier path.
 const api::EdgeShareReport* offer_of(const ReplicationClaim& claim, const ReplicationWorld& world) {
   const api::EdgeNode* node = edge_node(world, claim.node);
-  const api::EdgeShareReport* offer = node == nullptr ? nullptr : find(node->status.shares, claim.key);
+  const api::EdgeShareReport* offer =
+      node == nullptr ? nullptr : find(node->status.shares, claim.key);
   return offer != nullptr && offer->path == claim.path ? offer : nullptr;
 }
 
@@ -43,7 +46,8 @@ const api::EdgeReplicaReport* report_of(const ReplicationClaim& claim, const api
   return report != nullptr && report->uid == claim.uid ? report : nullptr;
 }
 
-bool is_current(const ReplicationClaim& claim, const api::EdgeNode& node, std::string_view snapshot) {
+bool is_current(const ReplicationClaim& claim, const api::EdgeNode& node,
+                std::string_view snapshot) {
   const api::EdgeReplicaReport* report = report_of(claim, node);
   return !snapshot.empty() && report != nullptr && report->snapshot == snapshot;
 }
@@ -54,12 +58,14 @@ std::string snapshot_of(const ReplicationClaim& claim, const ReplicationWorld& w
 }
 
 /// Each node starts at another position, to spread the load.
-void add_helpers(std::string_view node, const std::vector<std::string>& current, std::vector<std::string>& helpers) {
+void add_helpers(std::string_view node, const std::vector<std::string>& current,
+                 std::vector<std::string>& helpers) {
   if (current.empty()) return;
   const std::size_t begin = std::hash<std::string_view>()(node) % current.size();
   for (std::size_t i = 0; i < current.size() && helpers.size() < kHelpersMax; ++i) {
     const std::string& one = current[(begin + i) % current.size()];
-    if (one != node && std::find(helpers.begin(), helpers.end(), one) == helpers.end()) helpers.push_back(one);
+    if (one != node && std::find(helpers.begin(), helpers.end(), one) == helpers.end())
+      helpers.push_back(one);
   }
 }
 
@@ -70,7 +76,8 @@ std::vector<std::string> helpers_before(const ReplicationClaim& claim, const api
   const api::EdgeReplica* before = node == nullptr ? nullptr : find(node->spec.replicas, claim.key);
   if (before == nullptr) return out;
   for (const api::EdgeReplicaSource& source : before->sources) {
-    const bool stays = source.node != claim.node && std::find(right.begin(), right.end(), source.node) != right.end();
+    const bool stays = source.node != claim.node &&
+                       std::find(right.begin(), right.end(), source.node) != right.end();
     if (stays && out.size() < kHelpersMax) out.push_back(source.node);
   }
   return out;
@@ -85,7 +92,8 @@ std::optional<std::string> local_path(const std::string& url) {
     if (!decoded.ok()) return {};
     path = std::move(decoded).value();
   }
-  if (!path.starts_with("/") || path.size() > 4096 || path.find('\0') != std::string::npos) return {};
+  if (!path.starts_with("/") || path.size() > 4096 || path.find('\0') != std::string::npos)
+    return {};
   return path;
 }
 
@@ -96,39 +104,47 @@ bool selects(const api::Replication& spec, const std::map<std::string, std::stri
   });
 }
 
-std::vector<std::string> replica_nodes(const ReplicationClaim& claim, const ReplicationWorld& world) {
+std::vector<std::string> replica_nodes(const ReplicationClaim& claim,
+                                       const ReplicationWorld& world) {
   std::vector<std::string> out;
   for (const auto& node : world.nodes) {
     const std::string& name = node->metadata.name;
     if (!selects(claim.spec, node->metadata.labels) || name == claim.node) continue;
-    if (const api::EdgeNode* one = edge_node(world, name); one != nullptr && !is_out(*one)) out.push_back(name);
+    if (const api::EdgeNode* one = edge_node(world, name); one != nullptr && !is_out(*one))
+      out.push_back(name);
   }
   std::sort(out.begin(), out.end());
   if (out.size() > kNodesMax) out.resize(kNodesMax);
   return out;
 }
 
-ReplicationWork replication_for(std::string_view node, const std::vector<ReplicationClaim>& claims, const ReplicationWorld& world) {
+ReplicationWork replication_for(std::string_view node, const std::vector<ReplicationClaim>& claims,
+                                const ReplicationWorld& world) {
   ReplicationWork out;
-  if (const api::EdgeNode* self = edge_node(world, node); self != nullptr && is_out(*self)) return out;
+  if (const api::EdgeNode* self = edge_node(world, node); self != nullptr && is_out(*self))
+    return out;
   for (const ReplicationClaim& claim : claims) {
     const std::vector<std::string> wanted = replica_nodes(claim, world);
     const bool has_files = claim.node == node;
     const bool wants = std::binary_search(wanted.begin(), wanted.end(), node);
     if (!has_files && !wants) continue;
     if (has_files) {
-      if (!wanted.empty()) out.shares.push_back({.key = claim.key, .path = claim.path, .nodes = wanted, .unknown = {}});
+      if (!wanted.empty())
+        out.shares.push_back(
+            {.key = claim.key, .path = claim.path, .nodes = wanted, .unknown = {}});
       continue;
     }
     const std::string snapshot = snapshot_of(claim, world);
     std::vector<std::string> current;  // current and reachable
     for (const std::string& name : wanted) {
       const api::EdgeNode& other = *edge_node(world, name);
-      if (is_current(claim, other, snapshot) && !other.status.usable_peer_url().empty() && connected(other))
+      if (is_current(claim, other, snapshot) && !other.status.usable_peer_url().empty() &&
+          connected(other))
         current.push_back(name);
     }
     const api::EdgeNode& self = *edge_node(world, node);
-    api::EdgeReplica replica{.key = claim.key, .uid = claim.uid, .snapshot = snapshot, .sources = {}, .unknown = {}};
+    api::EdgeReplica replica{
+        .key = claim.key, .uid = claim.uid, .snapshot = snapshot, .sources = {}, .unknown = {}};
     const bool is_behind = !is_current(claim, self, snapshot);
     std::vector<std::string> sources = helpers_before(claim, &self, is_behind ? current : wanted);
     if (is_behind) add_helpers(node, current, sources);
@@ -136,14 +152,16 @@ ReplicationWork replication_for(std::string_view node, const std::vector<Replica
     for (const std::string& name : sources) {
       const api::EdgeNode* source = edge_node(world, name);
       if (source != nullptr && !is_out(*source) && !source->status.usable_peer_url().empty())
-        replica.sources.push_back({.node = name, .url = source->status.usable_peer_url(), .unknown = {}});
+        replica.sources.push_back(
+            {.node = name, .url = source->status.usable_peer_url(), .unknown = {}});
     }
     out.replicas.push_back(std::move(replica));
     std::vector<std::string> others = wanted;
     std::erase(others, node);
     const api::EdgeReplicaReport* copy = report_of(claim, self);
     if (copy != nullptr && !copy->snapshot.empty() && !others.empty())
-      out.shares.push_back({.key = claim.key, .path = "", .nodes = std::move(others), .unknown = {}});
+      out.shares.push_back(
+          {.key = claim.key, .path = "", .nodes = std::move(others), .unknown = {}});
   }
   const auto by_key = [](const auto& a, const auto& b) { return a.key < b.key; };
   std::sort(out.shares.begin(), out.shares.end(), by_key);
@@ -153,8 +171,10 @@ ReplicationWork replication_for(std::string_view node, const std::vector<Replica
   return out;
 }
 
-api::ReplicationStatus observe_replication(const ReplicationClaim& claim, const ReplicationWorld& world,
-                                           const api::ReplicationStatus& before, std::string_view now) {
+api::ReplicationStatus observe_replication(const ReplicationClaim& claim,
+                                           const ReplicationWorld& world,
+                                           const api::ReplicationStatus& before,
+                                           std::string_view now) {
   api::ReplicationStatus out;
   out.unknown = before.unknown;
   if (const api::EdgeShareReport* offer = offer_of(claim, world)) {
@@ -170,7 +190,9 @@ api::ReplicationStatus observe_replication(const ReplicationClaim& claim, const 
   out.wanted = static_cast<std::int64_t>(wanted.size());
   if (wanted.empty() && out.reason.empty()) {
     out.reason = "NoNodeSelected";
-    out.message = "no other unrevoked node with an agent matches nodeSelector (`kubectl get nodes --show-labels` lists labels)";
+    out.message =
+        "no other unrevoked node with an agent matches nodeSelector (`kubectl get nodes "
+        "--show-labels` lists labels)";
   }
   for (const std::string& name : wanted) {
     const api::EdgeNode& node = *edge_node(world, name);
@@ -197,13 +219,16 @@ api::ReplicationStatus observe_replication(const ReplicationClaim& claim, const 
     if (!current && !connected(node)) one.state = api::NodeReplica::kUnreachable;
     if (!current) {
       const api::NodeReplica* was = before.find_node(name);
-      one.behind_since = was != nullptr && !was->behind_since.empty() ? was->behind_since : std::string(now);
+      one.behind_since =
+          was != nullptr && !was->behind_since.empty() ? was->behind_since : std::string(now);
     }
   }
-  std::stable_sort(out.nodes.begin(), out.nodes.end(), [](const api::NodeReplica& a, const api::NodeReplica& b) {
-    return a.behind_since.empty() < b.behind_since.empty();
-  });
-  if (out.nodes.size() > api::ReplicationStatus::kNodesMax) out.nodes.resize(api::ReplicationStatus::kNodesMax);
+  std::stable_sort(out.nodes.begin(), out.nodes.end(),
+                   [](const api::NodeReplica& a, const api::NodeReplica& b) {
+                     return a.behind_since.empty() < b.behind_since.empty();
+                   });
+  if (out.nodes.size() > api::ReplicationStatus::kNodesMax)
+    out.nodes.resize(api::ReplicationStatus::kNodesMax);
   return out;
 }
 

@@ -40,7 +40,8 @@ struct ReplicationWorld {
 bool selects(const api::Replication& spec, const std::map<std::string, std::string>& labels);
 /// Names of the nodes that need a copy: matching labels, with an agent, not revoked; without the
 /// node that has the files.
-std::vector<std::string> replica_nodes(const ReplicationClaim& claim, const ReplicationWorld& world);
+std::vector<std::string> replica_nodes(const ReplicationClaim& claim,
+                                       const ReplicationWorld& world);
 
 struct ReplicationWork {
   std::vector<api::EdgeShare> shares;
@@ -54,11 +55,14 @@ struct ReplicationWork {
 /// square of the number of nodes. For the same reason each node with a copy serves all nodes of the
 /// claim, outdated or not. A revoked node gets no work and is no source. If it had the files, the
 /// nodes with copies continue among themselves.
-ReplicationWork replication_for(std::string_view node, const std::vector<ReplicationClaim>& claims, const ReplicationWorld& world);
+ReplicationWork replication_for(std::string_view node, const std::vector<ReplicationClaim>& claims,
+                                const ReplicationWorld& world);
 
 /// Progress of the claim. `before`: the previous status; `now`: RFC 3339, to record since when
 /// nodes are outdated.
-api::ReplicationStatus observe_replication(const ReplicationClaim& claim, const ReplicationWorld& world,
-                                           const api::ReplicationStatus& before, std::string_view now);
+api::ReplicationStatus observe_replication(const ReplicationClaim& claim,
+                                           const ReplicationWorld& world,
+                                           const api::ReplicationStatus& before,
+                                           std::string_view now);
 
 }  // namespace varda::controllers

@@ -26,14 +26,23 @@ class Replication : public ::testing::Test {
     return *edge_node;
   }
   void offer(const std::string& snapshot, const std::string& path = "/data/faces") {
-    mutable_.at("edge0")->status.shares = {
-        {.key = kKey, .path = path, .state = "Ready", .snapshot = snapshot, .bytes = 7, .files = 2}};
+    mutable_.at("edge0")->status.shares = {{.key = kKey,
+                                            .path = path,
+                                            .state = "Ready",
+                                            .snapshot = snapshot,
+                                            .bytes = 7,
+                                            .files = 2}};
   }
   void has(const std::string& node, const std::string& snapshot, const std::string& uid = "u") {
-    mutable_.at(node)->status.replicas = {
-        {.key = kKey, .uid = uid, .state = "Current", .snapshot = snapshot, .path = "/copies/" + node}};
+    mutable_.at(node)->status.replicas = {{.key = kKey,
+                                           .uid = uid,
+                                           .state = "Current",
+                                           .snapshot = snapshot,
+                                           .path = "/copies/" + node}};
   }
-  ReplicationWork work(const std::string& node) const { return replication_for(node, {claim_}, world_); }
+  ReplicationWork work(const std::string& node) const {
+    return replication_for(node, {claim_}, world_);
+  }
   static std::vector<std::string> names(const std::vector<api::EdgeReplicaSource>& sources) {
     std::vector<std::string> out;
     for (const auto& source : sources) out.push_back(source.node);
@@ -45,7 +54,11 @@ class Replication : public ::testing::Test {
 
   std::map<std::string, std::shared_ptr<api::EdgeNode>> mutable_;
   ReplicationWorld world_;
-  ReplicationClaim claim_{.key = kKey, .uid = "u", .node = "edge0", .path = "/data/faces", .spec = {{{"line", "a"}}, {}}};
+  ReplicationClaim claim_{.key = kKey,
+                          .uid = "u",
+                          .node = "edge0",
+                          .path = "/data/faces",
+                          .spec = {{{"line", "a"}}, {}}};
 
   void SetUp() override {
     add("edge0", "a");
@@ -91,7 +104,8 @@ TEST_F(Replication, OfManyHelpersAFewAreAskedAndNotAllTheSame) {
     add("n" + std::to_string(i), "a");
     has("n" + std::to_string(i), "s1");
   }
-  const auto one = names(work("edge1").replicas[0].sources), two = names(work("edge2").replicas[0].sources);
+  const auto one = names(work("edge1").replicas[0].sources),
+             two = names(work("edge2").replicas[0].sources);
   EXPECT_EQ(one.size(), 4u);
   EXPECT_EQ(one.back(), "edge0");
   EXPECT_NE(one, two);
@@ -101,7 +115,9 @@ TEST_F(Replication, OfManyHelpersAFewAreAskedAndNotAllTheSame) {
 TEST_F(Replication, ThatAnotherNodeIsDoneOrBehindAgainIsNoNewsForThoseWhoHaveTheirCopyAndHelpers) {
   for (const char* name : {"edge4", "edge5", "edge6", "edge7"}) add(name, "a");
   for (const char* name : {"edge1", "edge2", "edge4"}) has(name, "s1");
-  const auto give = [this](const std::string& node) { mutable_.at(node)->spec.replicas = work(node).replicas; };
+  const auto give = [this](const std::string& node) {
+    mutable_.at(node)->spec.replicas = work(node).replicas;
+  };
   for (const char* name : {"edge1", "edge5", "edge6"}) give(name);
   const ReplicationWork copied = work("edge1"), waiting = work("edge5");
   EXPECT_EQ(names(waiting.replicas[0].sources).size(), 4u);
@@ -136,7 +152,8 @@ TEST_F(Replication, AHelperThatIsGoneOrHasNoPortIsNotAsked) {
 
 TEST_F(Replication, ANodeThatNamesAPlaceWhereNobodyIsToAskIsNotAsked) {
   has("edge1", "s1");
-  for (const char* url : {"http://127.0.0.1:24500/internal?x=", "https://edge1:10445/internal", "https://user@edge1:10445"}) {
+  for (const char* url : {"http://127.0.0.1:24500/internal?x=", "https://edge1:10445/internal",
+                          "https://user@edge1:10445"}) {
     mutable_.at("edge1")->status.peer_url = url;
     mutable_.at("edge0")->status.peer_url = "https://edge0:10445";
     EXPECT_EQ(names(work("edge2").replicas[0].sources), std::vector<std::string>{"edge0"}) << url;
@@ -150,7 +167,8 @@ TEST_F(Replication, ARevokedNodeGetsNothingAndIsAskedForNothing) {
   mutable_.at("edge2")->spec.replicas = work("edge2").replicas;
   mutable_.at("edge1")->metadata.annotations["edgeai.io/revoked"] = "true";
   EXPECT_EQ(work("edge0").shares.at(0).nodes, std::vector<std::string>{"edge2"});
-  EXPECT_EQ(names(work("edge2").replicas.at(0).sources), std::vector<std::string>{"edge0"}) << "though it was told of it";
+  EXPECT_EQ(names(work("edge2").replicas.at(0).sources), std::vector<std::string>{"edge0"})
+      << "though it was told of it";
   EXPECT_TRUE(work("edge1").shares.empty() && work("edge1").replicas.empty());
   has("edge2", "s1");
   EXPECT_TRUE(work("edge2").shares.empty());
@@ -213,7 +231,8 @@ TEST_F(Replication, StatusSaysWhoIsBehindAndSinceWhen) {
   EXPECT_EQ(first.nodes[1].state, "Current");
   EXPECT_EQ(first.nodes[1].path, "/copies/edge1");
   EXPECT_EQ(first.nodes[1].behind_since, "");
-  const api::ReplicationStatus later = observe_replication(claim_, world_, first, "2026-01-03T00:00:00Z");
+  const api::ReplicationStatus later =
+      observe_replication(claim_, world_, first, "2026-01-03T00:00:00Z");
   EXPECT_EQ(later.nodes[0].behind_since, kNow);
 }
 
@@ -233,8 +252,11 @@ TEST_F(Replication, AnUnreachableNodeIsSaidToBe) {
 }
 
 TEST_F(Replication, WhyThereIsNothingToHaveIsPassedOn) {
-  mutable_.at("edge0")->status.shares = {
-      {.key = kKey, .path = "/data/faces", .state = "Failed", .reason = "PathForbidden", .message = "/data/faces: not allowed"}};
+  mutable_.at("edge0")->status.shares = {{.key = kKey,
+                                          .path = "/data/faces",
+                                          .state = "Failed",
+                                          .reason = "PathForbidden",
+                                          .message = "/data/faces: not allowed"}};
   EXPECT_EQ(status().reason, "PathForbidden");
   EXPECT_EQ(status().message, "/data/faces: not allowed");
 }

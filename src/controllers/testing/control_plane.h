@@ -27,9 +27,11 @@ namespace varda::controllers::testing {
 
 using codec::Json;
 
-inline const std::string kServices = "/apis/sedna.io/v1alpha1/namespaces/default/jointinferenceservices";
+inline const std::string kServices =
+    "/apis/sedna.io/v1alpha1/namespaces/default/jointinferenceservices";
 inline const std::string kModels = "/apis/sedna.io/v1alpha1/namespaces/default/models";
-inline const std::string kInferenceModels = "/apis/ai.kubeedge.io/v1alpha1/namespaces/default/inferencemodels";
+inline const std::string kInferenceModels =
+    "/apis/ai.kubeedge.io/v1alpha1/namespaces/default/inferencemodels";
 inline const std::string kEdgeNodes = "/apis/edgeai.io/v1alpha1/edgenodes";
 inline const std::string kNodes = "/api/v1/nodes";
 inline const std::string kPods = "/api/v1/namespaces/default/pods";
@@ -54,7 +56,8 @@ class ControlPlane : public ::testing::Test {
     Options options;
     options.inference_models.node_port_host = "127.0.0.1";
     controllers_ = add_all(*manager_, std::move(options));
-    thread_ = std::jthread([this](const std::stop_token& stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
+    thread_ = std::jthread(
+        [this](const std::stop_token& stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
   }
   void stop() {
     thread_ = {};
@@ -75,34 +78,42 @@ class ControlPlane : public ::testing::Test {
   }
   /// The EndpointSlice of a Service with one ready pod.
   void add_slice(const std::string& service, const std::string& address, int port) {
-    post(kSlices, "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: " + service +
-                      "-x7k2p, labels: {kubernetes.io/service-name: " + service +
-                      "}}, addressType: IPv4, endpoints: [{addresses: [" + address +
-                      "], conditions: {ready: true}}], ports: [{port: " + std::to_string(port) + "}]}");
+    post(kSlices,
+         "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: " + service +
+             "-x7k2p, labels: {kubernetes.io/service-name: " + service +
+             "}}, addressType: IPv4, endpoints: [{addresses: [" + address +
+             "], conditions: {ready: true}}], ports: [{port: " + std::to_string(port) + "}]}");
   }
   Json get(const std::string& path) { return api_.get(path).body; }
   bool exists(const std::string& path) { return api_.get(path).status == 200; }
 
   /// `labels` and `status` are YAML; the node is Ready.
   void add_node(const std::string& name, std::string_view labels) {
-    post(kNodes, "{apiVersion: v1, kind: Node, metadata: {name: " + name + ", labels: " + std::string(labels) + "}}");
+    post(kNodes, "{apiVersion: v1, kind: Node, metadata: {name: " + name +
+                     ", labels: " + std::string(labels) + "}}");
     patch_status(kNodes + "/" + name,
-                 "{conditions: [{type: Ready, status: 'True'}], addresses: [{type: InternalIP, address: 127.9.1.1}]}");
+                 "{conditions: [{type: Ready, status: 'True'}], addresses: [{type: InternalIP, "
+                 "address: 127.9.1.1}]}");
   }
   void add_agent(const std::string& name) {
-    post(kEdgeNodes, "{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: " + name + "}, spec: {}}");
+    post(kEdgeNodes, "{apiVersion: edgeai.io/v1alpha1, kind: EdgeNode, metadata: {name: " + name +
+                         "}, spec: {}}");
     patch_status(kEdgeNodes + "/" + name,
-                 "{modelRoot: /data/models, workerRoot: /data/workers, workerSocketDirectory: /data/worker, address: 127.9.1.1}");
+                 "{modelRoot: /data/models, workerRoot: /data/workers, workerSocketDirectory: "
+                 "/data/worker, address: 127.9.1.1}");
   }
 
-  std::string revision() { return get("/api/v1/namespaces").at("metadata/resourceVersion").as_string(); }
+  std::string revision() {
+    return get("/api/v1/namespaces").at("metadata/resourceVersion").as_string();
+  }
   /// True if a restarted operator without earlier state writes nothing. The first restart may
   /// write: it finishes work that was pending at the stop, such as a delayed write.
   bool comes_to_rest() {
     for (int restart = 0; restart < 2; ++restart) {
       const std::string before = revision();
       start();
-      if (!runtime::testing::at_rest(*manager_, client_, [this] { return revision(); })) return false;
+      if (!runtime::testing::at_rest(*manager_, client_, [this] { return revision(); }))
+        return false;
       stop();
       if (revision() == before) return true;
     }
@@ -118,7 +129,8 @@ class ControlPlane : public ::testing::Test {
  private:
   static apiserver::InMemoryApiServer::Options with_rules() {
     apiserver::InMemoryApiServer::Options options;
-    for (const api::NativeRule& rule : api::native_rules()) options.server.rules[{rule.group, rule.kind}] = rule.check;
+    for (const api::NativeRule& rule : api::native_rules())
+      options.server.rules[{rule.group, rule.kind}] = rule.check;
     options.crds = api::crds();
     return options;
   }

@@ -53,17 +53,21 @@ template <typename T>
 std::shared_ptr<const T> typed(const Json& object) {
   auto read = T::from_json(object);
   EXPECT_TRUE(read.ok()) << (read.ok() ? "" : read.error().message());
-  return read.ok() ? std::make_shared<const T>(std::move(read).value()) : std::make_shared<const T>();
+  return read.ok() ? std::make_shared<const T>(std::move(read).value())
+                   : std::make_shared<const T>();
 }
 
 /// The golden as YAML (base/testing/golden.h).
-inline void check_golden(const Path& path, const Json& actual) { varda::check_golden(path, codec::write_yaml(actual)); }
+inline void check_golden(const Path& path, const Json& actual) {
+  varda::check_golden(path, codec::write_yaml(actual));
+}
 
 /// Names of the cases: the folders of the root except common.
 inline std::vector<std::string> golden_cases(const Path& root) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(root)) {
-    if (entry.is_directory() && entry.path().filename() != "common") names.push_back(entry.path().filename());
+    if (entry.is_directory() && entry.path().filename() != "common")
+      names.push_back(entry.path().filename());
   }
   std::sort(names.begin(), names.end());
   return names;

@@ -17,30 +17,36 @@ constexpr std::size_t kVersionDigits = 12;
 constexpr std::size_t kFetchedUrlMax = 2048;
 constexpr std::size_t kVersionMax = 63;
 
-ModelResolution unresolved(std::string reason, std::string message) { return {{}, Problem{std::move(reason), std::move(message)}}; }
+ModelResolution unresolved(std::string reason, std::string message) {
+  return {{}, Problem{std::move(reason), std::move(message)}};
+}
 
 // A version names a directory on nodes and in containers. The API server checks new objects by the
 // current schema; this function checks older ones.
 bool is_version_name(std::string_view version) {
   const auto ours = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
   };
-  return !version.empty() && version.size() <= kVersionMax && version.front() != '.' && version != "target" &&
-         std::all_of(version.begin(), version.end(), ours);
+  return !version.empty() && version.size() <= kVersionMax && version.front() != '.' &&
+         version != "target" && std::all_of(version.begin(), version.end(), ours);
 }
 
-std::string quoted(const std::string& version) { return '"' + version.substr(0, kVersionMax) + '"'; }
+std::string quoted(const std::string& version) {
+  return '"' + version.substr(0, kVersionMax) + '"';
+}
 
 std::optional<std::string> no_version_name(const std::string& version) {
   if (is_version_name(version)) return {};
   return "the version " + quoted(version) +
-         ": it must be 1 to 63 letters, digits, '.', '_' or '-', not begin with '.', and not be \"target\"";
+         ": it must be 1 to 63 letters, digits, '.', '_' or '-', not begin with '.', and not be "
+         "\"target\"";
 }
 
 std::optional<std::string> no_fetched_url(const std::string& url) {
   if (url.size() <= kFetchedUrlMax) return {};
-  return "a url of " + std::to_string(url.size()) + " characters: must be no more than " + std::to_string(kFetchedUrlMax) +
-         " characters";
+  return "a url of " + std::to_string(url.size()) + " characters: must be no more than " +
+         std::to_string(kFetchedUrlMax) + " characters";
 }
 
 bool leads_up(const std::string& path) { return (path + '/').find("/../") != std::string::npos; }
@@ -54,28 +60,41 @@ ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
   out.url = spec.url;
   const std::string who = "Model " + out.name;
   if (use == ModelUse::kServer && !spec.format.empty() && spec.format != kServedFramework) {
-    return unresolved("ModelUnsupported", who + " has the format " + spec.format +
-                                              ": varda-serve supports onnx only; set the worker's template for other formats");
+    return unresolved(
+        "ModelUnsupported",
+        who + " has the format " + spec.format +
+            ": varda-serve supports onnx only; set the worker's template for other formats");
   }
   // Nodes and servers distinguish archives by version: another archive needs another name.
-  out.version = !spec.version.empty() ? spec.version : spec.sha256.empty() ? "1" : spec.sha256.substr(0, kVersionDigits);
-  if (const auto wrong = no_version_name(out.version)) return unresolved("ModelUnsupported", who + " has " + *wrong);
+  out.version = !spec.version.empty() ? spec.version
+                : spec.sha256.empty() ? "1"
+                                      : spec.sha256.substr(0, kVersionDigits);
+  if (const auto wrong = no_version_name(out.version))
+    return unresolved("ModelUnsupported", who + " has " + *wrong);
   if (!spec.sha256.empty()) {
-    if (const auto wrong = no_fetched_url(spec.url)) return unresolved("ModelUnsupported", who + " has " + *wrong);
+    if (const auto wrong = no_fetched_url(spec.url))
+      return unresolved("ModelUnsupported", who + " has " + *wrong);
     api::EdgeModelVersion& archive = out.archives.emplace_back();
     archive.version = out.version;
     archive.url = spec.url;
     archive.sha256 = spec.sha256;
-    if (!spec.credential_name.empty()) archive.credentials = model.metadata.ns + "/" + spec.credential_name;
+    if (!spec.credential_name.empty())
+      archive.credentials = model.metadata.ns + "/" + spec.credential_name;
     return {std::move(out), {}};
   }
   const std::optional<std::string> path = local_path(spec.url);
   if (use == ModelUse::kServer) {
-    if (path) return unresolved("ModelUnsupported", who + " has a path as url: varda-serve needs the url and sha256 of an archive");
-    return unresolved("DigestMissing", who + " has no sha256, which verifies the download; `varda pack` prints the digest");
+    if (path)
+      return unresolved(
+          "ModelUnsupported",
+          who + " has a path as url: varda-serve needs the url and sha256 of an archive");
+    return unresolved(
+        "DigestMissing",
+        who + " has no sha256, which verifies the download; `varda pack` prints the digest");
   }
   if (path && leads_up(*path))
-    return unresolved("ModelUnsupported", who + " has a path with \"..\": " + path->substr(0, kVersionMax));
+    return unresolved("ModelUnsupported",
+                      who + " has a path with \"..\": " + path->substr(0, kVersionMax));
   out.path = path.value_or("");
   return {std::move(out), {}};
 }
@@ -83,17 +102,24 @@ ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
 ModelResolution of_inference_model(const api::InferenceModel& model, ModelUse use) {
   const api::InferenceModelSpec& spec = model.spec;
   const std::string who = "InferenceModel " + model.metadata.name;
-  if (spec.from_image()) return unresolved("ModelUnsupported", who + " is served from an image, so it has no files for a worker");
+  if (spec.from_image())
+    return unresolved("ModelUnsupported",
+                      who + " is served from an image, so it has no files for a worker");
   if (use == ModelUse::kServer && spec.framework_type != kServedFramework) {
-    return unresolved("ModelUnsupported", who + " has the frameworkType " + spec.framework_type +
-                                              ": varda-serve supports onnx only; set the worker's template for other formats");
+    return unresolved(
+        "ModelUnsupported",
+        who + " has the frameworkType " + spec.framework_type +
+            ": varda-serve supports onnx only; set the worker's template for other formats");
   }
   const api::ManifestEntry* entry = spec.find_version(spec.target_version);
-  if (entry == nullptr) return unresolved("ModelNotFound", who + " has no version " + spec.target_version + " in its manifest");
+  if (entry == nullptr)
+    return unresolved("ModelNotFound",
+                      who + " has no version " + spec.target_version + " in its manifest");
   for (const api::ManifestEntry& one : spec.manifest) {
     const auto wrong = no_version_name(one.version);
     if (wrong) return unresolved("ModelUnsupported", who + " has " + *wrong);
-    if (const auto long_url = no_fetched_url(one.download_url)) return unresolved("ModelUnsupported", who + " has " + *long_url);
+    if (const auto long_url = no_fetched_url(one.download_url))
+      return unresolved("ModelUnsupported", who + " has " + *long_url);
   }
   ResolvedModel out;
   out.name = model.metadata.name;
@@ -110,17 +136,21 @@ ModelResolution of_inference_model(const api::InferenceModel& model, ModelUse us
 }  // namespace
 
 const api::EdgeModelVersion* ResolvedModel::archive() const {
-  const auto found = std::find_if(archives.begin(), archives.end(), [this](const auto& one) { return one.version == version; });
+  const auto found = std::find_if(archives.begin(), archives.end(),
+                                  [this](const auto& one) { return one.version == version; });
   return found == archives.end() ? nullptr : &*found;
 }
 
-ModelResolution resolve_model(const api::ModelReference& reference, const ModelWorld& world, ModelUse use) {
-  if (reference.kind != api::ModelReference::kInferenceModel && world.model != nullptr) return of_model(*world.model, use);
+ModelResolution resolve_model(const api::ModelReference& reference, const ModelWorld& world,
+                              ModelUse use) {
+  if (reference.kind != api::ModelReference::kInferenceModel && world.model != nullptr)
+    return of_model(*world.model, use);
   if (reference.kind != api::ModelReference::kModel && world.inference_model != nullptr)
     return of_inference_model(*world.inference_model, use);
-  const std::string kinds = reference.kind == api::ModelReference::kInferenceModel ? "InferenceModel"
-                            : reference.kind == api::ModelReference::kModel        ? "Model (sedna.io)"
-                                                                                   : "Model (sedna.io) and no InferenceModel";
+  const std::string kinds =
+      reference.kind == api::ModelReference::kInferenceModel ? "InferenceModel"
+      : reference.kind == api::ModelReference::kModel        ? "Model (sedna.io)"
+                                                      : "Model (sedna.io) and no InferenceModel";
   return unresolved("ModelNotFound", "there is no " + kinds + " " + reference.name);
 }
 

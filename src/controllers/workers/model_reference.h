@@ -53,6 +53,7 @@ struct ModelResolution {
   std::optional<ResolvedModel> model;
   std::optional<Problem> problem;
 };
-ModelResolution resolve_model(const api::ModelReference& reference, const ModelWorld& world, ModelUse use);
+ModelResolution resolve_model(const api::ModelReference& reference, const ModelWorld& world,
+                              ModelUse use);
 
 }  // namespace varda::controllers

@@ -30,12 +30,17 @@ TEST(ModelReference, WhatNoNodeCanBeToldIsUnsupported) {
     const char* told;
   };
   const Case cases[] = {
-      {"a url that nodes cannot be told", [](auto& model) { model.spec.url = "http://f/" + std::string(2040, 'u'); },
+      {"a url that nodes cannot be told",
+       [](auto& model) { model.spec.url = "http://f/" + std::string(2040, 'u'); },
        "a url of 2049 characters"},
-      {"a version that leads elsewhere", [](auto& model) { model.spec.version = "../../x y"; }, "the version \"../../x y\""},
-      {"a version of another directory", [](auto& model) { model.spec.version = ".."; }, "the version \"..\""},
-      {"a version that is too long", [](auto& model) { model.spec.version = std::string(64, '1'); }, "the version \"1111"},
-      {"the version that is a file on nodes", [](auto& model) { model.spec.version = "target"; }, "the version \"target\""},
+      {"a version that leads elsewhere", [](auto& model) { model.spec.version = "../../x y"; },
+       "the version \"../../x y\""},
+      {"a version of another directory", [](auto& model) { model.spec.version = ".."; },
+       "the version \"..\""},
+      {"a version that is too long", [](auto& model) { model.spec.version = std::string(64, '1'); },
+       "the version \"1111"},
+      {"the version that is a file on nodes", [](auto& model) { model.spec.version = "target"; },
+       "the version \"target\""},
   };
   for (const Case& test : cases) {
     for (const ModelUse use : {ModelUse::kUsersWorker, ModelUse::kServer}) {
@@ -44,7 +49,8 @@ TEST(ModelReference, WhatNoNodeCanBeToldIsUnsupported) {
       ASSERT_TRUE(found.problem);
       EXPECT_FALSE(found.model);
       EXPECT_EQ(found.problem->reason, "ModelUnsupported");
-      EXPECT_EQ(found.problem->message.find(std::string("Model small has ") + test.told), 0u) << found.problem->message;
+      EXPECT_EQ(found.problem->message.find(std::string("Model small has ") + test.told), 0u)
+          << found.problem->message;
     }
   }
 }
@@ -77,9 +83,13 @@ TEST(ModelReference, WhatIsAsLongAsNodesCanBeToldIsTaken) {
 }
 
 TEST(ModelReference, AnotherArchiveWithoutANameIsAnotherVersion) {
-  EXPECT_EQ(resolve([](auto& model) { model.spec.sha256 = std::string(64, 'b'); }, ModelUse::kServer).model->version,
-            "bbbbbbbbbbbb");
-  EXPECT_EQ(resolve([](auto& model) { model.spec.sha256 = ""; }, ModelUse::kUsersWorker).model->version, "1");
+  EXPECT_EQ(
+      resolve([](auto& model) { model.spec.sha256 = std::string(64, 'b'); }, ModelUse::kServer)
+          .model->version,
+      "bbbbbbbbbbbb");
+  EXPECT_EQ(
+      resolve([](auto& model) { model.spec.sha256 = ""; }, ModelUse::kUsersWorker).model->version,
+      "1");
 }
 
 TEST(ModelReference, AnInferenceModelWithAVersionThatIsNoNameIsUnsupported) {

@@ -20,21 +20,25 @@ bool runs_on(const Job& job, const Worker& worker, const NodeList& nodes, const 
              const std::vector<PodPtr>& pods) {
   if (worker.layer != Worker::Layer::kEdge || worker.replicas == 0) return false;
   // A pod on a former node may serve until the pod in the new place does.
-  if (std::any_of(pods.begin(), pods.end(),
-                  [&](const PodPtr& pod) { return pod->spec.node_name == node && is_worker_pod(job, worker, *pod); }))
+  if (std::any_of(pods.begin(), pods.end(), [&](const PodPtr& pod) {
+        return pod->spec.node_name == node && is_worker_pod(job, worker, *pod);
+      }))
     return true;
   const WorkerNodes where = nodes_of(worker, nodes);
   return std::binary_search(where.names.begin(), where.names.end(), node);
 }
 
-const api::EdgeModelVersion* find_version(const std::vector<api::EdgeModelVersion>& versions, const std::string& name) {
-  const auto found = std::find_if(versions.begin(), versions.end(), [&](const auto& one) { return one.version == name; });
+const api::EdgeModelVersion* find_version(const std::vector<api::EdgeModelVersion>& versions,
+                                          const std::string& name) {
+  const auto found = std::find_if(versions.begin(), versions.end(),
+                                  [&](const auto& one) { return one.version == name; });
   return found == versions.end() ? nullptr : &*found;
 }
 
 // The model's archives, plus those that only the current work list has (a Model has only its latest
 // archive).
-std::vector<api::EdgeModelVersion> archives_on(const ResolvedModel& model, const api::EdgeModel* told) {
+std::vector<api::EdgeModelVersion> archives_on(const ResolvedModel& model,
+                                               const api::EdgeModel* told) {
   std::vector<api::EdgeModelVersion> archives;
   if (told != nullptr) {
     for (const api::EdgeModelVersion& version : told->versions) {
@@ -46,8 +50,8 @@ std::vector<api::EdgeModelVersion> archives_on(const ResolvedModel& model, const
 }
 
 // The version that each pod was made for: a user's worker has no server to report a loaded version.
-std::set<std::string> versions_of_pods(const std::vector<PodPtr>& pods, const Job& job, const Worker& worker,
-                                       const std::string& node) {
+std::set<std::string> versions_of_pods(const std::vector<PodPtr>& pods, const Job& job,
+                                       const Worker& worker, const std::string& node) {
   std::set<std::string> versions;
   for (const PodPtr& pod : pods) {
     if (pod->spec.node_name != node || !is_worker_pod(job, worker, *pod)) continue;
@@ -70,9 +74,11 @@ ModelOnNode model_on(const Job& job, const Worker& worker, const api::EdgeNode& 
   const bool ready = version != nullptr && version->state == api::EdgeVersionReport::kReady;
   if (ready) out.sha256 = version->sha256;
   const api::EdgeModelVersion* archive = find_version(model.archives, report->exposed);
-  if (version != nullptr && archive != nullptr) out.settled = ready && version->sha256 == archive->sha256;
+  if (version != nullptr && archive != nullptr)
+    out.settled = ready && version->sha256 == archive->sha256;
   if (archive == nullptr) {
-    if (const api::EdgeModel* told = node.spec.find_model(key)) archive = find_version(told->versions, report->exposed);
+    if (const api::EdgeModel* told = node.spec.find_model(key))
+      archive = find_version(told->versions, report->exposed);
   }
   if (archive != nullptr) out.url = archive->url;
   return out;
@@ -84,20 +90,24 @@ Json make_assignment(const Job& job, const Worker& worker, const ModelOnNode& on
                            {"namespace", job.metadata.ns},
                            {"role", worker.layer == Worker::Layer::kEdge ? "edge" : "cloud"}});
   if (worker.model) {
-    Json model = Json::object({{"name", worker.model->name}, {"version", on_node.version}, {"url", on_node.url}});
-    if (const std::string path = model_path(worker, on_node.version); !path.empty()) model.set("path", path);
+    Json model = Json::object(
+        {{"name", worker.model->name}, {"version", on_node.version}, {"url", on_node.url}});
+    if (const std::string path = model_path(worker, on_node.version); !path.empty())
+      model.set("path", path);
     if (!on_node.sha256.empty()) model.set("sha256", on_node.sha256);
     out.set("model", std::move(model));
   }
   if (worker.hard_example_mining) {
-    out.set("hardExampleMining", Json::object({{"name", worker.hard_example_mining->name},
-                                               {"parameters", worker.hard_example_mining->parameters_to_json()}}));
+    out.set("hardExampleMining",
+            Json::object({{"name", worker.hard_example_mining->name},
+                          {"parameters", worker.hard_example_mining->parameters_to_json()}}));
   }
   if (worker.cloud_url) out.set("cloud", Json::object({{"url", *worker.cloud_url}}));
   return out;
 }
 
-std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, const NodeList& nodes, const api::EdgeNode& node,
+std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, const NodeList& nodes,
+                                        const api::EdgeNode& node,
                                         const std::vector<PodPtr>& pods) {
   if (job.metadata.deleting() || !runs_on(job, worker, nodes, node.metadata.name, pods)) return {};
   const std::string key = worker_model_key(job, worker);
@@ -111,19 +121,23 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, co
   work.key = key;
   // modelName is for queries to our server. A user's worker has none, and the name of its Model may
   // be too long.
-  if (worker.model->model_name.size() <= kNodeModelNameMax) work.model_name = worker.model->model_name;
+  if (worker.model->model_name.size() <= kNodeModelNameMax)
+    work.model_name = worker.model->model_name;
   if (server) work.framework = worker.model->framework;  // a user's worker may read any layout
   work.target = worker.model->version;
   const auto archives = archives_on(*worker.model, node.spec.find_model(key));
   work.versions = versions_to_hold(key, archives, work.target, node);
   const auto used = versions_of_pods(pods, job, worker, node.metadata.name);
   for (const api::EdgeModelVersion& archive : archives) {
-    if (used.contains(archive.version) && find_version(work.versions, archive.version) == nullptr) work.versions.push_back(archive);
+    if (used.contains(archive.version) && find_version(work.versions, archive.version) == nullptr)
+      work.versions.push_back(archive);
   }
   if (!server) return work;
   work.cascade = worker.cascade;
   for (const PodPtr& pod : pods) {
-    if (pod->metadata.deleting() || pod->spec.node_name != node.metadata.name || pod->status.pod_ip.empty()) continue;
+    if (pod->metadata.deleting() || pod->spec.node_name != node.metadata.name ||
+        pod->status.pod_ip.empty())
+      continue;
     if (!is_worker_pod(job, worker, *pod)) continue;
     // The pod's own port: with a changed port the pod would be replaced.
     std::int64_t port = worker.serving_port;
@@ -138,13 +152,15 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, co
   return work;
 }
 
-std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker, const NodeList& nodes, const api::EdgeNode& node,
+std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
+                                         const NodeList& nodes, const api::EdgeNode& node,
                                          const std::vector<PodPtr>& pods) {
   if (worker.pods != Worker::Pods::kUsers || job.metadata.deleting()) return {};
   if (!runs_on(job, worker, nodes, node.metadata.name, pods)) return {};
   ModelOnNode there;
   if (worker.model) there = model_on(job, worker, node);
-  if (worker.model && there.version.empty()) there = {worker.model->version, worker.model->url, "", true};
+  if (worker.model && there.version.empty())
+    there = {worker.model->version, worker.model->url, "", true};
   std::vector<api::EdgeWorker> out;
   const std::int64_t replicas = worker.node_name.empty() ? 1 : worker.replicas;
   for (std::int64_t number = 0; number < replicas; ++number) {
@@ -156,7 +172,8 @@ std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker, c
     const api::EdgeWorker* told = node.spec.find_worker(one.key);
     // While the model is unknown or being installed, the previous assignment stays, to avoid an
     // intermediate change.
-    if (told != nullptr && told->uid == one.uid && (!worker.model || !there.settled)) one.assignment = told->assignment;
+    if (told != nullptr && told->uid == one.uid && (!worker.model || !there.settled))
+      one.assignment = told->assignment;
     out.push_back(std::move(one));
   }
   return out;

@@ -23,7 +23,8 @@ Worker worker_of(std::string name, Worker::Layer layer, const api::Worker& spec)
 }
 
 bool joined_before(const api::Node& a, const api::Node& b) {
-  return std::tie(a.metadata.creation_timestamp, a.metadata.name) < std::tie(b.metadata.creation_timestamp, b.metadata.name);
+  return std::tie(a.metadata.creation_timestamp, a.metadata.name) <
+         std::tie(b.metadata.creation_timestamp, b.metadata.name);
 }
 
 WorkerNodes nodes_of(const Worker& worker, const NodeList& nodes) {
@@ -31,9 +32,14 @@ WorkerNodes nodes_of(const Worker& worker, const NodeList& nodes) {
     if (find_node(nodes, worker.node_name) != nullptr) return {{worker.node_name}, {}};
     return {{}, Problem{"NodeNotFound", "node " + worker.node_name + " does not exist"}};
   }
-  if (!worker.selector) return {{}, Problem{"InvalidSpec", "worker " + worker.name + " has neither nodeName nor selector"}};
+  if (!worker.selector)
+    return {{},
+            Problem{"InvalidSpec", "worker " + worker.name + " has neither nodeName nor selector"}};
   const auto selector = worker.selector->compiled();
-  if (!selector.ok()) return {{}, Problem{"InvalidSpec", "selector of worker " + worker.name + ": " + selector.error().message()}};
+  if (!selector.ok())
+    return {{},
+            Problem{"InvalidSpec",
+                    "selector of worker " + worker.name + ": " + selector.error().message()}};
   std::vector<const api::Node*> matching;
   for (const auto& node : nodes) {
     if (!worker.node_layer.empty() && layer_of(*node) != worker.node_layer) continue;
@@ -42,17 +48,25 @@ WorkerNodes nodes_of(const Worker& worker, const NodeList& nodes) {
   if (matching.empty()) {
     const std::string text = selector->str();
     if (!worker.node_layer.empty())
-      return {{}, Problem{"NoNodeMatches", "no node of the layer " + worker.node_layer + " runs an agent"}};
-    return {{}, Problem{"NoNodeMatches", text.empty() ? "there are no nodes" : "no node matches the selector " + text}};
+      return {
+          {},
+          Problem{"NoNodeMatches", "no node of the layer " + worker.node_layer + " runs an agent"}};
+    return {{},
+            Problem{"NoNodeMatches",
+                    text.empty() ? "there are no nodes" : "no node matches the selector " + text}};
   }
   WorkerNodes out;
   if (matching.size() > kNodesPerWorkerMax) {
-    const std::string which = worker.node_layer.empty() ? "match the selector" : "are of the layer " + worker.node_layer;
-    out.problem = Problem{"TooManyNodes", std::to_string(matching.size()) + " nodes " + which + ", but a worker runs on at most " +
-                                              std::to_string(kNodesPerWorkerMax) +
-                                              ", those that joined first: " + std::to_string(matching.size() - kNodesPerWorkerMax) +
-                                              " nodes have no worker; split the nodes between several jobs"};
-    std::sort(matching.begin(), matching.end(), [](const auto* a, const auto* b) { return joined_before(*a, *b); });
+    const std::string which =
+        worker.node_layer.empty() ? "match the selector" : "are of the layer " + worker.node_layer;
+    out.problem = Problem{
+        "TooManyNodes",
+        std::to_string(matching.size()) + " nodes " + which + ", but a worker runs on at most " +
+            std::to_string(kNodesPerWorkerMax) +
+            ", those that joined first: " + std::to_string(matching.size() - kNodesPerWorkerMax) +
+            " nodes have no worker; split the nodes between several jobs"};
+    std::sort(matching.begin(), matching.end(),
+              [](const auto* a, const auto* b) { return joined_before(*a, *b); });
     matching.resize(kNodesPerWorkerMax);
   }
   for (const api::Node* node : matching) out.names.push_back(node->metadata.name);
@@ -60,9 +74,12 @@ WorkerNodes nodes_of(const Worker& worker, const NodeList& nodes) {
   return out;
 }
 
-std::string worker_name(const Job& job, const Worker& worker) { return job.metadata.name + "-" + worker.name; }
+std::string worker_name(const Job& job, const Worker& worker) {
+  return job.metadata.name + "-" + worker.name;
+}
 
-std::string worker_pod_name(const Job& job, const Worker& worker, const std::string& node, std::int64_t number) {
+std::string worker_pod_name(const Job& job, const Worker& worker, const std::string& node,
+                            std::int64_t number) {
   // Derived from the node: a pod that a dead node never releases does not block the name of another
   // node's pod.
   return worker_name(job, worker) + "-" + codec::Sha256::of(node).hex().substr(0, 12) +
@@ -85,28 +102,32 @@ bool is_worker_pod(const Job& job, const Worker& worker, const api::Pod& pod) {
   return owner != nullptr && owner->uid == job.metadata.uid;
 }
 
-bool holds_port(const Job& job, const Worker& worker, const std::vector<PodPtr>& pods, const std::string& node,
-                const HostPort& port) {
+bool holds_port(const Job& job, const Worker& worker, const std::vector<PodPtr>& pods,
+                const std::string& node, const HostPort& port) {
   return std::any_of(pods.begin(), pods.end(), [&](const PodPtr& pod) {
-    if (pod->spec.node_name != node || pod->ended() || !is_worker_pod(job, worker, *pod)) return false;
+    if (pod->spec.node_name != node || pod->ended() || !is_worker_pod(job, worker, *pod))
+      return false;
     const std::vector<HostPort> ports = host_ports(pod->to_json()["spec"]);
     return std::find(ports.begin(), ports.end(), port) != ports.end();
   });
 }
 
-std::vector<PortClaim> claims_of(const Job& job, const Worker& worker, const NodeList& nodes, const std::vector<PodPtr>& pods) {
+std::vector<PortClaim> claims_of(const Job& job, const Worker& worker, const NodeList& nodes,
+                                 const std::vector<PodPtr>& pods) {
   if (worker.layer != Worker::Layer::kEdge || job.metadata.deleting()) return {};
   std::vector<PortClaim> claims;
   std::set<std::pair<std::string, HostPort>> known;
   const auto claim = [&](const std::string& node, const HostPort& port, bool held) {
     if (!known.emplace(node, port).second) return;
-    claims.push_back({node, port.port, port.protocol, std::string(job.kind) + " " + job.metadata.key().str(), job.metadata.uid,
+    claims.push_back({node, port.port, port.protocol,
+                      std::string(job.kind) + " " + job.metadata.key().str(), job.metadata.uid,
                       job.metadata.creation_timestamp, held});
   };
   // Present ports first: pods of a former port or node stay until they are deleted.
   for (const PodPtr& pod : pods) {
     if (pod->spec.node_name.empty() || pod->ended() || !is_worker_pod(job, worker, *pod)) continue;
-    for (const HostPort& port : host_ports(pod->to_json()["spec"])) claim(pod->spec.node_name, port, true);
+    for (const HostPort& port : host_ports(pod->to_json()["spec"]))
+      claim(pod->spec.node_name, port, true);
   }
   const bool users = worker.pods == Worker::Pods::kUsers;
   if (worker.replicas == 0 || (!users && !worker.server_spec)) return claims;

@@ -34,7 +34,8 @@ Json without_metadata(Json object) {
   return object;
 }
 
-Json object_of(const meta::Resource& resource, const std::string& name, const std::string& ns, Json metadata, Json spec) {
+Json object_of(const meta::Resource& resource, const std::string& name, const std::string& ns,
+               Json metadata, Json spec) {
   metadata.set("name", name);
   metadata.set("namespace", ns);
   return Json::object({{"apiVersion", resource.api_version()},
@@ -49,8 +50,8 @@ Json as_it_is(const api::Pod& pod) {
   if (object.is_null()) object = pod.to_json();
   object.erase("status");
   Json metadata = Json::object({{"name", pod.metadata.name}, {"namespace", pod.metadata.ns}});
-  for (const auto& [member, map] :
-       {std::pair("labels", &pod.metadata.labels), std::pair("annotations", &pod.metadata.annotations)}) {
+  for (const auto& [member, map] : {std::pair("labels", &pod.metadata.labels),
+                                    std::pair("annotations", &pod.metadata.annotations)}) {
     Json out = Json::object();
     for (const auto& [name, value] : *map) {
       if (name != runtime::kLastApplied) out.set(name, value);
@@ -73,7 +74,8 @@ struct Slot {
 
 class EdgePlan {
  public:
-  EdgePlan(const Job& job, const Worker& worker, const WorkerWorld& world) : job_(job), worker_(worker), world_(world) {}
+  EdgePlan(const Job& job, const Worker& worker, const WorkerWorld& world)
+      : job_(job), worker_(worker), world_(world) {}
 
   WorkerPlan make() {
     WorkerNodes nodes = nodes_of(worker_, world_.nodes);
@@ -81,7 +83,8 @@ class EdgePlan {
     for (const PodPtr& pod : world_.pods) {
       if (is_worker_pod(job_, worker_, *pod)) have_.emplace(pod->metadata.name, pod);
     }
-    const std::int64_t replicas = worker_.node_name.empty() ? std::min<std::int64_t>(worker_.replicas, 1) : worker_.replicas;
+    const std::int64_t replicas =
+        worker_.node_name.empty() ? std::min<std::int64_t>(worker_.replicas, 1) : worker_.replicas;
     for (const std::string& node : nodes.names) {
       for (std::int64_t number = 0; number < replicas; ++number) {
         WorkerPod& pod = out_.pods.emplace_back();
@@ -111,18 +114,22 @@ class EdgePlan {
       return slot;
     };
     if (agent == nullptr || agent->status.model_root.empty())
-      return no("AgentMissing", "no agent has reported from node " + pod.node + " yet: start `varda agent` there");
-    if (!worker_.model) return no("ModelPending", "the model of worker " + worker_.name + " is not resolved yet");
+      return no("AgentMissing",
+                "no agent has reported from node " + pod.node + " yet: start `varda agent` there");
+    if (!worker_.model)
+      return no("ModelPending", "the model of worker " + worker_.name + " is not resolved yet");
     if (auto full = no_room(*agent, pod.name)) {
       pod.problem = std::move(full);
       return slot;
     }
     const ModelOnNode model = model_on(job_, worker_, *agent);
     if (model.version.empty())
-      return no("WaitingForNode",
-                "waiting for node " + pod.node + " to have version " + worker_.model->version + " of model " + worker_.model->name);
-    if (worker_.cloud_url && worker_.cloud_url->empty()) return no("CloudAddressPending", "the cloud worker has no address yet");
-    MadePod made = make_pod(job_, worker_, {pod.name, pod.node, agent.get(), model}, {world_.fetch_image, world_.fetch_arguments});
+      return no("WaitingForNode", "waiting for node " + pod.node + " to have version " +
+                                      worker_.model->version + " of model " + worker_.model->name);
+    if (worker_.cloud_url && worker_.cloud_url->empty())
+      return no("CloudAddressPending", "the cloud worker has no address yet");
+    MadePod made = make_pod(job_, worker_, {pod.name, pod.node, agent.get(), model},
+                            {world_.fetch_image, world_.fetch_arguments});
     if (auto problem = port_problem(pod.node, made.spec, number)) {
       pod.problem = std::move(problem);
       slot.gives_way = true;
@@ -130,14 +137,18 @@ class EdgePlan {
     }
     if (pod.pod != nullptr) {
       const bool follows = follows_assignment(*agent, pod.name);
-      slot.same = annotation(pod.pod->metadata, kTemplateHash) == made.template_hash &&
-                  (follows || annotation(pod.pod->metadata, kAssignmentHash) == made.assignment_hash || !model.settled);
+      slot.same =
+          annotation(pod.pod->metadata, kTemplateHash) == made.template_hash &&
+          (follows || annotation(pod.pod->metadata, kAssignmentHash) == made.assignment_hash ||
+           !model.settled);
       // While an archive under the same version name is being installed, the pod's archive is
       // unknown.
       if (slot.same && !follows && !model.settled)
-        made.metadata.make("annotations").set(kAssignmentHash, annotation(pod.pod->metadata, kAssignmentHash));
+        made.metadata.make("annotations")
+            .set(kAssignmentHash, annotation(pod.pod->metadata, kAssignmentHash));
     }
-    slot.wanted = object_of(api::Pod::resource(), pod.name, job_.metadata.ns, std::move(made.metadata), std::move(made.spec));
+    slot.wanted = object_of(api::Pod::resource(), pod.name, job_.metadata.ns,
+                            std::move(made.metadata), std::move(made.spec));
     return slot;
   }
 
@@ -151,7 +162,8 @@ class EdgePlan {
     return no_room_for_worker(agent, job_.metadata.ns + "/" + pod, job_.metadata.uid);
   }
 
-  std::optional<Problem> port_problem(const std::string& node, const Json& spec, std::int64_t number) const {
+  std::optional<Problem> port_problem(const std::string& node, const Json& spec,
+                                      std::int64_t number) const {
     for (const HostPort& port : host_ports(spec)) {
       const PortClaim claim{node,
                             port.port,
@@ -162,10 +174,13 @@ class EdgePlan {
                             holds_port(job_, worker_, world_.pods, node, port)};
       const std::string which = "port " + std::to_string(port.port) + " of node " + node;
       if (number > 0) {
-        return Problem{"PortInUse", which + " belongs to the worker's first replica: replicas on one node need different ports"};
+        return Problem{"PortInUse", which +
+                                        " belongs to the worker's first replica: replicas on one "
+                                        "node need different ports"};
       }
       if (const PortClaim* holder = port_holder(claim, world_.claims))
-        return Problem{"PortInUse", which + " " + has_it(*holder) + ": change the port or the node"};
+        return Problem{"PortInUse",
+                       which + " " + has_it(*holder) + ": change the port or the node"};
     }
     return {};
   }
@@ -198,7 +213,8 @@ class EdgePlan {
         continue;
       }
       const api::Pod& pod = *shall.pod;
-      if (!pod.spec.node_name.empty() && pod.spec.node_name != shall.node) {  // the pod is on a wrong node
+      if (!pod.spec.node_name.empty() &&
+          pod.spec.node_name != shall.node) {  // the pod is on a wrong node
         slot.replace = slot.wanted.has_value();
         all_work = false;
         continue;
@@ -215,7 +231,8 @@ class EdgePlan {
         if (!pod.ready()) all_work = false;
         // The pod has not started and serves no client; the new pod may fix what it lacks.
         const bool fresh = pod.status.phase.empty() || pod.status.phase == "Pending";
-        slot.replace = fresh && without_metadata(last_wish(pod.metadata)) != without_metadata(*slot.wanted);
+        slot.replace =
+            fresh && without_metadata(last_wish(pod.metadata)) != without_metadata(*slot.wanted);
         continue;
       }
       if (!slot.wanted) continue;
@@ -232,7 +249,8 @@ class EdgePlan {
         slot->replace = true;
         all_work = false;
       } else {
-        slot->pod->problem = Problem{"RollingOut", "pod " + slot->pod->name + " is replaced when the others are Ready"};
+        slot->pod->problem = Problem{
+            "RollingOut", "pod " + slot->pod->name + " is replaced when the others are Ready"};
       }
     }
   }
@@ -245,15 +263,18 @@ class EdgePlan {
     std::vector<PodPtr> leaving;
     for (const auto& [name, pod] : have_) {
       const std::string& node = pod->spec.node_name;
-      if (pod->metadata.deleting() || pod->ended() || std::binary_search(nodes.begin(), nodes.end(), node)) continue;
+      if (pod->metadata.deleting() || pod->ended() ||
+          std::binary_search(nodes.begin(), nodes.end(), node))
+        continue;
       if (find_node(world_.nodes, node) != nullptr) leaving.push_back(pod);
     }
     const auto works = [&](const Slot& slot) {
       const PodPtr& pod = slot.pod->pod;
-      return pod != nullptr && !pod->metadata.deleting() && pod->ready() && pod->spec.node_name == slot.pod->node &&
-             !lost(slot.pod->node);
+      return pod != nullptr && !pod->metadata.deleting() && pod->ready() &&
+             pod->spec.node_name == slot.pod->node && !lost(slot.pod->node);
     };
-    const auto working = static_cast<std::size_t>(std::count_if(slots_.begin(), slots_.end(), works));
+    const auto working =
+        static_cast<std::size_t>(std::count_if(slots_.begin(), slots_.end(), works));
     if (!slots_.empty() && working >= std::min(leaving.size(), slots_.size())) return;
     for (PodPtr& pod : leaving) {
       out_.objects.push_back(as_it_is(*pod));
@@ -270,7 +291,8 @@ class EdgePlan {
     const api::Pod* pod = shall.pod.get();
     if (pod != nullptr && pod->ended() && !slot.replace && !shall.problem) {
       Problem problem = pod_problem(*pod).value_or(Problem{"PodFailed", "the pod has ended"});
-      while (!problem.message.empty() && (problem.message.back() == '.' || problem.message.back() == ' '))
+      while (!problem.message.empty() &&
+             (problem.message.back() == '.' || problem.message.back() == ' '))
         problem.message.pop_back();
       problem.message += "; the pod is replaced after a back-off";
       shall.problem = std::move(problem);
@@ -282,7 +304,8 @@ class EdgePlan {
     if (slot.gives_way) return;
     if (!slot.same || !slot.wanted) {
       // The pod may stay on its own node only.
-      if (pod->spec.node_name.empty() || pod->spec.node_name == shall.node) out_.objects.push_back(as_it_is(*pod));
+      if (pod->spec.node_name.empty() || pod->spec.node_name == shall.node)
+        out_.objects.push_back(as_it_is(*pod));
       return;
     }
     const Json wish = last_wish(pod->metadata);
@@ -310,7 +333,10 @@ class EdgePlan {
 Json service_of(const Job& job, const Worker& worker) {
   api::Service service;
   service.spec.type = worker.service_type;
-  service.spec.ports.push_back({.name = "http", .protocol = "TCP", .port = worker.service_port, .target_port = bind_port(worker)});
+  service.spec.ports.push_back({.name = "http",
+                                .protocol = "TCP",
+                                .port = worker.service_port,
+                                .target_port = bind_port(worker)});
   Json spec = service.to_json()["spec"];
   spec.set("selector", worker_selector(job, worker));
   return object_of(api::Service::resource(), worker_name(job, worker), job.metadata.ns,
@@ -321,22 +347,30 @@ Json service_of(const Job& job, const Worker& worker) {
 // them, and this plan keeps them.
 std::int64_t replicas_of(const Worker& worker, const api::Deployment* live) {
   if (!worker.autoscaling) return worker.replicas;
-  const std::int64_t now = live == nullptr ? worker.replicas : live->spec.replicas.value_or(worker.replicas);
-  if (worker.replicas == 0) return 0;  // stopped: an autoscaler ignores a Deployment with 0 replicas
-  return std::clamp(now, worker.autoscaling->least(), std::max(worker.autoscaling->least(), worker.autoscaling->max_replicas));
+  const std::int64_t now =
+      live == nullptr ? worker.replicas : live->spec.replicas.value_or(worker.replicas);
+  if (worker.replicas == 0)
+    return 0;  // stopped: an autoscaler ignores a Deployment with 0 replicas
+  return std::clamp(now, worker.autoscaling->least(),
+                    std::max(worker.autoscaling->least(), worker.autoscaling->max_replicas));
 }
 
 Json deployment_of(const Job& job, const Worker& worker, MadePod made, std::int64_t replicas) {
   Json annotations = Json::object();
   annotations.set(kTemplateHash, made.template_hash);
   annotations.set(kAssignmentHash, made.assignment_hash);
-  Json metadata = Json::object({{"labels", job_labels(job, worker)}, {"annotations", std::move(annotations)}});
-  Json spec = Json::object({{"replicas", replicas},
-                            {"selector", Json::object({{"matchLabels", worker_selector(job, worker)}})},
-                            {"strategy", Json::object({{"type", "RollingUpdate"},
-                                                       {"rollingUpdate", Json::object({{"maxUnavailable", 0}, {"maxSurge", 1}})}})},
-                            {"template", Json::object({{"metadata", std::move(made.metadata)}, {"spec", std::move(made.spec)}})}});
-  return object_of(api::Deployment::resource(), worker_name(job, worker), job.metadata.ns, std::move(metadata), std::move(spec));
+  Json metadata =
+      Json::object({{"labels", job_labels(job, worker)}, {"annotations", std::move(annotations)}});
+  Json spec = Json::object(
+      {{"replicas", replicas},
+       {"selector", Json::object({{"matchLabels", worker_selector(job, worker)}})},
+       {"strategy",
+        Json::object({{"type", "RollingUpdate"},
+                      {"rollingUpdate", Json::object({{"maxUnavailable", 0}, {"maxSurge", 1}})}})},
+       {"template",
+        Json::object({{"metadata", std::move(made.metadata)}, {"spec", std::move(made.spec)}})}});
+  return object_of(api::Deployment::resource(), worker_name(job, worker), job.metadata.ns,
+                   std::move(metadata), std::move(spec));
 }
 
 WorkerPlan plan_cloud(const Job& job, const Worker& worker, const WorkerWorld& world) {
@@ -350,7 +384,9 @@ WorkerPlan plan_cloud(const Job& job, const Worker& worker, const WorkerWorld& w
   }
   const Json wish = live == nullptr ? Json() : last_wish(live->metadata);
   if (!worker.model) {
-    if (!out.problem) out.problem = Problem{"ModelPending", "the model of worker " + worker.name + " is not resolved yet"};
+    if (!out.problem)
+      out.problem =
+          Problem{"ModelPending", "the model of worker " + worker.name + " is not resolved yet"};
     if (wish.is_null()) return out;
     Json kept = wish;
     kept.make("metadata").set("uid", live->metadata.uid);
@@ -358,13 +394,17 @@ WorkerPlan plan_cloud(const Job& job, const Worker& worker, const WorkerWorld& w
     return out;
   }
   const api::EdgeModelVersion* archive = worker.model->archive();
-  const ModelOnNode model{worker.model->version, worker.model->url, archive == nullptr ? "" : archive->sha256, true};
-  MadePod made = make_pod(job, worker, {"", "", nullptr, model}, {world.fetch_image, world.fetch_arguments});
+  const ModelOnNode model{worker.model->version, worker.model->url,
+                          archive == nullptr ? "" : archive->sha256, true};
+  MadePod made =
+      make_pod(job, worker, {"", "", nullptr, model}, {world.fetch_image, world.fetch_arguments});
   const std::string template_hash = made.template_hash, assignment_hash = made.assignment_hash;
   Json wanted = deployment_of(job, worker, std::move(made), replicas_of(worker, live));
   // A working Deployment keeps its pod template, even if this build would create it differently.
-  if (!wish.is_null() && live->status.ready_replicas > 0 && annotation(live->metadata, kTemplateHash) == template_hash &&
-      annotation(live->metadata, kAssignmentHash) == assignment_hash && wish.at("spec/template").is_object()) {
+  if (!wish.is_null() && live->status.ready_replicas > 0 &&
+      annotation(live->metadata, kTemplateHash) == template_hash &&
+      annotation(live->metadata, kAssignmentHash) == assignment_hash &&
+      wish.at("spec/template").is_object()) {
     wanted.make("spec").set("template", wish.at("spec/template"));
   }
   out.objects.push_back(std::move(wanted));
@@ -375,10 +415,12 @@ WorkerPlan plan_cloud(const Job& job, const Worker& worker, const WorkerWorld& w
 
 Json make_autoscaler(const Job& job, const Worker& worker) {
   const api::WorkerAutoscaling& wanted = *worker.autoscaling;
-  Json target = Json::object(
-      {{"apiVersion", api::Deployment::resource().api_version()}, {"kind", "Deployment"}, {"name", worker_name(job, worker)}});
-  Json spec =
-      Json::object({{"scaleTargetRef", std::move(target)}, {"minReplicas", wanted.least()}, {"maxReplicas", wanted.max_replicas}});
+  Json target = Json::object({{"apiVersion", api::Deployment::resource().api_version()},
+                              {"kind", "Deployment"},
+                              {"name", worker_name(job, worker)}});
+  Json spec = Json::object({{"scaleTargetRef", std::move(target)},
+                            {"minReplicas", wanted.least()},
+                            {"maxReplicas", wanted.max_replicas}});
   if (!wanted.metrics.is_null()) spec.set("metrics", wanted.metrics);
   if (!wanted.behavior.is_null()) spec.set("behavior", wanted.behavior);
   return object_of(autoscaler_resource(), worker_name(job, worker), job.metadata.ns,
@@ -386,7 +428,8 @@ Json make_autoscaler(const Job& job, const Worker& worker) {
 }
 
 const meta::Resource& autoscaler_resource() {
-  static const meta::Resource resource{"autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", true};
+  static const meta::Resource resource{"autoscaling", "v2", "HorizontalPodAutoscaler",
+                                       "horizontalpodautoscalers", true};
   return resource;
 }
 

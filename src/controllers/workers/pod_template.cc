@@ -28,15 +28,20 @@ Json sorted(const Json& value) {
   if (!value.is_object()) return value;
   std::vector<const Json::Member*> members;
   for (const Json::Member& member : value.as_object()) members.push_back(&member);
-  std::sort(members.begin(), members.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
+  std::sort(members.begin(), members.end(),
+            [](const auto* a, const auto* b) { return a->first < b->first; });
   Json out = Json::object();
   for (const Json::Member* member : members) out.set(member->first, sorted(member->second));
   return out;
 }
 
-std::string hash_of(const Json& value) { return codec::Sha256::of(codec::write_json(sorted(value))).hex().substr(0, 16); }
+std::string hash_of(const Json& value) {
+  return codec::Sha256::of(codec::write_json(sorted(value))).hex().substr(0, 16);
+}
 
-Json field_ref(const char* path) { return Json::object({{"fieldRef", Json::object({{"apiVersion", "v1"}, {"fieldPath", path}})}}); }
+Json field_ref(const char* path) {
+  return Json::object({{"fieldRef", Json::object({{"apiVersion", "v1"}, {"fieldPath", path}})}});
+}
 
 // Escapes `$`: the kubelet expands $(NAME) in values and arguments, and turns $$ into $.
 std::string literal(std::string_view value) {
@@ -45,8 +50,12 @@ std::string literal(std::string_view value) {
   return out;
 }
 
-Json text(std::string_view name, std::string_view value) { return Json::object({{"name", name}, {"value", literal(value)}}); }
-Json field(std::string_view name, const char* path) { return Json::object({{"name", name}, {"valueFrom", field_ref(path)}}); }
+Json text(std::string_view name, std::string_view value) {
+  return Json::object({{"name", name}, {"value", literal(value)}});
+}
+Json field(std::string_view name, const char* path) {
+  return Json::object({{"name", name}, {"valueFrom", field_ref(path)}});
+}
 
 struct Address {
   std::string host, port;
@@ -55,13 +64,15 @@ struct Address {
 // "http://203.0.113.7:31080", "http://[2001:db8::7]:31080/..."
 Address address_of(const std::string& url) {
   std::string_view rest = url;
-  if (const auto scheme = rest.find("://"); scheme != std::string_view::npos) rest.remove_prefix(scheme + 3);
+  if (const auto scheme = rest.find("://"); scheme != std::string_view::npos)
+    rest.remove_prefix(scheme + 3);
   rest = rest.substr(0, rest.find('/'));
   std::string_view host = rest, port;
   if (rest.starts_with('[')) {
     const auto end = rest.find(']');
     host = rest.substr(1, end == std::string_view::npos ? end : end - 1);
-    if (end != std::string_view::npos && rest.substr(end + 1).starts_with(':')) port = rest.substr(end + 2);
+    if (end != std::string_view::npos && rest.substr(end + 1).starts_with(':'))
+      port = rest.substr(end + 2);
   } else if (const auto colon = rest.rfind(':'); colon != std::string_view::npos) {
     host = rest.substr(0, colon);
     port = rest.substr(colon + 1);
@@ -78,19 +89,23 @@ Json contract(const Job& job, const Worker& worker, const PodPlace& place) {
   env.push_back(text("NAMESPACE", job.metadata.ns));
   env.push_back(text("JOB_KIND", std::string(job.kind)));
   env.push_back(text("SERVICE_NAME", job.metadata.name));
-  env.push_back(place.pod.empty() ? field("WORKER_NAME", "metadata.name") : text("WORKER_NAME", place.pod));
+  env.push_back(place.pod.empty() ? field("WORKER_NAME", "metadata.name")
+                                  : text("WORKER_NAME", place.pod));
   env.push_back(text("WORKER_ROLE", edge ? "edge" : "cloud"));
-  env.push_back(place.node.empty() ? field("NODE_NAME", "spec.nodeName") : text("NODE_NAME", place.node));
+  env.push_back(place.node.empty() ? field("NODE_NAME", "spec.nodeName")
+                                   : text("NODE_NAME", place.node));
   env.push_back(field("POD_IP", "status.podIP"));
   if (worker.model) {
     env.push_back(text("MODEL_NAME", worker.model->name));
     env.push_back(text("MODEL_VERSION", place.model.version));
-    if (const std::string path = model_path(worker, place.model.version); !path.empty()) env.push_back(text("MODEL_PATH", path));
+    if (const std::string path = model_path(worker, place.model.version); !path.empty())
+      env.push_back(text("MODEL_PATH", path));
     env.push_back(text("MODEL_URL", place.model.url));
   }
   if (worker.hard_example_mining) {
     env.push_back(text("HEM_NAME", worker.hard_example_mining->name));
-    env.push_back(text("HEM_PARAMETERS", codec::write_json(worker.hard_example_mining->parameters_to_json())));
+    env.push_back(text("HEM_PARAMETERS",
+                       codec::write_json(worker.hard_example_mining->parameters_to_json())));
   }
   if (!edge) env.push_back(text("BIG_MODEL_BIND_PORT", std::to_string(bind_port(worker))));
   if (worker.cloud_url && !worker.cloud_url->empty()) {
@@ -108,13 +123,15 @@ Json contract(const Job& job, const Worker& worker, const PodPlace& place) {
 
 bool names(const Json& list, std::string_view member, std::string_view value) {
   const auto& items = list.as_array();
-  return std::any_of(items.begin(), items.end(), [&](const Json& item) { return item[member].as_string() == value; });
+  return std::any_of(items.begin(), items.end(),
+                     [&](const Json& item) { return item[member].as_string() == value; });
 }
 
 /// A name unused in the list: NAME, NAME-2 ...
 std::string fresh_name(const Json& list, const std::string& name) {
   std::string out = name;
-  for (int number = 2; names(list, "name", out); ++number) out = name + "-" + std::to_string(number);
+  for (int number = 2; names(list, "name", out); ++number)
+    out = name + "-" + std::to_string(number);
   return out;
 }
 
@@ -130,7 +147,8 @@ void each_container(Json& spec, Change change) {
 }
 
 void name_containers(Json& spec) {
-  for (const auto& [list, name] : {std::pair("initContainers", "init"), std::pair("containers", "worker")}) {
+  for (const auto& [list, name] :
+       {std::pair("initContainers", "init"), std::pair("containers", "worker")}) {
     Json* const containers = spec.find(list);
     if (containers == nullptr || !containers->is_array()) continue;
     const bool several = containers->size() > 1;
@@ -163,8 +181,9 @@ bool mounts_at(const Json& container, std::string_view path) {
     return text;
   };
   const auto& mounts = container["volumeMounts"].as_array();
-  return std::any_of(mounts.begin(), mounts.end(),
-                     [&](const Json& mount) { return plain(mount["mountPath"].as_string()) == plain(path); });
+  return std::any_of(mounts.begin(), mounts.end(), [&](const Json& mount) {
+    return plain(mount["mountPath"].as_string()) == plain(path);
+  });
 }
 
 /// Adds a read-only volume under an unused name, in every container that mounts nothing else at the
@@ -175,7 +194,8 @@ std::string add_volume(Json& spec, const char* name, Json source, const std::str
   spec.make("volumes").push_back(std::move(source));
   each_container(spec, [&](Json& container) {
     if (mounts_at(container, path)) return;
-    container.make("volumeMounts").push_back(Json::object({{"name", free}, {"mountPath", path}, {"readOnly", true}}));
+    container.make("volumeMounts")
+        .push_back(Json::object({{"name", free}, {"mountPath", path}, {"readOnly", true}}));
   });
   return free;
 }
@@ -189,7 +209,8 @@ Json host_path(const std::string& path, const char* type) {
 void tolerate(Json& spec, const char* key, const char* effect) {
   for (const Json& toleration : std::as_const(spec)["tolerations"].as_array()) {
     const std::string& its = toleration["effect"].as_string();
-    if (toleration["key"].as_string() == key && (its.empty() || *effect == '\0' || its == effect)) return;  // the user's wins
+    if (toleration["key"].as_string() == key && (its.empty() || *effect == '\0' || its == effect))
+      return;  // the user's wins
   }
   Json toleration = Json::object({{"key", key}, {"operator", "Exists"}});
   if (*effect != '\0') toleration.set("effect", effect);
@@ -202,15 +223,18 @@ void set_absent(Json& object, std::string_view name, Json value) {
 
 /// Adds the requirements to every term of the user, since terms are joined by "or".
 void require_of_nodes(Json& spec, const char* member, const Json& requirements) {
-  Json& required = spec.make("affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution");
+  Json& required =
+      spec.make("affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution");
   Json& terms = required["nodeSelectorTerms"];
   if (!terms.is_array() || terms.empty()) terms = Json::array({Json::object()});
   for (Json& term : terms.array_items()) {
-    for (const Json& requirement : requirements.as_array()) term.make(member).push_back(requirement);
+    for (const Json& requirement : requirements.as_array())
+      term.make(member).push_back(requirement);
   }
 }
 
-Json requirement(std::string_view key, std::string_view op, const std::vector<std::string>& values) {
+Json requirement(std::string_view key, std::string_view op,
+                 const std::vector<std::string>& values) {
   Json out = Json::object({{"key", key}, {"operator", op}});
   if (values.empty()) return out;
   Json list = Json::array();
@@ -221,16 +245,20 @@ Json requirement(std::string_view key, std::string_view op, const std::vector<st
 
 bool speaks_of_edge_nodes(const Json& spec) {
   if (spec["nodeSelector"].contains(kEdgeRole)) return true;
-  const Json& terms = spec.at("affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
+  const Json& terms = spec.at(
+      "affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms");
   const auto& list = terms.as_array();
-  return std::any_of(list.begin(), list.end(), [](const Json& term) { return names(term["matchExpressions"], "key", kEdgeRole); });
+  return std::any_of(list.begin(), list.end(), [](const Json& term) {
+    return names(term["matchExpressions"], "key", kEdgeRole);
+  });
 }
 
 void place_on_edge(Json& spec, const PodPlace& place) {
   // Places the pod as DaemonSets do: the scheduler still decides and reports reasons. A nodeName
   // set by the user bypasses the scheduler.
   if (std::as_const(spec)["nodeName"].as_string().empty())
-    require_of_nodes(spec, "matchFields", Json::array({requirement("metadata.name", "In", {place.node})}));
+    require_of_nodes(spec, "matchFields",
+                     Json::array({requirement("metadata.name", "In", {place.node})}));
   tolerate(spec, "node.kubernetes.io/not-ready", "NoExecute");
   tolerate(spec, "node.kubernetes.io/unreachable", "NoExecute");
   // Users keep other pods off their edge nodes with this taint, with either effect.
@@ -243,8 +271,10 @@ void place_on_edge(Json& spec, const PodPlace& place) {
 
 Json selector_terms(const api::NodeSelection& selector) {
   Json terms = Json::array();
-  for (const auto& [key, value] : selector.match_labels) terms.push_back(requirement(key, "In", {value}));
-  for (const api::SelectorRequirement& one : selector.match_expressions) terms.push_back(requirement(one.key, one.op, one.values));
+  for (const auto& [key, value] : selector.match_labels)
+    terms.push_back(requirement(key, "In", {value}));
+  for (const api::SelectorRequirement& one : selector.match_expressions)
+    terms.push_back(requirement(one.key, one.op, one.values));
   return terms;
 }
 
@@ -255,33 +285,39 @@ void place_in_cloud(Json& spec, const Worker& worker) {
     expressions.push_back(requirement(kEdgeRole, "DoesNotExist", {}));
   if (!expressions.empty()) require_of_nodes(spec, "matchExpressions", expressions);
   if (named && std::as_const(spec)["nodeName"].as_string().empty())
-    require_of_nodes(spec, "matchFields", Json::array({requirement("metadata.name", "In", {worker.node_name})}));
+    require_of_nodes(spec, "matchFields",
+                     Json::array({requirement("metadata.name", "In", {worker.node_name})}));
 }
 
 // Cloud layer: an init container downloads the model before any other container starts.
 void fetch_model(Json& spec, const Worker& worker, const FetchProgram& program) {
   const api::EdgeModelVersion& archive = *worker.model->archive();
   const std::string directory = model_path(worker, "");
-  Json args = Json::array({"fetch", "--url", literal(archive.url), "--sha256", literal(archive.sha256), "--to",
-                           literal(directory + "/" + archive.version)});
+  Json args =
+      Json::array({"fetch", "--url", literal(archive.url), "--sha256", literal(archive.sha256),
+                   "--to", literal(directory + "/" + archive.version)});
   for (const std::string& argument : program.arguments) args.push_back(literal(argument));
   for (const std::string& mirror : archive.mirrors) {
     args.push_back("--mirror");
     args.push_back(literal(mirror));
   }
-  const std::string volume = add_volume(spec, kModelVolume, Json::object({{"emptyDir", Json::object()}}), directory);
+  const std::string volume =
+      add_volume(spec, kModelVolume, Json::object({{"emptyDir", Json::object()}}), directory);
   Json mounts = Json::array({Json::object({{"name", volume}, {"mountPath", directory}})});
   if (const auto slash = archive.credentials.find('/'); slash != std::string::npos) {
     const std::string secrets = fresh_name(std::as_const(spec)["volumes"], kCredentialsVolume);
     args.push_back("--credentials-dir");
     args.push_back(kCredentialsPath);
-    mounts.push_back(Json::object({{"name", secrets}, {"mountPath", kCredentialsPath}, {"readOnly", true}}));
-    spec.make("volumes").push_back(
-        Json::object({{"name", secrets},
-                      {"secret", Json::object({{"secretName", archive.credentials.substr(slash + 1)}, {"optional", true}})}}));
+    mounts.push_back(
+        Json::object({{"name", secrets}, {"mountPath", kCredentialsPath}, {"readOnly", true}}));
+    spec.make("volumes").push_back(Json::object(
+        {{"name", secrets},
+         {"secret", Json::object({{"secretName", archive.credentials.substr(slash + 1)},
+                                  {"optional", true}})}}));
   }
   Json both = std::as_const(spec)["initContainers"];
-  for (const Json& container : std::as_const(spec)["containers"].as_array()) both.push_back(container);
+  for (const Json& container : std::as_const(spec)["containers"].as_array())
+    both.push_back(container);
   Json fetch = Json::object({{"name", fresh_name(both, "varda-fetch")},
                              {"image", program.image},
                              {"imagePullPolicy", "IfNotPresent"},
@@ -290,7 +326,8 @@ void fetch_model(Json& spec, const Worker& worker, const FetchProgram& program) 
                              {"terminationMessagePolicy", "FallbackToLogsOnError"},
                              {"volumeMounts", std::move(mounts)}});
   Json init = Json::array({std::move(fetch)});
-  for (const Json& container : std::as_const(spec)["initContainers"].as_array()) init.push_back(container);
+  for (const Json& container : std::as_const(spec)["initContainers"].as_array())
+    init.push_back(container);
   spec.set("initContainers", std::move(init));
 }
 
@@ -298,14 +335,16 @@ std::string directory_on(const Job& job, const Worker& worker, const api::EdgeNo
   return node.status.model_root + "/" + worker_model_key(job, worker);
 }
 
-Json users_spec(const Job& job, const Worker& worker, const PodPlace& place, const FetchProgram& fetch) {
+Json users_spec(const Job& job, const Worker& worker, const PodPlace& place,
+                const FetchProgram& fetch) {
   Json spec = worker.pod_spec;
   name_containers(spec);
   const Json added = contract(job, worker, place);
   each_container(spec, [&](Json& container) { add_env(container, added); });
   const bool edge = worker.layer == Worker::Layer::kEdge;
   if (worker.model && worker.model->fetched() && edge && place.agent != nullptr) {
-    add_volume(spec, kModelVolume, host_path(directory_on(job, worker, *place.agent), "Directory"), model_path(worker, ""));
+    add_volume(spec, kModelVolume, host_path(directory_on(job, worker, *place.agent), "Directory"),
+               model_path(worker, ""));
   } else if (worker.model && worker.model->archive() != nullptr && !edge) {
     fetch_model(spec, worker, fetch);
   }  // A path is known to the Model only: a template that needs the files mounts them.
@@ -314,11 +353,14 @@ Json users_spec(const Job& job, const Worker& worker, const PodPlace& place, con
     return spec;
   }
   if (place.agent != nullptr && !place.agent->status.worker_root.empty()) {
-    const std::string directory = place.agent->status.worker_root + "/" + job.metadata.ns + "/" + place.pod;
-    add_volume(spec, kTokenVolume, host_path(directory, "Directory"), std::string(kWorkerTokenMount));
+    const std::string directory =
+        place.agent->status.worker_root + "/" + job.metadata.ns + "/" + place.pod;
+    add_volume(spec, kTokenVolume, host_path(directory, "Directory"),
+               std::string(kWorkerTokenMount));
   }
   if (place.agent != nullptr && !place.agent->status.worker_socket_directory.empty()) {
-    add_volume(spec, kSocketVolume, host_path(place.agent->status.worker_socket_directory, "Directory"),
+    add_volume(spec, kSocketVolume,
+               host_path(place.agent->status.worker_socket_directory, "Directory"),
                std::string(kWorkerSocketMount));
   }
   place_on_edge(spec, place);
@@ -354,12 +396,14 @@ Json assigned_to(const Worker& worker, const PodPlace& place) {
   Json assigned = Json::object();
   if (worker.pods == Worker::Pods::kServer) return assigned;  // the server follows its files
   if (worker.model) {
-    assigned.set("model",
-                 Json::object({{"version", place.model.version}, {"sha256", place.model.sha256}, {"url", place.model.url}}));
+    assigned.set("model", Json::object({{"version", place.model.version},
+                                        {"sha256", place.model.sha256},
+                                        {"url", place.model.url}}));
   }
   if (worker.hard_example_mining) {
-    assigned.set("mining", Json::object({{"name", worker.hard_example_mining->name},
-                                         {"parameters", worker.hard_example_mining->parameters_to_json()}}));
+    assigned.set("mining",
+                 Json::object({{"name", worker.hard_example_mining->name},
+                               {"parameters", worker.hard_example_mining->parameters_to_json()}}));
   }
   if (worker.cloud_url) assigned.set("cloud", *worker.cloud_url);
   return assigned;
@@ -393,35 +437,42 @@ std::optional<Problem> unmounted_model(const Worker& worker) {
   const auto covers = [&](const Json& mount) {
     std::string_view at = mount["mountPath"].as_string();
     while (at.size() > 1 && at.ends_with('/')) at.remove_suffix(1);
-    return !at.empty() && path.starts_with(at) && (path.size() == at.size() || at == "/" || path[at.size()] == '/');
+    return !at.empty() && path.starts_with(at) &&
+           (path.size() == at.size() || at == "/" || path[at.size()] == '/');
   };
   for (const char* list : {"initContainers", "containers"}) {
     for (const Json& container : worker.pod_spec[list].as_array()) {
       const auto& mounts = container["volumeMounts"].as_array();
-      if (std::any_of(mounts.begin(), mounts.end(), covers) || names(container["env"], "name", "MODEL_URL")) return {};
+      if (std::any_of(mounts.begin(), mounts.end(), covers) ||
+          names(container["env"], "name", "MODEL_URL"))
+        return {};
     }
   }
-  return Problem{std::string(kModelNotMounted), "Model " + worker.model->name + " names the path " + path +
-                                                    ", which Varda does not mount: mount it in the template " + "of worker " +
-                                                    worker.name +
-                                                    ", set MODEL_URL there, or set the Model's url and sha256 to an archive"};
+  return Problem{std::string(kModelNotMounted),
+                 "Model " + worker.model->name + " names the path " + path +
+                     ", which Varda does not mount: mount it in the template " + "of worker " +
+                     worker.name +
+                     ", set MODEL_URL there, or set the Model's url and sha256 to an archive"};
 }
 
 std::int64_t bind_port(const Worker& worker) {
   for (const Json& container : worker.pod_spec["containers"].as_array()) {
     for (const Json& port : container["ports"].as_array()) {
-      if (const std::int64_t number = port["containerPort"].as_integer(); number != 0 && port["protocol"].string_or("TCP") == "TCP")
+      if (const std::int64_t number = port["containerPort"].as_integer();
+          number != 0 && port["protocol"].string_or("TCP") == "TCP")
         return number;
     }
   }
   return worker.service_port;
 }
 
-MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place, const FetchProgram& fetch) {
+MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place,
+                 const FetchProgram& fetch) {
   MadePod out;
   const bool edge = worker.layer == Worker::Layer::kEdge;
   if (worker.pods == Worker::Pods::kServer) {
-    out.spec = worker.server_spec(place.agent == nullptr ? "" : directory_on(job, worker, *place.agent));
+    out.spec =
+        worker.server_spec(place.agent == nullptr ? "" : directory_on(job, worker, *place.agent));
     place_on_edge(out.spec, place);
   } else {
     out.spec = users_spec(job, worker, place, fetch);
@@ -429,7 +480,8 @@ MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place, co
   out.template_hash = hash_of(asked_of(job, worker, place));
   out.assignment_hash = hash_of(assigned_to(worker, place));
 
-  Json labels = worker.pod_metadata["labels"].is_object() ? worker.pod_metadata["labels"] : Json::object();
+  Json labels =
+      worker.pod_metadata["labels"].is_object() ? worker.pod_metadata["labels"] : Json::object();
   labels.erase(kModelLabel);  // else the pod would count as a model's pod
   const Json identity = worker_selector(job, worker);
   for (const auto& [name, value] : identity.as_object()) labels.set(name, value);
@@ -441,8 +493,11 @@ MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place, co
     if (meta::check_label_value(place.node).empty()) labels.set(kWorkerNodeLabel, place.node);
   }
   out.metadata = Json::object({{"labels", std::move(labels)}});
-  Json annotations = worker.pod_metadata["annotations"].is_object() ? worker.pod_metadata["annotations"] : Json::object();
-  if (!place.model.version.empty() && worker.pods == Worker::Pods::kUsers) annotations.set(kVersionLabel, place.model.version);
+  Json annotations = worker.pod_metadata["annotations"].is_object()
+                         ? worker.pod_metadata["annotations"]
+                         : Json::object();
+  if (!place.model.version.empty() && worker.pods == Worker::Pods::kUsers)
+    annotations.set(kVersionLabel, place.model.version);
   if (edge) {
     annotations.set(kTemplateHash, out.template_hash);
     annotations.set(kAssignmentHash, out.assignment_hash);

@@ -30,7 +30,8 @@ struct MadePod {
 };
 
 /// Cannot fail. Pods::kUsers in both layers, Pods::kServer at the edge only.
-MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place, const FetchProgram& fetch);
+MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place,
+                 const FetchProgram& fetch);
 
 /// The assignment that a worker reads as JSON; the content equals its environment.
 Json make_assignment(const Job& job, const Worker& worker, const ModelOnNode& model);

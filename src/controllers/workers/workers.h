@@ -38,11 +38,13 @@ using EdgeNodePtr = std::shared_ptr<const api::EdgeNode>;
 inline constexpr std::string_view kJobKindLabel = "edgeai.io/job-kind";
 inline constexpr std::string_view kJobLabel = "edgeai.io/job";
 inline constexpr std::string_view kWorkerLabel = "edgeai.io/worker";
-inline constexpr std::string_view kWorkerNodeLabel = "edgeai.io/worker-node";  // on pods for one node; the name, if it fits a label
+inline constexpr std::string_view kWorkerNodeLabel =
+    "edgeai.io/worker-node";  // on pods for one node; the name, if it fits a label
 // Hashes on pods and Deployments: the inputs of the child. A child with both current hashes stays
 // unchanged, even if this build would create it differently.
-inline constexpr std::string_view kTemplateHash = "edgeai.io/template-hash";      // of the user's spec
-inline constexpr std::string_view kAssignmentHash = "edgeai.io/assignment-hash";  // of model version, policy, address
+inline constexpr std::string_view kTemplateHash = "edgeai.io/template-hash";  // of the user's spec
+inline constexpr std::string_view kAssignmentHash =
+    "edgeai.io/assignment-hash";  // of model version, policy, address
 
 inline constexpr std::size_t kNodesPerWorkerMax = 500;
 /// Directories in containers, with the token and the socket of the worker API.
@@ -111,7 +113,8 @@ bool joined_before(const api::Node& a, const api::Node& b);
 
 /// "NAME-edge-1f2e3d4c5b6a" (hash of the node's name); further replicas there
 /// "NAME-edge-1f2e3d4c5b6a-1".
-std::string worker_pod_name(const Job& job, const Worker& worker, const std::string& node, std::int64_t number);
+std::string worker_pod_name(const Job& job, const Worker& worker, const std::string& node,
+                            std::int64_t number);
 /// "NAME-WORKER": name of the Deployment and the Service.
 std::string worker_name(const Job& job, const Worker& worker);
 /// "NS/NAME.WORKER": key of the worker's model in EdgeNode.spec.models.
@@ -163,10 +166,11 @@ WorkerPlan plan_worker(const Job& job, const Worker& worker, const WorkerWorld& 
 
 /// Node ports that the worker's pods want, and those that present pods have (kEdge), as input for
 /// competing owners.
-std::vector<PortClaim> claims_of(const Job& job, const Worker& worker, const NodeList& nodes, const std::vector<PodPtr>& pods);
+std::vector<PortClaim> claims_of(const Job& job, const Worker& worker, const NodeList& nodes,
+                                 const std::vector<PodPtr>& pods);
 /// True if a pod of the worker has the port on the node.
-bool holds_port(const Job& job, const Worker& worker, const std::vector<PodPtr>& pods, const std::string& node,
-                const HostPort& port);
+bool holds_port(const Job& job, const Worker& worker, const std::vector<PodPtr>& pods,
+                const std::string& node, const HostPort& port);
 
 /// HorizontalPodAutoscaler of autoscaling/v2; clusters may lack it, and `varda up` does.
 const meta::Resource& autoscaler_resource();
@@ -176,9 +180,10 @@ Json make_autoscaler(const Job& job, const Worker& worker);
 
 /// Items for EdgeNode.spec.models and .workers of `node`. Empty if the worker has and needs no pod
 /// there, or has no files.
-std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, const NodeList& nodes, const api::EdgeNode& node,
-                                        const std::vector<PodPtr>& pods);
-std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker, const NodeList& nodes, const api::EdgeNode& node,
+std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, const NodeList& nodes,
+                                        const api::EdgeNode& node, const std::vector<PodPtr>& pods);
+std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
+                                         const NodeList& nodes, const api::EdgeNode& node,
                                          const std::vector<PodPtr>& pods);
 
 }  // namespace varda::controllers

@@ -31,7 +31,9 @@ using testing::typed;
 
 const testing::Path kRoot = testing::Path(VARDA_TESTDATA) / "workers";
 
-std::vector<Json> documents(const testing::Path& path) { return testing::read_documents(kRoot, path); }
+std::vector<Json> documents(const testing::Path& path) {
+  return testing::read_documents(kRoot, path);
+}
 
 struct Case {
   Json job_json;
@@ -59,14 +61,16 @@ Workers workers_of(const Json& job, const Case& test) {
   out.service = typed<api::JointInferenceService>(job);
   const auto resolved = [&](const api::ModelReference& reference, ModelUse use) {
     const auto found = test.models.find(reference.name);
-    return resolve_model(reference, found == test.models.end() ? ModelWorld() : found->second, use).model;
+    return resolve_model(reference, found == test.models.end() ? ModelWorld() : found->second, use)
+        .model;
   };
   const api::JointInferenceServiceSpec& spec = out.service->spec;
   if (spec.edge_worker) {
     Worker worker = worker_of("edge", Worker::Layer::kEdge, *spec.edge_worker);
     worker.hard_example_mining = spec.edge_worker->hard_example_mining;
     worker.cloud_url = test.cloud_url;
-    worker.model = resolved(spec.edge_worker->model, test.server ? ModelUse::kServer : ModelUse::kUsersWorker);
+    worker.model =
+        resolved(spec.edge_worker->model, test.server ? ModelUse::kServer : ModelUse::kUsersWorker);
     if (test.server) {
       worker.pods = Worker::Pods::kServer;
       worker.serving_port = 8080;
@@ -74,7 +78,8 @@ Workers workers_of(const Json& job, const Case& test) {
       worker.cascade = Json::object({{"version", 1}});
       worker.server_spec = [](const std::string& directory) {
         return codec::parse_yaml(
-                   "{hostNetwork: true, containers: [{name: server, image: varda-serve, ports: [{containerPort: 8080}]}], "
+                   "{hostNetwork: true, containers: [{name: server, image: varda-serve, ports: "
+                   "[{containerPort: 8080}]}], "
                    "volumes: [{name: model, hostPath: {path: \"" +
                    directory + "\"}}]}")
             .value();
@@ -106,7 +111,8 @@ WorkerWorld world_of(const Case& test) {
 }
 
 // The object on the API server after the writer has sent it and the node has started it.
-Json live_object(Json object, const Json& owner, const std::string& uid, const std::string& node, const Json& status) {
+Json live_object(Json object, const Json& owner, const std::string& uid, const std::string& node,
+                 const Json& status) {
   const Json wish = object;
   Json& metadata = object.make("metadata");
   metadata.erase("uid");
@@ -145,23 +151,30 @@ Json made_then(const Case& now, const Json& live) {
   test.claims.clear();
   if (!then["cloudUrl"].is_null()) test.cloud_url = then["cloudUrl"].as_string();
   if (!then["exposed"].is_null()) {
-    for (auto& [name, node] : test.edge_nodes) node = with_exposed(*node, then["exposed"].as_string());
+    for (auto& [name, node] : test.edge_nodes)
+      node = with_exposed(*node, then["exposed"].as_string());
   }
   for (const auto& [name, change] : then["models"].as_object())
-    test.models[name].model = typed<api::SednaModel>(meta::apply_merge_patch(test.model_json[name], change));
+    test.models[name].model =
+        typed<api::SednaModel>(meta::apply_merge_patch(test.model_json[name], change));
   Json job = now.job_json;
   if (!then["job"].is_null()) job = meta::apply_merge_patch(job, then["job"]);
   const Workers workers = workers_of(job, test);
   for (const Worker& worker : workers.all) {
     if (worker.name != live["worker"].string_or("edge")) continue;
     const std::string kind = worker.layer == Worker::Layer::kEdge ? "Pod" : "Deployment";
-    const std::string wanted = worker.layer == Worker::Layer::kEdge
-                                   ? worker_pod_name(workers.job(), worker, live["node"].as_string(), live["number"].as_integer())
-                                   : worker_name(workers.job(), worker);
+    const std::string wanted =
+        worker.layer == Worker::Layer::kEdge
+            ? worker_pod_name(workers.job(), worker, live["node"].as_string(),
+                              live["number"].as_integer())
+            : worker_name(workers.job(), worker);
     for (const Json& object : plan_worker(workers.job(), worker, world_of(test)).objects) {
-      if (object["kind"].as_string() != kind || object["metadata"]["name"].as_string() != wanted) continue;
-      const Json wished = then["wish"].is_null() ? object : meta::apply_merge_patch(object, then["wish"]);
-      Json made = live_object(wished, now.job_json, "uid-of-" + wanted, live["node"].as_string(), live["status"]);
+      if (object["kind"].as_string() != kind || object["metadata"]["name"].as_string() != wanted)
+        continue;
+      const Json wished =
+          then["wish"].is_null() ? object : meta::apply_merge_patch(object, then["wish"]);
+      Json made = live_object(wished, now.job_json, "uid-of-" + wanted, live["node"].as_string(),
+                              live["status"]);
       if (!live["change"].is_null()) made = meta::apply_merge_patch(made, live["change"]);
       return made;
     }
@@ -185,17 +198,19 @@ Case load(const testing::Path& folder) {
       test.models[name].model = typed<api::SednaModel>(object);
       test.model_json[name] = object;
     }
-    if (kind == "InferenceModel") test.models[name].inference_model = typed<api::InferenceModel>(object);
+    if (kind == "InferenceModel")
+      test.models[name].inference_model = typed<api::InferenceModel>(object);
     if (kind == "Deployment") test.deployment = typed<api::Deployment>(object);
     if (kind == "Pod") test.pods.push_back(typed<api::Pod>(object));
     if (kind == "LivePod") test.live.push_back(object);
     if (kind == "Options") {
       if (object.contains("cloudUrl")) test.cloud_url = object["cloudUrl"].as_string();
       test.server = object["server"].as_bool();
-      for (const Json& argument : object["fetchArguments"].as_array()) test.fetch_arguments.push_back(argument.as_string());
+      for (const Json& argument : object["fetchArguments"].as_array())
+        test.fetch_arguments.push_back(argument.as_string());
       for (const Json& claim : object["claims"].as_array()) {
-        test.claims.push_back({claim["node"].as_string(), claim["port"].as_integer(), "TCP", claim["owner"].as_string(), "another",
-                               claim["since"].as_string()});
+        test.claims.push_back({claim["node"].as_string(), claim["port"].as_integer(), "TCP",
+                               claim["owner"].as_string(), "another", claim["since"].as_string()});
       }
     }
     if (kind == "Others") others.push_back(object);
@@ -223,14 +238,17 @@ Case load(const testing::Path& folder) {
   return test;
 }
 
-Json to_json(const std::optional<Problem>& problem) { return problem ? Json(problem->reason + ": " + problem->message) : Json(); }
+Json to_json(const std::optional<Problem>& problem) {
+  return problem ? Json(problem->reason + ": " + problem->message) : Json();
+}
 
 Json to_json(const WorkerPlan& plan) {
   Json out = Json::object();
   if (plan.problem) out.set("problem", to_json(plan.problem));
   Json pods = Json::array();
   for (const WorkerPod& pod : plan.pods) {
-    Json one = Json::object({{"name", pod.name}, {"node", pod.node}, {"there", pod.pod != nullptr}});
+    Json one =
+        Json::object({{"name", pod.name}, {"node", pod.node}, {"there", pod.pod != nullptr}});
     if (pod.problem) one.set("problem", to_json(pod.problem));
     if (pod.outdated) one.set("outdated", true);
     if (pod.leaving) one.set("leaving", true);
@@ -251,7 +269,8 @@ Json claims_json(const Workers& workers, const Case& test) {
   Json out = Json::array();
   for (const Worker& worker : workers.all) {
     for (const PortClaim& claim : claims_of(workers.job(), worker, test.nodes, test.pods))
-      out.push_back(claim.node + " " + std::to_string(claim.port) + "/" + claim.protocol + " " + claim.owner);
+      out.push_back(claim.node + " " + std::to_string(claim.port) + "/" + claim.protocol + " " +
+                    claim.owner);
   }
   return out;
 }
@@ -259,8 +278,10 @@ Json claims_json(const Workers& workers, const Case& test) {
 NodeWork work_on(const Workers& workers, const Case& test, const api::EdgeNode& node) {
   NodeWork work{workers.service->metadata.creation_timestamp, {}, {}};
   for (const Worker& worker : workers.all) {
-    if (auto model = model_for(workers.job(), worker, test.nodes, node, test.pods)) work.models.push_back(std::move(*model));
-    for (auto& one : workers_for(workers.job(), worker, test.nodes, node, test.pods)) work.workers.push_back(std::move(one));
+    if (auto model = model_for(workers.job(), worker, test.nodes, node, test.pods))
+      work.models.push_back(std::move(*model));
+    for (auto& one : workers_for(workers.job(), worker, test.nodes, node, test.pods))
+      work.workers.push_back(std::move(one));
   }
   return work;
 }
@@ -275,7 +296,8 @@ Json plan_all(const Case& test) {
     }
     out.set(worker.name, to_json(plan));
   }
-  if (Json claims = claims_json(workers, test); !claims.empty()) out.set("claims", std::move(claims));
+  if (Json claims = claims_json(workers, test); !claims.empty())
+    out.set("claims", std::move(claims));
   for (const auto& [name, node] : test.edge_nodes) {
     EdgeNodeWorld world;
     world.nodes = test.nodes;
@@ -306,13 +328,16 @@ TEST_P(WorkersGolden, WhatWasMadeStays) {
       }
       for (const Json& object : plan.objects) {
         const Json status =
-            codec::parse_yaml("{phase: Running, readyReplicas: 1, conditions: [{type: Ready, status: 'True'}]}").value();
+            codec::parse_yaml(
+                "{phase: Running, readyReplicas: 1, conditions: [{type: Ready, status: 'True'}]}")
+                .value();
         const std::string uid = object["metadata"]["uid"].string_or("new");
         if (object["kind"].as_string() == "Pod") {
           const std::string node = object.at("metadata/labels")[kWorkerNodeLabel].as_string();
           pods.push_back(typed<api::Pod>(live_object(object, test.job_json, uid, node, status)));
         } else if (object["kind"].as_string() == "Deployment") {
-          test.deployment = typed<api::Deployment>(live_object(object, test.job_json, uid, "", status));
+          test.deployment =
+              typed<api::Deployment>(live_object(object, test.job_json, uid, "", status));
         }
       }
       test.pods = std::move(pods);
@@ -325,7 +350,8 @@ TEST_P(WorkersGolden, WhatWasMadeStays) {
       Json wish;
       for (const PodPtr& pod : test.pods) {
         if (pod->metadata.name == object["metadata"]["name"].as_string())
-          wish = codec::parse_json(pod->metadata.annotations.at(std::string(runtime::kLastApplied))).value();
+          wish = codec::parse_json(pod->metadata.annotations.at(std::string(runtime::kLastApplied)))
+                     .value();
       }
       EXPECT_EQ(codec::write_yaml(wish["spec"]), codec::write_yaml(object["spec"]));
     }

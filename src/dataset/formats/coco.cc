@@ -1,6 +1,7 @@
 // coco: the JSON of object detection. https://cocodataset.org/#format-data
 //
-// {"images": [{...}], "annotations": [{"category_id": 1, ...}], "categories": [{"id": 1, "name": "cat"}], ...} in any order.
+// {"images": [{...}], "annotations": [{"category_id": 1, ...}], "categories": [{"id": 1, "name":
+// "cat"}], ...} in any order.
 #include <charconv>
 #include <optional>
 
@@ -17,7 +18,8 @@ class CocoScanner final : public JsonFileScanner {
 
  private:
   using Kind = JsonStream::Kind;
-  static constexpr std::size_t kSectionDepth = 1;  // the file is an object with sections as members,
+  static constexpr std::size_t kSectionDepth =
+      1;  // the file is an object with sections as members,
   static constexpr std::size_t kElementDepth = 2;  // the sections are arrays of objects,
   static constexpr std::size_t kMemberDepth = 3;   // the objects have members
 
@@ -27,7 +29,8 @@ class CocoScanner final : public JsonFileScanner {
   void name(std::size_t depth, std::string_view raw, bool cut) override {
     std::string plain;
     if (depth <= kMemberDepth && raw.find('\\') != std::string_view::npos && !cut) {
-      if (const auto text = codec::parse_json("\"" + std::string(raw) + "\""); text.ok()) raw = plain = text->as_string();
+      if (const auto text = codec::parse_json("\"" + std::string(raw) + "\""); text.ok())
+        raw = plain = text->as_string();
     }
     if (depth == kSectionDepth) {
       section_ = cut                    ? Section::kOther
@@ -67,13 +70,16 @@ class CocoScanner final : public JsonFileScanner {
     if (section_ == Section::kOther) return;
     if (depth == kMemberDepth && is_object_) {
       if (member_ == Member::kCategoryId) category_given_ = true;
-      const bool wants_id = section_ == Section::kAnnotations ? member_ == Member::kCategoryId : member_ == Member::kId;
+      const bool wants_id = section_ == Section::kAnnotations ? member_ == Member::kCategoryId
+                                                              : member_ == Member::kId;
       if (wants_id) id_ = kind == Kind::kNumber && !cut ? integer(raw) : std::nullopt;
       if (member_ == Member::kName && section_ == Section::kCategories) {
         label_.reset();
         if (kind == Kind::kString && !cut) {
           const auto text = codec::parse_json("\"" + std::string(raw) + "\"");
-          if (text.ok() && !text->as_string().empty() && text->as_string().size() <= kClassNameBytesMax) label_ = text->as_string();
+          if (text.ok() && !text->as_string().empty() &&
+              text->as_string().size() <= kClassNameBytesMax)
+            label_ = text->as_string();
         }
       }
       member_ = Member::kOther;
@@ -84,7 +90,8 @@ class CocoScanner final : public JsonFileScanner {
 
   void end_element() {
     const auto malformed = [&](std::string what) {
-      add_malformed(tally_, {"", element_line_, element_at_, std::string(section_name()) + ": " + std::move(what)});
+      add_malformed(tally_, {"", element_line_, element_at_,
+                             std::string(section_name()) + ": " + std::move(what)});
     };
     if (!is_object_) return malformed("an element that is not an object");
     if (section_ == Section::kImages) {
@@ -95,7 +102,9 @@ class CocoScanner final : public JsonFileScanner {
       if (id_) add_bounded(annotations_, tally_.further_classes, *id_);
     } else {
       if (!id_) return malformed("a category without an integer as its id");
-      if (!label_) return malformed("a category without a name of 1 to " + std::to_string(kClassNameBytesMax) + " bytes");
+      if (!label_)
+        return malformed("a category without a name of 1 to " + std::to_string(kClassNameBytesMax) +
+                         " bytes");
       names_[*id_] = *label_;
       if (names_.size() > kClassesMax) names_.erase(std::prev(names_.end()));
     }
@@ -106,12 +115,15 @@ class CocoScanner final : public JsonFileScanner {
     for (const auto& [id, name] : names_) tally_.classes[name];
     for (const auto& [id, count] : annotations_) {
       const auto name = names_.find(id);
-      tally_.classes[name == names_.end() ? "category " + std::to_string(id) : name->second] += count;
+      tally_.classes[name == names_.end() ? "category " + std::to_string(id) : name->second] +=
+          count;
     }
   }
 
   std::string_view section_name() const {
-    return section_ == Section::kImages ? "images" : section_ == Section::kAnnotations ? "annotations" : "categories";
+    return section_ == Section::kImages        ? "images"
+           : section_ == Section::kAnnotations ? "annotations"
+                                               : "categories";
   }
 
   static std::optional<std::int64_t> integer(std::string_view raw) {
@@ -121,7 +133,9 @@ class CocoScanner final : public JsonFileScanner {
     return value;
   }
 
-  std::unique_ptr<StreamScanner> clone() const override { return std::make_unique<CocoScanner>(*this); }
+  std::unique_ptr<StreamScanner> clone() const override {
+    return std::make_unique<CocoScanner>(*this);
+  }
 
   Json save_own() const override {
     Json out = JsonFileScanner::save_own();
@@ -148,11 +162,14 @@ class CocoScanner final : public JsonFileScanner {
     tally_.has_classes = true;
     Saved in(saved);
     for (const Json& pair : saved["annotations"].as_array()) {
-      if (pair.size() != 2 || annotations_.size() >= kClassesMax) return Error(Code::kCorrupt, "annotations are wrong");
-      annotations_[pair.as_array()[0].as_integer()] = static_cast<std::uint64_t>(pair.as_array()[1].as_integer());
+      if (pair.size() != 2 || annotations_.size() >= kClassesMax)
+        return Error(Code::kCorrupt, "annotations are wrong");
+      annotations_[pair.as_array()[0].as_integer()] =
+          static_cast<std::uint64_t>(pair.as_array()[1].as_integer());
     }
     for (const Json& pair : saved["names"].as_array()) {
-      if (pair.size() != 2 || names_.size() >= kClassesMax) return Error(Code::kCorrupt, "names are wrong");
+      if (pair.size() != 2 || names_.size() >= kClassesMax)
+        return Error(Code::kCorrupt, "names are wrong");
       names_[pair.as_array()[0].as_integer()] = pair.as_array()[1].as_string();
     }
     tally_.further_classes = in.number("further");
@@ -184,9 +201,10 @@ class CocoScanner final : public JsonFileScanner {
 }  // namespace
 
 extern const Format kCoco;
-const Format kCoco{
-    .name = "coco",
-    .sample = "an object in the array \"images\" of the file",
-    .stream = [](const FormatOptions&) -> std::unique_ptr<StreamScanner> { return std::make_unique<CocoScanner>(); }};
+const Format kCoco{.name = "coco",
+                   .sample = "an object in the array \"images\" of the file",
+                   .stream = [](const FormatOptions&) -> std::unique_ptr<StreamScanner> {
+                     return std::make_unique<CocoScanner>();
+                   }};
 
 }  // namespace varda::dataset

@@ -7,7 +7,8 @@ extern const Format kCsv;
 const Format kCsv{.name = "csv",
                   .sample = "a record of RFC 4180, without the header",
                   .stream = [](const FormatOptions& options) -> std::unique_ptr<StreamScanner> {
-                    return std::make_unique<DelimitedScanner>(Dialect{.delimiter = ',', .quote = '"'}, options);
+                    return std::make_unique<DelimitedScanner>(
+                        Dialect{.delimiter = ',', .quote = '"'}, options);
                   }};
 
 }  // namespace varda::dataset

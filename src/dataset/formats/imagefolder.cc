@@ -10,8 +10,8 @@
 namespace varda::dataset {
 namespace {
 
-constexpr std::array<std::string_view, 11> kExtensions = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp",
-                                                          ".tif", ".tiff", ".ppm", ".pgm", ".pbm"};
+constexpr std::array<std::string_view, 11> kExtensions = {
+    ".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"};
 
 bool is_image(std::string_view name) {
   return std::any_of(kExtensions.begin(), kExtensions.end(),
@@ -45,7 +45,8 @@ class ImageFolderScan final : public TreeScan {
     } else if (entry.facts.size_bytes == 0) {
       folder_.malformed(entry.path, "an empty file");
     } else if (slash > kClassNameBytesMax) {
-      folder_.malformed(entry.path, "the name of its class is longer than " + std::to_string(kClassNameBytesMax) + " bytes");
+      folder_.malformed(entry.path, "the name of its class is longer than " +
+                                        std::to_string(kClassNameBytesMax) + " bytes");
     } else {
       ++found_.tally.samples;
       add_bounded(found_.tally.classes, found_.tally.further_classes, entry.path.substr(0, slash));
@@ -62,9 +63,10 @@ class ImageFolderScan final : public TreeScan {
 }  // namespace
 
 extern const Format kImageFolder;
-const Format kImageFolder{
-    .name = "imagefolder",
-    .sample = "an image at any depth below the folder of its class",
-    .tree = [](const FormatOptions&) -> std::unique_ptr<TreeScan> { return std::make_unique<ImageFolderScan>(); }};
+const Format kImageFolder{.name = "imagefolder",
+                          .sample = "an image at any depth below the folder of its class",
+                          .tree = [](const FormatOptions&) -> std::unique_ptr<TreeScan> {
+                            return std::make_unique<ImageFolderScan>();
+                          }};
 
 }  // namespace varda::dataset

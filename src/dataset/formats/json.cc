@@ -10,21 +10,26 @@ class ArrayScanner final : public JsonFileScanner {
   ArrayScanner(const ArrayScanner&) = default;
 
  private:
-  void begin(std::size_t depth, JsonStream::Kind kind, std::uint64_t at, std::uint64_t line) override {
-    if (depth == 0 && kind != JsonStream::Kind::kArray) wrong_file("the file is not an array", at, line);
+  void begin(std::size_t depth, JsonStream::Kind kind, std::uint64_t at,
+             std::uint64_t line) override {
+    if (depth == 0 && kind != JsonStream::Kind::kArray)
+      wrong_file("the file is not an array", at, line);
   }
   void end(std::size_t depth, JsonStream::Kind, std::string_view, bool) override {
     if (depth == 1 && !is_wrong_file()) ++tally_.samples;
   }
-  std::unique_ptr<StreamScanner> clone() const override { return std::make_unique<ArrayScanner>(*this); }
+  std::unique_ptr<StreamScanner> clone() const override {
+    return std::make_unique<ArrayScanner>(*this);
+  }
 };
 
 }  // namespace
 
 extern const Format kJson;
-const Format kJson{
-    .name = "json",
-    .sample = "an element of the array that the file is",
-    .stream = [](const FormatOptions&) -> std::unique_ptr<StreamScanner> { return std::make_unique<ArrayScanner>(); }};
+const Format kJson{.name = "json",
+                   .sample = "an element of the array that the file is",
+                   .stream = [](const FormatOptions&) -> std::unique_ptr<StreamScanner> {
+                     return std::make_unique<ArrayScanner>();
+                   }};
 
 }  // namespace varda::dataset

@@ -11,7 +11,9 @@ class JsonlScanner final : public LineScanner {
   JsonlScanner(const JsonlScanner&) = default;
 
  private:
-  void piece(std::string_view bytes, std::uint64_t at) override { text_.feed(bytes, at, listener_); }
+  void piece(std::string_view bytes, std::uint64_t at) override {
+    text_.feed(bytes, at, listener_);
+  }
 
   Judged end_line() override {
     Judged judged;
@@ -22,13 +24,16 @@ class JsonlScanner final : public LineScanner {
       judged.verdict = Verdict::kMalformed;
       judged.why = text_.error().empty()
                        ? "the JSON text is not whole"
-                       : text_.error() + " (at byte " + std::to_string(text_.error_at() - line_at()) + " of the line)";
+                       : text_.error() + " (at byte " +
+                             std::to_string(text_.error_at() - line_at()) + " of the line)";
     }
     text_.restart();
     return judged;
   }
 
-  std::unique_ptr<StreamScanner> clone() const override { return std::make_unique<JsonlScanner>(*this); }
+  std::unique_ptr<StreamScanner> clone() const override {
+    return std::make_unique<JsonlScanner>(*this);
+  }
   Json save_line() const override { return text_.save(); }
   Status restore_line(const Json& saved) override { return text_.restore(saved); }
 
@@ -39,9 +44,10 @@ class JsonlScanner final : public LineScanner {
 }  // namespace
 
 extern const Format kJsonl;
-const Format kJsonl{
-    .name = "jsonl", .sample = "a line that is a JSON text", .stream = [](const FormatOptions&) -> std::unique_ptr<StreamScanner> {
-      return std::make_unique<JsonlScanner>();
-    }};
+const Format kJsonl{.name = "jsonl",
+                    .sample = "a line that is a JSON text",
+                    .stream = [](const FormatOptions&) -> std::unique_ptr<StreamScanner> {
+                      return std::make_unique<JsonlScanner>();
+                    }};
 
 }  // namespace varda::dataset

@@ -8,7 +8,8 @@ extern const Format kTsv;
 const Format kTsv{.name = "tsv",
                   .sample = "a line of fields between tabs, without the header",
                   .stream = [](const FormatOptions& options) -> std::unique_ptr<StreamScanner> {
-                    return std::make_unique<DelimitedScanner>(Dialect{.delimiter = '\t', .quote = '\0'}, options);
+                    return std::make_unique<DelimitedScanner>(
+                        Dialect{.delimiter = '\t', .quote = '\0'}, options);
                   }};
 
 }  // namespace varda::dataset

@@ -17,13 +17,19 @@ class TxtScanner final : public LineScanner {
 
   Judged end_line() override {
     Judged judged;
-    if (filled_) judged = nul_ ? Judged{Verdict::kMalformed, "a NUL byte: no text"} : Judged{Verdict::kSample, ""};
+    if (filled_)
+      judged =
+          nul_ ? Judged{Verdict::kMalformed, "a NUL byte: no text"} : Judged{Verdict::kSample, ""};
     filled_ = nul_ = false;
     return judged;
   }
 
-  std::unique_ptr<StreamScanner> clone() const override { return std::make_unique<TxtScanner>(*this); }
-  Json save_line() const override { return Json::object({{"filled", filled_ ? 1 : 0}, {"nul", nul_ ? 1 : 0}}); }
+  std::unique_ptr<StreamScanner> clone() const override {
+    return std::make_unique<TxtScanner>(*this);
+  }
+  Json save_line() const override {
+    return Json::object({{"filled", filled_ ? 1 : 0}, {"nul", nul_ ? 1 : 0}});
+  }
   Status restore_line(const Json& saved) override {
     Saved in(saved);
     filled_ = in.flag("filled");
@@ -39,6 +45,8 @@ class TxtScanner final : public LineScanner {
 extern const Format kTxt;
 const Format kTxt{.name = "txt",
                   .sample = "a line that holds more than blanks",
-                  .stream = [](const FormatOptions&) -> std::unique_ptr<StreamScanner> { return std::make_unique<TxtScanner>(); }};
+                  .stream = [](const FormatOptions&) -> std::unique_ptr<StreamScanner> {
+                    return std::make_unique<TxtScanner>();
+                  }};
 
 }  // namespace varda::dataset

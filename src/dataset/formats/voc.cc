@@ -28,15 +28,19 @@ class Annotation {
     if (!parser_) return;
     XML_SetUserData(parser_.get(), this);
     XML_SetElementHandler(
-        parser_.get(), [](void* self, const XML_Char* name, const XML_Char**) { static_cast<Annotation*>(self)->begin(name); },
+        parser_.get(),
+        [](void* self, const XML_Char* name, const XML_Char**) {
+          static_cast<Annotation*>(self)->begin(name);
+        },
         [](void* self, const XML_Char*) { static_cast<Annotation*>(self)->end(); });
     XML_SetCharacterDataHandler(parser_.get(), [](void* self, const XML_Char* text, int size) {
       static_cast<Annotation*>(self)->text({text, static_cast<std::size_t>(size)});
     });
-    XML_SetEntityDeclHandler(parser_.get(), [](void* self, const XML_Char*, int, const XML_Char*, int, const XML_Char*,
-                                               const XML_Char*, const XML_Char*, const XML_Char*) {
-      static_cast<Annotation*>(self)->fail("it declares entities, which are not expanded");
-    });
+    XML_SetEntityDeclHandler(
+        parser_.get(), [](void* self, const XML_Char*, int, const XML_Char*, int, const XML_Char*,
+                          const XML_Char*, const XML_Char*, const XML_Char*) {
+          static_cast<Annotation*>(self)->fail("it declares entities, which are not expanded");
+        });
   }
 
   /// False once the file is known not to be an annotation.
@@ -44,7 +48,8 @@ class Annotation {
     if (!parser_) {
       fail("no memory to parse it");
     } else if (why_.empty() &&
-               XML_Parse(parser_.get(), bytes.data(), static_cast<int>(bytes.size()), last ? 1 : 0) != XML_STATUS_OK) {
+               XML_Parse(parser_.get(), bytes.data(), static_cast<int>(bytes.size()),
+                         last ? 1 : 0) != XML_STATUS_OK) {
       fail(XML_ErrorString(XML_GetErrorCode(parser_.get())));
     }
     return why_.empty();
@@ -59,7 +64,8 @@ class Annotation {
     why_ = std::move(why);
     if (!parser_) return;
     line_ = XML_GetCurrentLineNumber(parser_.get());
-    byte_ = static_cast<std::uint64_t>(std::max<XML_Index>(XML_GetCurrentByteIndex(parser_.get()), 0));
+    byte_ =
+        static_cast<std::uint64_t>(std::max<XML_Index>(XML_GetCurrentByteIndex(parser_.get()), 0));
     XML_StopParser(parser_.get(), XML_FALSE);
   }
 
@@ -71,7 +77,8 @@ class Annotation {
     in_name_ = in_object_ && depth_ == 2 && name == "name" && !named_;
     if (depth_ == 1) named_ = false;
     if (in_name_) name_.clear();
-    if (++depth_ > kElementDepthMax) fail("elements nested deeper than " + std::to_string(kElementDepthMax));
+    if (++depth_ > kElementDepthMax)
+      fail("elements nested deeper than " + std::to_string(kElementDepthMax));
   }
   void text(std::string_view text) {
     if (in_name_ && depth_ == 3 && name_.size() <= kClassNameBytesMax) name_ += text;
@@ -85,9 +92,11 @@ class Annotation {
       if (first == std::string::npos) return fail("an object without a name");
       name_ = name_.substr(first, name_.find_last_not_of(" \t\r\n") + 1 - first);
       if (name_.size() > kClassNameBytesMax)
-        return fail("the name of an object is longer than " + std::to_string(kClassNameBytesMax) + " bytes");
+        return fail("the name of an object is longer than " + std::to_string(kClassNameBytesMax) +
+                    " bytes");
       objects_.push_back(name_);
-      if (objects_.size() > kObjectsMax) fail("more than " + std::to_string(kObjectsMax) + " objects");
+      if (objects_.size() > kObjectsMax)
+        fail("more than " + std::to_string(kObjectsMax) + " objects");
     } else if (depth_ == 1 && in_object_) {
       in_object_ = false;
       if (!named_) fail("an object without a name");
@@ -112,7 +121,8 @@ class VocScan final : public TreeScan {
     if (!facts.ok()) return facts.error();
     found_.tally.has_classes = true;
     const WalkOptions options{.below = "Annotations", .depth_max = 0, .wanted = is_xml};
-    walk_.emplace(around, options, folder_, [this, &around](const FolderEntry& entry) { return file(around, entry); });
+    walk_.emplace(around, options, folder_,
+                  [this, &around](const FolderEntry& entry) { return file(around, entry); });
     return walk_->begin();
   }
   Result<bool> go_on(const Context& ctx, std::uint64_t steps) override {
@@ -135,7 +145,8 @@ class VocScan final : public TreeScan {
   }
 
   Result<Hash> one(const Surroundings& around, const FolderEntry& entry) {
-    TRY(const auto file, entry.directory != nullptr ? entry.directory->open(entry.name) : around.tree.open(entry.absolute));
+    TRY(const auto file, entry.directory != nullptr ? entry.directory->open(entry.name)
+                                                    : around.tree.open(entry.absolute));
     TRY(const os::FileFacts before, file->facts());
     Annotation annotation;
     ContentHash hash;
@@ -146,7 +157,8 @@ class VocScan final : public TreeScan {
       at += count;
       found_.bytes += count;
       hash.update(bytes);
-      if (at > kXmlBytesMax) annotation.fail("longer than " + std::to_string(kXmlBytesMax >> 20) + " MiB");
+      if (at > kXmlBytesMax)
+        annotation.fail("longer than " + std::to_string(kXmlBytesMax >> 20) + " MiB");
       if (!annotation.feed(bytes, count < buffer_.size()) || count < buffer_.size()) break;
     }
     TRY(const os::FileFacts after, file->facts());
@@ -155,7 +167,8 @@ class VocScan final : public TreeScan {
       folder_.malformed(entry.path, annotation.why(), annotation.line(), annotation.byte());
     } else {
       ++found_.tally.samples;
-      for (const std::string& name : annotation.objects()) add_bounded(found_.tally.classes, found_.tally.further_classes, name);
+      for (const std::string& name : annotation.objects())
+        add_bounded(found_.tally.classes, found_.tally.further_classes, name);
     }
     return hash.result();
   }
@@ -172,6 +185,8 @@ class VocScan final : public TreeScan {
 extern const Format kVoc;
 const Format kVoc{.name = "voc",
                   .sample = "a file Annotations/*.xml",
-                  .tree = [](const FormatOptions&) -> std::unique_ptr<TreeScan> { return std::make_unique<VocScan>(); }};
+                  .tree = [](const FormatOptions&) -> std::unique_ptr<TreeScan> {
+                    return std::make_unique<VocScan>();
+                  }};
 
 }  // namespace varda::dataset

@@ -23,11 +23,14 @@ bool is_number(std::string_view text) {
 }
 
 bool is_name(std::string_view field) {
-  if (field.find_first_not_of(" \t") == std::string_view::npos || field.size() > kNameBytesMax) return false;
-  const bool odd = std::any_of(field.begin(), field.end(), [](char c) { return (c >= 0 && c < ' ') || c == '/' || c == '\\'; });
+  if (field.find_first_not_of(" \t") == std::string_view::npos || field.size() > kNameBytesMax)
+    return false;
+  const bool odd = std::any_of(field.begin(), field.end(),
+                               [](char c) { return (c >= 0 && c < ' ') || c == '/' || c == '\\'; });
   if (odd || is_number(field)) return false;
   std::string lower(field);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
   return lower != "true" && lower != "false" && lower != "null" && lower != "nan";
 }
 
@@ -64,12 +67,15 @@ bool DelimitedScanner::names_columns() const {
 }
 
 std::string DelimitedScanner::why_malformed(std::uint64_t length) const {
-  if (defect_ == Defect::kStrayQuote) return "a quote inside of a field that does not begin with one";
-  if (defect_ == Defect::kTextBehindQuote) return "text between a closing quote and the end of the field";
+  if (defect_ == Defect::kStrayQuote)
+    return "a quote inside of a field that does not begin with one";
+  if (defect_ == Defect::kTextBehindQuote)
+    return "text between a closing quote and the end of the field";
   if (defect_ == Defect::kNul) return "a NUL byte: no text";
-  if (length > kRecordBytesMax) return "longer than " + std::to_string(kRecordBytesMax >> 20) + " MiB";
-  return std::to_string(delimiters_ + 1) + (delimiters_ == 0 ? " field" : " fields") + " where the first record has " +
-         std::to_string(expected_ + 1);
+  if (length > kRecordBytesMax)
+    return "longer than " + std::to_string(kRecordBytesMax >> 20) + " MiB";
+  return std::to_string(delimiters_ + 1) + (delimiters_ == 0 ? " field" : " fields") +
+         " where the first record has " + std::to_string(expected_ + 1);
 }
 
 void DelimitedScanner::end_odd_record(std::uint64_t length) {
@@ -163,7 +169,8 @@ Tally DelimitedScanner::finish() {
   const std::uint64_t at = offset();
   if (started_ && at > record_at_) {
     if (state_ == State::kQuoted) {
-      add_malformed(tally_, {"", record_line_ + 1, record_at_, "a quoted field is not closed before the end"});
+      add_malformed(tally_, {"", record_line_ + 1, record_at_,
+                             "a quoted field is not closed before the end"});
     } else {
       end_record(at, last_cr_);
     }

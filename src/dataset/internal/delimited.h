@@ -50,7 +50,9 @@ class DelimitedScanner final : public StreamScanner {
 
   void scan(std::string_view bytes) override;
   Tally finish() override;
-  std::unique_ptr<StreamScanner> clone() const override { return std::make_unique<DelimitedScanner>(*this); }
+  std::unique_ptr<StreamScanner> clone() const override {
+    return std::make_unique<DelimitedScanner>(*this);
+  }
   Json save_own() const override;
   Status restore_own(const Json& saved) override;
 
@@ -62,7 +64,8 @@ class DelimitedScanner final : public StreamScanner {
   template <typename Bits>
   std::size_t regular(const Masks* masks, std::size_t count, std::uint64_t at);
   bool block(const Masks& masks, std::uint64_t at);
-  void end_record(std::uint64_t at, bool after_cr);  // `at`: position of the line feed, or of the end
+  void end_record(std::uint64_t at,
+                  bool after_cr);  // `at`: position of the line feed, or of the end
   void end_odd_record(std::uint64_t length);
   std::string why_malformed(std::uint64_t length) const;
   bool names_columns() const;
@@ -88,7 +91,8 @@ inline void DelimitedScanner::end_record(std::uint64_t at, bool after_cr) {
   const std::uint64_t length = at - record_at_;
   if (length == 0 || (length == 1 && after_cr)) {
     first_.clear();
-  } else if (has_header_ && defect_ == Defect::kNone && delimiters_ == expected_ && length <= kRecordBytesMax) {
+  } else if (has_header_ && defect_ == Defect::kNone && delimiters_ == expected_ &&
+             length <= kRecordBytesMax) {
     ++tally_.samples;
   } else {
     end_odd_record(length);

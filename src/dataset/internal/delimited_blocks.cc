@@ -19,7 +19,9 @@ constexpr std::uint64_t kAll = ~std::uint64_t{0};
 
 std::uint64_t below(unsigned bit) { return (std::uint64_t{1} << bit) - 1; }
 
-VARDA_INLINE std::uint64_t count(std::uint64_t bits) { return static_cast<std::uint64_t>(__builtin_popcountll(bits)); }
+VARDA_INLINE std::uint64_t count(std::uint64_t bits) {
+  return static_cast<std::uint64_t>(__builtin_popcountll(bits));
+}
 
 /// gather(): the bits of `bits` at the set positions of `where`, packed together.
 struct PlainBits {
@@ -43,8 +45,9 @@ struct FastBits {
 
 bool has_bit_manipulation() {
   // AMD's first two processors with pext (Zen 1 and 2) need hundreds of cycles for one.
-  return __builtin_cpu_supports("popcnt") != 0 && __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0 &&
-         __builtin_cpu_is("znver1") == 0 && __builtin_cpu_is("znver2") == 0;
+  return __builtin_cpu_supports("popcnt") != 0 && __builtin_cpu_supports("bmi") != 0 &&
+         __builtin_cpu_supports("bmi2") != 0 && __builtin_cpu_is("znver1") == 0 &&
+         __builtin_cpu_is("znver2") == 0;
 }
 #endif
 
@@ -65,14 +68,17 @@ const std::vector<Instructions>& Instructions::all() {
 
 /// Processes blocks while they are regular; returns the number processed.
 template <typename Bits>
-VARDA_INLINE std::size_t DelimitedScanner::regular(const Masks* masks, std::size_t blocks, std::uint64_t at) {
+VARDA_INLINE std::size_t DelimitedScanner::regular(const Masks* masks, std::size_t blocks,
+                                                   std::uint64_t at) {
   if (!has_header_ || defect_ != Defect::kNone || delimiters_ > expected_) return 0;
   const std::uint64_t fields = expected_ + 1;
   // Positions of line ends among delimiters and ends, if the first one is a line end.
   std::uint64_t cycle = 1;
   for (std::uint64_t bit = fields; bit < 64; bit += fields) cycle |= std::uint64_t{1} << bit;
-  const std::uint64_t one_field = fields == 1 ? kAll : 0;  // with one field, an empty line looks like a record
-  const std::uint64_t too_long = at + blocks * kBlockBytes - record_at_ > kRecordBytesMax ? kAll : 0;
+  const std::uint64_t one_field =
+      fields == 1 ? kAll : 0;  // with one field, an empty line looks like a record
+  const std::uint64_t too_long =
+      at + blocks * kBlockBytes - record_at_ > kRecordBytesMax ? kAll : 0;
 
   // Bit 0 describes the byte before the block; in `inside`, all bits do.
   std::uint64_t inside = state_ == State::kQuoted ? kAll : 0;
@@ -88,17 +94,21 @@ VARDA_INLINE std::size_t DelimitedScanner::regular(const Masks* masks, std::size
   for (; taken < blocks; ++taken) {
     const Masks& m = masks[taken];
     const std::uint64_t in = m.quoted ^ inside;
-    const std::uint64_t closing = m.quote & ~in, ends = m.line_feed & ~in, marks = (m.delimiter & ~in) | ends;
-    const std::uint64_t behind_quote = closing << 1 | closed, cr_behind_quote = behind_quote & m.carriage_return;
+    const std::uint64_t closing = m.quote & ~in, ends = m.line_feed & ~in,
+                        marks = (m.delimiter & ~in) | ends;
+    const std::uint64_t behind_quote = closing << 1 | closed,
+                        cr_behind_quote = behind_quote & m.carriage_return;
     const std::uint64_t may_open = marks << 1 | behind_quote | opens;
     const std::uint64_t behind_cr = cr_behind_quote << 1 | closed_cr;
-    const std::uint64_t marks_count = count(marks), ends_count = count(ends), left = expected_ - delimiters;
+    const std::uint64_t marks_count = count(marks), ends_count = count(ends),
+                        left = expected_ - delimiters;
     const std::uint64_t wanted = left < 64 ? cycle << left : 0;
     const std::uint64_t begins = ends << 1 | began, cr_begins = begins & m.carriage_return;
-    const std::uint64_t odd = (m.quote & in & ~may_open) | (behind_quote & ~(m.quote | marks | m.carriage_return)) |
-                              (behind_cr & ~m.line_feed) | m.nul |
-                              ((Bits::gather(ends, marks) ^ wanted) & below(marks_count & 63)) | marks_count >> 6 |
-                              (ends & ((one_field & (begins | cr_begins << 1 | began_cr)) | too_long));
+    const std::uint64_t odd =
+        (m.quote & in & ~may_open) | (behind_quote & ~(m.quote | marks | m.carriage_return)) |
+        (behind_cr & ~m.line_feed) | m.nul |
+        ((Bits::gather(ends, marks) ^ wanted) & below(marks_count & 63)) | marks_count >> 6 |
+        (ends & ((one_field & (begins | cr_begins << 1 | began_cr)) | too_long));
     if (odd != 0) [[unlikely]]
       break;
     all_ends[taken] = ends;
@@ -145,11 +155,14 @@ VARDA_INLINE bool DelimitedScanner::block(const Masks& masks, std::uint64_t at) 
   const std::uint64_t opening = masks.quote & inside, closing = masks.quote & ~inside;
   const std::uint64_t delimiters = masks.delimiter & ~inside, ends = masks.line_feed & ~inside;
   const std::uint64_t behind_quote = closing << 1 | std::uint64_t{state_ == State::kQuoteSeen};
-  const std::uint64_t may_open = (delimiters | ends) << 1 | behind_quote | std::uint64_t{state_ == State::kFieldStart};
-  const std::uint64_t behind_cr = (behind_quote & masks.carriage_return) << 1 | std::uint64_t{state_ == State::kQuoteSeenCr};
-  const std::uint64_t odd = (opening & ~may_open) |
-                            (behind_quote & ~(masks.quote | masks.delimiter | masks.line_feed | masks.carriage_return)) |
-                            (behind_cr & ~masks.line_feed) | masks.nul;
+  const std::uint64_t may_open =
+      (delimiters | ends) << 1 | behind_quote | std::uint64_t{state_ == State::kFieldStart};
+  const std::uint64_t behind_cr =
+      (behind_quote & masks.carriage_return) << 1 | std::uint64_t{state_ == State::kQuoteSeenCr};
+  const std::uint64_t odd =
+      (opening & ~may_open) |
+      (behind_quote & ~(masks.quote | masks.delimiter | masks.line_feed | masks.carriage_return)) |
+      (behind_cr & ~masks.line_feed) | masks.nul;
   if (odd != 0) [[unlikely]]
     return false;
 
@@ -192,7 +205,8 @@ VARDA_INLINE void DelimitedScanner::blocks_with(std::string_view bytes, std::uin
       i += regular<Bits>(&masks[i], count - i, at + i * kBlockBytes);
       if (i == count) break;
       if (!block(masks[i], at + i * kBlockBytes))
-        for (std::size_t byte = i * kBlockBytes; byte < (i + 1) * kBlockBytes; ++byte) step(bytes[byte], at + byte);
+        for (std::size_t byte = i * kBlockBytes; byte < (i + 1) * kBlockBytes; ++byte)
+          step(bytes[byte], at + byte);
       ++i;
     }
     bytes.remove_prefix(count * kBlockBytes);
@@ -201,12 +215,14 @@ VARDA_INLINE void DelimitedScanner::blocks_with(std::string_view bytes, std::uin
 }
 
 #if defined(__x86_64__)
-__attribute__((target("popcnt,bmi,bmi2"))) void DelimitedScanner::blocks_with_bit_manipulation(std::string_view bytes,
-                                                                                               std::uint64_t at) {
+__attribute__((target("popcnt,bmi,bmi2"))) void DelimitedScanner::blocks_with_bit_manipulation(
+    std::string_view bytes, std::uint64_t at) {
   blocks_with<FastBits>(bytes, at);
 }
 #else
-void DelimitedScanner::blocks_with_bit_manipulation(std::string_view bytes, std::uint64_t at) { blocks_with<PlainBits>(bytes, at); }
+void DelimitedScanner::blocks_with_bit_manipulation(std::string_view bytes, std::uint64_t at) {
+  blocks_with<PlainBits>(bytes, at);
+}
 #endif
 
 void DelimitedScanner::blocks(std::string_view bytes, std::uint64_t at) {

@@ -21,7 +21,8 @@ void put(std::string& out, std::uint64_t number) {
 
 Hash fold(const Hash& chain, const Hash& block, std::uint64_t size) {
   std::string bytes;
-  for (const std::uint64_t number : {chain.high, chain.low, block.high, block.low, size}) put(bytes, number);
+  for (const std::uint64_t number : {chain.high, chain.low, block.high, block.low, size})
+    put(bytes, number);
   return Hash::of(bytes);
 }
 

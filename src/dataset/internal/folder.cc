@@ -12,10 +12,12 @@ char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c
 bool has_extension(std::string_view name, std::string_view extension) {
   if (name.size() <= extension.size()) return false;
   const std::string_view end = name.substr(name.size() - extension.size());
-  return std::equal(end.begin(), end.end(), extension.begin(), [](char a, char b) { return lower(a) == b; });
+  return std::equal(end.begin(), end.end(), extension.begin(),
+                    [](char a, char b) { return lower(a) == b; });
 }
 
-void FolderTally::malformed(const std::string& file, std::string why, std::uint64_t line, std::uint64_t byte) {
+void FolderTally::malformed(const std::string& file, std::string why, std::uint64_t line,
+                            std::uint64_t byte) {
   ++tally_.malformed;
   if (tally_.first_malformed && tally_.first_malformed->file <= file) return;
   tally_.first_malformed = Malformed{file, line, byte, std::move(why)};
@@ -27,12 +29,14 @@ void FolderTally::inexact(const std::string& file, std::string_view why) {
   tally_.inexact = file + ": " + std::string(why);
 }
 
-Walk::Walk(const TreeScan::Surroundings& around, WalkOptions options, FolderTally& tally, Visit visit)
+Walk::Walk(const TreeScan::Surroundings& around, WalkOptions options, FolderTally& tally,
+           Visit visit)
     : around_(around), options_(std::move(options)), tally_(tally), visit_(std::move(visit)) {}
 Walk::~Walk() = default;
 
 Status Walk::begin() {
-  TRY(auto directory, around_.tree.list(options_.below.empty() ? around_.root : around_.root / options_.below));
+  TRY(auto directory,
+      around_.tree.list(options_.below.empty() ? around_.root : around_.root / options_.below));
   push(std::move(directory), options_.below);
   return {};
 }
@@ -61,8 +65,10 @@ void Walk::push(std::unique_ptr<os::ReadableDirectory> directory, std::string pa
 void Walk::pop() {
   const Level& level = levels_.back();
   // Entries added or removed meanwhile may or may not be counted.
-  if (const auto now = around_.tree.facts(around_.root / level.path); !now.ok() || !(*now == level.facts))
-    tally_.inexact(level.path.empty() ? "." : level.path, "the folder changed while it was counted");
+  if (const auto now = around_.tree.facts(around_.root / level.path);
+      !now.ok() || !(*now == level.facts))
+    tally_.inexact(level.path.empty() ? "." : level.path,
+                   "the folder changed while it was counted");
   levels_.pop_back();
 }
 
@@ -89,7 +95,8 @@ std::uint64_t Walk::look_at(const os::ReadableDirectory::Entry& entry) {
 void Walk::enter(const FolderEntry& found) {
   if (options_.depth_max == 0) return;
   if (levels_.size() > options_.depth_max)
-    return tally_.inexact(found.path, "deeper than " + std::to_string(options_.depth_max) + " folders");
+    return tally_.inexact(found.path,
+                          "deeper than " + std::to_string(options_.depth_max) + " folders");
   auto below = found.directory->descend(found.name);
   if (below.ok()) {
     push(std::move(*below), found.path);
@@ -104,14 +111,16 @@ bool Walk::follow(FolderEntry& found) {
   found.absolute = around_.root / found.path;
   const auto facts = around_.tree.facts(found.absolute);
   if (facts.ok() && facts->kind == os::FileKind::kDirectory) {
-    if (options_.depth_max > 0) tally_.inexact(found.path, "a link to a folder, which is not entered");
+    if (options_.depth_max > 0)
+      tally_.inexact(found.path, "a link to a folder, which is not entered");
     return false;
   }
   if (facts.ok()) {
     found.facts = *facts;
     return true;
   }
-  if (options_.wanted(found.name)) tally_.malformed(found.path, "a link that leads nowhere or out: " + facts.error().message());
+  if (options_.wanted(found.name))
+    tally_.malformed(found.path, "a link that leads nowhere or out: " + facts.error().message());
   return false;
 }
 

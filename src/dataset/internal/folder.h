@@ -19,7 +19,8 @@ bool has_extension(std::string_view name, std::string_view extension);
 class FolderTally {
  public:
   explicit FolderTally(Tally& tally) : tally_(tally) {}
-  void malformed(const std::string& file, std::string why, std::uint64_t line = 0, std::uint64_t byte = 0);
+  void malformed(const std::string& file, std::string why, std::uint64_t line = 0,
+                 std::uint64_t byte = 0);
   /// Records an unreadable entry, so samples may be missing.
   void inexact(const std::string& file, std::string_view why);
 
@@ -31,7 +32,8 @@ class FolderTally {
 struct FolderEntry {
   std::string path;  // below the root
   os::FileFacts facts;
-  os::ReadableDirectory* directory = nullptr;  // the folder with `name`; nullptr: open `absolute`, behind a link
+  os::ReadableDirectory* directory =
+      nullptr;  // the folder with `name`; nullptr: open `absolute`, behind a link
   std::string name;
   os::Path absolute;
 };
@@ -48,7 +50,8 @@ struct WalkOptions {
 /// change during listing make the tally inexact. Not thread-safe.
 class Walk {
  public:
-  using Visit = std::function<std::uint64_t(const FolderEntry&)>;  // returns the number of bytes read
+  using Visit =
+      std::function<std::uint64_t(const FolderEntry&)>;  // returns the number of bytes read
   Walk(const TreeScan::Surroundings& around, WalkOptions options, FolderTally& tally, Visit visit);
   ~Walk();
   Status begin();

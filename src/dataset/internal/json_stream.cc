@@ -56,7 +56,8 @@ std::size_t JsonStream::plain_run(std::string_view bytes) const {
   while (bytes.size() - size >= 8) {
     std::uint64_t word;
     std::memcpy(&word, bytes.data() + size, 8);
-    if (((word | (word - kOnes * 0x20)) & kHighs) != 0 || has_zero(word ^ kOnes * '"') != 0 || has_zero(word ^ kOnes * '\\') != 0)
+    if (((word | (word - kOnes * 0x20)) & kHighs) != 0 || has_zero(word ^ kOnes * '"') != 0 ||
+        has_zero(word ^ kOnes * '\\') != 0)
       break;
     size += 8;
   }
@@ -106,7 +107,8 @@ void JsonStream::end_scalar(Kind kind, Listener& listener) {
 }
 
 void JsonStream::end_container(char c, std::uint64_t at, Listener& listener) {
-  if (open_.empty() || (c == '}') != (open_.back() == '{')) return fail(std::string("'") + c + "' closes nothing", at);
+  if (open_.empty() || (c == '}') != (open_.back() == '{'))
+    return fail(std::string("'") + c + "' closes nothing", at);
   const Kind kind = open_.back() == '{' ? Kind::kObject : Kind::kArray;
   open_.pop_back();
   state_ = open_.empty() ? State::kDone : State::kAfter;
@@ -115,7 +117,8 @@ void JsonStream::end_container(char c, std::uint64_t at, Listener& listener) {
 
 void JsonStream::begin_value(char c, std::uint64_t at, Listener& listener) {
   if (c == '{' || c == '[') {
-    if (open_.size() >= kJsonDepthMax) return fail("nested deeper than " + std::to_string(kJsonDepthMax), at);
+    if (open_.size() >= kJsonDepthMax)
+      return fail("nested deeper than " + std::to_string(kJsonDepthMax), at);
     listener.begin(open_.size(), c == '{' ? Kind::kObject : Kind::kArray, at, lines_);
     open_ += c;
     state_ = c == '{' ? State::kNameOrEnd : State::kValueOrEnd;
@@ -157,7 +160,8 @@ void JsonStream::take(char c, std::uint64_t at, Listener& listener) {
       break;  // the number has ended; the byte after it is handled below
     case State::kLiteral: {
       const std::string_view word = kLiterals[literal_];
-      if (c != word[literal_at_]) return fail(shown(c) + " does not belong in " + std::string(word), at);
+      if (c != word[literal_at_])
+        return fail(shown(c) + " does not belong in " + std::string(word), at);
       if (++literal_at_ == word.size()) end_scalar(Kind::kOther, listener);
       return;
     }
@@ -252,7 +256,9 @@ void JsonStream::string_byte(unsigned char c, std::uint64_t at, Listener& listen
       } else if (c == '\\') {
         state_ = State::kEscape;
       } else if (c < 0x20) {
-        return fail(c == '\n' ? "a line break inside of a string" : shown(plain) + " inside of a string", at);
+        return fail(
+            c == '\n' ? "a line break inside of a string" : shown(plain) + " inside of a string",
+            at);
       } else if (c >= 0x80) {
         // RFC 3629: no overlong forms, no surrogates, nothing beyond U+10FFFF.
         if (c < 0xC2 || c > 0xF4) return fail("no UTF-8: " + shown(plain), at);
@@ -344,7 +350,8 @@ Status JsonStream::restore(const codec::Json& saved) {
   error_ = in.text("error");
   error_at_ = in.number("errorAt");
   TRY_VOID(in.status());
-  const bool inside = state_ == State::kAfter || state_ == State::kName || state_ == State::kNameOrEnd;
+  const bool inside =
+      state_ == State::kAfter || state_ == State::kName || state_ == State::kNameOrEnd;
   if (open_.find_first_not_of("{[") != std::string::npos || (inside && open_.empty()) ||
       (state_ == State::kLiteral && literal_at_ >= kLiterals[literal_].size())) {
     return Error(Code::kCorrupt, "a state of JSON that there is not");

@@ -23,10 +23,12 @@ class JsonStream {
    public:
     virtual ~Listener() = default;
     virtual void name(std::size_t /*depth*/, std::string_view /*raw*/, bool /*cut*/) {}
-    virtual void begin(std::size_t /*depth*/, Kind /*kind*/, std::uint64_t /*at*/, std::uint64_t /*line*/) {}
+    virtual void begin(std::size_t /*depth*/, Kind /*kind*/, std::uint64_t /*at*/,
+                       std::uint64_t /*line*/) {}
     /// `raw`: a string between its quotes, or a number, as written. Beyond kTextBytesMax it is
     /// truncated, and `cut` is set.
-    virtual void end(std::size_t /*depth*/, Kind /*kind*/, std::string_view /*raw*/, bool /*cut*/) {}
+    virtual void end(std::size_t /*depth*/, Kind /*kind*/, std::string_view /*raw*/, bool /*cut*/) {
+    }
   };
   static constexpr std::size_t kTextBytesMax = 1024;
 

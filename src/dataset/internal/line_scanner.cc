@@ -12,7 +12,8 @@ void LineScanner::scan(std::string_view bytes) {
   }
   while (!bytes.empty()) {
     const auto* feed = static_cast<const char*>(std::memchr(bytes.data(), '\n', bytes.size()));
-    const std::size_t size = feed == nullptr ? bytes.size() : static_cast<std::size_t>(feed - bytes.data());
+    const std::size_t size =
+        feed == nullptr ? bytes.size() : static_cast<std::size_t>(feed - bytes.data());
     piece(bytes.substr(0, size), at);
     at += size;
     bytes.remove_prefix(size);

@@ -19,10 +19,12 @@ struct Masks {
 };
 
 /// Fills `out` for `blocks` blocks from `bytes` on. A quote of '\0' is never found.
-using FindMasks = void (*)(const char* bytes, std::size_t blocks, char delimiter, char quote, Masks* out);
+using FindMasks = void (*)(const char* bytes, std::size_t blocks, char delimiter, char quote,
+                           Masks* out);
 
 /// The plain version for any machine; the reference for the others.
-void find_masks_plain(const char* bytes, std::size_t blocks, char delimiter, char quote, Masks* out);
+void find_masks_plain(const char* bytes, std::size_t blocks, char delimiter, char quote,
+                      Masks* out);
 
 struct NamedFindMasks {
   std::string_view name;

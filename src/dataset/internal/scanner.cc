@@ -68,7 +68,8 @@ std::uint64_t Saved::number(std::string_view name, std::uint64_t max) {
 std::string Saved::bytes(std::string_view name, std::size_t max) {
   const Json* value = json_.find(name);
   if (value != nullptr && value->is_string()) {
-    if (auto bytes = codec::unbase64(value->as_string()); bytes.ok() && bytes->size() <= max) return std::move(*bytes);
+    if (auto bytes = codec::unbase64(value->as_string()); bytes.ok() && bytes->size() <= max)
+      return std::move(*bytes);
   }
   if (wrong_.empty()) wrong_ = name;
   return {};
@@ -76,7 +77,8 @@ std::string Saved::bytes(std::string_view name, std::size_t max) {
 
 std::string Saved::text(std::string_view name, std::size_t max) {
   const Json* value = json_.find(name);
-  if (value != nullptr && value->is_string() && value->as_string().size() <= max) return value->as_string();
+  if (value != nullptr && value->is_string() && value->as_string().size() <= max)
+    return value->as_string();
   if (wrong_.empty()) wrong_ = name;
   return {};
 }
@@ -90,7 +92,10 @@ Json save_tally(const Tally& tally) {
   Json out = Json::object({{"samples", tally.samples}, {"malformed", tally.malformed}});
   if (tally.first_malformed) {
     const Malformed& first = *tally.first_malformed;
-    out.set("first", Json::object({{"file", first.file}, {"line", first.line}, {"byte", first.byte}, {"why", first.why}}));
+    out.set("first", Json::object({{"file", first.file},
+                                   {"line", first.line},
+                                   {"byte", first.byte},
+                                   {"why", first.why}}));
   }
   return out;
 }
@@ -102,11 +107,13 @@ Result<Tally> restore_tally(const Json& saved) {
   out.malformed = in.number("malformed");
   if (const Json* first = saved.find("first")) {
     Saved at(*first);
-    out.first_malformed = Malformed{at.text("file"), at.number("line"), at.number("byte"), at.text("why")};
+    out.first_malformed =
+        Malformed{at.text("file"), at.number("line"), at.number("byte"), at.text("why")};
     TRY_VOID(at.status());
   }
   TRY_VOID(in.status());
-  if (out.first_malformed.has_value() != (out.malformed > 0)) return Error(Code::kCorrupt, "malformed and first differ");
+  if (out.first_malformed.has_value() != (out.malformed > 0))
+    return Error(Code::kCorrupt, "malformed and first differ");
   return out;
 }
 

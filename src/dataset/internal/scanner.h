@@ -97,7 +97,8 @@ void add_malformed(Tally& tally, Malformed what);
 /// Counts by key. Keeps at most kClassesMax keys, the first in sort order, whatever the order of
 /// arrival.
 template <typename Key>
-void add_bounded(std::map<Key, std::uint64_t>& counts, std::uint64_t& further, const Key& key, std::uint64_t count = 1) {
+void add_bounded(std::map<Key, std::uint64_t>& counts, std::uint64_t& further, const Key& key,
+                 std::uint64_t count = 1) {
   if (const auto at = counts.find(key); at != counts.end()) {
     at->second += count;
     return;

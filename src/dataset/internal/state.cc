@@ -7,7 +7,9 @@
 namespace varda::dataset::internal {
 namespace {
 
-Error damaged(std::string_view why) { return Error(Code::kCorrupt, "the state is damaged: " + std::string(why)); }
+Error damaged(std::string_view why) {
+  return Error(Code::kCorrupt, "the state is damaged: " + std::string(why));
+}
 
 }  // namespace
 
@@ -26,14 +28,16 @@ std::string State::text(const Format& format, const FormatOptions& options) cons
   return codec::write_json(codec::Json::object({{"count", count}, {"sum", sum}})) + "\n";
 }
 
-Result<State> State::parse(std::string_view text, const Format& format, const FormatOptions& options) {
+Result<State> State::parse(std::string_view text, const Format& format,
+                           const FormatOptions& options) {
   const auto parsed = codec::parse_json(text);
   if (!parsed.ok()) return damaged("no JSON");
   const codec::Json* count = parsed->find("count");
   if (count == nullptr || (*parsed)["sum"].as_string() != Hash::of(codec::write_json(*count)).hex())
     return damaged("its sum is wrong");
   Saved in(*count);
-  if (in.number("version") != kVersion) return Error(Code::kCorrupt, "the state is of another version of this program");
+  if (in.number("version") != kVersion)
+    return Error(Code::kCorrupt, "the state is of another version of this program");
   if (in.text("format") != format.name || in.text("header") != to_string(options.header))
     return Error(Code::kCorrupt, "the state is of another format or header");
   State out;

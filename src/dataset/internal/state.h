@@ -12,8 +12,9 @@
 namespace varda::dataset::internal {
 
 struct State {
-  static constexpr std::uint64_t kCheckedBytes = 64 << 10;  // checked at the beginning and before `offset`
-  static constexpr int kVersion = 1;                        // a state of another version is ignored
+  static constexpr std::uint64_t kCheckedBytes =
+      64 << 10;                       // checked at the beginning and before `offset`
+  static constexpr int kVersion = 1;  // a state of another version is ignored
 
   std::uint64_t device = 0, inode = 0;
   std::uint64_t offset = 0;  // end of the counted part
@@ -23,7 +24,8 @@ struct State {
 
   std::string text(const Format& format, const FormatOptions& options) const;
   /// kCorrupt: damaged, or another version, format or options; the message says which.
-  static Result<State> parse(std::string_view text, const Format& format, const FormatOptions& options);
+  static Result<State> parse(std::string_view text, const Format& format,
+                             const FormatOptions& options);
 };
 
 }  // namespace varda::dataset::internal

@@ -50,7 +50,8 @@ class MemoryTree final : public os::ReadableTree {
 
   Result<os::FileFacts> facts(const os::Path& path) override {
     const auto at = files_.find(path.string());
-    if (at == files_.end()) return Error(Code::kNotFound, path.string() + ": No such file or directory");
+    if (at == files_.end())
+      return Error(Code::kNotFound, path.string() + ": No such file or directory");
     os::FileFacts out = at->second.facts;
     out.size_bytes = at->second.bytes.size();
     return out;

@@ -71,7 +71,8 @@ inline ReferenceCount reference_csv(std::string_view text, char delimiter, char 
 
 /// Lines that satisfy `is_sample` are samples; other non-blank lines are malformed.
 template <typename IsBlank, typename IsSample>
-ReferenceCount reference_lines(std::string_view text, const IsBlank& is_blank, const IsSample& is_sample) {
+ReferenceCount reference_lines(std::string_view text, const IsBlank& is_blank,
+                               const IsSample& is_sample) {
   std::size_t begin = text.starts_with("\xEF\xBB\xBF") ? 3 : 0;
   ReferenceCount out;
   for (std::uint64_t line = 1; begin < text.size(); ++line) {

@@ -7,7 +7,8 @@ namespace varda::gateway::internal {
 
 std::string address_of(std::string_view peer) {
   std::string host(peer.substr(0, peer.rfind(':')));
-  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (host.size() >= 2 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
   in6_addr address{};
   if (inet_pton(AF_INET6, host.c_str(), &address) != 1) return host;
   char text[INET6_ADDRSTRLEN] = "";
@@ -24,7 +25,8 @@ std::chrono::milliseconds Allowance::wait(const std::string& who, SteadyTime now
   const auto found = paid_at_.find(who);
   if (found == paid_at_.end()) return {};
   const auto too_much = found->second - now - options_.period * (options_.burst - 1);
-  return std::max(std::chrono::milliseconds(0), std::chrono::ceil<std::chrono::milliseconds>(too_much));
+  return std::max(std::chrono::milliseconds(0),
+                  std::chrono::ceil<std::chrono::milliseconds>(too_much));
 }
 
 void Allowance::spend(const std::string& who, SteadyTime now, int units) {
@@ -37,7 +39,8 @@ void Allowance::spend(const std::string& who, SteadyTime now, int units) {
   }
   if (paid_at_.size() >= options_.who_max) {
     paid_at_.erase(
-        std::min_element(paid_at_.begin(), paid_at_.end(), [](const auto& a, const auto& b) { return a.second < b.second; }));
+        std::min_element(paid_at_.begin(), paid_at_.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; }));
   }
   paid_at_.emplace(who, now + options_.period * units);
 }

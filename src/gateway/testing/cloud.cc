@@ -27,8 +27,12 @@ void Cloud::start_gateway(Gateway::Options options) {
   CHECK(eventually("the gateway is ready", [this] { return gateway_->ready(); }));
 }
 
-std::unique_ptr<net::HttpClient> Cloud::transport(const std::string& node) { return transport(peer_of(node)); }
-std::unique_ptr<net::HttpClient> Cloud::transport(net::Peer peer) { return net::loopback(gateway_->handler(), std::move(peer)); }
+std::unique_ptr<net::HttpClient> Cloud::transport(const std::string& node) {
+  return transport(peer_of(node));
+}
+std::unique_ptr<net::HttpClient> Cloud::transport(net::Peer peer) {
+  return net::loopback(gateway_->handler(), std::move(peer));
+}
 
 void Cloud::apply(const std::string& yaml) {
   const auto objects = codec::parse_yaml_stream(yaml);
@@ -36,7 +40,9 @@ void Cloud::apply(const std::string& yaml) {
   for (const Json& object : *objects) {
     const std::string& kind = object["kind"].as_string();
     const std::string& ns = object.at("metadata/namespace").as_string();
-    std::string path = object["apiVersion"].as_string() == "v1" ? "/api/v1" : "/apis/" + object["apiVersion"].as_string();
+    std::string path = object["apiVersion"].as_string() == "v1"
+                           ? "/api/v1"
+                           : "/apis/" + object["apiVersion"].as_string();
     if (!ns.empty()) path += "/namespaces/" + ns;
     path += "/";
     for (const char c : kind) path += static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
@@ -44,8 +50,9 @@ void Cloud::apply(const std::string& yaml) {
     const auto made = api_.post(path, object);
     CHECK(made.status == 201);
     if (object["status"].is_null()) continue;
-    const auto told = api_.merge_patch(path + "/" + object.at("metadata/name").as_string() + "/status",
-                                       Json::object({{"status", object["status"]}}));
+    const auto told =
+        api_.merge_patch(path + "/" + object.at("metadata/name").as_string() + "/status",
+                         Json::object({{"status", object["status"]}}));
     CHECK(told.status == 200);
   }
 }

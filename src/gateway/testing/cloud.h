@@ -33,7 +33,9 @@ class Cloud {
 
   /// POSTs a YAML stream of objects, and patches the status of objects that have one.
   void apply(const std::string& yaml);
-  codec::Json edge_node(const std::string& name) { return api_.get("/apis/edgeai.io/v1alpha1/edgenodes/" + name).body; }
+  codec::Json edge_node(const std::string& name) {
+    return api_.get("/apis/edgeai.io/v1alpha1/edgenodes/" + name).body;
+  }
 
  private:
   apiserver::InMemoryApiServer api_;

@@ -26,7 +26,8 @@ class GzipBody final : public net::BodyReader {
         at_ = 0;
         begun_ = true;
       }
-      TRY(const std::size_t taken, decoder_->feed(std::string_view(input_).substr(at_), out, kPieceBytes));
+      TRY(const std::size_t taken,
+          decoder_->feed(std::string_view(input_).substr(at_), out, kPieceBytes));
       at_ += taken;
     }
     if (!out.empty()) return std::optional<std::string>(std::move(out));
@@ -52,7 +53,8 @@ Result<std::unique_ptr<net::BodyReader>> unpacked(net::ClientResponse response) 
   if (!encoding || encoding->empty() || *encoding == "identity") return std::move(response.body);
   if (*encoding == "gzip" || *encoding == "x-gzip")
     return std::unique_ptr<net::BodyReader>(std::make_unique<GzipBody>(std::move(response.body)));
-  return Error(Code::kCorrupt, "the answer is packed as \"" + std::string(encoding->substr(0, 40)) + "\", which was not asked for");
+  return Error(Code::kCorrupt, "the answer is packed as \"" + std::string(encoding->substr(0, 40)) +
+                                   "\", which was not asked for");
 }
 
 }  // namespace varda::kube::internal

@@ -4,7 +4,8 @@
 
 namespace varda::net::internal {
 
-Bodies::Growth Bodies::grow(const Place& place, const std::string& host, std::size_t bytes, SteadyTime waiting_since) {
+Bodies::Growth Bodies::grow(const Place& place, const std::string& host, std::size_t bytes,
+                            SteadyTime waiting_since) {
   MutexLock lock(mutex_);
   const auto [here, added] = bodies_.try_emplace(place);
   Body& body = here->second;
@@ -14,7 +15,8 @@ Bodies::Growth Bodies::grow(const Place& place, const std::string& host, std::si
   count(body, bytes);
   Growth growth;
   while (true) {
-    const bool over_share = limits_.per_address > 0 && !host.empty() && by_host_[host] > limits_.per_address;
+    const bool over_share =
+        limits_.per_address > 0 && !host.empty() && by_host_[host] > limits_.per_address;
     if (!over_share && all_ <= limits_.all) return growth;
     const auto loser = slowest(over_share ? &host : nullptr);
     count(loser->second, 0);
@@ -56,8 +58,10 @@ void Bodies::count(Body& body, std::size_t bytes) {
 Bodies::Map::iterator Bodies::slowest(const std::string* host) {
   auto found = bodies_.end();
   for (auto one = bodies_.begin(); one != bodies_.end(); ++one) {
-    if (one->second.state != State::kUnfinished || (host != nullptr && one->second.host != *host)) continue;
-    if (found == bodies_.end() || one->second.waiting_since < found->second.waiting_since) found = one;
+    if (one->second.state != State::kUnfinished || (host != nullptr && one->second.host != *host))
+      continue;
+    if (found == bodies_.end() || one->second.waiting_since < found->second.waiting_since)
+      found = one;
   }
   CHECK(found != bodies_.end());
   return found;

@@ -45,7 +45,8 @@ class Bodies {
   /// The unfinished body of `place` has `bytes` bytes now. Beyond a limit, bodies lose their room,
   /// the one with the earliest `waiting_since` first. `host`: the client's address, or "" if
   /// unknown.
-  Growth grow(const Place& place, const std::string& host, std::size_t bytes, SteadyTime waiting_since) EXCLUDES(mutex_);
+  Growth grow(const Place& place, const std::string& host, std::size_t bytes,
+              SteadyTime waiting_since) EXCLUDES(mutex_);
   /// The body is complete and keeps its room until release(). False: it has lost it already.
   [[nodiscard]] bool complete(const Place& place) EXCLUDES(mutex_);
   /// Ignored if unknown.

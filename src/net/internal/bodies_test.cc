@@ -8,7 +8,9 @@ namespace bodies_test {
 using namespace std::chrono_literals;
 using Room = Bodies::Room;
 
-Bodies::Place place(std::uint64_t connection) { return {.loop = nullptr, .connection = connection}; }
+Bodies::Place place(std::uint64_t connection) {
+  return {.loop = nullptr, .connection = connection};
+}
 
 SteadyTime at(Duration time) { return SteadyTime() + time; }
 
@@ -64,13 +66,15 @@ TEST(Bodies, BeyondTheShareOfAnAddressItsOwnSlowestBodyGivesWay) {
   EXPECT_EQ(connections(third), std::vector<std::uint64_t>{2});
   EXPECT_TRUE(bodies.complete(place(3)));
   EXPECT_EQ(bodies.grow(place(4), "a", 21, at(4s)).room, Room::kNone);
-  EXPECT_EQ(bodies.grow(place(5), "", 30, at(5s)).room, Room::kFound) << "clients without an address have no share";
+  EXPECT_EQ(bodies.grow(place(5), "", 30, at(5s)).room, Room::kFound)
+      << "clients without an address have no share";
 }
 
 TEST(Bodies, OneLargeGrowthTakesTheRoomOfSeveralBodies) {
   Bodies bodies;
   bodies.limit({.all = 100});
-  for (std::uint64_t i = 1; i <= 4; ++i) EXPECT_EQ(bodies.grow(place(i), "a", 25, at(std::chrono::seconds(i))).room, Room::kFound);
+  for (std::uint64_t i = 1; i <= 4; ++i)
+    EXPECT_EQ(bodies.grow(place(i), "a", 25, at(std::chrono::seconds(i))).room, Room::kFound);
   const Bodies::Growth large = bodies.grow(place(5), "b", 40, at(9s));
   EXPECT_EQ(large.room, Room::kFound);
   EXPECT_EQ(connections(large), (std::vector<std::uint64_t>{1, 2}));

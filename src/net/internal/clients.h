@@ -33,11 +33,14 @@ class Clients {
     std::uint64_t id = 0;
     friend bool operator==(const Place&, const Place&) = default;
   };
-  std::size_t limit_of(const std::string& name) const { return name.empty() ? limits_.nameless : limits_.per_name; }
+  std::size_t limit_of(const std::string& name) const {
+    return name.empty() ? limits_.nameless : limits_.per_name;
+  }
 
   Limits limits_;
   Mutex mutex_;
-  std::unordered_map<std::string, std::vector<Place>> places_ GUARDED_BY(mutex_);  // the oldest first
+  std::unordered_map<std::string, std::vector<Place>> places_
+      GUARDED_BY(mutex_);  // the oldest first
 };
 
 }  // namespace varda::net::internal

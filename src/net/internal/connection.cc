@@ -21,7 +21,8 @@ constexpr std::chrono::milliseconds kLingerTime{2000};
 
 bool equals_ignoring_case(std::string_view a, std::string_view lower) {
   return a.size() == lower.size() &&
-         std::equal(a.begin(), a.end(), lower.begin(), [](char x, char y) { return (x >= 'A' && x <= 'Z' ? x + 32 : x) == y; });
+         std::equal(a.begin(), a.end(), lower.begin(),
+                    [](char x, char y) { return (x >= 'A' && x <= 'Z' ? x + 32 : x) == y; });
 }
 
 /// A handler's text must not end the header or start another field.
@@ -51,15 +52,17 @@ Connection::Connection(Loop& loop, std::uint64_t id, int fd, std::string peer)
     : loop_(loop), id_(id), watch_(loop.reactor().watch(fd, *this)) {
   peer_.address = std::move(peer);
   const auto& options = loop.state().options;
-  parser_ =
-      Parser::create(Parser::Kind::kRequest, {.header_bytes = options.header_bytes_max, .body_bytes = options.body_bytes_max});
+  parser_ = Parser::create(Parser::Kind::kRequest, {.header_bytes = options.header_bytes_max,
+                                                    .body_bytes = options.body_bytes_max});
   const TlsContext tls = loop.state().tls();
   stream_ = tls ? tls_accept(fd, tls) : plain_stream(fd);
 }
 
 Connection::~Connection() = default;
 
-void Connection::expire_in(std::chrono::milliseconds timeout) { deadline_ = system_clock().now() + timeout; }
+void Connection::expire_in(std::chrono::milliseconds timeout) {
+  deadline_ = system_clock().now() + timeout;
+}
 
 void Connection::wait_from_now() { waiting_since_ = system_clock().now(); }
 
@@ -91,7 +94,8 @@ void Connection::begin_body_window() {
 void Connection::expect_body_bytes() {
   const auto& options = loop_.state().options;
   const auto window = static_cast<std::size_t>(options.body_window.count());
-  const std::size_t needed = std::max<std::size_t>(options.body_bytes_per_second_min * window / 1000, 1);
+  const std::size_t needed =
+      std::max<std::size_t>(options.body_bytes_per_second_min * window / 1000, 1);
   if (parser_->message().body.size() - window_bytes_ >= needed) begin_body_window();
 }
 
@@ -100,15 +104,18 @@ void Connection::hold_body() {
   const std::size_t here = parser_->message().body.size();
   if (!state.bodies.limited() || here <= Server::Options::kSmallBodyBytes || here <= held_) return;
   held_ = here;
-  const Bodies::Growth growth = state.bodies.grow(place(), host_of_peer(peer_.address), here, waiting_since_);
-  for (const Bodies::Place& loser : growth.gave_way) loser.loop->refuse_body_later(loser.connection);
+  const Bodies::Growth growth =
+      state.bodies.grow(place(), host_of_peer(peer_.address), here, waiting_since_);
+  for (const Bodies::Place& loser : growth.gave_way)
+    loser.loop->refuse_body_later(loser.connection);
   if (growth.room == Bodies::Room::kGaveWay) return refuse_body();
   if (growth.room == Bodies::Room::kNone)
     refuse(503, "the bodies of other requests take all the room there is for them; try again");
 }
 
 void Connection::refuse_body() {
-  if (phase_ == Phase::kBody) refuse(408, "the request body was slow, and other requests needed its room; try again");
+  if (phase_ == Phase::kBody)
+    refuse(408, "the request body was slow, and other requests needed its room; try again");
 }
 
 void Connection::release_body() {
@@ -121,13 +128,16 @@ std::string Connection::refusal() const {
     case 413:
       return "the request body is larger than " + std::to_string(options.body_bytes_max) + " bytes";
     case 431:
-      return "the request header is larger than " + std::to_string(options.header_bytes_max) + " bytes";
+      return "the request header is larger than " + std::to_string(options.header_bytes_max) +
+             " bytes";
     default:
       return parser_->error_text();
   }
 }
 
-bool Connection::nameless() const { return loop_.state().asks_names && peer_.certificate_name.empty(); }
+bool Connection::nameless() const {
+  return loop_.state().asks_names && peer_.certificate_name.empty();
+}
 
 // Nameless connections need no credentials and serve short exchanges, so they time out sooner.
 void Connection::expire_idle() {
@@ -157,7 +167,8 @@ void Connection::handshake_over() {
 
 void Connection::yield_handshake(SteadyTime quiet_since) {
   // Bytes that this thread has not read yet are this thread's delay, not the peer's.
-  if (phase_ == Phase::kHandshake && shaken_at_ <= quiet_since && bytes_waiting(watch_->fd()) == 0) handshake_over();
+  if (phase_ == Phase::kHandshake && shaken_at_ <= quiet_since && bytes_waiting(watch_->fd()) == 0)
+    handshake_over();
 }
 
 void Connection::handshake_done() {
@@ -173,7 +184,8 @@ void Connection::handshake_done() {
 
 void Connection::handshake() {
   const IoResult shaken = stream_->handshake();
-  if (shaken.count > 0) shaken_at_ = system_clock().now();  // single bytes are not progress and keep no place
+  if (shaken.count > 0)
+    shaken_at_ = system_clock().now();  // single bytes are not progress and keep no place
   switch (shaken.kind) {
     case IoResult::Kind::kBytes:
       handshake_done();
@@ -194,7 +206,8 @@ void Connection::handshake() {
 }
 
 bool Connection::paused() const {
-  return phase_ != Phase::kIdle && phase_ != Phase::kHeader && phase_ != Phase::kBody && in_.size() >= kReadAheadMax;
+  return phase_ != Phase::kIdle && phase_ != Phase::kHeader && phase_ != Phase::kBody &&
+         in_.size() >= kReadAheadMax;
 }
 
 void Connection::on_readable() {
@@ -254,7 +267,8 @@ void Connection::on_writable() {
     pump_stream();
   } else if (flush()) {
     if (phase_ == Phase::kWriting) response_done();
-    if (phase_ == Phase::kHandling) deadline_ = SteadyTime::max();  // the written bytes were an interim response
+    if (phase_ == Phase::kHandling)
+      deadline_ = SteadyTime::max();  // the written bytes were an interim response
   }
   serve_rest();
   if (phase_ != Phase::kClosed && std::exchange(read_wants_write_, false)) on_readable();
@@ -263,7 +277,8 @@ void Connection::on_writable() {
 std::size_t Connection::consume(std::string_view bytes) {
   const auto& options = loop_.state().options;
   std::size_t used = 0;
-  while (used < bytes.size() && (phase_ == Phase::kIdle || phase_ == Phase::kHeader || phase_ == Phase::kBody)) {
+  while (used < bytes.size() &&
+         (phase_ == Phase::kIdle || phase_ == Phase::kHeader || phase_ == Phase::kBody)) {
     const std::size_t count = parser_->feed(bytes.substr(used));
     used += count;
     if (parser_->error_status() != 0) {
@@ -285,10 +300,12 @@ std::size_t Connection::consume(std::string_view bytes) {
       refuse(413, "the request body is larger than " + std::to_string(body_bytes_max_) + " bytes");
     if (phase_ == Phase::kBody && options.nameless_body_bytes_max > 0 && nameless() &&
         parser_->message().body.size() > options.nameless_body_bytes_max) {
-      refuse(413, "the request body is larger than " + std::to_string(options.nameless_body_bytes_max) +
+      refuse(413, "the request body is larger than " +
+                      std::to_string(options.nameless_body_bytes_max) +
                       " bytes, and no client certificate was shown");
     }
-    if (phase_ == Phase::kClosed || phase_ == Phase::kLingering || phase_ == Phase::kWriting) return bytes.size();
+    if (phase_ == Phase::kClosed || phase_ == Phase::kLingering || phase_ == Phase::kWriting)
+      return bytes.size();
     if (parser_->done()) {
       dispatch();
     } else if (count == 0) {
@@ -308,22 +325,28 @@ void Connection::header_arrived() {
     if (equals_ignoring_case(name, "host")) ++hosts;
     if (equals_ignoring_case(name, "expect")) expect = value;
     // The parser would read such a request as one without body, and the body as the next request.
-    if (equals_ignoring_case(name, "transfer-encoding") && !equals_ignoring_case(value, "chunked")) {
+    if (equals_ignoring_case(name, "transfer-encoding") &&
+        !equals_ignoring_case(value, "chunked")) {
       return refuse(501, "the only transfer coding known here is chunked");
     }
   }
-  if (hosts > 1 || (hosts == 0 && !http10_)) return refuse(400, "exactly one Host header is required");
+  if (hosts > 1 || (hosts == 0 && !http10_))
+    return refuse(400, "exactly one Host header is required");
   if (message.target.starts_with("http://") || message.target.starts_with("https://")) {
     const auto slash = message.target.find('/', 8);
     message.target = slash == std::string::npos ? "/" : message.target.substr(slash);
   }
-  if (message.target[0] != '/' && message.target != "*") return refuse(400, "the request target must be a path");
+  if (message.target[0] != '/' && message.target != "*")
+    return refuse(400, "the request target must be a path");
   const auto& limits = loop_.state().options;
   const std::string_view target = message.target;
-  body_bytes_max_ = limits.body_bytes_max_of ? limits.body_bytes_max_of(message.method, target.substr(0, target.find('?')))
-                                             : limits.body_bytes_max;
+  body_bytes_max_ =
+      limits.body_bytes_max_of
+          ? limits.body_bytes_max_of(message.method, target.substr(0, target.find('?')))
+          : limits.body_bytes_max;
   if (!expect.empty() && !http10_) {
-    if (!equals_ignoring_case(expect, "100-continue")) return refuse(417, "only Expect: 100-continue is known");
+    if (!equals_ignoring_case(expect, "100-continue"))
+      return refuse(417, "only Expect: 100-continue is known");
     if (parser_->expects_body()) {
       out_ += "HTTP/1.1 100 Continue\r\n\r\n";
       flush();
@@ -358,10 +381,12 @@ void Connection::dispatch() {
         Responder(
             [mailbox = loop_.mailbox(), id = id_, number](Response response) {
               Loop* here = Loop::here();
-              if (here && here->mailbox() == mailbox && here->current.connection == id && here->current.request == number) {
+              if (here && here->mailbox() == mailbox && here->current.connection == id &&
+                  here->current.request == number) {
                 here->current.response = std::move(response);
               } else {
-                mailbox->put({.connection = id, .request = number, .response = std::move(response)});
+                mailbox->put(
+                    {.connection = id, .request = number, .response = std::move(response)});
               }
             },
             // Small enough for std::function to avoid an allocation.
@@ -507,7 +532,8 @@ void Connection::wake(std::uint64_t request) {
 void Connection::pump_stream() {
   const std::size_t blocked_max = loop_.state().options.stream_buffer_bytes_max;
   for (int round = 0; phase_ == Phase::kStreaming; ++round) {
-    const std::size_t limit = write_blocked_ ? blocked_max : std::min(kStreamRoundBytes, blocked_max);
+    const std::size_t limit =
+        write_blocked_ ? blocked_max : std::min(kStreamRoundBytes, blocked_max);
     bool dry = false;
     while (body_stream_ && !dry && out_.size() - out_sent_ < limit) {
       std::optional<std::string> bytes;
@@ -529,7 +555,8 @@ void Connection::pump_stream() {
         out_ += *bytes;
         out_ += "\r\n";
       } else {
-        const std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(bytes->size(), stream_left_));
+        const std::size_t count =
+            static_cast<std::size_t>(std::min<std::uint64_t>(bytes->size(), stream_left_));
         out_.append(*bytes, 0, count);
         if (stream_left_ != UINT64_MAX) stream_left_ -= count;
       }
@@ -551,7 +578,8 @@ bool Connection::flush() {
   bool progress = !write_blocked_;
   while (out_sent_ < out_.size() || body_sent_ < body_.size()) {
     if (write_blocked_) return false;
-    const IoResult written = stream_->write(std::string_view(out_).substr(out_sent_), std::string_view(body_).substr(body_sent_));
+    const IoResult written = stream_->write(std::string_view(out_).substr(out_sent_),
+                                            std::string_view(body_).substr(body_sent_));
     if (written.kind == IoResult::Kind::kBytes) {
       const std::size_t of_out = std::min(written.count, out_.size() - out_sent_);
       out_sent_ += of_out;
@@ -610,7 +638,9 @@ void Connection::serve_rest() {
       in_.erase(0, std::min(used, in_.size()));
       if (in_.empty() && in_.capacity() > kKeepBufferBytes) std::string().swap(in_);
     }
-    if (peer_closed_ && (phase_ == Phase::kIdle || phase_ == Phase::kHeader || phase_ == Phase::kBody)) return close();
+    if (peer_closed_ &&
+        (phase_ == Phase::kIdle || phase_ == Phase::kHeader || phase_ == Phase::kBody))
+      return close();
   }
   read_on();
 }

@@ -72,7 +72,8 @@ Status Waiter::wait(const Context& ctx, int fd, For what) {
       timeout = &left;
     }
     const int count = ::ppoll(polled, 2, timeout, nullptr);
-    if (count < 0 && errno != EINTR) return Error(Code::kInternal, std::string("poll: ") + std::strerror(errno));
+    if (count < 0 && errno != EINTR)
+      return Error(Code::kInternal, std::string("poll: ") + std::strerror(errno));
     if (count > 0 && polled[0].revents != 0) return {};
     // Woken without a stop: a leftover wake-up of the previous request.
     if (count > 0 && !ctx.stopped()) {
@@ -88,8 +89,11 @@ std::vector<Address> numeric_addresses(const std::string& host, int port) {
   return addresses;
 }
 
-Result<std::vector<Address>> resolve(const Context& ctx, const std::string& host, int port, Lookups* lookups) {
-  const auto failed = [&](int error) { return Error(Code::kUnavailable, "cannot resolve " + host + ": " + ::gai_strerror(error)); };
+Result<std::vector<Address>> resolve(const Context& ctx, const std::string& host, int port,
+                                     Lookups* lookups) {
+  const auto failed = [&](int error) {
+    return Error(Code::kUnavailable, "cannot resolve " + host + ": " + ::gai_strerror(error));
+  };
   std::vector<Address> addresses = numeric_addresses(host, port);
   if (!addresses.empty()) return addresses;
   if (host == "localhost") {
@@ -119,14 +123,16 @@ Result<Fd> connect_any(const Context& ctx, Waiter& waiter, const std::vector<Add
     }
     // A silent address must leave time for the remaining addresses.
     Context attempt = ctx;
-    if (ctx.deadline() && i + 1 < addresses.size()) attempt = ctx.with_timeout((*ctx.deadline() - system_clock().now()) / 2);
+    if (ctx.deadline() && i + 1 < addresses.size())
+      attempt = ctx.with_timeout((*ctx.deadline() - system_clock().now()) / 2);
     if (Status ready = waiter.wait(attempt, fd->get(), Waiter::For::kWrite); !ready.ok()) {
       if (ctx.stopped()) return ready.error();
       last = Error(Code::kUnavailable, "cannot connect to " + addresses[i].str() + ": no answer");
       continue;
     }
     if (const int error = socket_error(fd->get()); error != 0) {
-      last = Error(Code::kUnavailable, "cannot connect to " + addresses[i].str() + ": " + std::strerror(error));
+      last = Error(Code::kUnavailable,
+                   "cannot connect to " + addresses[i].str() + ": " + std::strerror(error));
       continue;
     }
     return std::move(*fd);

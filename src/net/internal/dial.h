@@ -38,7 +38,8 @@ class Waiter {
 /// All addresses of a host, in the system's order. kUnavailable: no such name. Returns when the
 /// context ends, even if the resolver is slow.
 /// `lookups` replaces the system's lookup of names, if given.
-Result<std::vector<Address>> resolve(const Context& ctx, const std::string& host, int port, Lookups* lookups = nullptr);
+Result<std::vector<Address>> resolve(const Context& ctx, const std::string& host, int port,
+                                     Lookups* lookups = nullptr);
 /// The addresses of a host that is numeric in any form the system reads ("127.1", "0x7f000001").
 /// Empty: `host` is a name.
 std::vector<Address> numeric_addresses(const std::string& host, int port);

@@ -15,7 +15,9 @@ namespace {
 constexpr std::int32_t kWindowBytes = 1 << 20;
 constexpr std::size_t kHeaderBytesMax = 64u << 10;
 
-std::string_view text(const std::uint8_t* bytes, std::size_t size) { return {reinterpret_cast<const char*>(bytes), size}; }
+std::string_view text(const std::uint8_t* bytes, std::size_t size) {
+  return {reinterpret_cast<const char*>(bytes), size};
+}
 
 nghttp2_nv header(std::string_view name, std::string_view value) {
   // nghttp2 copies both; its parameters merely lack const.
@@ -29,10 +31,13 @@ nghttp2_nv header(std::string_view name, std::string_view value) {
 std::string decode_message(std::string_view encoded) {
   std::string out;
   const auto digit = [](char c) {
-    return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+    return c >= '0' && c <= '9'                 ? c - '0'
+           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                : -1;
   };
   for (std::size_t i = 0; i < encoded.size(); ++i) {
-    if (encoded[i] == '%' && i + 2 < encoded.size() && digit(encoded[i + 1]) >= 0 && digit(encoded[i + 2]) >= 0) {
+    if (encoded[i] == '%' && i + 2 < encoded.size() && digit(encoded[i + 1]) >= 0 &&
+        digit(encoded[i + 2]) >= 0) {
       out += static_cast<char>(digit(encoded[i + 1]) * 16 + digit(encoded[i + 2]));
       i += 2;
     } else {
@@ -54,10 +59,12 @@ class Call final : public Http2Call {
     const int made = nghttp2_session_client_new(&session_, callbacks, this);
     nghttp2_session_callbacks_del(callbacks);
     CHECK(made == 0);
-    const std::array<nghttp2_settings_entry, 3> settings = {{{NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
-                                                             {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kWindowBytes},
-                                                             {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, kHeaderBytesMax}}};
-    CHECK(nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings.data(), settings.size()) == 0);
+    const std::array<nghttp2_settings_entry, 3> settings = {
+        {{NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
+         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kWindowBytes},
+         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, kHeaderBytesMax}}};
+    CHECK(nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings.data(), settings.size()) ==
+          0);
     CHECK(nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0, kWindowBytes) == 0);
   }
   ~Call() override { nghttp2_session_del(session_); }
@@ -69,8 +76,8 @@ class Call final : public Http2Call {
     header_bytes_ = 0;
     done_ = false;
     const auto size = static_cast<std::uint32_t>(request.message.size());
-    prefix_ = {'\0', static_cast<char>(size >> 24), static_cast<char>(size >> 16), static_cast<char>(size >> 8),
-               static_cast<char>(size)};
+    prefix_ = {'\0', static_cast<char>(size >> 24), static_cast<char>(size >> 16),
+               static_cast<char>(size >> 8), static_cast<char>(size)};
     message_ = request.message;
     sent_ = 0;
     std::vector<nghttp2_nv> headers = {header(":method", "POST"),
@@ -83,7 +90,8 @@ class Call final : public Http2Call {
     if (!request.timeout.empty()) headers.push_back(header("grpc-timeout", request.timeout));
     nghttp2_data_provider body{};
     body.read_callback = read_body;
-    stream_ = nghttp2_submit_request(session_, nullptr, headers.data(), headers.size(), &body, nullptr);
+    stream_ =
+        nghttp2_submit_request(session_, nullptr, headers.data(), headers.size(), &body, nullptr);
     if (stream_ < 0) {
       done_ = true;
       return Error(Code::kUnavailable, nghttp2_strerror(stream_));
@@ -95,9 +103,11 @@ class Call final : public Http2Call {
   GrpcAnswer take() override { return std::move(answer_); }
 
   Status feed(std::string_view bytes) override {
-    const ssize_t used = nghttp2_session_mem_recv(session_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+    const ssize_t used = nghttp2_session_mem_recv(
+        session_, reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
     if (used >= 0 && static_cast<std::size_t>(used) == bytes.size()) return {};
-    return Error(Code::kUnavailable, "it does not speak HTTP/2: " + std::string(nghttp2_strerror(static_cast<int>(used))));
+    return Error(Code::kUnavailable, "it does not speak HTTP/2: " +
+                                         std::string(nghttp2_strerror(static_cast<int>(used))));
   }
 
   Result<std::string_view> output() override {
@@ -106,17 +116,20 @@ class Call final : public Http2Call {
     if (size < 0) return Error(Code::kInternal, nghttp2_strerror(static_cast<int>(size)));
     // nghttp2 reports this way that it gave the connection up, for example if the first frame was
     // not SETTINGS.
-    if (size == 0 && nghttp2_session_want_read(session_) == 0) return Error(Code::kInternal, "the peer breaks the rules of HTTP/2");
+    if (size == 0 && nghttp2_session_want_read(session_) == 0)
+      return Error(Code::kInternal, "the peer breaks the rules of HTTP/2");
     return text(bytes, static_cast<std::size_t>(size));
   }
 
-  bool reusable() const override { return done_ && !went_away_ && nghttp2_session_check_request_allowed(session_) != 0; }
+  bool reusable() const override {
+    return done_ && !went_away_ && nghttp2_session_check_request_allowed(session_) != 0;
+  }
 
  private:
   static Call& of(void* user) { return *static_cast<Call*>(user); }
 
-  static ssize_t read_body(nghttp2_session*, std::int32_t, std::uint8_t* to, std::size_t room, std::uint32_t* flags,
-                           nghttp2_data_source*, void* user) {
+  static ssize_t read_body(nghttp2_session*, std::int32_t, std::uint8_t* to, std::size_t room,
+                           std::uint32_t* flags, nghttp2_data_source*, void* user) {
     Call& self = of(user);
     std::size_t count = 0;
     const auto copy = [&](std::string_view from) {
@@ -132,8 +145,9 @@ class Call final : public Http2Call {
     return static_cast<ssize_t>(count);
   }
 
-  static int on_header(nghttp2_session*, const nghttp2_frame* frame, const std::uint8_t* name, std::size_t name_size,
-                       const std::uint8_t* value, std::size_t value_size, std::uint8_t, void* user) {
+  static int on_header(nghttp2_session*, const nghttp2_frame* frame, const std::uint8_t* name,
+                       std::size_t name_size, const std::uint8_t* value, std::size_t value_size,
+                       std::uint8_t, void* user) {
     Call& self = of(user);
     if (frame->hd.stream_id != self.stream_) return 0;
     self.header_bytes_ += name_size + value_size;
@@ -149,7 +163,8 @@ class Call final : public Http2Call {
     const auto number = [&](int& out) {
       int parsed = 0;
       const auto end = std::from_chars(value.data(), value.data() + value.size(), parsed);
-      out = end.ec == std::errc() && end.ptr == value.data() + value.size() && parsed >= 0 ? parsed : 2;
+      out = end.ec == std::errc() && end.ptr == value.data() + value.size() && parsed >= 0 ? parsed
+                                                                                           : 2;
     };
     if (name == ":status") {
       number(answer_.http_status);
@@ -162,8 +177,8 @@ class Call final : public Http2Call {
     }
   }
 
-  static int on_data(nghttp2_session* session, std::uint8_t, std::int32_t stream, const std::uint8_t* data, std::size_t size,
-                     void* user) {
+  static int on_data(nghttp2_session* session, std::uint8_t, std::int32_t stream,
+                     const std::uint8_t* data, std::size_t size, void* user) {
     Call& self = of(user);
     if (stream != self.stream_ || self.answer_.too_large) return 0;
     if (self.answer_.body.size() + size > self.body_bytes_max_) {
@@ -203,6 +218,8 @@ class Call final : public Http2Call {
 
 }  // namespace
 
-std::unique_ptr<Http2Call> Http2Call::create(std::size_t body_bytes_max) { return std::make_unique<Call>(body_bytes_max); }
+std::unique_ptr<Http2Call> Http2Call::create(std::size_t body_bytes_max) {
+  return std::make_unique<Call>(body_bytes_max);
+}
 
 }  // namespace varda::net::internal

@@ -25,12 +25,18 @@ TEST(Lookups, CallersThatGiveUpLeaveFewBehindAndThoseThatWaitAreAnswered) {
   std::stop_source hung_up;
   hung_up.request_stop();
   for (int i = 0; i < 1000; ++i) {
-    EXPECT_EQ(lookups.find(Context(hung_up.get_token()), "silent", 1).error().code(), Code::kCancelled);
+    EXPECT_EQ(lookups.find(Context(hung_up.get_token()), "silent", 1).error().code(),
+              Code::kCancelled);
   }
-  EXPECT_EQ(lookups.find(Context::background().with_timeout(Duration::zero()), "silent", 1).error().code(), Code::kTimeout);
-  EXPECT_EQ(lookups.find(Context::background(), "another", 2)->error, 2) << "other names are looked up all the same";
+  EXPECT_EQ(lookups.find(Context::background().with_timeout(Duration::zero()), "silent", 1)
+                .error()
+                .code(),
+            Code::kTimeout);
+  EXPECT_EQ(lookups.find(Context::background(), "another", 2)->error, 2)
+      << "other names are looked up all the same";
   EXPECT_LE(resolver->asked, Lookups::kOneNameMax + 1);
-  auto waits = std::async(std::launch::async, [&] { return lookups.find(Context::background(), "silent", 1)->error; });
+  auto waits = std::async(std::launch::async,
+                          [&] { return lookups.find(Context::background(), "silent", 1)->error; });
   resolver->release.count_down();
   EXPECT_EQ(waits.get(), 1);
   EXPECT_EQ(lookups.find(Context::background(), "silent", 3)->error, 3);

@@ -11,7 +11,8 @@ thread_local Loop* this_thread_loop = nullptr;
 /// The period of timeout checks: a fraction of the shortest timeout. Timeouts are then a little
 /// late, and checks are cheap.
 std::chrono::milliseconds tick_period(const Server::Options& options) {
-  const auto shortest = std::min({options.header_timeout, options.idle_timeout, options.write_timeout, options.body_window});
+  const auto shortest = std::min(
+      {options.header_timeout, options.idle_timeout, options.write_timeout, options.body_window});
   return std::clamp(shortest / 4, std::chrono::milliseconds(5), std::chrono::milliseconds(1000));
 }
 
@@ -20,7 +21,10 @@ std::chrono::milliseconds tick_period(const Server::Options& options) {
 Loop* Loop::here() { return this_thread_loop; }
 
 Loop::Loop(ServerState& state)
-    : state_(state), reactor_(Reactor::create()), scratch_(64 << 10), tick_period_(tick_period(state.options)) {
+    : state_(state),
+      reactor_(Reactor::create()),
+      scratch_(64 << 10),
+      tick_period_(tick_period(state.options)) {
   mailbox_ = std::make_shared<Mailbox>([this] { reactor_->post([this] { deliver(); }); });
 }
 
@@ -62,7 +66,8 @@ void Loop::adopt(Fd fd, std::string peer) {
       const bool first = handshakes_.empty();
       handshakes_.emplace_back(system_clock().now() + state_.options.handshake_turn, id);
       if (first) {
-        const auto period = std::clamp<std::chrono::milliseconds>(state_.options.handshake_turn / 8, std::chrono::milliseconds(5),
+        const auto period = std::clamp<std::chrono::milliseconds>(state_.options.handshake_turn / 8,
+                                                                  std::chrono::milliseconds(5),
                                                                   std::chrono::milliseconds(250));
         reactor_->tick(period, [this] { return on_handshake_tick(); });
       }
@@ -115,7 +120,8 @@ std::optional<Loop::Waiting> Loop::longest_waiting() const {
   std::optional<Waiting> longest;
   for (const auto& [id, connection] : connections_) {
     const std::optional<SteadyTime> since = connection->waiting_since();
-    if (since && (!longest || *since < longest->since)) longest = Waiting{.since = *since, .id = id};
+    if (since && (!longest || *since < longest->since))
+      longest = Waiting{.since = *since, .id = id};
   }
   return longest;
 }
@@ -144,7 +150,8 @@ const std::string& Loop::date() {
     std::tm parts{};
     gmtime_r(&now, &parts);
     char text[64];
-    date_.assign(text, std::strftime(text, sizeof(text), "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", &parts));
+    date_.assign(text,
+                 std::strftime(text, sizeof(text), "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", &parts));
   }
   return date_;
 }

@@ -37,8 +37,8 @@ struct ServerState {
   std::atomic<std::size_t> handshakes{0};        // TLS handshakes, counted from accept() on
   std::function<void(bool was_full)> on_closed;  // after each connection, from its loop's thread
   std::atomic<bool> full{false};                 // a client waits for a free connection
-  std::function<void()> on_waiting;              // a connection began to wait for its client while `full`
-  std::function<void()> on_shaken;               // a handshake ended that was at the limit
+  std::function<void()> on_waiting;  // a connection began to wait for its client while `full`
+  std::function<void()> on_shaken;   // a handshake ended that was at the limit
   /// Subtract and compare in one step. In two steps, two connections that close together could each
   /// see the other's value.
   void connection_over() { on_closed(connections.fetch_sub(1) >= options.connections_max); }
@@ -120,7 +120,8 @@ class Loop {
   std::vector<char> scratch_;
   std::chrono::milliseconds tick_period_;
   std::uint64_t next_id_ = 1;
-  std::deque<std::pair<SteadyTime, std::uint64_t>> handshakes_;  // when to check for a silent peer; the earliest first
+  std::deque<std::pair<SteadyTime, std::uint64_t>>
+      handshakes_;  // when to check for a silent peer; the earliest first
   bool ticking_ = false;
   bool closing_ = false;
   std::string date_;

@@ -59,7 +59,8 @@ struct StreamWake {
   std::atomic<bool> pending{false};
 
   void operator()() {
-    if (!pending.exchange(true)) mailbox->put({.connection = connection, .request = request, .response = std::nullopt});
+    if (!pending.exchange(true))
+      mailbox->put({.connection = connection, .request = request, .response = std::nullopt});
   }
 };
 

@@ -31,7 +31,8 @@ class Sink final : public http::basic_parser<kIsRequest> {
   bool between_chunks() const { return header_done_ && chunk_left_ == 0 && this->chunked(); }
 
  private:
-  void on_request_impl(http::verb, string_view method, string_view target, int version, ErrorCode&) override {
+  void on_request_impl(http::verb, string_view method, string_view target, int version,
+                       ErrorCode&) override {
     message_.method = view(method);
     message_.target = view(target);
     message_.minor_version = version % 10;
@@ -48,13 +49,16 @@ class Sink final : public http::basic_parser<kIsRequest> {
   void on_header_impl(ErrorCode&) override { header_done_ = true; }
   void on_body_init_impl(const boost::optional<std::uint64_t>& length, ErrorCode&) override {
     // A declared length alone does not justify that much memory.
-    if (length && kIsRequest) message_.body.reserve(static_cast<std::size_t>(std::min<std::uint64_t>(*length, 256 << 10)));
+    if (length && kIsRequest)
+      message_.body.reserve(static_cast<std::size_t>(std::min<std::uint64_t>(*length, 256 << 10)));
   }
   std::size_t on_body_impl(string_view body, ErrorCode&) override {
     message_.body.append(body.data(), body.size());
     return body.size();
   }
-  void on_chunk_header_impl(std::uint64_t size, string_view, ErrorCode&) override { chunk_left_ = size; }
+  void on_chunk_header_impl(std::uint64_t size, string_view, ErrorCode&) override {
+    chunk_left_ = size;
+  }
   std::size_t on_chunk_body_impl(std::uint64_t, string_view body, ErrorCode&) override {
     message_.body.append(body.data(), body.size());
     chunk_left_ -= body.size();
@@ -76,7 +80,8 @@ Between look_between(std::string_view bytes, std::size_t limit) {
   const std::size_t begin = bytes.starts_with("\r\n") ? 2 : 0;
   std::size_t end = bytes.find("\r\n", begin);
   const std::size_t digits = bytes.find_first_not_of('0', begin);
-  if (end != std::string_view::npos && digits > begin && std::isxdigit(static_cast<unsigned char>(bytes[digits])) == 0)
+  if (end != std::string_view::npos && digits > begin &&
+      std::isxdigit(static_cast<unsigned char>(bytes[digits])) == 0)
     end = bytes.find("\r\n\r\n", end);
   if (std::min(end, bytes.size()) - begin > limit) return Between::kTooLong;
   return end == std::string_view::npos ? Between::kPartial : Between::kWhole;
@@ -94,7 +99,8 @@ class BeastParser final : public Parser {
       if (!header_was_done && sink_->is_header_done()) break;
       if (!used && !sink_->got_some()) {
         // Empty lines before a request are ignored (RFC 9112, 2.2).
-        while (kIsRequest && used < bytes.size() && (bytes[used] == '\r' || bytes[used] == '\n')) ++used;
+        while (kIsRequest && used < bytes.size() && (bytes[used] == '\r' || bytes[used] == '\n'))
+          ++used;
       }
       if (used == bytes.size()) break;
       const bool between = sink_->between_chunks();
@@ -104,7 +110,8 @@ class BeastParser final : public Parser {
         if (found != Between::kWhole) break;
       }
       ErrorCode error;
-      const std::size_t count = sink_->put(boost::asio::const_buffer(bytes.data() + used, bytes.size() - used), error);
+      const std::size_t count =
+          sink_->put(boost::asio::const_buffer(bytes.data() + used, bytes.size() - used), error);
       used += count;
       if (error == http::error::need_more) {
         if (!between) break;
@@ -130,7 +137,9 @@ class BeastParser final : public Parser {
   std::string error_text() const override { return error_ ? error_.message() : std::string(); }
   bool keep_alive() const override { return sink_->keep_alive(); }
   bool ends_with_connection() const override { return !kIsRequest && sink_->need_eof(); }
-  bool expects_body() const override { return sink_->chunked() || sink_->content_length().value_or(0) > 0; }
+  bool expects_body() const override {
+    return sink_->chunked() || sink_->content_length().value_or(0) > 0;
+  }
   void no_body() override { sink_->skip(true); }
   Message& message() override { return message_; }
 
@@ -138,7 +147,8 @@ class BeastParser final : public Parser {
     message_ = Message();
     error_ = {};
     sink_.emplace(message_);
-    sink_->header_limit(static_cast<std::uint32_t>(std::min<std::size_t>(limits_.header_bytes, UINT32_MAX)));
+    sink_->header_limit(
+        static_cast<std::uint32_t>(std::min<std::size_t>(limits_.header_bytes, UINT32_MAX)));
     if (limits_.body_bytes == UINT64_MAX) {
       sink_->body_limit(boost::none);
     } else {

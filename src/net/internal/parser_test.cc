@@ -12,7 +12,8 @@ const std::vector<std::string>& requests() {
   static const std::vector<std::string> all = {
       "GET /a?b=c HTTP/1.1\r\nHost: h\r\nAccept: */*\r\n\r\n",
       "PUT /b HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello",
-      "POST /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n10;x=y\r\n0123456789abcdef\r\n0\r\nX-T: "
+      "POST /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: "
+      "chunked\r\n\r\n3\r\nabc\r\n10;x=y\r\n0123456789abcdef\r\n0\r\nX-T: "
       "1\r\n\r\n",
       "GET / HTTP/1.0\r\nConnection: keep-alive\r\nX-Long: 1\r\n 2\r\n\r\n",
       "PUT /d HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -31,23 +32,28 @@ std::string run(Parser& parser, const std::string& bytes, Rng& rng, bool whole) 
     if (parser.error_status() != 0) return outcome + "!" + std::to_string(parser.error_status());
     if (parser.done()) {
       const Message& message = parser.message();
-      outcome +=
-          message.method + " " + message.target + " " + std::to_string(message.headers.all().size()) + " " + message.body + ";";
+      outcome += message.method + " " + message.target + " " +
+                 std::to_string(message.headers.all().size()) + " " + message.body + ";";
       parser.reset();
       continue;
     }
     if (used > 0) continue;
     if (at == bytes.size()) return outcome + (parser.started() ? "?" : "");
-    const std::size_t count = whole ? bytes.size() - at : 1 + rng.below(std::min<std::size_t>(bytes.size() - at, 9));
+    const std::size_t count =
+        whole ? bytes.size() - at : 1 + rng.below(std::min<std::size_t>(bytes.size() - at, 9));
     buffer.append(bytes, at, count);
     at += count;
   }
 }
 
 /// The complete messages of an outcome.
-std::string messages(const std::string& outcome) { return outcome.substr(0, outcome.rfind(';') + 1); }
+std::string messages(const std::string& outcome) {
+  return outcome.substr(0, outcome.rfind(';') + 1);
+}
 
-std::unique_ptr<Parser> make() { return Parser::create(Parser::Kind::kRequest, {.header_bytes = 4096, .body_bytes = 64}); }
+std::unique_ptr<Parser> make() {
+  return Parser::create(Parser::Kind::kRequest, {.header_bytes = 4096, .body_bytes = 64});
+}
 
 TEST(Parser, PiecesMakeNoDifference) {
   auto rng = seeded_rng(1);
@@ -55,7 +61,8 @@ TEST(Parser, PiecesMakeNoDifference) {
   for (const std::string& request : requests()) all += request;
   auto parser = make();
   const std::string expected = run(*parser, all, *rng, true);
-  EXPECT_EQ(expected, "GET /a?b=c 2 ;PUT /b 2 hello;POST /c 2 abc0123456789abcdef;GET / 2 ;PUT /d 2 ;");
+  EXPECT_EQ(expected,
+            "GET /a?b=c 2 ;PUT /b 2 hello;POST /c 2 abc0123456789abcdef;GET / 2 ;PUT /d 2 ;");
   for (int i = 0; i < 200; ++i) {
     auto again = make();
     EXPECT_EQ(run(*again, all, *rng, false), expected);
@@ -68,7 +75,8 @@ TEST(Parser, DamagedMessagesEndTheSameWayInAnyPieces) {
   static constexpr std::string_view kBytes = "\r\n\0 :;,/0129afFxchunked\x7f\xff\t";
   int refused = 0;
   for (int i = 0; i < 5000; ++i) {
-    std::string text = requests()[rng->below(requests().size())] + requests()[rng->below(requests().size())];
+    std::string text =
+        requests()[rng->below(requests().size())] + requests()[rng->below(requests().size())];
     for (std::uint64_t k = rng->below(4) + 1; k > 0; --k) {
       const std::size_t at = rng->below(text.size());
       switch (rng->below(3)) {
@@ -98,7 +106,8 @@ TEST(Parser, DamagedMessagesEndTheSameWayInAnyPieces) {
 }
 
 TEST(Parser, WhatStandsBetweenChunksIsOneLineOfLimitedLength) {
-  const std::string begin = "PUT /d HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n";
+  const std::string begin =
+      "PUT /d HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n";
   const std::pair<std::string, std::string> cases[] = {
       // The quote ends on another line. Counted twice, the chunk would exceed the body limit.
       {"28;x=\"y\r\n" + std::string(200, 'z') + "\"\r\n", "!400"},

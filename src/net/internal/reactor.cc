@@ -45,31 +45,34 @@ class AsioWatch final : public Reactor::Watch {
 
   void want_read() override {
     if (std::exchange(socket_->reading, true)) return;
-    socket_->descriptor.async_wait(asio::posix::stream_descriptor::wait_read, [socket = socket_](error_code) {
-      socket->reading = false;
-      if (socket->listener) socket->listener->on_readable();
-    });
+    socket_->descriptor.async_wait(asio::posix::stream_descriptor::wait_read,
+                                   [socket = socket_](error_code) {
+                                     socket->reading = false;
+                                     if (socket->listener) socket->listener->on_readable();
+                                   });
   }
 
   void want_write() override {
     if (std::exchange(socket_->writing, true)) return;
-    socket_->descriptor.async_wait(asio::posix::stream_descriptor::wait_write, [socket = socket_](error_code) {
-      socket->writing = false;
-      if (socket->listener) socket->listener->on_writable();
-    });
+    socket_->descriptor.async_wait(asio::posix::stream_descriptor::wait_write,
+                                   [socket = socket_](error_code) {
+                                     socket->writing = false;
+                                     if (socket->listener) socket->listener->on_writable();
+                                   });
   }
 
   void want_broken() override {
     if (std::exchange(socket_->breaking, true)) return;
-    socket_->descriptor.async_wait(asio::posix::stream_descriptor::wait_error, [socket = socket_](error_code) {
-      if (!socket->listener) return;
-      socket->breaking = false;
-      // Urgent data of the peer also ends the wait, and stays until it is read. Waiting again here
-      // would spin, so the next want_broken() waits.
-      pollfd state{.fd = socket->descriptor.native_handle(), .events = 0, .revents = 0};
-      if (::poll(&state, 1, 0) <= 0) return;
-      socket->listener->on_broken();
-    });
+    socket_->descriptor.async_wait(
+        asio::posix::stream_descriptor::wait_error, [socket = socket_](error_code) {
+          if (!socket->listener) return;
+          socket->breaking = false;
+          // Urgent data of the peer also ends the wait, and stays until it is read. Waiting again
+          // here would spin, so the next want_broken() waits.
+          pollfd state{.fd = socket->descriptor.native_handle(), .events = 0, .revents = 0};
+          if (::poll(&state, 1, 0) <= 0) return;
+          socket->listener->on_broken();
+        });
   }
 
  private:
@@ -102,7 +105,8 @@ class AsioReactor final : public Reactor {
   }
 
  private:
-  static void wait(const std::shared_ptr<asio::steady_timer>& timer, std::chrono::milliseconds period, std::function<bool()> work) {
+  static void wait(const std::shared_ptr<asio::steady_timer>& timer,
+                   std::chrono::milliseconds period, std::function<bool()> work) {
     timer->expires_after(period);
     timer->async_wait([timer, period, work = std::move(work)](error_code error) mutable {
       if (!error && work()) wait(timer, period, std::move(work));

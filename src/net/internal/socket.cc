@@ -19,10 +19,13 @@ namespace {
 // then after three. The kernel's own limit (net.core.somaxconn) is 4096 too.
 constexpr int kBacklog = 4096;
 
-void set_option(int fd, int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof(value)); }
+void set_option(int fd, int level, int name, int value) {
+  ::setsockopt(fd, level, name, &value, sizeof(value));
+}
 
 Error failed(const Address& address, const char* what, int error) {
-  return Error(Code::kUnavailable, std::string(what) + " " + address.str() + ": " + std::strerror(error));
+  return Error(Code::kUnavailable,
+               std::string(what) + " " + address.str() + ": " + std::strerror(error));
 }
 
 }  // namespace
@@ -36,7 +39,9 @@ Result<Address> Address::unix_path(const std::string& path) {
   Address address;
   auto* name = reinterpret_cast<sockaddr_un*>(&address.storage);
   if (path.empty() || path.size() >= sizeof(name->sun_path)) {
-    return Error(Code::kInvalid, "a Unix socket's path has 1 to " + std::to_string(sizeof(name->sun_path) - 1) + " bytes: " + path);
+    return Error(Code::kInvalid, "a Unix socket's path has 1 to " +
+                                     std::to_string(sizeof(name->sun_path) - 1) +
+                                     " bytes: " + path);
   }
   name->sun_family = AF_UNIX;
   std::memcpy(name->sun_path, path.data(), path.size());
@@ -47,17 +52,21 @@ Result<Address> Address::unix_path(const std::string& path) {
 Result<Address> Address::parse(const std::string& text) {
   if (text.starts_with("unix:")) return unix_path(text.substr(5));
   const auto fail = [&] {
-    return Error(Code::kInvalid, "address \"" + text + "\": expected HOST:PORT with a numeric host, or unix:/path");
+    return Error(Code::kInvalid,
+                 "address \"" + text + "\": expected HOST:PORT with a numeric host, or unix:/path");
   };
   const auto colon = text.rfind(':');
   if (colon == std::string::npos) return fail();
   int port = -1;
-  const auto [end, error] = std::from_chars(text.data() + colon + 1, text.data() + text.size(), port);
-  if (error != std::errc() || end != text.data() + text.size() || port < 0 || port > 65535) return fail();
+  const auto [end, error] =
+      std::from_chars(text.data() + colon + 1, text.data() + text.size(), port);
+  if (error != std::errc() || end != text.data() + text.size() || port < 0 || port > 65535)
+    return fail();
   std::string host = text.substr(0, colon);
   if (host == "localhost") host = "127.0.0.1";
   if (host.empty()) host = "0.0.0.0";
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
   Address address;
   auto* v4 = reinterpret_cast<sockaddr_in*>(&address.storage);
   auto* v6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
@@ -78,11 +87,13 @@ Result<Address> Address::parse(const std::string& text) {
 std::string Address::str() const {
   char text[INET6_ADDRSTRLEN] = "";
   if (storage.ss_family == AF_INET) {
-    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr, text, sizeof(text));
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr, text,
+              sizeof(text));
     return std::string(text) + ":" + std::to_string(port());
   }
   if (storage.ss_family == AF_INET6) {
-    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr, text, sizeof(text));
+    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr, text,
+              sizeof(text));
     return "[" + std::string(text) + "]:" + std::to_string(port());
   }
   // The peer of a Unix socket has no name.
@@ -91,8 +102,10 @@ std::string Address::str() const {
 }
 
 int Address::port() const {
-  if (storage.ss_family == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in*>(&storage)->sin_port);
-  if (storage.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_port);
+  if (storage.ss_family == AF_INET)
+    return ntohs(reinterpret_cast<const sockaddr_in*>(&storage)->sin_port);
+  if (storage.ss_family == AF_INET6)
+    return ntohs(reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_port);
   return 0;
 }
 
@@ -103,7 +116,8 @@ Result<Fd> listen_on(const Address& address) {
     // A left-over file refuses connections. A live server accepts them and keeps its file.
     const char* path = reinterpret_cast<const sockaddr_un*>(&address.storage)->sun_path;
     Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (::connect(probe.get(), address.get(), address.size) != 0 && errno == ECONNREFUSED) ::unlink(path);
+    if (::connect(probe.get(), address.get(), address.size) != 0 && errno == ECONNREFUSED)
+      ::unlink(path);
   } else {
     set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
     if (address.storage.ss_family == AF_INET6) set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
@@ -141,7 +155,8 @@ Address local_address(int fd) {
 Fd accept_one(int listener, Address& peer) {
   while (true) {
     peer.size = sizeof(peer.storage);
-    Fd fd(::accept4(listener, reinterpret_cast<sockaddr*>(&peer.storage), &peer.size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    Fd fd(::accept4(listener, reinterpret_cast<sockaddr*>(&peer.storage), &peer.size,
+                    SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd || (errno != EINTR && errno != ECONNABORTED)) return fd;
   }
 }

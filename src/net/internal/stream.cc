@@ -31,7 +31,8 @@ class PlainStream final : public Stream {
   }
 
   IoResult write(std::string_view first, std::string_view second) override {
-    iovec parts[2] = {{const_cast<char*>(first.data()), first.size()}, {const_cast<char*>(second.data()), second.size()}};
+    iovec parts[2] = {{const_cast<char*>(first.data()), first.size()},
+                      {const_cast<char*>(second.data()), second.size()}};
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = second.empty() ? 1 : 2;
@@ -60,16 +61,16 @@ class PlainStream final : public Stream {
 // handling, which children inherit.
 int bio_write(BIO* bio, const char* data, int size) {
   BIO_clear_retry_flags(bio);
-  const ssize_t count = ::send(static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio))), data,
-                               static_cast<std::size_t>(size), MSG_NOSIGNAL);
+  const ssize_t count = ::send(static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio))),
+                               data, static_cast<std::size_t>(size), MSG_NOSIGNAL);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_write(bio);
   return static_cast<int>(count);
 }
 
 int bio_read(BIO* bio, char* data, int size) {
   BIO_clear_retry_flags(bio);
-  const ssize_t count =
-      ::recv(static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio))), data, static_cast<std::size_t>(size), 0);
+  const ssize_t count = ::recv(static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio))),
+                               data, static_cast<std::size_t>(size), 0);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_read(bio);
   if (count == 0) BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
   return static_cast<int>(count);
@@ -214,7 +215,8 @@ class TlsStream final : public Stream {
 
 bool is_address(const std::string& host) {
   unsigned char bytes[16];
-  return inet_pton(AF_INET, host.c_str(), bytes) == 1 || inet_pton(AF_INET6, host.c_str(), bytes) == 1;
+  return inet_pton(AF_INET, host.c_str(), bytes) == 1 ||
+         inet_pton(AF_INET6, host.c_str(), bytes) == 1;
 }
 
 }  // namespace
@@ -227,13 +229,16 @@ std::unique_ptr<Stream> tls_accept(int fd, const TlsContext& ctx) {
   return stream;
 }
 
-Result<std::unique_ptr<Stream>> tls_connect(int fd, const TlsContext& ctx, const ServerNames& names) {
+Result<std::unique_ptr<Stream>> tls_connect(int fd, const TlsContext& ctx,
+                                            const ServerNames& names) {
   auto stream = std::make_unique<TlsStream>(fd, ctx);
   SSL* ssl = stream->ssl();
   SSL_set_connect_state(ssl);
   X509_VERIFY_PARAM* param = SSL_get0_param(ssl);
-  const std::string& verified = names.verified_name.empty() ? names.server_name : names.verified_name;
-  bool ok = is_address(names.server_name) || SSL_set_tlsext_host_name(ssl, names.server_name.c_str()) == 1;
+  const std::string& verified =
+      names.verified_name.empty() ? names.server_name : names.verified_name;
+  bool ok = is_address(names.server_name) ||
+            SSL_set_tlsext_host_name(ssl, names.server_name.c_str()) == 1;
   if (is_address(verified)) {
     ok = ok && X509_VERIFY_PARAM_set1_ip_asc(param, verified.c_str()) == 1;
   } else {

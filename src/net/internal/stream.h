@@ -54,6 +54,7 @@ struct ServerNames {
   std::string server_name;
   std::string verified_name;
 };
-Result<std::unique_ptr<Stream>> tls_connect(int fd, const TlsContext& ctx, const ServerNames& names);
+Result<std::unique_ptr<Stream>> tls_connect(int fd, const TlsContext& ctx,
+                                            const ServerNames& names);
 
 }  // namespace varda::net::internal

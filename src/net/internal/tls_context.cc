@@ -12,23 +12,27 @@
 namespace varda::net::internal {
 namespace {
 
-Status use_certificate(SSL_CTX* ctx, const std::string& certificate_pem, const std::string& key_pem) {
+Status use_certificate(SSL_CTX* ctx, const std::string& certificate_pem,
+                       const std::string& key_pem) {
   const Owned<BIO> certificates = text_bio(certificate_pem);
   const Owned<X509> first(PEM_read_bio_X509(certificates.get(), nullptr, no_password, nullptr));
   if (!first || SSL_CTX_use_certificate(ctx, first.get()) != 1) {
-    return Error(Code::kInvalid, "the TLS certificate is not PEM: " + tls_error("no certificate found"));
+    return Error(Code::kInvalid,
+                 "the TLS certificate is not PEM: " + tls_error("no certificate found"));
   }
   while (X509* next = PEM_read_bio_X509(certificates.get(), nullptr, no_password, nullptr)) {
     if (SSL_CTX_add0_chain_cert(ctx, next) != 1) {
       X509_free(next);
-      return Error(Code::kInvalid, "the chain of the TLS certificate: " + tls_error("bad certificate"));
+      return Error(Code::kInvalid,
+                   "the chain of the TLS certificate: " + tls_error("bad certificate"));
     }
   }
   ERR_clear_error();
   const Owned<EVP_PKEY> key = read_private_key(key_pem);
   if (!key) return Error(Code::kInvalid, "the TLS key is not PEM: " + tls_error("no key found"));
   if (SSL_CTX_use_PrivateKey(ctx, key.get()) != 1 || SSL_CTX_check_private_key(ctx) != 1) {
-    return Error(Code::kInvalid, "the TLS key does not belong to the certificate: " + tls_error("mismatch"));
+    return Error(Code::kInvalid,
+                 "the TLS key does not belong to the certificate: " + tls_error("mismatch"));
   }
   return {};
 }
@@ -46,17 +50,20 @@ Status trust(SSL_CTX* ctx, const std::string& ca_pem) {
     ++count;
   }
   ERR_clear_error();
-  if (count == 0) return Error(Code::kInvalid, "the CA certificates are not PEM: no certificate found");
+  if (count == 0)
+    return Error(Code::kInvalid, "the CA certificates are not PEM: no certificate found");
   return {};
 }
 
 Result<TlsContext> make_context(const SSL_METHOD* method) {
   TlsContext ctx(SSL_CTX_new(method), SSL_CTX_free);
-  if (!ctx) return Error(Code::kInternal, "cannot make a TLS context: " + tls_error("out of memory"));
+  if (!ctx)
+    return Error(Code::kInternal, "cannot make a TLS context: " + tls_error("out of memory"));
   SSL_CTX_set_min_proto_version(ctx.get(), TLS1_2_VERSION);
   // Frees buffers of idle connections and lets writes continue from another address: 17 kB per
   // connection instead of 72.
-  SSL_CTX_set_mode(ctx.get(), SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_mode(ctx.get(), SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
+                                  SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_options(ctx.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
   return ctx;
 }
@@ -92,7 +99,8 @@ int verify_server(X509_STORE_CTX* store, void* argument) {
   }
   if (own.not_earlier_than) {
     const WallTime now = std::max(std::chrono::system_clock::now(), *own.not_earlier_than);
-    X509_VERIFY_PARAM_set_time(X509_STORE_CTX_get0_param(store), std::chrono::system_clock::to_time_t(now));
+    X509_VERIFY_PARAM_set_time(X509_STORE_CTX_get0_param(store),
+                               std::chrono::system_clock::to_time_t(now));
     X509_STORE_CTX_set_verify_cb(store, accept_not_yet_valid);
   }
   const int ok = X509_verify_cert(store);
@@ -105,14 +113,16 @@ int verify_server(X509_STORE_CTX* store, void* argument) {
 int accept_any_dates(int ok, X509_STORE_CTX* store) {
   const bool leaf = X509_STORE_CTX_get_error_depth(store) == 0;
   const int error = X509_STORE_CTX_get_error(store);
-  if (ok == 0 && leaf && (error == X509_V_ERR_CERT_HAS_EXPIRED || error == X509_V_ERR_CERT_NOT_YET_VALID)) {
+  if (ok == 0 && leaf &&
+      (error == X509_V_ERR_CERT_HAS_EXPIRED || error == X509_V_ERR_CERT_NOT_YET_VALID)) {
     X509_STORE_CTX_set_error(store, X509_V_OK);
     return 1;
   }
   return ok;
 }
 
-int choose_protocol(SSL*, const unsigned char** out, unsigned char* out_size, const unsigned char* in, unsigned in_size, void*) {
+int choose_protocol(SSL*, const unsigned char** out, unsigned char* out_size,
+                    const unsigned char* in, unsigned in_size, void*) {
   static constexpr std::string_view kHttp11 = "http/1.1";
   for (unsigned i = 0; i < in_size;) {
     const unsigned size = in[i++];
@@ -142,8 +152,9 @@ Result<TlsContext> server_context(const TlsServer& options) {
   TRY_VOID(use_certificate(ctx.get(), options.certificate_pem, options.key_pem));
   if (!options.client_ca_pem.empty()) {
     TRY_VOID(trust(ctx.get(), options.client_ca_pem));
-    SSL_CTX_set_verify(ctx.get(), SSL_VERIFY_PEER,
-                       options.expired_clients == TlsServer::Expired::kAccept ? accept_any_dates : nullptr);
+    SSL_CTX_set_verify(
+        ctx.get(), SSL_VERIFY_PEER,
+        options.expired_clients == TlsServer::Expired::kAccept ? accept_any_dates : nullptr);
   }
   // Sessions are not resumed: connections are kept alive, and each ticket would cost memory and a
   // write.
@@ -156,7 +167,8 @@ Result<TlsContext> server_context(const TlsServer& options) {
 
 Result<TlsContext> client_context(const TlsClient& options, const std::string& extra_ca_pem) {
   TRY(TlsContext ctx, make_context(TLS_client_method()));
-  if (!options.certificate_pem.empty()) TRY_VOID(use_certificate(ctx.get(), options.certificate_pem, options.key_pem));
+  if (!options.certificate_pem.empty())
+    TRY_VOID(use_certificate(ctx.get(), options.certificate_pem, options.key_pem));
   if (!options.verify) {
     SSL_CTX_set_verify(ctx.get(), SSL_VERIFY_NONE, nullptr);
   } else {
@@ -168,10 +180,12 @@ Result<TlsContext> client_context(const TlsClient& options, const std::string& e
     }
     if (!extra_ca_pem.empty()) TRY_VOID(trust(ctx.get(), extra_ca_pem));
     if (!options.ca_sha256.empty() || options.not_earlier_than) {
-      auto own = std::make_shared<OwnAuthority>(OwnAuthority{options.ca_sha256, options.not_earlier_than});
+      auto own =
+          std::make_shared<OwnAuthority>(OwnAuthority{options.ca_sha256, options.not_earlier_than});
       SSL_CTX_set_cert_verify_callback(ctx.get(), verify_server, own.get());
       SSL_CTX* const raw = ctx.get();
-      ctx = TlsContext(raw, [own, until_then = ctx](SSL_CTX*) {});  // keeps the callback's argument alive
+      ctx = TlsContext(
+          raw, [own, until_then = ctx](SSL_CTX*) {});  // keeps the callback's argument alive
     }
   }
   static constexpr unsigned char kProtocols[] = "\x08http/1.1";

@@ -11,7 +11,9 @@ namespace varda::net::internal {
 
 int no_password(char*, int, int, void*) { return 0; }
 
-Owned<BIO> text_bio(std::string_view pem) { return Owned<BIO>(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()))); }
+Owned<BIO> text_bio(std::string_view pem) {
+  return Owned<BIO>(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+}
 
 Result<std::string> text_of(BIO* bio) {
   char* data = nullptr;
@@ -25,7 +27,8 @@ Owned<X509> read_certificate(std::string_view pem) {
 }
 
 Owned<EVP_PKEY> read_private_key(std::string_view pem) {
-  return Owned<EVP_PKEY>(PEM_read_bio_PrivateKey(text_bio(pem).get(), nullptr, no_password, nullptr));
+  return Owned<EVP_PKEY>(
+      PEM_read_bio_PrivateKey(text_bio(pem).get(), nullptr, no_password, nullptr));
 }
 
 std::string sha256_hex(const unsigned char* bytes, std::size_t size) {
@@ -61,7 +64,8 @@ std::vector<std::string> subject_parts(const X509& certificate, int nid) {
   X509_NAME* const subject = X509_get_subject_name(&certificate);
   for (int at = -1; (at = X509_NAME_get_index_by_NID(subject, nid, at)) >= 0;) {
     unsigned char* text = nullptr;
-    const int size = ASN1_STRING_to_UTF8(&text, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
+    const int size =
+        ASN1_STRING_to_UTF8(&text, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
     if (size < 0) continue;
     const Owned<unsigned char> owned(text);
     out.emplace_back(reinterpret_cast<const char*>(text), static_cast<std::size_t>(size));
@@ -88,7 +92,8 @@ std::string text_of_name(const GENERAL_NAME& name) {
       const int size = ASN1_STRING_length(name.d.iPAddress);
       char address[INET6_ADDRSTRLEN] = "";
       if (size == 4 || size == 16)
-        ::inet_ntop(size == 4 ? AF_INET : AF_INET6, ASN1_STRING_get0_data(name.d.iPAddress), address, sizeof(address));
+        ::inet_ntop(size == 4 ? AF_INET : AF_INET6, ASN1_STRING_get0_data(name.d.iPAddress),
+                    address, sizeof(address));
       return address;
     }
     default:
@@ -101,10 +106,11 @@ std::string text_of_name(const GENERAL_NAME& name) {
 std::string name_of(const X509& certificate) {
   for (std::string& name : subject_parts(certificate, NID_commonName))
     if (!name.empty()) return std::move(name);
-  const Owned<GENERAL_NAMES> names(
-      static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(&certificate, NID_subject_alt_name, nullptr, nullptr)));
+  const Owned<GENERAL_NAMES> names(static_cast<GENERAL_NAMES*>(
+      X509_get_ext_d2i(&certificate, NID_subject_alt_name, nullptr, nullptr)));
   for (int i = 0; names && i < sk_GENERAL_NAME_num(names.get()); ++i)
-    if (std::string name = text_of_name(*sk_GENERAL_NAME_value(names.get(), i)); !name.empty()) return name;
+    if (std::string name = text_of_name(*sk_GENERAL_NAME_value(names.get(), i)); !name.empty())
+      return name;
   const Owned<BIGNUM> serial(ASN1_INTEGER_to_BN(X509_get0_serialNumber(&certificate), nullptr));
   char* const hex = serial ? BN_bn2hex(serial.get()) : nullptr;
   ERR_clear_error();
@@ -118,9 +124,12 @@ WallTime time_of(const ASN1_TIME* time) {
   if (time == nullptr || ASN1_TIME_to_tm(time, &parts) != 1) return {};
   // The clock counts nanoseconds in 64 bits, but "no end" is the year 9999 (RFC 5280, 4.1.2.5).
   constexpr auto kLast = std::chrono::floor<std::chrono::seconds>(WallTime::duration::max());
-  return WallTime(std::clamp(std::chrono::seconds(::timegm(&parts)), std::chrono::seconds(0), kLast));
+  return WallTime(
+      std::clamp(std::chrono::seconds(::timegm(&parts)), std::chrono::seconds(0), kLast));
 }
 
-Error openssl_failed(const std::string& what) { return Error(Code::kInternal, what + ": " + tls_error("OpenSSL failed")); }
+Error openssl_failed(const std::string& what) {
+  return Error(Code::kInternal, what + ": " + tls_error("OpenSSL failed"));
+}
 
 }  // namespace varda::net::internal

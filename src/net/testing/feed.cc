@@ -13,7 +13,8 @@ class Feed::Stream final : public BodyStream {
   }
   std::optional<std::string> read() override {
     MutexLock lock(feed_->mutex_);
-    if (feed_->queue_.empty()) return feed_->ended_ ? std::nullopt : std::optional<std::string>(std::string());
+    if (feed_->queue_.empty())
+      return feed_->ended_ ? std::nullopt : std::optional<std::string>(std::string());
     std::string bytes = std::move(feed_->queue_.front());
     feed_->queue_.pop_front();
     feed_->taken_bytes_ += bytes.size();

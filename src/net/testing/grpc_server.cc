@@ -66,15 +66,17 @@ class Connection {
       const ssize_t size = nghttp2_session_mem_send(session_, &bytes);
       if (size <= 0) return size == 0;
       for (ssize_t sent = 0; sent < size;) {
-        const ssize_t count = ::send(fd_, bytes + sent, static_cast<std::size_t>(size - sent), MSG_NOSIGNAL);
+        const ssize_t count =
+            ::send(fd_, bytes + sent, static_cast<std::size_t>(size - sent), MSG_NOSIGNAL);
         if (count <= 0) return false;
         sent += count;
       }
     }
   }
 
-  static int on_header(nghttp2_session*, const nghttp2_frame* frame, const std::uint8_t* name, std::size_t name_size,
-                       const std::uint8_t* value, std::size_t value_size, std::uint8_t, void* user) {
+  static int on_header(nghttp2_session*, const nghttp2_frame* frame, const std::uint8_t* name,
+                       std::size_t name_size, const std::uint8_t* value, std::size_t value_size,
+                       std::uint8_t, void* user) {
     GrpcCall& call = of(user).streams_[frame->hd.stream_id].call;
     const std::string_view key(reinterpret_cast<const char*>(name), name_size);
     const std::string_view text(reinterpret_cast<const char*>(value), value_size);
@@ -83,14 +85,15 @@ class Connection {
     return 0;
   }
 
-  static int on_data(nghttp2_session*, std::uint8_t, std::int32_t stream, const std::uint8_t* data, std::size_t size, void* user) {
+  static int on_data(nghttp2_session*, std::uint8_t, std::int32_t stream, const std::uint8_t* data,
+                     std::size_t size, void* user) {
     of(user).streams_[stream].call.message.append(reinterpret_cast<const char*>(data), size);
     return 0;
   }
 
   static int on_frame(nghttp2_session*, const nghttp2_frame* frame, void* user) {
-    const bool ends =
-        (frame->hd.type == NGHTTP2_DATA || frame->hd.type == NGHTTP2_HEADERS) && (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
+    const bool ends = (frame->hd.type == NGHTTP2_DATA || frame->hd.type == NGHTTP2_HEADERS) &&
+                      (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
     if (ends) of(user).reply(frame->hd.stream_id);
     return 0;
   }
@@ -100,7 +103,9 @@ class Connection {
     stream.call.message.erase(0, std::min<std::size_t>(5, stream.call.message.size()));
     stream.reply = answer_(stream.call);
     const GrpcReply& reply = stream.reply;
-    if (reply.go_away) CHECK(nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE, id, NGHTTP2_NO_ERROR, nullptr, 0) == 0);
+    if (reply.go_away)
+      CHECK(nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE, id, NGHTTP2_NO_ERROR, nullptr, 0) ==
+            0);
     if (reply.close) closed_ = true;
     if (reply.close || reply.silent) return;
     if (reply.reset) {
@@ -109,7 +114,8 @@ class Connection {
     }
     const std::string http = std::to_string(reply.http_status);
     stream.status = std::to_string(reply.status.value_or(0));
-    std::vector<nghttp2_nv> headers = {header(":status", http), header("content-type", reply.content_type)};
+    std::vector<nghttp2_nv> headers = {header(":status", http),
+                                       header("content-type", reply.content_type)};
     if (reply.body.empty()) {
       if (reply.status) {
         headers.push_back(header("grpc-status", stream.status));
@@ -123,8 +129,9 @@ class Connection {
     CHECK(nghttp2_submit_response(session_, id, headers.data(), headers.size(), &body) == 0);
   }
 
-  static ssize_t read_body(nghttp2_session* session, std::int32_t id, std::uint8_t* to, std::size_t room, std::uint32_t* flags,
-                           nghttp2_data_source*, void* user) {
+  static ssize_t read_body(nghttp2_session* session, std::int32_t id, std::uint8_t* to,
+                           std::size_t room, std::uint32_t* flags, nghttp2_data_source*,
+                           void* user) {
     Stream& stream = of(user).streams_[id];
     const std::size_t piece = std::min(room, stream.reply.body.size() - stream.sent);
     std::memcpy(to, stream.reply.body.data() + stream.sent, piece);
@@ -133,7 +140,8 @@ class Connection {
     *flags |= NGHTTP2_DATA_FLAG_EOF;
     if (stream.reply.status) {
       *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
-      const nghttp2_nv trailers[] = {header("grpc-status", stream.status), header("grpc-message", stream.reply.message)};
+      const nghttp2_nv trailers[] = {header("grpc-status", stream.status),
+                                     header("grpc-message", stream.reply.message)};
       CHECK(nghttp2_submit_trailer(session, id, trailers, 2) == 0);
     }
     return static_cast<ssize_t>(piece);
@@ -181,8 +189,8 @@ struct GrpcServer::State {
 GrpcReply GrpcReply::of(std::string_view message) {
   GrpcReply reply;
   const std::size_t size = message.size();
-  reply.body = {'\0', static_cast<char>(size >> 24), static_cast<char>(size >> 16), static_cast<char>(size >> 8),
-                static_cast<char>(size)};
+  reply.body = {'\0', static_cast<char>(size >> 24), static_cast<char>(size >> 16),
+                static_cast<char>(size >> 8), static_cast<char>(size)};
   reply.body += message;
   return reply;
 }
@@ -194,7 +202,8 @@ GrpcReply GrpcReply::error(int status, std::string message) {
   return reply;
 }
 
-GrpcServer::GrpcServer(const std::string& unix_path, Answer answer) : state_(std::make_unique<State>()) {
+GrpcServer::GrpcServer(const std::string& unix_path, Answer answer)
+    : state_(std::make_unique<State>()) {
   state_->answer = std::move(answer);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

@@ -23,7 +23,8 @@ RawSocket::RawSocket(int port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXE
   CHECK(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
 }
 
-RawSocket::RawSocket(const std::string& unix_path) : fd_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+RawSocket::RawSocket(const std::string& unix_path)
+    : fd_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   CHECK(unix_path.size() < sizeof(address.sun_path));
@@ -47,7 +48,8 @@ std::string RawSocket::read_until(std::string_view text, std::chrono::millisecon
   const auto until = std::chrono::steady_clock::now() + limit;
   std::string got;
   while (!closed_ && (text.empty() || got.find(text) == std::string::npos)) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        until - std::chrono::steady_clock::now());
     pollfd polled{fd_, POLLIN, 0};
     if (left.count() <= 0 || ::poll(&polled, 1, static_cast<int>(left.count())) <= 0) break;
     char bytes[65536];
@@ -69,7 +71,9 @@ void RawSocket::reset() {
   closed_ = true;
 }
 
-void RawSocket::write_urgent(char byte) { CHECK(::send(fd_, &byte, 1, MSG_OOB | MSG_NOSIGNAL) == 1); }
+void RawSocket::write_urgent(char byte) {
+  CHECK(::send(fd_, &byte, 1, MSG_OOB | MSG_NOSIGNAL) == 1);
+}
 
 struct CannedServer::State {
   int listener = -1;

@@ -21,7 +21,8 @@ class RawSocket {
   void write(std::string_view bytes);
   /// Reads until `text` has arrived, the peer closes, or `limit` has passed. Returns all bytes not
   /// returned before.
-  std::string read_until(std::string_view text, std::chrono::milliseconds limit = std::chrono::seconds(60));
+  std::string read_until(std::string_view text,
+                         std::chrono::milliseconds limit = std::chrono::seconds(60));
   /// Reads until the peer closes.
   std::string read_all(std::chrono::milliseconds limit = std::chrono::seconds(60));
   bool closed() const { return closed_; }

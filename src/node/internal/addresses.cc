@@ -15,7 +15,8 @@ constexpr int kTries = 1000;
 
 std::string dotted(std::uint32_t address) {
   std::string text;
-  for (int shift = 24; shift >= 0; shift -= 8) text += (text.empty() ? "" : ".") + std::to_string((address >> shift) & 0xff);
+  for (int shift = 24; shift >= 0; shift -= 8)
+    text += (text.empty() ? "" : ".") + std::to_string((address >> shift) & 0xff);
   return text;
 }
 
@@ -36,7 +37,8 @@ bool can_bind(const std::string& address, const Port& port) {
   return free;
 }
 
-Result<std::string> pick_address(Rng& rng, const std::set<std::string>& taken, const std::vector<Port>& ports) {
+Result<std::string> pick_address(Rng& rng, const std::set<std::string>& taken,
+                                 const std::vector<Port>& ports) {
   for (int i = 0; i < kTries; ++i) {
     const auto host = static_cast<std::uint32_t>(rng.below(kHosts));
     if ((host & 0xff) == 0 || (host & 0xff) == 0xff) continue;
@@ -44,7 +46,9 @@ Result<std::string> pick_address(Rng& rng, const std::set<std::string>& taken, c
     if (taken.contains(address)) continue;
     // Port 0 detects machines where 127.0.0.0/8 is not completely local.
     if (!can_bind(address, {})) continue;
-    if (std::all_of(ports.begin(), ports.end(), [&](const Port& port) { return can_bind(address, port); })) return address;
+    if (std::all_of(ports.begin(), ports.end(),
+                    [&](const Port& port) { return can_bind(address, port); }))
+      return address;
   }
   return Error(Code::kExhausted, "no free address in 127.64.0.0/10");
 }

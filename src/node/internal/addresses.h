@@ -21,6 +21,7 @@ bool can_bind(const std::string& address, const Port& port);
 
 /// Picks a random address that is not in `taken` and where all `ports` are free. kExhausted: not
 /// found after many tries.
-Result<std::string> pick_address(Rng& rng, const std::set<std::string>& taken, const std::vector<Port>& ports);
+Result<std::string> pick_address(Rng& rng, const std::set<std::string>& taken,
+                                 const std::vector<Port>& ports);
 
 }  // namespace varda::node::internal

@@ -13,12 +13,14 @@ class ConfigCache final : public ConfigSource {
 
   Result<Data> get(Kind kind, const std::string& name) override {
     const std::string noun = kind == Kind::kConfigMap ? "configmap" : "secret";
-    Result<Json> object = kind == Kind::kConfigMap ? host_.config_map(ns_, name) : host_.secret(ns_, name);
+    Result<Json> object =
+        kind == Kind::kConfigMap ? host_.config_map(ns_, name) : host_.secret(ns_, name);
     if (object.ok()) {
       remember(noun + "/" + name, *object);
       return decode(kind, *object);
     }
-    if (object.error().code() == Code::kNotFound) return Error(Code::kNotFound, noun + " \"" + name + "\" not found");
+    if (object.error().code() == Code::kNotFound)
+      return Error(Code::kNotFound, noun + " \"" + name + "\" not found");
     load();
     if (const Json* known = known_.find(noun + "/" + name)) return decode(kind, *known);
     return std::move(object).error().context(noun + " \"" + name + "\"");
@@ -56,7 +58,9 @@ class ConfigCache final : public ConfigSource {
     known_.set(key, std::move(kept));
     const Status written = os::write_file_atomically(fs_, file_, codec::write_json(known_), 0600);
     // The pod starts anyway; only starts without the API server are affected.
-    if (!written.ok()) log::warn("pod configuration not persisted, restarts need the API server", {{"error", written.error()}});
+    if (!written.ok())
+      log::warn("pod configuration not persisted, restarts need the API server",
+                {{"error", written.error()}});
   }
 
   Host& host_;
@@ -69,7 +73,8 @@ class ConfigCache final : public ConfigSource {
 
 }  // namespace
 
-std::unique_ptr<ConfigSource> make_config_cache(Host& host, os::FileSystem& fs, os::Path file, std::string ns) {
+std::unique_ptr<ConfigSource> make_config_cache(Host& host, os::FileSystem& fs, os::Path file,
+                                                std::string ns) {
   return std::make_unique<ConfigCache>(host, fs, std::move(file), std::move(ns));
 }
 

@@ -8,6 +8,7 @@
 
 namespace varda::node::internal {
 
-std::unique_ptr<ConfigSource> make_config_cache(Host& host, os::FileSystem& fs, os::Path file, std::string ns);
+std::unique_ptr<ConfigSource> make_config_cache(Host& host, os::FileSystem& fs, os::Path file,
+                                                std::string ns);
 
 }  // namespace varda::node::internal

@@ -14,7 +14,8 @@ os::Path path_of(const os::Path& root) { return root / "containerd.json"; }
 Status write_containerd_note(const os::Path& root, const ContainerdNote& note) {
   os::FileSystem& fs = os::real_file_system();
   TRY_VOID(fs.make_directories(root));
-  return os::write_file_atomically(fs, path_of(root), codec::write_json(Json::object({{"socket", note.socket}})) + "\n", 0600);
+  return os::write_file_atomically(
+      fs, path_of(root), codec::write_json(Json::object({{"socket", note.socket}})) + "\n", 0600);
 }
 
 std::optional<ContainerdNote> read_containerd_note(const os::Path& root) {
@@ -25,6 +26,8 @@ std::optional<ContainerdNote> read_containerd_note(const os::Path& root) {
   return ContainerdNote{.socket = (*json)["socket"].as_string()};
 }
 
-Status remove_containerd_note(const os::Path& root) { return os::real_file_system().remove(path_of(root)); }
+Status remove_containerd_note(const os::Path& root) {
+  return os::real_file_system().remove(path_of(root));
+}
 
 }  // namespace varda::node::internal

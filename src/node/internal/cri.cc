@@ -31,7 +31,8 @@ constexpr const char* kMaskedPaths[] = {"/proc/acpi",
                                         "/proc/timer_stats",
                                         "/sys/devices/virtual/powercap",
                                         "/sys/firmware"};
-constexpr const char* kReadOnlyPaths[] = {"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"};
+constexpr const char* kReadOnlyPaths[] = {"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
+                                          "/proc/sysrq-trigger"};
 
 // NamespaceMode
 constexpr std::int64_t kPod = 0, kContainer = 1, kNode = 2;
@@ -48,7 +49,8 @@ void namespaces(ProtoWriter& out, const PodConfig& pod) {
 }
 
 // Int64Value: written also if 0.
-void optional_number(ProtoWriter& out, std::uint32_t field, const std::optional<std::int64_t>& value) {
+void optional_number(ProtoWriter& out, std::uint32_t field,
+                     const std::optional<std::int64_t>& value) {
   if (value) out.message(field, [&](ProtoWriter& inner) { inner.number(1, *value); });
 }
 
@@ -75,7 +77,9 @@ void numbers(ProtoWriter& out, std::uint32_t field, const std::vector<std::int64
 // PodSandboxConfig
 void sandbox_config(ProtoWriter& out, const SandboxConfig& config) {
   const PodConfig& pod = config.pod;
-  out.message(1, [&](ProtoWriter& m) { m.text(1, pod.name).text(2, pod.uid).text(3, pod.ns).number(4, config.attempt); });
+  out.message(1, [&](ProtoWriter& m) {
+    m.text(1, pod.name).text(2, pod.uid).text(3, pod.ns).number(4, config.attempt);
+  });
   out.text(2, pod.hostname);
   out.text(3, pod.directory.string());
   for (const HostPort& port : pod.ports) {
@@ -104,7 +108,10 @@ void linux_config(ProtoWriter& out, const ContainerSpec& spec) {
   const ContainerConfig& config = spec.config;
   out.message(1, [&](ProtoWriter& m) {
     const Resources& r = config.resources;
-    m.number(1, r.cpu_period_us).number(2, r.cpu_quota_us).number(3, r.cpu_shares).number(4, r.memory_bytes_max);
+    m.number(1, r.cpu_period_us)
+        .number(2, r.cpu_quota_us)
+        .number(3, r.cpu_shares)
+        .number(4, r.memory_bytes_max);
   });
   out.message(2, [&](ProtoWriter& m) {
     const Security& s = config.security;
@@ -133,15 +140,17 @@ void linux_config(ProtoWriter& out, const ContainerSpec& spec) {
 // ContainerConfig
 void container_config(ProtoWriter& out, const ContainerSpec& spec) {
   const ContainerConfig& config = spec.config;
-  out.message(1, [&](ProtoWriter& m) { m.text(1, config.name.container).number(2, config.name.attempt); });
+  out.message(
+      1, [&](ProtoWriter& m) { m.text(1, config.name.container).number(2, config.name.attempt); });
   out.message(2, [&](ProtoWriter& m) { m.text(1, spec.image_id).text(18, config.image); });
   for (const std::string& word : config.command) out.element(3, word);
   for (const std::string& word : config.arguments) out.element(4, word);
   out.text(5, config.working_directory);
   for (const auto& [name, value] : config.environment) out.entry(6, name, value);
   for (const os::Mount& mount : config.mounts) {
-    out.message(7,
-                [&](ProtoWriter& m) { m.text(1, mount.target).text(2, mount.source.string()).number(3, mount.read_only ? 1 : 0); });
+    out.message(7, [&](ProtoWriter& m) {
+      m.text(1, mount.target).text(2, mount.source.string()).number(3, mount.read_only ? 1 : 0);
+    });
   }
   labels(out, 9, spec.labels);
   out.text(11, spec.log_path);
@@ -176,7 +185,8 @@ int attempt_of(std::string_view metadata, std::uint32_t field) {
 }
 
 ContainerState state_of(std::int64_t number) {
-  return number >= 0 && number <= 2 ? static_cast<ContainerState>(number) : ContainerState::kUnknown;
+  return number >= 0 && number <= 2 ? static_cast<ContainerState>(number)
+                                    : ContainerState::kUnknown;
 }
 
 Container read_container(std::string_view bytes) {
@@ -247,11 +257,15 @@ std::string filtered(std::uint32_t field, const Labels& with) {
 
 }  // namespace
 
-Result<std::string> Runtime::call(const Context& ctx, Duration limit, const char* method, const std::string& request) {
-  const std::string service = std::string(method) == "ImageStatus" ? "/runtime.v1.ImageService/" : "/runtime.v1.RuntimeService/";
-  const Result<std::string> answer = grpc_.call(ctx.with_timeout(limit), service + method, request).context(method);
+Result<std::string> Runtime::call(const Context& ctx, Duration limit, const char* method,
+                                  const std::string& request) {
+  const std::string service = std::string(method) == "ImageStatus" ? "/runtime.v1.ImageService/"
+                                                                   : "/runtime.v1.RuntimeService/";
+  const Result<std::string> answer =
+      grpc_.call(ctx.with_timeout(limit), service + method, request).context(method);
   // containerd answers this, with various codes, until it has loaded its state.
-  if (!answer.ok() && answer.error().message().find("server is not initialized yet") != std::string::npos)
+  if (!answer.ok() &&
+      answer.error().message().find("server is not initialized yet") != std::string::npos)
     return Error(Code::kUnavailable, answer.error().message());
   return answer;
 }
@@ -312,26 +326,32 @@ CgroupDriver configured_cgroup_driver(std::string_view text) {
   const Result<codec::Json> config = codec::parse_json(text);
   if (!config.ok() || !config->is_object()) return CgroupDriver::kUnknown;
   const codec::Json& containerd = (*config)["containerd"];
-  const codec::Json& runtime = containerd["runtimes"][containerd["defaultRuntimeName"].string_or("runc")];
-  const bool systemd = (*config)["systemdCgroup"].as_bool() || runtime["options"]["SystemdCgroup"].as_bool();
+  const codec::Json& runtime =
+      containerd["runtimes"][containerd["defaultRuntimeName"].string_or("runc")];
+  const bool systemd =
+      (*config)["systemdCgroup"].as_bool() || runtime["options"]["SystemdCgroup"].as_bool();
   return systemd ? CgroupDriver::kSystemd : CgroupDriver::kCgroupfs;
 }
 
 }  // namespace
 
 Result<CgroupDriver> Runtime::cgroup_driver(const Context& ctx) {
-  const Result<std::string> told = call(ctx, kLimit, "RuntimeConfig", {});  // containerd 2.0 and later
+  const Result<std::string> told =
+      call(ctx, kLimit, "RuntimeConfig", {});  // containerd 2.0 and later
   if (told.ok()) {
-    if (const CgroupDriver driver = read_cgroup_driver(*told); driver != CgroupDriver::kUnknown) return driver;
+    if (const CgroupDriver driver = read_cgroup_driver(*told); driver != CgroupDriver::kUnknown)
+      return driver;
   } else if (told.error().code() != Code::kUnsupported) {
     return told.error();
   }
-  TRY(const std::string answer, call(ctx, kLimit, "Status", ProtoWriter().number(1, 1).bytes()));  // verbose
+  TRY(const std::string answer,
+      call(ctx, kLimit, "Status", ProtoWriter().number(1, 1).bytes()));  // verbose
   CgroupDriver driver = CgroupDriver::kUnknown;
   ProtoReader in(answer);
   while (in.next()) {
     if (in.field() != 2) continue;
-    if (const auto [key, value] = in.entry(); key == "config") driver = configured_cgroup_driver(value);
+    if (const auto [key, value] = in.entry(); key == "config")
+      driver = configured_cgroup_driver(value);
   }
   TRY_VOID(in.status());
   return driver;
@@ -380,7 +400,8 @@ Result<std::vector<Sandbox>> Runtime::sandboxes(const Context& ctx, const Labels
   return out;
 }
 
-Result<std::string> Runtime::create_container(const Context& ctx, const std::string& sandbox, const ContainerSpec& spec,
+Result<std::string> Runtime::create_container(const Context& ctx, const std::string& sandbox,
+                                              const ContainerSpec& spec,
                                               const SandboxConfig& sandbox_of) {
   ProtoWriter out;
   out.text(1, sandbox);
@@ -391,7 +412,8 @@ Result<std::string> Runtime::create_container(const Context& ctx, const std::str
 }
 
 Status Runtime::start_container(const Context& ctx, const std::string& id) {
-  TRY([[maybe_unused]] const std::string answer, call(ctx, kWorkLimit, "StartContainer", id_request(id)));
+  TRY([[maybe_unused]] const std::string answer,
+      call(ctx, kWorkLimit, "StartContainer", id_request(id)));
   return {};
 }
 
@@ -450,7 +472,8 @@ Result<ContainerStatus> Runtime::container_status(const Context& ctx, const std:
   return out;
 }
 
-Result<int> Runtime::exec(const Context& ctx, const std::string& id, const std::vector<std::string>& command) {
+Result<int> Runtime::exec(const Context& ctx, const std::string& id,
+                          const std::vector<std::string>& command) {
   ProtoWriter out;
   out.text(1, id);
   for (const std::string& word : command) out.element(2, word);

@@ -88,7 +88,8 @@ class Runtime {
   Result<std::string> sandbox_address(const Context& ctx, const std::string& id);
   Result<std::vector<Sandbox>> sandboxes(const Context& ctx, const Labels& with);
 
-  Result<std::string> create_container(const Context& ctx, const std::string& sandbox, const ContainerSpec& spec,
+  Result<std::string> create_container(const Context& ctx, const std::string& sandbox,
+                                       const ContainerSpec& spec,
                                        const SandboxConfig& sandbox_config);
   Status start_container(const Context& ctx, const std::string& id);
   /// Sends SIGTERM, and SIGKILL after `grace`; returns after the exit. Succeeds if it is gone.
@@ -99,14 +100,16 @@ class Runtime {
   Result<std::vector<Container>> containers(const Context& ctx, const Labels& with);
   Result<ContainerStatus> container_status(const Context& ctx, const std::string& id);
   /// Returns the exit code. kTimeout: killed after the time limit.
-  Result<int> exec(const Context& ctx, const std::string& id, const std::vector<std::string>& command);
+  Result<int> exec(const Context& ctx, const std::string& id,
+                   const std::vector<std::string>& command);
 
   /// Nothing: the runtime lacks the image. References are completed by the runtime: "web" is
   /// docker.io/library/web:latest.
   Result<std::optional<Image>> image(const Context& ctx, const std::string& reference);
 
  private:
-  Result<std::string> call(const Context& ctx, Duration limit, const char* method, const std::string& request);
+  Result<std::string> call(const Context& ctx, Duration limit, const char* method,
+                           const std::string& request);
 
   net::GrpcClient& grpc_;
 };

@@ -12,7 +12,8 @@ namespace {
 constexpr std::size_t kLineBytesMax = 1u << 20;
 
 bool is_time(std::string_view word) {
-  return word.size() >= 20 && word[4] == '-' && word[7] == '-' && word[10] == 'T' && word[13] == ':' && word[16] == ':';
+  return word.size() >= 20 && word[4] == '-' && word[7] == '-' && word[10] == 'T' &&
+         word[13] == ':' && word[16] == ':';
 }
 
 // `line` includes its line break, if any.

@@ -26,8 +26,9 @@ TEST(CriLog, LinesLoseWhatTheRuntimePutBeforeThem) {
 }
 
 TEST(CriLog, WhatIsNoSuchLineStays) {
-  for (const char* text : {"cut off stdout F x\n", "\n", "2026-01-31T12:00:00Z stdin F x\n", "2026-01-31T12:00:00Z stdout X x\n",
-                           "2026-01-31T12:00:00Z stdout F", "just words"}) {
+  for (const char* text :
+       {"cut off stdout F x\n", "\n", "2026-01-31T12:00:00Z stdin F x\n",
+        "2026-01-31T12:00:00Z stdout X x\n", "2026-01-31T12:00:00Z stdout F", "just words"}) {
     CriLog log;
     EXPECT_EQ(all(log, text, 3), text);
   }

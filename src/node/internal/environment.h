@@ -27,10 +27,13 @@ std::string expand(const std::string& text, const std::map<std::string, std::str
 
 /// The text of a fieldRef: "metadata.labels['app']", "status.podIP", "spec.nodeName" ...
 /// kUnsupported: any other path.
-Result<std::string> field_text(const PodRecord& record, const std::string& host_ip, const std::string& path);
+Result<std::string> field_text(const PodRecord& record, const std::string& host_ip,
+                               const std::string& path);
 
 /// kNotFound, kUnsupported: the message names the variable and the problem.
-Result<std::map<std::string, std::string>> make_environment(const PodRecord& record, const std::string& host_ip,
-                                                            const Json& container, ConfigSource& source);
+Result<std::map<std::string, std::string>> make_environment(const PodRecord& record,
+                                                            const std::string& host_ip,
+                                                            const Json& container,
+                                                            ConfigSource& source);
 
 }  // namespace varda::node::internal

@@ -32,7 +32,8 @@ constexpr Suffix kSuffixes[] = {{"n", 1e-9},
                                 {"Ei", 1152921504606846976.0}};
 
 std::optional<std::int64_t> millis(const Json& value) {
-  return quantity_millis(value.is_integer() ? std::to_string(value.as_integer()) : value.as_string());
+  return quantity_millis(value.is_integer() ? std::to_string(value.as_integer())
+                                            : value.as_string());
 }
 
 std::optional<std::int64_t> integer(const Json& value) {
@@ -41,10 +42,13 @@ std::optional<std::int64_t> integer(const Json& value) {
 
 std::optional<SeccompProfile> seccomp(const Json& profile) {
   const std::string& type = profile["type"].as_string();
-  if (type == "RuntimeDefault") return SeccompProfile{.type = SeccompProfile::Type::kRuntimeDefault, .localhost_path = ""};
-  if (type == "Unconfined") return SeccompProfile{.type = SeccompProfile::Type::kUnconfined, .localhost_path = ""};
+  if (type == "RuntimeDefault")
+    return SeccompProfile{.type = SeccompProfile::Type::kRuntimeDefault, .localhost_path = ""};
+  if (type == "Unconfined")
+    return SeccompProfile{.type = SeccompProfile::Type::kUnconfined, .localhost_path = ""};
   if (type != "Localhost") return std::nullopt;
-  return SeccompProfile{.type = SeccompProfile::Type::kLocalhost, .localhost_path = profile["localhostProfile"].as_string()};
+  return SeccompProfile{.type = SeccompProfile::Type::kLocalhost,
+                        .localhost_path = profile["localhostProfile"].as_string()};
 }
 
 std::vector<std::string> strings(const Json& list) {
@@ -69,7 +73,8 @@ std::optional<std::int64_t> quantity_millis(std::string_view text) {
     if (millis > 9.2e18) return std::nullopt;
     // 0.1 is not exact in binary, so results very close to an integer are rounded to it.
     const double nearest = std::round(millis);
-    return static_cast<std::int64_t>(std::abs(millis - nearest) <= nearest * 1e-12 ? nearest : std::ceil(millis));
+    return static_cast<std::int64_t>(
+        std::abs(millis - nearest) <= nearest * 1e-12 ? nearest : std::ceil(millis));
   }
   return std::nullopt;
 }
@@ -107,19 +112,24 @@ PodConfig pod_config(const PodRecord& record, const os::Path& directory) {
   pod.group = integer(security["runAsGroup"]);
   pod.volume_group = integer(security["fsGroup"]);
   if (pod.volume_group) pod.groups.push_back(*pod.volume_group);
-  for (const Json& group : security["supplementalGroups"].as_array()) pod.groups.push_back(group.as_integer());
-  for (const Json& sysctl : security["sysctls"].as_array()) pod.sysctls[sysctl["name"].as_string()] = sysctl["value"].as_string();
+  for (const Json& group : security["supplementalGroups"].as_array())
+    pod.groups.push_back(group.as_integer());
+  for (const Json& sysctl : security["sysctls"].as_array())
+    pod.sysctls[sysctl["name"].as_string()] = sysctl["value"].as_string();
   pod.seccomp = seccomp(security["seccompProfile"]);
   return pod;
 }
 
 Resources container_resources(const Json& container) {
-  const auto of = [&](const char* kind, const char* resource) { return millis(container.at("resources")[kind][resource]); };
+  const auto of = [&](const char* kind, const char* resource) {
+    return millis(container.at("resources")[kind][resource]);
+  };
   Resources out;
   const std::optional<std::int64_t> cpu_limit = of("limits", "cpu");
   const std::int64_t cpu = of("requests", "cpu").value_or(cpu_limit.value_or(0));
   out.cpu_shares =
-      std::clamp(cpu > kSharesMax * 1000 / kSharesPerCpu ? kSharesMax : cpu * kSharesPerCpu / 1000, kSharesMin, kSharesMax);
+      std::clamp(cpu > kSharesMax * 1000 / kSharesPerCpu ? kSharesMax : cpu * kSharesPerCpu / 1000,
+                 kSharesMin, kSharesMax);
   if (cpu_limit && *cpu_limit > 0 && *cpu_limit < 1'000'000'000) {
     out.cpu_period_us = kCpuPeriodUs;
     out.cpu_quota_us = std::max(*cpu_limit * kCpuPeriodUs / 1000, kCpuQuotaUsMin);
@@ -131,7 +141,9 @@ Resources container_resources(const Json& container) {
 Security container_security(const Json& pod_spec, const Json& container) {
   const Json& own = container["securityContext"];
   const Json& pod = pod_spec["securityContext"];
-  const auto either = [&](const char* field) -> const Json& { return own.contains(field) ? own[field] : pod[field]; };
+  const auto either = [&](const char* field) -> const Json& {
+    return own.contains(field) ? own[field] : pod[field];
+  };
   Security out;
   out.user = integer(either("runAsUser"));
   out.group = integer(either("runAsGroup"));
@@ -139,7 +151,8 @@ Security container_security(const Json& pod_spec, const Json& container) {
   out.read_only_root = own["readOnlyRootFilesystem"].as_bool();
   out.privileged = own["privileged"].as_bool();
   out.unmasked_proc = own["procMount"].as_string() == "Unmasked";
-  out.no_new_privileges = own.contains("allowPrivilegeEscalation") && !own["allowPrivilegeEscalation"].as_bool();
+  out.no_new_privileges =
+      own.contains("allowPrivilegeEscalation") && !own["allowPrivilegeEscalation"].as_bool();
   out.added_capabilities = strings(own.at("capabilities/add"));
   out.dropped_capabilities = strings(own.at("capabilities/drop"));
   out.seccomp = seccomp(either("seccompProfile"));

@@ -12,7 +12,8 @@ using ::testing::ElementsAre;
 
 PodRecord record(const std::string& spec) {
   PodRecord out;
-  out.pod = Json::object({{"metadata", Json::object({{"name", "web"}, {"namespace", "shop"}, {"uid", "u1"}})}});
+  out.pod = Json::object(
+      {{"metadata", Json::object({{"name", "web"}, {"namespace", "shop"}, {"uid", "u1"}})}});
   out.pod.set("spec", codec::parse_yaml(spec).value());
   return out;
 }
@@ -66,12 +67,13 @@ TEST(Isolation, AContainersOwnSecurityContextGoesBeforeThePods) {
   EXPECT_EQ(inherited.seccomp->type, SeccompProfile::Type::kRuntimeDefault);
   EXPECT_FALSE(inherited.no_new_privileges);
   EXPECT_FALSE(inherited.unmasked_proc);
-  const Json container = codec::parse_yaml(
-                             "{securityContext: {runAsUser: 0, runAsNonRoot: false, readOnlyRootFilesystem: true, "
-                             "allowPrivilegeEscalation: false, privileged: true, procMount: Unmasked, "
-                             "capabilities: {add: [NET_ADMIN], drop: [ALL]}, "
-                             "seccompProfile: {type: Localhost, localhostProfile: a.json}}}")
-                             .value();
+  const Json container =
+      codec::parse_yaml(
+          "{securityContext: {runAsUser: 0, runAsNonRoot: false, readOnlyRootFilesystem: true, "
+          "allowPrivilegeEscalation: false, privileged: true, procMount: Unmasked, "
+          "capabilities: {add: [NET_ADMIN], drop: [ALL]}, "
+          "seccompProfile: {type: Localhost, localhostProfile: a.json}}}")
+          .value();
   const Security own = container_security(pod, container);
   EXPECT_EQ(own.user, 0);
   EXPECT_EQ(own.group, 5);
@@ -86,12 +88,13 @@ TEST(Isolation, AContainersOwnSecurityContextGoesBeforeThePods) {
 }
 
 TEST(Isolation, APodsNamespacesPortsAndGroups) {
-  const PodConfig pod =
-      pod_config(record("{hostname: shop-web, shareProcessNamespace: true, "
-                        "securityContext: {fsGroup: 7, supplementalGroups: [8], sysctls: [{name: a.b, value: '1'}]}, "
-                        "containers: [{name: c, ports: [{containerPort: 80, hostPort: 8080, protocol: UDP}, "
-                        "{containerPort: 81}], securityContext: {privileged: true}}]}"),
-                 "/pods/web");
+  const PodConfig pod = pod_config(
+      record("{hostname: shop-web, shareProcessNamespace: true, "
+             "securityContext: {fsGroup: 7, supplementalGroups: [8], sysctls: [{name: a.b, value: "
+             "'1'}]}, "
+             "containers: [{name: c, ports: [{containerPort: 80, hostPort: 8080, protocol: UDP}, "
+             "{containerPort: 81}], securityContext: {privileged: true}}]}"),
+      "/pods/web");
   EXPECT_EQ(pod.ns, "shop");
   EXPECT_EQ(pod.uid, "u1");
   EXPECT_EQ(pod.hostname, "shop-web");
@@ -106,8 +109,9 @@ TEST(Isolation, APodsNamespacesPortsAndGroups) {
 }
 
 TEST(Isolation, APodOfTheHostsNetworkHasItsNameAndNoPortsOfItsOwn) {
-  const PodConfig pod = pod_config(
-      record("{hostNetwork: true, hostPID: true, containers: [{name: c, ports: [{containerPort: 80, hostPort: 80}]}]}"), "/p");
+  const PodConfig pod = pod_config(record("{hostNetwork: true, hostPID: true, containers: [{name: "
+                                          "c, ports: [{containerPort: 80, hostPort: 80}]}]}"),
+                                   "/p");
   EXPECT_TRUE(pod.host_network);
   EXPECT_TRUE(pod.host_pid);
   EXPECT_EQ(pod.hostname, "");

@@ -17,7 +17,9 @@ constexpr int kLinesMax = 80;
 // Length of the UTF-8 sequence at the start of `text` (RFC 3629: no overlong forms, no surrogates,
 // up to U+10FFFF); 0: invalid.
 std::size_t sequence(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
   const unsigned first = byte(0);
   if (first < 0x80) return 1;
   const std::size_t length = first >= 0xC2 && first < 0xE0   ? 2

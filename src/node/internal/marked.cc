@@ -35,7 +35,9 @@ std::string read_environ(pid_t pid) {
   const std::string directory = "/proc/" + std::to_string(pid);
   std::string text = read_environ_once(directory);
   char program[1];
-  for (int i = 0; i < 20 && text.empty() && ::readlink((directory + "/exe").c_str(), program, sizeof(program)) > 0; ++i) {
+  for (int i = 0; i < 20 && text.empty() &&
+                  ::readlink((directory + "/exe").c_str(), program, sizeof(program)) > 0;
+       ++i) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     text = read_environ_once(directory);
   }
@@ -67,16 +69,21 @@ std::vector<MarkedProcess> find_marked(const os::Path& root) {
   const std::string runner = runner_mark(root);
   std::vector<MarkedProcess> found;
   std::error_code error;
-  for (std::filesystem::directory_iterator it("/proc", error), end; !error && it != end; it.increment(error)) {
+  for (std::filesystem::directory_iterator it("/proc", error), end; !error && it != end;
+       it.increment(error)) {
     const std::string name = it->path().filename().string();
     pid_t pid = 0;
-    if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr != name.data() + name.size()) continue;
+    if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr !=
+        name.data() + name.size())
+      continue;
     const std::string environ_text = read_environ(pid);
     if (value_of(environ_text, kMarkRunner) != runner) continue;
     const std::optional<os::ProcessId> id = os::find_process(pid);
     if (!id) continue;
-    MarkedProcess process{
-        .id = *id, .name = {}, .leads_group = ::getpgid(pid) == pid, .exec = value_of(environ_text, kMarkExec).has_value()};
+    MarkedProcess process{.id = *id,
+                          .name = {},
+                          .leads_group = ::getpgid(pid) == pid,
+                          .exec = value_of(environ_text, kMarkExec).has_value()};
     process.name.pod_uid = value_of(environ_text, kMarkPod).value_or("");
     process.name.container = value_of(environ_text, kMarkContainer).value_or("");
     const std::string attempt = value_of(environ_text, kMarkAttempt).value_or("");
@@ -84,7 +91,8 @@ std::vector<MarkedProcess> find_marked(const os::Path& root) {
     found.push_back(std::move(process));
   }
   std::sort(found.begin(), found.end(), [](const MarkedProcess& a, const MarkedProcess& b) {
-    return a.id.start_ticks < b.id.start_ticks || (a.id.start_ticks == b.id.start_ticks && a.id.pid < b.id.pid);
+    return a.id.start_ticks < b.id.start_ticks ||
+           (a.id.start_ticks == b.id.start_ticks && a.id.pid < b.id.pid);
   });
   return found;
 }

@@ -18,13 +18,16 @@ std::int64_t number(const Json& probe, const char* name, std::int64_t otherwise)
 int port_of(const Json& container, const Json& port) {
   if (port.is_integer()) return static_cast<int>(port.as_integer());
   for (const Json& named : container["ports"].as_array()) {
-    if (named["name"].as_string() == port.as_string()) return static_cast<int>(named["containerPort"].as_integer());
+    if (named["name"].as_string() == port.as_string())
+      return static_cast<int>(named["containerPort"].as_integer());
   }
   return 0;
 }
 
 const char* kind_name(ProbeKind kind) {
-  return kind == ProbeKind::kStartup ? "Startup" : kind == ProbeKind::kLiveness ? "Liveness" : "Readiness";
+  return kind == ProbeKind::kStartup    ? "Startup"
+         : kind == ProbeKind::kLiveness ? "Liveness"
+                                        : "Readiness";
 }
 
 }  // namespace
@@ -36,7 +39,8 @@ void PodWorker::begin_probes(std::size_t i) {
   for (ProbeState* state : {&live.startup, &live.liveness, &live.readiness}) {
     state->successes = state->failures = 0;
     state->in_flight = false;
-    if (state->spec != nullptr) state->due = now + seconds((*state->spec)["initialDelaySeconds"].as_integer(0));
+    if (state->spec != nullptr)
+      state->due = now + seconds((*state->spec)["initialDelaySeconds"].as_integer(0));
   }
   if (live.startup.spec == nullptr) c.up = true;
   if (live.readiness.spec == nullptr) c.ready = c.up && !live.init;
@@ -64,7 +68,8 @@ void PodWorker::run_probes(std::size_t i) {
   run(live.readiness, ProbeKind::kReadiness);
 }
 
-void PodWorker::start_probe(std::size_t i, ProbeKind kind, const Json& handler, milliseconds timeout) {
+void PodWorker::start_probe(std::size_t i, ProbeKind kind, const Json& handler,
+                            milliseconds timeout) {
   const ContainerRecord& c = container(i);
   Live& live = live_[i];
   Probe probe;
@@ -84,7 +89,8 @@ void PodWorker::start_probe(std::size_t i, ProbeKind kind, const Json& handler, 
     probe.port = port_of(*live.spec, (*tcp)["port"]);
   } else {
     probe.kind = Probe::Kind::kExec;
-    for (const Json& word : handler.at("exec/command").as_array()) probe.command.push_back(word.as_string());
+    for (const Json& word : handler.at("exec/command").as_array())
+      probe.command.push_back(word.as_string());
     // An adopted container has no configuration in this process yet.
     if (!live.has_config) {
       if (auto config = configure(i); config.ok()) {
@@ -97,7 +103,9 @@ void PodWorker::start_probe(std::size_t i, ProbeKind kind, const Json& handler, 
   const ContainerName name = run_name(c);
   if (probe.kind == Probe::Kind::kExec && (probe.command.empty() || !live.has_config)) {
     return shared_.deliver(
-        {.name = name, .kind = kind, .status = Error(Code::kInvalid, "the probe has no httpGet, tcpSocket or exec")});
+        {.name = name,
+         .kind = kind,
+         .status = Error(Code::kInvalid, "the probe has no httpGet, tcpSocket or exec")});
   }
   shared_.prober.start(std::move(probe), [deliver = shared_.deliver, name, kind](Status status) {
     deliver({.name = name, .kind = kind, .status = std::move(status)});
@@ -127,21 +135,25 @@ void PodWorker::on_probe(const ProbeResult& result) {
       if (result.kind == ProbeKind::kStartup) {
         c.up = true;
         if (live.readiness.spec == nullptr) c.ready = true;
-      } else if (result.kind == ProbeKind::kReadiness && state.successes >= number(spec, "successThreshold", 1)) {
+      } else if (result.kind == ProbeKind::kReadiness &&
+                 state.successes >= number(spec, "successThreshold", 1)) {
         c.ready = true;
       }
       return;
     }
     state.successes = 0;
     ++state.failures;
-    event("Warning", "Unhealthy", std::string(kind_name(result.kind)) + " probe failed: " + result.status.error().message());
+    event(
+        "Warning", "Unhealthy",
+        std::string(kind_name(result.kind)) + " probe failed: " + result.status.error().message());
     if (state.failures < number(spec, "failureThreshold", 3)) return;
     if (result.kind == ProbeKind::kReadiness) {
       c.ready = false;
       return;
     }
     event("Normal", "Killing",
-          "Container " + c.name + " failed " + (result.kind == ProbeKind::kStartup ? "startup" : "liveness") +
+          "Container " + c.name + " failed " +
+              (result.kind == ProbeKind::kStartup ? "startup" : "liveness") +
               " probe, will be restarted");
     const Json& own = spec["terminationGracePeriodSeconds"];
     end_container(i, own.is_integer() ? Duration(seconds(own.as_integer())) : grace());

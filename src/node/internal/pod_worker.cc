@@ -26,7 +26,8 @@ constexpr auto kRefreshSlow = seconds(600);   // where that failed, or held up t
 constexpr auto kRefreshLong = seconds(1);
 constexpr auto kKillAgain = seconds(5);
 constexpr int kUnseenExit = 137;
-constexpr std::size_t kMessageBytesMax = 4096;  // kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure
+constexpr std::size_t kMessageBytesMax =
+    4096;  // kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure
 
 std::string after(Duration delay) {
   const auto left = std::chrono::duration_cast<seconds>(delay).count();
@@ -34,7 +35,8 @@ std::string after(Duration delay) {
   return left < 60 ? rest : std::to_string(left / 60) + "m" + rest;
 }
 
-std::vector<std::string> strings(const Json& list, const std::map<std::string, std::string>& values) {
+std::vector<std::string> strings(const Json& list,
+                                 const std::map<std::string, std::string>& values) {
   std::vector<std::string> out;
   for (const Json& item : list.as_array()) out.push_back(expand(item.as_string(), values));
   return out;
@@ -47,7 +49,8 @@ Json PodWorker::strip(Json pod) {
   Json others = Json::array();
   for (const Json& condition : pod.at("status/conditions").as_array()) {
     const std::string& type = condition["type"].as_string();
-    if (type != "Initialized" && type != "Ready" && type != "ContainersReady") others.push_back(condition);
+    if (type != "Initialized" && type != "Ready" && type != "ContainersReady")
+      others.push_back(condition);
   }
   pod.set("status", Json::object({{"conditions", std::move(others)}}));
   pod["metadata"].erase("managedFields");
@@ -60,7 +63,8 @@ PodWorker::PodWorker(const Shared& shared, PodRecord record)
       record_(std::move(record)),
       uid_(record_.name().uid),
       directory_(pod_directory(shared.options.root, record_.name().ns, record_.name().name, uid_)),
-      config_(make_config_cache(shared.host, shared.fs, directory_ / "config.json", record_.name().ns)) {
+      config_(make_config_cache(shared.host, shared.fs, directory_ / "config.json",
+                                record_.name().ns)) {
   live_.resize(container_count());
   bind_specs();
   if (record_.start_time.empty()) record_.start_time = now_text();
@@ -72,7 +76,8 @@ void PodWorker::bind_specs() {
   for (std::size_t i = 0; i < live_.size(); ++i) {
     Live& live = live_[i];
     live.init = i < record_.init.size();
-    live.spec = live.init ? &spec["initContainers"].as_array()[i] : &spec["containers"].as_array()[i - record_.init.size()];
+    live.spec = live.init ? &spec["initContainers"].as_array()[i]
+                          : &spec["containers"].as_array()[i - record_.init.size()];
     if (live.init) continue;
     live.startup.spec = live.spec->find("startupProbe");
     live.liveness.spec = live.spec->find("livenessProbe");
@@ -90,7 +95,8 @@ void PodWorker::adopt(const std::vector<FoundContainer>& running) {
     if (!c.running() && c.state != State::kStarting) ++name.attempt;
     // After a reboot, pid and start time may match another process.
     if (rebooted && c.running()) c.id.clear();
-    const auto found = std::find_if(running.begin(), running.end(), [&](const FoundContainer& f) { return f.name == name; });
+    const auto found = std::find_if(running.begin(), running.end(),
+                                    [&](const FoundContainer& f) { return f.name == name; });
     if (found != running.end()) {
       if (!c.running()) c.started = now_text();
       if (c.state == State::kTerminated) c.last = c.ended;
@@ -138,9 +144,11 @@ std::optional<SteadyTime> PodWorker::step() {
   report();
   const Status saved = save();
   if (!saved.ok()) {
-    log::error("a pod's record cannot be written", {{"pod", text(name())}, {"error", saved.error()}});
+    log::error("a pod's record cannot be written",
+               {{"pod", text(name())}, {"error", saved.error()}});
     due(now + kRetrySave);
-  } else if (!leaving() && !released_ && is_terminal(record_) && !anything_runs() && now >= retry_at_) {
+  } else if (!leaving() && !released_ && is_terminal(record_) && !anything_runs() &&
+             now >= retry_at_) {
     released_ = release();
   }
   return next_;
@@ -149,7 +157,8 @@ std::optional<SteadyTime> PodWorker::step() {
 bool PodWorker::release() {
   const Status removed = shared_.driver.remove_pod(uid_);
   if (removed.ok()) return true;
-  log::warn("cannot remove a pod from the driver, retrying", {{"pod", text(name())}, {"error", removed.error()}});
+  log::warn("cannot remove a pod from the driver, retrying",
+            {{"pod", text(name())}, {"error", removed.error()}});
   retry_at_ = shared_.clock.now() + kRetrySave;
   due(retry_at_);
   return false;
@@ -167,19 +176,22 @@ void PodWorker::on_exit(std::size_t i, const ContainerExit& exit) {
   ContainerRecord& c = container(i);
   Live& live = live_[i];
   const SteadyTime now = shared_.clock.now();
-  c.ended = {.code = exit.known ? exit.code : kUnseenExit,
-             .signal = exit.signal,
-             .reason = !exit.known            ? "ContainerStatusUnknown"
-                       : !exit.reason.empty() ? exit.reason
-                       : exit.code == 0       ? "Completed"
-                                              : "Error",
-             .message = exit.known ? "" : "the agent did not see the container end, so its exit code is unknown",
-             .id = c.id,
-             .started = c.started,
-             .finished = now_text()};
+  c.ended = {
+      .code = exit.known ? exit.code : kUnseenExit,
+      .signal = exit.signal,
+      .reason = !exit.known            ? "ContainerStatusUnknown"
+                : !exit.reason.empty() ? exit.reason
+                : exit.code == 0       ? "Completed"
+                                       : "Error",
+      .message =
+          exit.known ? "" : "the agent did not see the container end, so its exit code is unknown",
+      .id = c.id,
+      .started = c.started,
+      .finished = now_text()};
   // The process driver has no file for terminationMessagePath; the fallback to logs always works.
   if (exit.known && shared_.driver.private_root()) {
-    c.ended.message = file_words(shared_.fs, directory_ / (c.name + ".termination"), kMessageBytesMax);
+    c.ended.message =
+        file_words(shared_.fs, directory_ / (c.name + ".termination"), kMessageBytesMax);
   }
   if (exit.known && exit.code != 0 && c.ended.message.empty() &&
       (*live.spec)["terminationMessagePolicy"].as_string() == "FallbackToLogsOnError") {
@@ -191,15 +203,17 @@ void PodWorker::on_exit(std::size_t i, const ContainerExit& exit) {
   live.ending = false;
   live.kill_at.reset();
   live.has_config = false;
-  if (!exit.known || now - live.running_since >= shared_.options.backoff_reset) live.backoff = Duration{0};
+  if (!exit.known || now - live.running_since >= shared_.options.backoff_reset)
+    live.backoff = Duration{0};
   live.waits = live.backoff;
   live.not_before = now + live.waits;
   back_off(live);
 }
 
 void PodWorker::back_off(Live& live) {
-  live.backoff = live.backoff == Duration{0} ? Duration(shared_.options.backoff_first)
-                                             : std::min<Duration>(live.backoff * 2, shared_.options.backoff_max);
+  live.backoff = live.backoff == Duration{0}
+                     ? Duration(shared_.options.backoff_first)
+                     : std::min<Duration>(live.backoff * 2, shared_.options.backoff_max);
 }
 
 bool PodWorker::may_restart(const ContainerRecord& c) const {
@@ -238,9 +252,11 @@ void PodWorker::refresh_configuration() {
   if (now >= *refresh_at_) {
     const Status refreshed = refresh_volumes(shared_.fs, directory_, record_, host_ip(), *config_);
     if (!refreshed.ok())
-      log::warn("configuration of a running pod not refreshed", {{"pod", text(name())}, {"error", refreshed.error()}});
+      log::warn("configuration of a running pod not refreshed",
+                {{"pod", text(name())}, {"error", refreshed.error()}});
     const SteadyTime after = shared_.clock.now();
-    refresh_at_ = after + (refreshed.ok() && after - now < kRefreshLong ? kRefreshConfig : kRefreshSlow);
+    refresh_at_ =
+        after + (refreshed.ok() && after - now < kRefreshLong ? kRefreshConfig : kRefreshSlow);
   }
   due(*refresh_at_);
 }
@@ -254,14 +270,15 @@ void PodWorker::start_if_due(std::size_t i) {
   c.last = c.ended;
   c.state = State::kWaiting;
   c.reason = "CrashLoopBackOff";
-  c.message = "back-off " + after(live.waits) + " restarting failed container=" + c.name + " pod=" + name().name + "_" + name().ns +
-              "(" + uid_ + ")";
+  c.message = "back-off " + after(live.waits) + " restarting failed container=" + c.name +
+              " pod=" + name().name + "_" + name().ns + "(" + uid_ + ")";
   event("Warning", "BackOff",
-        "Back-off restarting failed container " + c.name + " in pod " + name().name + "_" + name().ns + "(" + uid_ + ")");
+        "Back-off restarting failed container " + c.name + " in pod " + name().name + "_" +
+            name().ns + "(" + uid_ + ")");
 }
 
-void PodWorker::wait(std::size_t i, const std::string& reason, const std::string& message, const char* event_reason,
-                     std::optional<Duration> retry) {
+void PodWorker::wait(std::size_t i, const std::string& reason, const std::string& message,
+                     const char* event_reason, std::optional<Duration> retry) {
   ContainerRecord& c = container(i);
   Live& live = live_[i];
   if (c.state == State::kTerminated) c.last = c.ended;
@@ -281,9 +298,11 @@ void PodWorker::wait(std::size_t i, const std::string& reason, const std::string
 void PodWorker::start(std::size_t i) {
   ContainerRecord& c = container(i);
   Live& live = live_[i];
-  if (const auto obstacle = obstacle_to(i)) return wait(i, obstacle->reason, obstacle->message, obstacle->event, obstacle->retry);
+  if (const auto obstacle = obstacle_to(i))
+    return wait(i, obstacle->reason, obstacle->message, obstacle->event, obstacle->retry);
   Result<ContainerConfig> config = configure(i);
-  if (!config.ok()) return wait(i, "CreateContainerConfigError", config.error().message(), "Failed", kRetryConfig);
+  if (!config.ok())
+    return wait(i, "CreateContainerConfigError", config.error().message(), "Failed", kRetryConfig);
 
   const ContainerRecord before = c;
   if (c.state == State::kTerminated) c.last = c.ended;
@@ -303,12 +322,15 @@ void PodWorker::start(std::size_t i) {
   if (const auto log = shared_.fs.stat(config->log); logs.ok() && log.ok() && *log) {
     logs = shared_.fs.rename(config->log, directory_ / (c.name + ".previous.log"));
   }
-  if (!logs.ok()) log::warn("cannot move the log of the previous run", {{"pod", text(name())}, {"error", logs.error()}});
+  if (!logs.ok())
+    log::warn("cannot move the log of the previous run",
+              {{"pod", text(name())}, {"error", logs.error()}});
   Result<std::string> id = shared_.driver.start(*config);
   const SteadyTime now = shared_.clock.now();
   if (!id.ok()) {
     c = before;
-    if (id.error().code() == Code::kForbidden) return wait(i, "CreateContainerConfigError", id.error().message(), "Failed");
+    if (id.error().code() == Code::kForbidden)
+      return wait(i, "CreateContainerConfigError", id.error().message(), "Failed");
     if (id.error().code() == Code::kUnsupported && !config->mounts.empty())
       return wait(i, "MountUnsupported", id.error().message(), "FailedMount");
     return wait(i, "RunContainerError", id.error().message(), "Failed");
@@ -323,32 +345,45 @@ void PodWorker::start(std::size_t i) {
   run_probes(i);
   event("Normal", "Started", "Started container " + c.name);
   if (const Status saved = save(); !saved.ok())
-    log::error("a pod's record cannot be written", {{"pod", text(name())}, {"error", saved.error()}});
+    log::error("a pod's record cannot be written",
+               {{"pod", text(name())}, {"error", saved.error()}});
 }
 
 std::optional<PodWorker::Obstacle> PodWorker::obstacle_to(std::size_t i) {
-  if (const Status known = shared_.driver.check_image((*live_[i].spec)["image"].as_string()); !known.ok()) {
+  if (const Status known = shared_.driver.check_image((*live_[i].spec)["image"].as_string());
+      !known.ok()) {
     const std::string& message = known.error().message();
     switch (known.error().code()) {
       case Code::kUnsupported:
         return Obstacle{.reason = "ImageUnsupported", .event = "Failed", .message = message};
       // The image may be imported at any time.
       case Code::kNotFound:
-        return Obstacle{.reason = "ErrImageNeverPull", .event = "ErrImageNeverPull", .message = message, .retry = kRetryConfig};
+        return Obstacle{.reason = "ErrImageNeverPull",
+                        .event = "ErrImageNeverPull",
+                        .message = message,
+                        .retry = kRetryConfig};
       case Code::kUnavailable:
       case Code::kTimeout:
-        return Obstacle{.reason = "ContainerCreating", .event = "Failed", .message = message, .retry = kRetryConfig};
+        return Obstacle{.reason = "ContainerCreating",
+                        .event = "Failed",
+                        .message = message,
+                        .retry = kRetryConfig};
       default:
-        return Obstacle{.reason = "ImageInspectError", .event = "InspectFailed", .message = message};
+        return Obstacle{
+            .reason = "ImageInspectError", .event = "InspectFailed", .message = message};
     }
   }
   if (const Status made = make_pod(); !made.ok()) {
-    return Obstacle{
-        .reason = "ContainerCreating", .event = "FailedCreatePodSandBox", .message = made.error().message(), .retry = kRetryConfig};
+    return Obstacle{.reason = "ContainerCreating",
+                    .event = "FailedCreatePodSandBox",
+                    .message = made.error().message(),
+                    .retry = kRetryConfig};
   }
   if (const Status prepared = prepare(); !prepared.ok()) {
-    return Obstacle{
-        .reason = "ContainerCreating", .event = "FailedMount", .message = prepared.error().message(), .retry = kRetryConfig};
+    return Obstacle{.reason = "ContainerCreating",
+                    .event = "FailedMount",
+                    .message = prepared.error().message(),
+                    .retry = kRetryConfig};
   }
   return std::nullopt;
 }
@@ -374,8 +409,8 @@ Status PodWorker::prepare() {
     std::vector<Port> ports;
     for (const Json& c : record_.pod.at("spec/containers").as_array()) {
       for (const Json& port : c["ports"].as_array()) {
-        ports.push_back(
-            {.number = static_cast<int>(port["containerPort"].as_integer()), .udp = port["protocol"].as_string() == "UDP"});
+        ports.push_back({.number = static_cast<int>(port["containerPort"].as_integer()),
+                         .udp = port["protocol"].as_string() == "UDP"});
       }
     }
     TRY(record_.ip, pick_address(shared_.rng, shared_.addresses_in_use(), ports));
@@ -407,7 +442,9 @@ Result<ContainerConfig> PodWorker::configure(std::size_t i) {
     TRY([[maybe_unused]] const auto empty, shared_.fs.open(message, os::Open::kTruncate));
     TRY_VOID(shared_.fs.set_mode(message, 0666));  // for any user of the container
     config.mounts.push_back(
-        {.source = message, .target = spec["terminationMessagePath"].string_or("/dev/termination-log"), .read_only = false});
+        {.source = message,
+         .target = spec["terminationMessagePath"].string_or("/dev/termination-log"),
+         .read_only = false});
   }
   config.name = run_name(container(i));
   return config;
@@ -415,7 +452,8 @@ Result<ContainerConfig> PodWorker::configure(std::size_t i) {
 
 bool PodWorker::anything_runs() const {
   const auto runs = [](const ContainerRecord& c) { return c.running(); };
-  return std::any_of(record_.init.begin(), record_.init.end(), runs) || std::any_of(record_.main.begin(), record_.main.end(), runs);
+  return std::any_of(record_.init.begin(), record_.init.end(), runs) ||
+         std::any_of(record_.main.begin(), record_.main.end(), runs);
 }
 
 Duration PodWorker::grace() const {
@@ -440,8 +478,10 @@ void PodWorker::end_container(std::size_t i, Duration wanted) {
     live.kill_at = now + wanted;
     event("Normal", "Killing", "Stopping container " + c.name);
     const Json& hook = live.spec->at("lifecycle/preStop");
-    if (wanted > Duration{0} && (hook.contains("exec") || hook.contains("httpGet") || hook.contains("tcpSocket"))) {
-      start_probe(i, ProbeKind::kPreStop, hook, std::chrono::duration_cast<std::chrono::milliseconds>(wanted));
+    if (wanted > Duration{0} &&
+        (hook.contains("exec") || hook.contains("httpGet") || hook.contains("tcpSocket"))) {
+      start_probe(i, ProbeKind::kPreStop, hook,
+                  std::chrono::duration_cast<std::chrono::milliseconds>(wanted));
     } else {
       shared_.driver.stop(c.id, run_name(c), StopSignal::kTerminate);
     }
@@ -470,13 +510,14 @@ void PodWorker::finish() {
   }
   collect_exits();
   if (anything_runs()) return;
-  const bool ever_started =
-      std::any_of(record_.main.begin(), record_.main.end(), [](const ContainerRecord& c) { return c.attempt >= 0; });
+  const bool ever_started = std::any_of(record_.main.begin(), record_.main.end(),
+                                        [](const ContainerRecord& c) { return c.attempt >= 0; });
   if (ever_started) report();
   if (!release()) return;
   const Status cleared = shared_.fs.remove_all(directory_);
   if (!cleared.ok()) {
-    log::warn("cannot remove a pod directory, retrying", {{"pod", text(name())}, {"error", cleared.error()}});
+    log::warn("cannot remove a pod directory, retrying",
+              {{"pod", text(name())}, {"error", cleared.error()}});
     retry_at_ = shared_.clock.now() + kRetrySave;
     due(retry_at_);
     return;
@@ -499,8 +540,9 @@ Status PodWorker::save() {
 }
 
 void PodWorker::report() {
-  Json status = make_status(
-      record_, {.scheme = shared_.driver.scheme(), .host_ip = shared_.options.host_ip.value_or(host_ip()), .now = now_text()});
+  Json status = make_status(record_, {.scheme = shared_.driver.scheme(),
+                                      .host_ip = shared_.options.host_ip.value_or(host_ip()),
+                                      .now = now_text()});
   if (told_ && status == record_.status) return;
   told_ = true;
   record_.status = std::move(status);
@@ -510,7 +552,8 @@ void PodWorker::report() {
 std::string PodWorker::now_text() const { return meta::format_time(shared_.clock.wall()); }
 
 // An event is not repeated until a different one occurs.
-void PodWorker::event(const std::string& type, const std::string& reason, const std::string& message) {
+void PodWorker::event(const std::string& type, const std::string& reason,
+                      const std::string& message) {
   std::string said = reason + ": " + message;
   if (said == last_event_) return;
   last_event_ = std::move(said);

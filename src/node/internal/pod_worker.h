@@ -35,8 +35,8 @@ struct Shared {
   const Clock& clock;
   Rng& rng;
   Prober& prober;
-  std::string boot;                                         // boot id of this machine, from the kernel
-  std::function<void(ProbeResult)> deliver;                 // thread-safe
+  std::string boot;                          // boot id of this machine, from the kernel
+  std::function<void(ProbeResult)> deliver;  // thread-safe
   std::function<std::set<std::string>()> addresses_in_use;  // of the other pods
   /// The reason why a pod cannot start yet: a stopping pod still has one of its ports. "": it can
   /// start.
@@ -98,7 +98,9 @@ class PodWorker {
     return i < record_.init.size() ? record_.init[i] : record_.main[i - record_.init.size()];
   }
   std::size_t container_count() const { return record_.init.size() + record_.main.size(); }
-  ContainerName run_name(const ContainerRecord& c) const { return {.pod_uid = uid_, .container = c.name, .attempt = c.attempt}; }
+  ContainerName run_name(const ContainerRecord& c) const {
+    return {.pod_uid = uid_, .container = c.name, .attempt = c.attempt};
+  }
 
   void collect_exits();
   void on_exit(std::size_t i, const ContainerExit& exit);
@@ -128,7 +130,8 @@ class PodWorker {
   void end_all(Duration grace);
   void begin_probes(std::size_t i);
   void run_probes(std::size_t i);
-  void start_probe(std::size_t i, ProbeKind kind, const Json& handler, std::chrono::milliseconds timeout);
+  void start_probe(std::size_t i, ProbeKind kind, const Json& handler,
+                   std::chrono::milliseconds timeout);
   void back_off(Live& live);
   void due(SteadyTime when);
   Status save();
@@ -146,7 +149,7 @@ class PodWorker {
   std::vector<Live> live_;
   bool prepared_ = false;
   std::optional<SteadyTime> refresh_at_;  // of mounted configuration; absent: none is mounted
-  bool released_ = false;  // ended for good, and removed from the driver
+  bool released_ = false;                 // ended for good, and removed from the driver
   bool removed_ = false;
   bool ending_ = false;
   bool told_ = false;  // a status was reported since the runner started

@@ -35,6 +35,7 @@ struct ProcessRules {
 
 /// Reads `security` and `pod` of the configuration. kForbidden: a demand that this runner cannot
 /// enforce; the message is for users.
-Result<ProcessRules> process_rules(const ContainerConfig& config, ImageKind image, const RunnerUser& runner);
+Result<ProcessRules> process_rules(const ContainerConfig& config, ImageKind image,
+                                   const RunnerUser& runner);
 
 }  // namespace varda::node::internal

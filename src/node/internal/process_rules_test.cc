@@ -63,12 +63,14 @@ TEST(ProcessRules, GroupsArePassedOnAndTheFirstOneIsTheUsers) {
 
 TEST(ProcessRules, CapabilitiesAreTheDefaultOnesWithoutDroppedWithAdded) {
   ContainerConfig config;
-  const os::Capabilities usual = process_rules(config, ImageKind::kMapped, kRoot)->rights->capabilities;
+  const os::Capabilities usual =
+      process_rules(config, ImageKind::kMapped, kRoot)->rights->capabilities;
   EXPECT_NE(usual & kPorts, 0u);
   EXPECT_EQ(usual & *os::capabilities_named("SYS_ADMIN"), 0u);
   EXPECT_EQ(usual & *os::capabilities_named("MKNOD"), 0u);
   config.security.dropped_capabilities = {"NET_BIND_SERVICE"};
-  EXPECT_EQ(process_rules(config, ImageKind::kMapped, kRoot)->rights->capabilities, usual & ~kPorts);
+  EXPECT_EQ(process_rules(config, ImageKind::kMapped, kRoot)->rights->capabilities,
+            usual & ~kPorts);
   config = restricted();
   config.security.added_capabilities = {"NET_BIND_SERVICE"};
   EXPECT_EQ(process_rules(config, ImageKind::kMapped, kRoot)->rights->capabilities, kPorts);
@@ -87,7 +89,8 @@ TEST(ProcessRules, PrivilegedKeepsAllRights) {
   ContainerConfig config;
   config.security.privileged = true;
   EXPECT_FALSE(process_rules(config, ImageKind::kMapped, kRoot)->rights);
-  EXPECT_THAT(refusal(config, ImageKind::kMapped, kAlice), HasSubstr("privileged: the agent runs as user 1000"));
+  EXPECT_THAT(refusal(config, ImageKind::kMapped, kAlice),
+              HasSubstr("privileged: the agent runs as user 1000"));
 }
 
 TEST(ProcessRules, RootRefusesWhatItCannotKeep) {
@@ -98,7 +101,8 @@ TEST(ProcessRules, RootRefusesWhatItCannotKeep) {
   config.security.user = 0;
   EXPECT_THAT(refusal(config, ImageKind::kOwn, kRoot), HasSubstr("runAsUser 0"));
   config = {};
-  config.security.seccomp = SeccompProfile{.type = SeccompProfile::Type::kLocalhost, .localhost_path = "x.json"};
+  config.security.seccomp =
+      SeccompProfile{.type = SeccompProfile::Type::kLocalhost, .localhost_path = "x.json"};
   EXPECT_THAT(refusal(config, ImageKind::kMapped, kRoot), HasSubstr("Localhost"));
   config = {};
   config.security.user = std::int64_t{1} << 32;
@@ -126,7 +130,8 @@ TEST(ProcessRules, RootOfANamespaceWithOneUserIsOrdinary) {
 TEST(ProcessRules, AnOrdinaryUserRefusesWhatNeedsRoot) {
   ContainerConfig config;
   config.security.user = 0;
-  EXPECT_THAT(refusal(config, ImageKind::kMapped, kAlice), HasSubstr("runAsUser 0: the agent runs as user 1000"));
+  EXPECT_THAT(refusal(config, ImageKind::kMapped, kAlice),
+              HasSubstr("runAsUser 0: the agent runs as user 1000"));
   config = restricted();
   config.security.added_capabilities = {"NET_ADMIN"};
   EXPECT_THAT(refusal(config, ImageKind::kMapped, kAlice), HasSubstr("capability NET_ADMIN"));

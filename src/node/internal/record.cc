@@ -7,8 +7,10 @@ using State = ContainerRecord::State;
 
 constexpr const char* kCriLogs = "cri";
 
-constexpr std::pair<State, const char*> kStates[] = {
-    {State::kWaiting, "waiting"}, {State::kStarting, "starting"}, {State::kRunning, "running"}, {State::kTerminated, "terminated"}};
+constexpr std::pair<State, const char*> kStates[] = {{State::kWaiting, "waiting"},
+                                                     {State::kStarting, "starting"},
+                                                     {State::kRunning, "running"},
+                                                     {State::kTerminated, "terminated"}};
 
 Json to_json(const Termination& t) {
   return Json::object({{"code", t.code},
@@ -31,8 +33,12 @@ Termination termination(const Json& json) {
 }
 
 Json to_json(const ContainerRecord& c) {
-  Json json = Json::object(
-      {{"name", c.name}, {"attempt", c.attempt}, {"id", c.id}, {"started", c.started}, {"up", c.up}, {"ready", c.ready}});
+  Json json = Json::object({{"name", c.name},
+                            {"attempt", c.attempt},
+                            {"id", c.id},
+                            {"started", c.started},
+                            {"up", c.up},
+                            {"ready", c.ready}});
   for (const auto& [state, name] : kStates) {
     if (state == c.state) json.set("state", name);
   }
@@ -124,8 +130,9 @@ Json PodRecord::to_json() const {
 
 PodName PodRecord::name() const {
   const Json& metadata = pod["metadata"];
-  return {
-      .ns = metadata["namespace"].string_or("default"), .name = metadata["name"].as_string(), .uid = metadata["uid"].as_string()};
+  return {.ns = metadata["namespace"].string_or("default"),
+          .name = metadata["name"].as_string(),
+          .uid = metadata["uid"].as_string()};
 }
 
 std::set<std::string> PodRecord::host_ports() const {
@@ -133,7 +140,8 @@ std::set<std::string> PodRecord::host_ports() const {
   if (!host_network()) return out;
   for (const Json& container : pod.at("spec/containers").as_array()) {
     for (const Json& port : container["ports"].as_array())
-      out.insert(std::to_string(port["containerPort"].as_integer()) + "/" + port["protocol"].string_or("TCP"));
+      out.insert(std::to_string(port["containerPort"].as_integer()) + "/" +
+                 port["protocol"].string_or("TCP"));
   }
   return out;
 }

@@ -19,7 +19,8 @@ Json terminated(const Termination& t, const std::string& scheme) {
   return json;
 }
 
-Json container_status(const ContainerRecord& c, const Json& spec, const std::string& scheme, bool initializing) {
+Json container_status(const ContainerRecord& c, const Json& spec, const std::string& scheme,
+                      bool initializing) {
   Json json = Json::object({{"name", c.name}});
   std::string id;
   Json state = Json::object();
@@ -43,7 +44,8 @@ Json container_status(const ContainerRecord& c, const Json& spec, const std::str
     }
   }
   json.set("state", std::move(state));
-  json.set("lastState", c.last ? Json::object({{"terminated", terminated(*c.last, scheme)}}) : Json::object());
+  json.set("lastState",
+           c.last ? Json::object({{"terminated", terminated(*c.last, scheme)}}) : Json::object());
   json.set("ready", c.ready);
   json.set("restartCount", std::max(0, c.attempt));
   json.set("image", spec["image"].as_string());
@@ -53,8 +55,8 @@ Json container_status(const ContainerRecord& c, const Json& spec, const std::str
   return json;
 }
 
-Json container_statuses(const std::vector<ContainerRecord>& records, const Json& specs, const std::string& scheme,
-                        bool initializing) {
+Json container_statuses(const std::vector<ContainerRecord>& records, const Json& specs,
+                        const std::string& scheme, bool initializing) {
   Json list = Json::array();
   for (std::size_t i = 0; i < records.size(); ++i)
     list.push_back(container_status(records[i], specs.as_array().at(i), scheme, initializing));
@@ -68,7 +70,8 @@ std::string names(const std::vector<std::string>& list) {
 }
 
 bool initialized(const PodRecord& record) {
-  return std::all_of(record.init.begin(), record.init.end(), [](const ContainerRecord& c) { return c.succeeded(); });
+  return std::all_of(record.init.begin(), record.init.end(),
+                     [](const ContainerRecord& c) { return c.succeeded(); });
 }
 
 struct Counts {
@@ -93,20 +96,25 @@ Counts count(const std::vector<ContainerRecord>& containers) {
 }
 
 bool init_failed_for_good(const PodRecord& record) {
-  return record.restart_policy() == "Never" && std::any_of(record.init.begin(), record.init.end(), [](const ContainerRecord& c) {
+  return record.restart_policy() == "Never" &&
+         std::any_of(record.init.begin(), record.init.end(), [](const ContainerRecord& c) {
            return c.state == State::kTerminated && c.ended.code != 0;
          });
 }
 
 // Keeps the transition time while the condition's status is unchanged.
-Json condition(const Json& before, const std::string& type, bool holds, const std::string& reason, const std::string& message,
-               const std::string& now) {
+Json condition(const Json& before, const std::string& type, bool holds, const std::string& reason,
+               const std::string& message, const std::string& now) {
   const std::string status = holds ? "True" : "False";
   std::string since = now;
   for (const Json& old : before["conditions"].as_array()) {
-    if (old["type"].as_string() == type && old["status"].as_string() == status) since = old["lastTransitionTime"].string_or(now);
+    if (old["type"].as_string() == type && old["status"].as_string() == status)
+      since = old["lastTransitionTime"].string_or(now);
   }
-  Json json = Json::object({{"type", type}, {"status", status}, {"lastProbeTime", Json()}, {"lastTransitionTime", since}});
+  Json json = Json::object({{"type", type},
+                            {"status", status},
+                            {"lastProbeTime", Json()},
+                            {"lastTransitionTime", since}});
   if (!reason.empty()) json.set("reason", reason);
   if (!message.empty()) json.set("message", message);
   return json;
@@ -123,8 +131,10 @@ Json conditions(const PodRecord& record, const std::string& phase, const StatusC
   const Json& before = record.status;
   const bool over = phase == "Succeeded" || phase == "Failed";
   const std::string over_reason = phase == "Succeeded" ? "PodCompleted" : "PodFailed";
-  const std::string why_not_initialized = incomplete.empty() ? "" : "containers with incomplete status: " + names(incomplete);
-  const std::string why_not_ready = over || unready.empty() ? "" : "containers with unready status: " + names(unready);
+  const std::string why_not_initialized =
+      incomplete.empty() ? "" : "containers with incomplete status: " + names(incomplete);
+  const std::string why_not_ready =
+      over || unready.empty() ? "" : "containers with unready status: " + names(unready);
   const bool ready = !over && unready.empty() && incomplete.empty();
   const std::string reason = ready ? "" : over ? over_reason : "ContainersNotReady";
   Json list = Json::array();
@@ -157,7 +167,8 @@ std::string qos_class(const Json& spec) {
       const Json& limits = container.at("resources/limits");
       for (const char* resource : {"cpu", "memory"}) {
         any = any || requests.contains(resource) || limits.contains(resource);
-        all = all && limits.contains(resource) && (!requests.contains(resource) || requests[resource] == limits[resource]);
+        all = all && limits.contains(resource) &&
+              (!requests.contains(resource) || requests[resource] == limits[resource]);
       }
     }
   }
@@ -206,12 +217,14 @@ Json make_status(const PodRecord& record, const StatusContext& context) {
   if (!record.start_time.empty()) status.set("startTime", record.start_time);
   const bool initializing = !initialized(record);
   if (!record.init.empty()) {
-    status.set("initContainerStatuses", container_statuses(record.init, spec["initContainers"], context.scheme, initializing));
+    status.set("initContainerStatuses", container_statuses(record.init, spec["initContainers"],
+                                                           context.scheme, initializing));
     // An init container is ready once it has completed.
     for (Json& item : status["initContainerStatuses"].array_items())
       item.set("ready", item.at("state/terminated/exitCode").as_integer(1) == 0);
   }
-  status.set("containerStatuses", container_statuses(record.main, spec["containers"], context.scheme, initializing));
+  status.set("containerStatuses",
+             container_statuses(record.main, spec["containers"], context.scheme, initializing));
   status.set("qosClass", qos_class(spec));
   return status;
 }

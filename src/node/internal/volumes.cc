@@ -46,7 +46,8 @@ Result<std::optional<FileKind>> kind_at(os::FileSystem& fs, Path path) {
 Status check_host_path(os::FileSystem& fs, const Json& volume) {
   const Path path = volume["path"].as_string();
   const std::string type = volume["type"].as_string();
-  if (!path.is_absolute()) return Error(Code::kInvalid, "hostPath must be absolute: " + path.string());
+  if (!path.is_absolute())
+    return Error(Code::kInvalid, "hostPath must be absolute: " + path.string());
   if (type == "DirectoryOrCreate") TRY_VOID(fs.make_directories(path));
   TRY(std::optional<FileKind> kind, kind_at(fs, path));
   if (!kind && type == "FileOrCreate") {
@@ -55,8 +56,10 @@ Status check_host_path(os::FileSystem& fs, const Json& volume) {
   }
   if (!kind) return Error(Code::kNotFound, "hostPath " + path.string() + " does not exist");
   const bool directory = type.starts_with("Directory"), file = type.starts_with("File");
-  if (directory && *kind != FileKind::kDirectory) return Error(Code::kInvalid, "hostPath " + path.string() + " is not a directory");
-  if (file && *kind != FileKind::kFile) return Error(Code::kInvalid, "hostPath " + path.string() + " is not a file");
+  if (directory && *kind != FileKind::kDirectory)
+    return Error(Code::kInvalid, "hostPath " + path.string() + " is not a directory");
+  if (file && *kind != FileKind::kFile)
+    return Error(Code::kInvalid, "hostPath " + path.string() + " is not a file");
   return {};
 }
 
@@ -71,59 +74,67 @@ Result<Path> reach(os::FileSystem& fs, const Path& volume, const std::string& in
     if (!info) {
       TRY_VOID(fs.make_directories(path));
     } else if (info->kind == FileKind::kSymlink) {
-      return Error(Code::kInvalid, "subPath '" + inner + "' leads through the link '" + path.lexically_relative(volume).string() +
-                                       "': links are not followed in a volume, they may lead out of it");
+      return Error(Code::kInvalid,
+                   "subPath '" + inner + "' leads through the link '" +
+                       path.lexically_relative(volume).string() +
+                       "': links are not followed in a volume, they may lead out of it");
     }
   }
   return path;
 }
 
-Status write(os::FileSystem& fs, const Path& directory, const std::string& name, const std::string& bytes, const Json& mode,
-             const Json& usual) {
+Status write(os::FileSystem& fs, const Path& directory, const std::string& name,
+             const std::string& bytes, const Json& mode, const Json& usual) {
   if (!stays_inside(name)) return Error(Code::kInvalid, "path '" + name + "' leaves the volume");
   TRY(const Path parent, reach(fs, directory, Path(name).parent_path().string()));
   const Path path = parent / Path(name).filename();
   if (const auto present = os::read_file(fs, path); present.ok() && *present == bytes) return {};
-  return os::write_file_atomically(fs, path, bytes, static_cast<std::uint32_t>(mode.as_integer(usual.as_integer(kDefaultMode))));
+  return os::write_file_atomically(
+      fs, path, bytes, static_cast<std::uint32_t>(mode.as_integer(usual.as_integer(kDefaultMode))));
 }
 
-Status write_config(os::FileSystem& fs, const Path& directory, Kind kind, const std::string& name, const Json& volume,
-                    const Json& usual, ConfigSource& source) {
+Status write_config(os::FileSystem& fs, const Path& directory, Kind kind, const std::string& name,
+                    const Json& volume, const Json& usual, ConfigSource& source) {
   Result<ConfigSource::Data> data = source.get(kind, name);
   const bool optional = volume["optional"].as_bool();
-  if (!data.ok()) return optional && data.error().code() == Code::kNotFound ? Status() : Status(data.error());
+  if (!data.ok())
+    return optional && data.error().code() == Code::kNotFound ? Status() : Status(data.error());
   if (!volume.contains("items")) {
-    for (const auto& [key, value] : *data) TRY_VOID(write(fs, directory, key, value, Json(), usual));
+    for (const auto& [key, value] : *data)
+      TRY_VOID(write(fs, directory, key, value, Json(), usual));
     return {};
   }
   for (const Json& item : volume["items"].as_array()) {
     const auto found = data->find(item["key"].as_string());
     if (found == data->end()) {
       if (optional) continue;
-      return Error(Code::kNotFound, "references non-existent config key: " + item["key"].as_string());
+      return Error(Code::kNotFound,
+                   "references non-existent config key: " + item["key"].as_string());
     }
     TRY_VOID(write(fs, directory, item["path"].as_string(), found->second, item["mode"], usual));
   }
   return {};
 }
 
-Status write_fields(os::FileSystem& fs, const Path& directory, const PodRecord& record, const std::string& host_ip,
-                    const Json& volume, const Json& usual) {
+Status write_fields(os::FileSystem& fs, const Path& directory, const PodRecord& record,
+                    const std::string& host_ip, const Json& volume, const Json& usual) {
   for (const Json& item : volume["items"].as_array()) {
-    TRY(const std::string value, field_text(record, host_ip, item.at("fieldRef/fieldPath").as_string()));
+    TRY(const std::string value,
+        field_text(record, host_ip, item.at("fieldRef/fieldPath").as_string()));
     TRY_VOID(write(fs, directory, item["path"].as_string(), value, item["mode"], usual));
   }
   return {};
 }
 
-Status write_configuration(os::FileSystem& fs, const Path& directory, const PodRecord& record, const std::string& host_ip,
-                           const Json& volume, ConfigSource& source) {
+Status write_configuration(os::FileSystem& fs, const Path& directory, const PodRecord& record,
+                           const std::string& host_ip, const Json& volume, ConfigSource& source) {
   if (const Json* map = volume.find("configMap")) {
-    return write_config(fs, directory, Kind::kConfigMap, (*map)["name"].as_string(), *map, (*map)["defaultMode"], source);
+    return write_config(fs, directory, Kind::kConfigMap, (*map)["name"].as_string(), *map,
+                        (*map)["defaultMode"], source);
   }
   if (const Json* secret = volume.find("secret")) {
-    return write_config(fs, directory, Kind::kSecret, (*secret)["secretName"].as_string(), *secret, (*secret)["defaultMode"],
-                        source);
+    return write_config(fs, directory, Kind::kSecret, (*secret)["secretName"].as_string(), *secret,
+                        (*secret)["defaultMode"], source);
   }
   if (const Json* api = volume.find("downwardAPI"))
     return write_fields(fs, directory, record, host_ip, *api, (*api)["defaultMode"]);
@@ -131,13 +142,16 @@ Status write_configuration(os::FileSystem& fs, const Path& directory, const PodR
   const Json& usual = projected["defaultMode"];
   for (const Json& part : projected["sources"].as_array()) {
     if (const Json* map = part.find("configMap")) {
-      TRY_VOID(write_config(fs, directory, Kind::kConfigMap, (*map)["name"].as_string(), *map, usual, source));
+      TRY_VOID(write_config(fs, directory, Kind::kConfigMap, (*map)["name"].as_string(), *map,
+                            usual, source));
     } else if (const Json* secret = part.find("secret")) {
-      TRY_VOID(write_config(fs, directory, Kind::kSecret, (*secret)["name"].as_string(), *secret, usual, source));
+      TRY_VOID(write_config(fs, directory, Kind::kSecret, (*secret)["name"].as_string(), *secret,
+                            usual, source));
     } else if (const Json* api = part.find("downwardAPI")) {
       TRY_VOID(write_fields(fs, directory, record, host_ip, *api, usual));
     } else {
-      return Error(Code::kUnsupported, "projected volumes take configMap, secret and downwardAPI here");
+      return Error(Code::kUnsupported,
+                   "projected volumes take configMap, secret and downwardAPI here");
     }
   }
   return {};
@@ -177,8 +191,8 @@ Status put_aside(os::FileSystem& fs, const Path& pod_directory, const std::strin
   }
 }
 
-Status make_volume(os::FileSystem& fs, const Path& pod_directory, const PodRecord& record, const std::string& host_ip,
-                   const Json& volume, ConfigSource& source) {
+Status make_volume(os::FileSystem& fs, const Path& pod_directory, const PodRecord& record,
+                   const std::string& host_ip, const Json& volume, ConfigSource& source) {
   const std::string& name = volume["name"].as_string();
   if (!names_one_directory(name)) return Error(Code::kInvalid, "its name is not one");
   const Path directory = pod_directory / kVolumes / name;
@@ -191,7 +205,8 @@ Status make_volume(os::FileSystem& fs, const Path& pod_directory, const PodRecor
   }
   if (!is_configuration(volume)) {
     return Error(Code::kUnsupported,
-                 "only emptyDir, hostPath, configMap, secret, downwardAPI and projected volumes are known here");
+                 "only emptyDir, hostPath, configMap, secret, downwardAPI and projected volumes "
+                 "are known here");
   }
   // Written where no container has access. In a mounted directory, a planted link would lead
   // outside.
@@ -208,17 +223,19 @@ Status make_volume(os::FileSystem& fs, const Path& pod_directory, const PodRecor
 
 }  // namespace
 
-Status make_volumes(os::FileSystem& fs, const Path& pod_directory, const PodRecord& record, const std::string& host_ip,
-                    ConfigSource& source) {
+Status make_volumes(os::FileSystem& fs, const Path& pod_directory, const PodRecord& record,
+                    const std::string& host_ip, ConfigSource& source) {
   const auto runs = [](const ContainerRecord& c) {
-    return c.state == ContainerRecord::State::kRunning || c.state == ContainerRecord::State::kStarting;
+    return c.state == ContainerRecord::State::kRunning ||
+           c.state == ContainerRecord::State::kStarting;
   };
-  const bool mounted =
-      std::any_of(record.init.begin(), record.init.end(), runs) || std::any_of(record.main.begin(), record.main.end(), runs);
+  const bool mounted = std::any_of(record.init.begin(), record.init.end(), runs) ||
+                       std::any_of(record.main.begin(), record.main.end(), runs);
   if (!mounted) TRY_VOID(fs.remove_all(pod_directory / kReplaced));
   for (const Json& volume : record.pod.at("spec/volumes").as_array()) {
     const std::string& name = volume["name"].as_string();
-    TRY_VOID(make_volume(fs, pod_directory, record, host_ip, volume, source).context("volume '" + name + "'"));
+    TRY_VOID(make_volume(fs, pod_directory, record, host_ip, volume, source)
+                 .context("volume '" + name + "'"));
   }
   return {};
 }
@@ -228,33 +245,41 @@ bool has_configuration(const PodRecord& record) {
   return std::any_of(volumes.begin(), volumes.end(), is_configuration);
 }
 
-Status refresh_volumes(os::FileSystem& fs, const Path& pod_directory, const PodRecord& record, const std::string& host_ip,
-                       ConfigSource& source) {
+Status refresh_volumes(os::FileSystem& fs, const Path& pod_directory, const PodRecord& record,
+                       const std::string& host_ip, ConfigSource& source) {
   for (const Json& volume : record.pod.at("spec/volumes").as_array()) {
     const std::string& name = volume["name"].as_string();
     const Path directory = pod_directory / kVolumes / name;
     if (!is_configuration(volume) || !names_one_directory(name)) continue;
     TRY(const auto there, fs.stat(directory));
     if (!there || there->kind != FileKind::kDirectory) continue;
-    TRY_VOID(write_configuration(fs, directory, record, host_ip, volume, source).context("volume '" + name + "'"));
+    TRY_VOID(write_configuration(fs, directory, record, host_ip, volume, source)
+                 .context("volume '" + name + "'"));
     if (const auto group = volume_group(record)) TRY_VOID(give_to_group(fs, directory, *group));
   }
   return {};
 }
 
-Result<std::vector<os::Mount>> make_mounts(os::FileSystem& fs, const Path& pod_directory, const PodRecord& record,
-                                           const Json& container, const std::map<std::string, std::string>& environment) {
+Result<std::vector<os::Mount>> make_mounts(os::FileSystem& fs, const Path& pod_directory,
+                                           const PodRecord& record, const Json& container,
+                                           const std::map<std::string, std::string>& environment) {
   std::vector<os::Mount> mounts;
   for (const Json& wanted : container["volumeMounts"].as_array()) {
     const std::string& name = wanted["name"].as_string();
     const auto& volumes = record.pod.at("spec/volumes").as_array();
-    const auto volume = std::find_if(volumes.begin(), volumes.end(), [&](const Json& v) { return v["name"].as_string() == name; });
-    if (volume == volumes.end()) return Error(Code::kInvalid, "volumeMount " + name + ": there is no such volume");
-    Path source = volume->contains("hostPath") ? Path(volume->at("hostPath/path").as_string()) : pod_directory / kVolumes / name;
+    const auto volume = std::find_if(volumes.begin(), volumes.end(),
+                                     [&](const Json& v) { return v["name"].as_string() == name; });
+    if (volume == volumes.end())
+      return Error(Code::kInvalid, "volumeMount " + name + ": there is no such volume");
+    Path source = volume->contains("hostPath") ? Path(volume->at("hostPath/path").as_string())
+                                               : pod_directory / kVolumes / name;
     std::string inner = wanted["subPath"].as_string();
-    if (const Json* expression = wanted.find("subPathExpr")) inner = expand(expression->as_string(), environment);
+    if (const Json* expression = wanted.find("subPathExpr"))
+      inner = expand(expression->as_string(), environment);
     if (!inner.empty()) {
-      if (!stays_inside(inner)) return Error(Code::kInvalid, "volumeMount " + name + ": subPath '" + inner + "' leaves the volume");
+      if (!stays_inside(inner))
+        return Error(Code::kInvalid,
+                     "volumeMount " + name + ": subPath '" + inner + "' leaves the volume");
       TRY(source, reach(fs, source, inner).context("volumeMount " + name));
     }
     mounts.push_back({.source = std::move(source),

@@ -30,13 +30,18 @@ class ContainerdTest : public ::testing::Test {
   /// Simulates a restart of the runner's process.
   void life() {
     driver_.reset();
-    driver_ = make_containerd_driver({.root = root_, .look_period = std::chrono::milliseconds(5)}, runtime_.client());
+    driver_ = make_containerd_driver({.root = root_, .look_period = std::chrono::milliseconds(5)},
+                                     runtime_.client());
   }
   static ContainerConfig config(const std::string& container = "c", int attempt = 0) {
     ContainerConfig out;
     out.name = {.pod_uid = "uid-web", .container = container, .attempt = attempt};
     out.image = "web";
-    out.pod = {.ns = "default", .name = "web", .uid = "uid-web", .directory = "/pods/web", .hostname = "web"};
+    out.pod = {.ns = "default",
+               .name = "web",
+               .uid = "uid-web",
+               .directory = "/pods/web",
+               .hostname = "web"};
     out.log = "/pods/web/" + container + ".log";
     out.pod_ip = "10.1.0.1";
     return out;

@@ -68,7 +68,8 @@ std::string id_answer(const std::string& id) { return ProtoWriter().text(1, id).
 class Client final : public net::GrpcClient {
  public:
   explicit Client(FakeRuntime& runtime) : runtime_(runtime) {}
-  Result<std::string> call(const Context& ctx, std::string_view method, std::string_view message) override {
+  Result<std::string> call(const Context& ctx, std::string_view method,
+                           std::string_view message) override {
     return runtime_.call(ctx, method, message);
   }
 
@@ -80,7 +81,8 @@ class Client final : public net::GrpcClient {
 
 std::unique_ptr<net::GrpcClient> FakeRuntime::client() { return std::make_unique<Client>(*this); }
 
-Result<std::string> FakeRuntime::call(const Context& ctx, std::string_view method, std::string_view message) {
+Result<std::string> FakeRuntime::call(const Context& ctx, std::string_view method,
+                                      std::string_view message) {
   const std::string name(method.substr(method.rfind('/') + 1));
   MutexLock lock(mutex_);
   if (down_) return Error(Code::kUnavailable, "nobody listens");
@@ -91,14 +93,16 @@ Result<std::string> FakeRuntime::call(const Context& ctx, std::string_view metho
   }
   if (fault && fault->first == Fault::kNotDone) {
     const auto failed = containers_.find(nested(message, {1}));
-    if (name == "StartContainer" && fault->second.code() == Code::kInternal && failed != containers_.end()) {
+    if (name == "StartContainer" && fault->second.code() == Code::kInternal &&
+        failed != containers_.end()) {
       failed->second.state = kExited;
       failed->second.exit_code = 128;
       failed->second.reason = "StartError";
     }
     return fault->second;
   }
-  const bool looks = name.starts_with("List") || name.ends_with("Status") || name == "Version" || name == "RuntimeConfig";
+  const bool looks = name.starts_with("List") || name.ends_with("Status") || name == "Version" ||
+                     name == "RuntimeConfig";
   if (!looks) changes_.push_back(name);
   Result<std::string> answer = run(ctx, name, message);
   changed_.notify_all();
@@ -106,7 +110,8 @@ Result<std::string> FakeRuntime::call(const Context& ctx, std::string_view metho
   return answer;
 }
 
-Result<std::string> FakeRuntime::run(const Context& ctx, const std::string& method, std::string_view message) {
+Result<std::string> FakeRuntime::run(const Context& ctx, const std::string& method,
+                                     std::string_view message) {
   const std::string id = nested(message, {1});
   if (method == "Version") return ProtoWriter().text(2, "fake").text(3, "1.0").bytes();
   if (method == "Status") {
@@ -130,7 +135,8 @@ Result<std::string> FakeRuntime::run(const Context& ctx, const std::string& meth
   if (method == "StartContainer") {
     const auto found = containers_.find(id);
     if (found == containers_.end()) return Error(Code::kNotFound, "no such container");
-    if (!sandboxes_[found->second.sandbox].ready) return Error(Code::kInternal, "sandbox container is not running");
+    if (!sandboxes_[found->second.sandbox].ready)
+      return Error(Code::kInternal, "sandbox container is not running");
     found->second.state = kRunning;
     found->second.ever_ran = true;
     return std::string();
@@ -213,7 +219,8 @@ Result<std::string> FakeRuntime::create_container(std::string_view message) {
   return id_answer(id);
 }
 
-Result<std::string> FakeRuntime::stop_container(const Context& ctx, const std::string& id, std::int64_t grace) {
+Result<std::string> FakeRuntime::stop_container(const Context& ctx, const std::string& id,
+                                                std::int64_t grace) {
   const auto found = containers_.find(id);
   if (found == containers_.end()) return Error(Code::kNotFound, "no such container");
   Container& c = found->second;
@@ -241,7 +248,8 @@ std::string FakeRuntime::list_sandboxes(std::string_view message) const {
   for (const auto& [id, sandbox] : sandboxes_) {
     if (!matches(sandbox.labels, wanted)) continue;
     out.message(1, [&, id = id, &s = sandbox](ProtoWriter& item) {
-      item.text(1, id).message(2, [&](ProtoWriter& metadata) { metadata.text(1, s.name).number(4, s.attempt); });
+      item.text(1, id).message(
+          2, [&](ProtoWriter& metadata) { metadata.text(1, s.name).number(4, s.attempt); });
       item.number(3, s.ready ? 0 : 1);
       for (const auto& [key, value] : s.labels) item.entry(5, key, value);
     });
@@ -256,7 +264,8 @@ std::string FakeRuntime::list_containers(std::string_view message) const {
     if (!matches(container.labels, wanted)) continue;
     out.message(1, [&, id = id, &c = container](ProtoWriter& item) {
       item.text(1, id).text(2, c.sandbox);
-      item.message(3, [&](ProtoWriter& metadata) { metadata.text(1, c.name).number(2, c.attempt); });
+      item.message(3,
+                   [&](ProtoWriter& metadata) { metadata.text(1, c.name).number(2, c.attempt); });
       item.number(6, c.state);
       for (const auto& [key, value] : c.labels) item.entry(8, key, value);
     });
@@ -270,7 +279,11 @@ Result<std::string> FakeRuntime::container_status(const std::string& id) const {
   const Container& c = found->second;
   ProtoWriter out;
   out.message(1, [&](ProtoWriter& status) {
-    status.text(1, id).number(3, c.state).number(5, c.ever_ran ? 1 : 0).number(7, c.exit_code).text(10, c.reason);
+    status.text(1, id)
+        .number(3, c.state)
+        .number(5, c.ever_ran ? 1 : 0)
+        .number(7, c.exit_code)
+        .text(10, c.reason);
   });
   return std::move(out).bytes();
 }
@@ -364,7 +377,8 @@ bool FakeRuntime::wait_for(const std::function<bool(const FakeRuntime&)>& holds)
   const SteadyTime end = system_clock().now() + std::chrono::seconds(60);
   while (!holds(*this)) {
     MutexLock lock(mutex_);
-    if (!changed_.wait_until(mutex_, std::min(end, system_clock().now() + std::chrono::milliseconds(5))) &&
+    if (!changed_.wait_until(mutex_,
+                             std::min(end, system_clock().now() + std::chrono::milliseconds(5))) &&
         system_clock().now() >= end)
       return false;
   }

@@ -47,7 +47,8 @@ class FakeRuntime {
   /// The next call of that method ("StartContainer") fails, before or after its effect. A start
   /// that fails with kInternal leaves an exited container that never ran, like containerd with a
   /// broken executable.
-  void fail_next(const std::string& method, Fault fault, Error error = Error(Code::kUnavailable, "the connection broke"));
+  void fail_next(const std::string& method, Fault fault,
+                 Error error = Error(Code::kUnavailable, "the connection broke"));
   /// Lets every call fail from now on, or ends that.
   void set_down(bool down);
   void set_images(std::set<std::string> names);
@@ -70,10 +71,12 @@ class FakeRuntime {
   bool wait_for(const std::function<bool(const FakeRuntime&)>& holds) const;
 
  private:
-  Result<std::string> run(const Context& ctx, const std::string& method, std::string_view message) REQUIRES(mutex_);
+  Result<std::string> run(const Context& ctx, const std::string& method, std::string_view message)
+      REQUIRES(mutex_);
   Result<std::string> run_sandbox(std::string_view config) REQUIRES(mutex_);
   Result<std::string> create_container(std::string_view message) REQUIRES(mutex_);
-  Result<std::string> stop_container(const Context& ctx, const std::string& id, std::int64_t grace) REQUIRES(mutex_);
+  Result<std::string> stop_container(const Context& ctx, const std::string& id, std::int64_t grace)
+      REQUIRES(mutex_);
   std::string list_sandboxes(std::string_view message) const REQUIRES(mutex_);
   std::string list_containers(std::string_view message) const REQUIRES(mutex_);
   Result<std::string> container_status(const std::string& id) const REQUIRES(mutex_);

@@ -20,7 +20,8 @@ class ManualClock final : public Clock {
   }
   WallTime wall() const override {
     MutexLock lock(mutex_);
-    return WallTime(std::chrono::hours(24 * 365 * 55)) + std::chrono::duration_cast<WallTime::duration>(passed_);
+    return WallTime(std::chrono::hours(24 * 365 * 55)) +
+           std::chrono::duration_cast<WallTime::duration>(passed_);
   }
   void advance(Duration by) {
     MutexLock lock(mutex_);
@@ -61,7 +62,9 @@ class FakeDriver final : public Driver {
     removed.push_back(uid);
     return {};
   }
-  Result<std::vector<std::string>> pods() override { return std::vector<std::string>(left.begin(), left.end()); }
+  Result<std::vector<std::string>> pods() override {
+    return std::vector<std::string>(left.begin(), left.end());
+  }
   Result<std::string> start(const ContainerConfig& config) override {
     if (fail_start) return *fail_start;
     const std::string id = config.name.container + "-" + std::to_string(config.name.attempt);
@@ -71,17 +74,22 @@ class FakeDriver final : public Driver {
   }
   std::optional<ContainerExit> poll(const std::string& id, const ContainerName&) override {
     const auto found = containers.find(id);
-    if (found == containers.end()) return ContainerExit{.code = 137, .signal = 0, .known = false, .reason = ""};
+    if (found == containers.end())
+      return ContainerExit{.code = 137, .signal = 0, .known = false, .reason = ""};
     return found->second.exit;
   }
   void stop(const std::string& id, const ContainerName&, StopSignal signal) override {
     Container& c = containers[id];
     c.signals.push_back(signal);
     if (!c.exit && (signal == StopSignal::kKill || obeys_terminate)) {
-      c.exit = ContainerExit{.code = signal == StopSignal::kKill ? 137 : 143, .signal = signal == StopSignal::kKill ? 9 : 15};
+      c.exit = ContainerExit{.code = signal == StopSignal::kKill ? 137 : 143,
+                             .signal = signal == StopSignal::kKill ? 9 : 15};
     }
   }
-  Result<int> exec(const Context&, const ContainerConfig&, const std::vector<std::string>&) override { return 0; }
+  Result<int> exec(const Context&, const ContainerConfig&,
+                   const std::vector<std::string>&) override {
+    return 0;
+  }
   Result<std::vector<FoundContainer>> find() override {
     if (fail_find) return *fail_find;
     std::vector<FoundContainer> found;
@@ -92,7 +100,9 @@ class FakeDriver final : public Driver {
   }
   void on_exit(std::function<void()>) override {}
 
-  void end(const std::string& id, int code) { containers.at(id).exit = ContainerExit{.code = code}; }
+  void end(const std::string& id, int code) {
+    containers.at(id).exit = ContainerExit{.code = code};
+  }
   std::size_t running() const {
     std::size_t n = 0;
     for (const auto& [id, c] : containers) n += c.exit ? 0 : 1;
@@ -116,7 +126,9 @@ class FakeProber final : public Prober {
  public:
   void start(Probe probe, Done done) override {
     probes.push_back(probe);
-    done(healthy.contains(probe.path) ? Status() : Status(Error(Code::kUnavailable, "HTTP probe failed with statuscode: 503")));
+    done(healthy.contains(probe.path)
+             ? Status()
+             : Status(Error(Code::kUnavailable, "HTTP probe failed with statuscode: 503")));
   }
   std::vector<Probe> probes;
   std::set<std::string> healthy;  // paths
@@ -136,14 +148,17 @@ class RecordingHost final : public Host {
     finished_.insert(pod.name);
     changed_.notify_all();
   }
-  void event(const PodName& pod, const std::string& type, const std::string& reason, const std::string& message) override {
+  void event(const PodName& pod, const std::string& type, const std::string& reason,
+             const std::string& message) override {
     MutexLock lock(mutex_);
     events_.push_back(pod.name + " " + type + " " + reason + " " + message);
   }
   Result<Json> config_map(const std::string& ns, const std::string& name) override {
     return object("configmap " + ns + "/" + name);
   }
-  Result<Json> secret(const std::string& ns, const std::string& name) override { return object("secret " + ns + "/" + name); }
+  Result<Json> secret(const std::string& ns, const std::string& name) override {
+    return object("secret " + ns + "/" + name);
+  }
 
   Json status(const std::string& pod) const {
     MutexLock lock(mutex_);
@@ -172,7 +187,8 @@ class RecordingHost final : public Host {
     offline_ = offline;
   }
   /// Waits until `holds` accepts the pod's status, at most 60 s.
-  bool wait_for(const std::string& pod, const std::function<bool(const Json& status)>& holds) const {
+  bool wait_for(const std::string& pod,
+                const std::function<bool(const Json& status)>& holds) const {
     const SteadyTime end = system_clock().now() + std::chrono::seconds(60);
     MutexLock lock(mutex_);
     for (;;) {
@@ -195,7 +211,8 @@ class RecordingHost final : public Host {
     MutexLock lock(mutex_);
     if (offline_) return Error(Code::kUnavailable, "no connection");
     const auto found = objects_.find(key);
-    if (found == objects_.end() || found->second.is_null()) return Error(Code::kNotFound, key + " not found");
+    if (found == objects_.end() || found->second.is_null())
+      return Error(Code::kNotFound, key + " not found");
     return found->second;
   }
 

@@ -25,7 +25,8 @@ float widened(DType dtype, std::uint16_t bits) {
 template <typename T>
 class Filler {
  public:
-  Filler(JsonReader& reader, DType dtype, std::span<T> out) : reader_(reader), dtype_(dtype), out_(out) {}
+  Filler(JsonReader& reader, DType dtype, std::span<T> out)
+      : reader_(reader), dtype_(dtype), out_(out) {}
 
   void fill(std::size_t depth_max) {
     reader_.begin_array();
@@ -34,7 +35,8 @@ class Filler {
         if (depth_max == 0) return reader_.fail("data is nested deeper than the protocol allows");
         fill(depth_max - 1);
       } else if (at_ == out_.size()) {
-        return reader_.fail("data has more elements than the shape, which has " + std::to_string(out_.size()));
+        return reader_.fail("data has more elements than the shape, which has " +
+                            std::to_string(out_.size()));
       } else {
         out_[at_] = one();
         ++at_;
@@ -65,7 +67,8 @@ class Filler {
   // For FP16 and BF16.
   std::uint16_t narrowed(double number) {
     const auto value = static_cast<float>(number);
-    const std::uint16_t bits = dtype_ == DType::kFp16 ? tensor::half_of(value) : tensor::bf16_of(value);
+    const std::uint16_t bits =
+        dtype_ == DType::kFp16 ? tensor::half_of(value) : tensor::bf16_of(value);
     if (std::isinf(widened(dtype_, bits))) misfit();
     return bits;
   }
@@ -89,7 +92,10 @@ class Filler {
     return static_cast<T>(negative ? 0 - magnitude : magnitude);
   }
 
-  void misfit() { reader_.fail("element " + std::to_string(at_) + " of data does not fit " + std::string(to_string(dtype_))); }
+  void misfit() {
+    reader_.fail("element " + std::to_string(at_) + " of data does not fit " +
+                 std::string(to_string(dtype_)));
+  }
 
   JsonReader& reader_;
   const DType dtype_;
@@ -104,19 +110,21 @@ void fill(JsonReader& reader, Tensor& tensor) {
   Filler<T> filler(reader, tensor.dtype(), tensor.mutable_values<T>());
   filler.fill(kNestingMax);
   if (!reader.failed() && filler.filled() != tensor.size()) {
-    reader.fail("data has " + std::to_string(filler.filled()) + " elements, the shape " + tensor::to_string(tensor.shape()) +
-                " has " + std::to_string(tensor.size()));
+    reader.fail("data has " + std::to_string(filler.filled()) + " elements, the shape " +
+                tensor::to_string(tensor.shape()) + " has " + std::to_string(tensor.size()));
   }
 }
 
-void read_strings(JsonReader& reader, std::size_t depth_max, std::size_t count_max, std::vector<std::string>& out) {
+void read_strings(JsonReader& reader, std::size_t depth_max, std::size_t count_max,
+                  std::vector<std::string>& out) {
   reader.begin_array();
   while (reader.next_item()) {
     if (reader.peek() == JsonReader::Kind::kArray) {
       if (depth_max == 0) return reader.fail("data is nested deeper than the protocol allows");
       read_strings(reader, depth_max - 1, count_max, out);
     } else if (out.size() == count_max) {
-      return reader.fail("data has more elements than the shape, which has " + std::to_string(count_max));
+      return reader.fail("data has more elements than the shape, which has " +
+                         std::to_string(count_max));
     } else {
       out.push_back(reader.string());
     }
@@ -127,7 +135,8 @@ Result<Tensor> read_data(JsonReader& reader, DType dtype, const tensor::Shape& s
   TRY(const std::size_t count, tensor::elements(shape));
   // Every element takes at least two characters: reject a larger shape before allocating memory.
   if (count > reader.left()) {
-    return Error(Code::kInvalid, "shape " + tensor::to_string(shape) + " asks for more elements than data can hold");
+    return Error(Code::kInvalid, "shape " + tensor::to_string(shape) +
+                                     " asks for more elements than data can hold");
   }
   if (dtype == DType::kBytes) {
     std::vector<std::string> items;
@@ -184,19 +193,22 @@ Status check_shape(const tensor::Shape& shape, const Limits& limits) {
   bool empty = false;
   for (const std::int64_t size : shape) {
     if (size > limits.dimension_max) {
-      return Error(Code::kInvalid,
-                   "shape " + tensor::to_string(shape) + " has a dimension larger than " + std::to_string(limits.dimension_max));
+      return Error(Code::kInvalid, "shape " + tensor::to_string(shape) +
+                                       " has a dimension larger than " +
+                                       std::to_string(limits.dimension_max));
     }
     if (size == 0) {
       empty = true;
     } else {
-      others = std::min<std::size_t>(others, limits.elements_beside_zero_max + 1) * static_cast<std::size_t>(size);
+      others = std::min<std::size_t>(others, limits.elements_beside_zero_max + 1) *
+               static_cast<std::size_t>(size);
     }
   }
   if (!empty || others <= limits.elements_beside_zero_max) return {};
-  return Error(Code::kInvalid, "shape " + tensor::to_string(shape) +
-                                   " has no elements, and its other dimensions multiply to more than " +
-                                   std::to_string(limits.elements_beside_zero_max));
+  return Error(Code::kInvalid,
+               "shape " + tensor::to_string(shape) +
+                   " has no elements, and its other dimensions multiply to more than " +
+                   std::to_string(limits.elements_beside_zero_max));
 }
 
 template <typename T>
@@ -273,16 +285,20 @@ void write_data(const Tensor& tensor, std::string& out) {
 
 }  // namespace
 
-Result<Parts> split(std::shared_ptr<const std::string> body, std::optional<std::string_view> json_length) {
+Result<Parts> split(std::shared_ptr<const std::string> body,
+                    std::optional<std::string_view> json_length) {
   const std::string_view all = *body;
   if (!json_length) return Parts{std::move(body), all, {}};
   std::size_t length = 0;
-  const auto parsed = std::from_chars(json_length->data(), json_length->data() + json_length->size(), length);
-  if (json_length->empty() || parsed.ec != std::errc() || parsed.ptr != json_length->data() + json_length->size()) {
+  const auto parsed =
+      std::from_chars(json_length->data(), json_length->data() + json_length->size(), length);
+  if (json_length->empty() || parsed.ec != std::errc() ||
+      parsed.ptr != json_length->data() + json_length->size()) {
     return Error(Code::kInvalid, std::string(kJsonLengthHeader) + " is not a number");
   }
   if (length > all.size()) {
-    return Error(Code::kInvalid, std::string(kJsonLengthHeader) + " says " + std::to_string(length) + " bytes, the body has " +
+    return Error(Code::kInvalid, std::string(kJsonLengthHeader) + " says " +
+                                     std::to_string(length) + " bytes, the body has " +
                                      std::to_string(all.size()));
   }
   return Parts{std::move(body), all.substr(0, length), all.substr(length)};
@@ -293,12 +309,15 @@ Result<std::vector<tensor::Named>> TensorReader::read(JsonReader& reader, std::s
   reader.begin_array();
   while (reader.next_item()) {
     if (out.size() == limits_.tensors_max) {
-      return Error(Code::kInvalid, "more than " + std::to_string(limits_.tensors_max) + " " + std::string(what) + "s");
+      return Error(Code::kInvalid, "more than " + std::to_string(limits_.tensors_max) + " " +
+                                       std::string(what) + "s");
     }
     auto one = read_one(reader);
-    if (!one.ok()) return std::move(one).error().context(std::string(what) + " " + std::to_string(out.size()));
+    if (!one.ok())
+      return std::move(one).error().context(std::string(what) + " " + std::to_string(out.size()));
     for (const tensor::Named& other : out) {
-      if (other.name == one->name) return Error(Code::kInvalid, std::string(what) + " \"" + one->name + "\" is given twice");
+      if (other.name == one->name)
+        return Error(Code::kInvalid, std::string(what) + " \"" + one->name + "\" is given twice");
     }
     out.push_back(std::move(one).value());
   }
@@ -328,7 +347,9 @@ Result<tensor::Named> TensorReader::read_one(JsonReader& reader) {
       if (tensor || later) return Error(Code::kInvalid, "data is given twice");
       if (dtype && shape) {
         auto made = read_data(reader, *dtype, *shape);
-        if (!made.ok()) return name ? std::move(made).error().context("\"" + *name + "\"") : std::move(made).error();
+        if (!made.ok())
+          return name ? std::move(made).error().context("\"" + *name + "\"")
+                      : std::move(made).error();
         tensor = std::move(made).value();
       } else {
         later = reader.skip();
@@ -350,10 +371,12 @@ Result<tensor::Named> TensorReader::read_one(JsonReader& reader) {
   if (!dtype) return Error(Code::kInvalid, quoted + " has no datatype");
   if (!shape) return Error(Code::kInvalid, quoted + " has no shape");
   if (binary_size) {
-    if (tensor || later) return Error(Code::kInvalid, quoted + " has both data and binary_data_size");
+    if (tensor || later)
+      return Error(Code::kInvalid, quoted + " has both data and binary_data_size");
     if (*binary_size > binary_.size()) {
-      return Error(Code::kInvalid, quoted + " has " + std::to_string(*binary_size) + " bytes of binary data, " +
-                                       std::to_string(binary_.size()) + " are left in the body");
+      return Error(Code::kInvalid, quoted + " has " + std::to_string(*binary_size) +
+                                       " bytes of binary data, " + std::to_string(binary_.size()) +
+                                       " are left in the body");
     }
     const auto bytes = std::as_bytes(std::span<const char>(binary_.data(), *binary_size));
     binary_.remove_prefix(*binary_size);
@@ -365,7 +388,8 @@ Result<tensor::Named> TensorReader::read_one(JsonReader& reader) {
     JsonReader again(*later);
     auto made = read_data(again, *dtype, *shape);
     if (!made.ok()) return std::move(made).error().context(quoted);
-    if (auto status = again.finish(); !status.ok()) return std::move(status).context(quoted).error();
+    if (auto status = again.finish(); !status.ok())
+      return std::move(status).context(quoted).error();
     tensor = std::move(made).value();
   }
   if (!tensor) return Error(Code::kInvalid, quoted + " has no data");
@@ -374,7 +398,8 @@ Result<tensor::Named> TensorReader::read_one(JsonReader& reader) {
 
 Status TensorReader::finish() const {
   if (binary_.empty()) return {};
-  return Error(Code::kInvalid, std::to_string(binary_.size()) + " bytes of the body belong to no tensor");
+  return Error(Code::kInvalid,
+               std::to_string(binary_.size()) + " bytes of the body belong to no tensor");
 }
 
 tensor::Shape read_shape(JsonReader& reader, std::size_t rank_max) {
@@ -398,24 +423,29 @@ Result<codec::Json> read_parameters(JsonReader& reader, const Limits& limits) {
   const std::string_view text = reader.skip();
   TRY_VOID(reader.status());
   if (text.size() > limits.parameters_bytes_max)
-    return Error(Code::kInvalid, "parameters is larger than " + std::to_string(limits.parameters_bytes_max) + " bytes");
+    return Error(Code::kInvalid, "parameters is larger than " +
+                                     std::to_string(limits.parameters_bytes_max) + " bytes");
   auto parsed = codec::parse_json(text);
   if (!parsed.ok()) return std::move(parsed).error().context("parameters");
   return parsed;
 }
 
-void write_string(std::string_view text, std::string& out) { codec::write_json(codec::Json(text), out); }
+void write_string(std::string_view text, std::string& out) {
+  codec::write_json(codec::Json(text), out);
+}
 
 Encoding encoding_for(const Tensor& tensor, Encoding encoding) {
   if (encoding == Encoding::kBinary) return Encoding::kBinary;
   if (tensor.dtype() != DType::kBytes) return encoding;
   for (const std::string_view item : tensor.strings()) {
-    const bool plain = std::all_of(item.begin(), item.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+    const bool plain = std::all_of(item.begin(), item.end(),
+                                   [](char c) { return static_cast<unsigned char>(c) < 0x80; });
     if (plain) continue;
     std::string quoted;
     write_string(item, quoted);
     // Invalid UTF-8 is written as U+FFFD: a round trip finds out.
-    if (const auto back = codec::parse_json(quoted); !back.ok() || back->as_string() != item) return Encoding::kBinary;
+    if (const auto back = codec::parse_json(quoted); !back.ok() || back->as_string() != item)
+      return Encoding::kBinary;
   }
   return encoding;
 }
@@ -426,7 +456,9 @@ void write_tensor(const tensor::Named& tensor, Encoding encoding, std::string& o
   out += ",\"shape\":" + tensor::to_string(tensor.tensor.shape()) + ",\"datatype\":\"";
   out += to_string(tensor.tensor.dtype());
   if (encoding == Encoding::kBinary) {
-    out += "\",\"parameters\":{\"binary_data_size\":" + std::to_string(tensor.tensor.bytes().size()) + "}}";
+    out +=
+        "\",\"parameters\":{\"binary_data_size\":" + std::to_string(tensor.tensor.bytes().size()) +
+        "}}";
   } else {
     out += "\",\"data\":[";
     write_data(tensor.tensor, out);

@@ -18,12 +18,14 @@ struct Parts {
   std::string_view json;
   std::string_view binary;
 };
-Result<Parts> split(std::shared_ptr<const std::string> body, std::optional<std::string_view> json_length);
+Result<Parts> split(std::shared_ptr<const std::string> body,
+                    std::optional<std::string_view> json_length);
 
 /// Reads arrays of tensors, assigning the binary part in the order of the JSON.
 class TensorReader {
  public:
-  TensorReader(const Parts& parts, const Limits& limits) : parts_(parts), limits_(limits), binary_(parts.binary) {}
+  TensorReader(const Parts& parts, const Limits& limits)
+      : parts_(parts), limits_(limits), binary_(parts.binary) {}
 
   /// The reader must be at the array of "inputs" or "outputs"; `what` is "input" or "output", for
   /// messages.

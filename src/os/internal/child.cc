@@ -61,22 +61,25 @@ void enter_namespaces(const SpawnPlan& plan) {
   if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) fail(plan, Stage::kNamespace);
   // Absent on very old kernels, which do not need it.
   (void)write_text("/proc/self/setgroups", "deny", 4);
-  if (!write_text("/proc/self/uid_map", plan.uid_map.data(), plan.uid_map.size())) fail(plan, Stage::kNamespace);
-  if (!write_text("/proc/self/gid_map", plan.gid_map.data(), plan.gid_map.size())) fail(plan, Stage::kNamespace);
+  if (!write_text("/proc/self/uid_map", plan.uid_map.data(), plan.uid_map.size()))
+    fail(plan, Stage::kNamespace);
+  if (!write_text("/proc/self/gid_map", plan.gid_map.data(), plan.gid_map.size()))
+    fail(plan, Stage::kNamespace);
 }
 
 bool set_read_only(const char* path, bool recursive) {
   mount_attr attributes;
   ::memset(&attributes, 0, sizeof(attributes));
   attributes.attr_set = MOUNT_ATTR_RDONLY;
-  if (::syscall(SYS_mount_setattr, AT_FDCWD, path, recursive ? 0x8000 /* AT_RECURSIVE */ : 0, &attributes, sizeof(attributes)) == 0)
+  if (::syscall(SYS_mount_setattr, AT_FDCWD, path, recursive ? 0x8000 /* AT_RECURSIVE */ : 0,
+                &attributes, sizeof(attributes)) == 0)
     return true;
   if (errno != ENOSYS) return false;
   // Before Linux 5.12: one mount only; existing flags must be repeated.
   struct statvfs info;
   if (::statvfs(path, &info) != 0) return false;
-  const unsigned long kept =
-      info.f_flag & (kNoSuid | kNoDev | 8 /* MS_NOEXEC */ | 1024 /* MS_NOATIME */ | 2048 /* MS_NODIRATIME */);
+  const unsigned long kept = info.f_flag & (kNoSuid | kNoDev | 8 /* MS_NOEXEC */ |
+                                            1024 /* MS_NOATIME */ | 2048 /* MS_NODIRATIME */);
   return ::mount(nullptr, path, nullptr, kRemount | kBindFlag | kReadOnly | kept, nullptr) == 0;
 }
 
@@ -115,7 +118,9 @@ bool apply(const RootStep& step) {
       return ::symlink(step.source.c_str(), step.target.c_str()) == 0;
     case RootStep::Kind::kHide:
       // ENOENT: the directory above could not be bound, so nothing is visible.
-      return ::mount("tmpfs", step.target.c_str(), "tmpfs", kNoSuid | kNoDev, "mode=755,size=64k") == 0 || errno == ENOENT;
+      return ::mount("tmpfs", step.target.c_str(), "tmpfs", kNoSuid | kNoDev,
+                     "mode=755,size=64k") == 0 ||
+             errno == ENOENT;
     case RootStep::Kind::kBind:
       break;
   }
@@ -128,16 +133,20 @@ bool apply(const RootStep& step) {
   ::memcpy(source, kOldRoot, prefix);
   ::memcpy(source + prefix, step.source.c_str(), step.source.size() + 1);
   if (step.make_target && !make_path(step.target.c_str(), step.directory)) return false;
-  if (::mount(source, step.target.c_str(), nullptr, kBindFlag | kRecursive, nullptr) != 0) return step.optional;
+  if (::mount(source, step.target.c_str(), nullptr, kBindFlag | kRecursive, nullptr) != 0)
+    return step.optional;
   return !step.read_only || set_read_only(step.target.c_str(), true);
 }
 
 void build_root(const SpawnPlan& plan) {
   enter_namespaces(plan);
-  if (::mount(nullptr, "/", nullptr, kRecursive | kPrivate, nullptr) != 0) fail(plan, Stage::kPrivateRoot);
-  if (::mount("tmpfs", kBase, "tmpfs", kNoSuid | kNoDev, "mode=755,size=4m") != 0) fail(plan, Stage::kPrivateRoot);
+  if (::mount(nullptr, "/", nullptr, kRecursive | kPrivate, nullptr) != 0)
+    fail(plan, Stage::kPrivateRoot);
+  if (::mount("tmpfs", kBase, "tmpfs", kNoSuid | kNoDev, "mode=755,size=4m") != 0)
+    fail(plan, Stage::kPrivateRoot);
   if (::chdir(kBase) != 0 || ::mkdir(kOldRoot + 1, 0700) != 0) fail(plan, Stage::kPrivateRoot);
-  if (::syscall(SYS_pivot_root, ".", kOldRoot + 1) != 0 || ::chdir("/") != 0) fail(plan, Stage::kPrivateRoot);
+  if (::syscall(SYS_pivot_root, ".", kOldRoot + 1) != 0 || ::chdir("/") != 0)
+    fail(plan, Stage::kPrivateRoot);
   int index = 0;
   for (const RootStep& step : plan.root) {
     if (!apply(step)) fail(plan, Stage::kBind, index);
@@ -145,7 +154,8 @@ void build_root(const SpawnPlan& plan) {
   }
   for (const RootStep& step : plan.root) {
     if (step.kind != RootStep::Kind::kHide) continue;
-    if (!set_read_only(step.target.c_str(), false) && errno != EINVAL && errno != ENOENT) fail(plan, Stage::kPrivateRoot);
+    if (!set_read_only(step.target.c_str(), false) && errno != EINVAL && errno != ENOENT)
+      fail(plan, Stage::kPrivateRoot);
   }
   if (::umount2(kOldRoot, kDetach) != 0 || ::rmdir(kOldRoot) != 0) fail(plan, Stage::kPrivateRoot);
   if (!set_read_only("/", false)) fail(plan, Stage::kPrivateRoot);
@@ -177,15 +187,19 @@ void limit_bounding_set(const SpawnPlan& plan) {
 // Raw system calls: after fork, glibc's functions would signal threads that no longer exist.
 void become_user(const SpawnPlan& plan) {
   if (::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0) fail(plan, Stage::kUser);
-  if (::syscall(SYS_setgroups, plan.user.groups.size(), plan.user.groups.data()) != 0) fail(plan, Stage::kUser);
-  if (::syscall(SYS_setresgid, plan.user.group, plan.user.group, plan.user.group) != 0) fail(plan, Stage::kUser);
-  if (::syscall(SYS_setresuid, plan.user.user, plan.user.user, plan.user.user) != 0) fail(plan, Stage::kUser);
+  if (::syscall(SYS_setgroups, plan.user.groups.size(), plan.user.groups.data()) != 0)
+    fail(plan, Stage::kUser);
+  if (::syscall(SYS_setresgid, plan.user.group, plan.user.group, plan.user.group) != 0)
+    fail(plan, Stage::kUser);
+  if (::syscall(SYS_setresuid, plan.user.user, plan.user.user, plan.user.user) != 0)
+    fail(plan, Stage::kUser);
 }
 
 // Locked, so that no later call or file can give the process a capability again.
 bool lock_securebits() {
-  const unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP | SECBIT_NO_SETUID_FIXUP_LOCKED |
-                             SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+  const unsigned long bits = SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+                             SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
+                             SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
   return ::prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) == 0;
 }
 
@@ -201,7 +215,8 @@ void limit_rights(const SpawnPlan& plan) {
   if (!set_capabilities(held | set_rights, plan.rights.ambient)) fail(plan, Stage::kPrivileges);
   for (int number = 0; number < 64; ++number) {
     if ((plan.rights.ambient >> number & 1) == 0) continue;
-    if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, number, 0, 0) != 0) fail(plan, Stage::kPrivileges);
+    if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, number, 0, 0) != 0)
+      fail(plan, Stage::kPrivileges);
   }
   if (set_rights != 0 && !lock_securebits()) fail(plan, Stage::kPrivileges);
   if (!set_capabilities(held, plan.rights.ambient)) fail(plan, Stage::kPrivileges);
@@ -210,7 +225,8 @@ void limit_rights(const SpawnPlan& plan) {
 void filter_calls(const SpawnPlan& plan) {
   const sock_fprog program{.len = static_cast<unsigned short>(plan.filter.size()),
                            .filter = const_cast<sock_filter*>(plan.filter.data())};
-  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) != 0) fail(plan, Stage::kPrivileges);
+  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) != 0)
+    fail(plan, Stage::kPrivileges);
 }
 
 void reset_signals() {
@@ -226,7 +242,9 @@ void reset_signals() {
 void close_all_on_exec() {
   if (::syscall(SYS_close_range, 3u, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */) == 0) return;
   rlimit limit;
-  const int end = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 65536 ? static_cast<int>(limit.rlim_cur) : 65536;
+  const int end = ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 65536
+                      ? static_cast<int>(limit.rlim_cur)
+                      : 65536;
   for (int fd = 3; fd < end; ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
@@ -234,7 +252,8 @@ void set_streams(const SpawnPlan& plan) {
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null < 0) fail(plan, Stage::kOutput);
   const int output = plan.output >= 0 ? plan.output : null;
-  if (::dup2(null, 0) < 0 || ::dup2(output, 1) < 0 || ::dup2(output, 2) < 0) fail(plan, Stage::kOutput);
+  if (::dup2(null, 0) < 0 || ::dup2(output, 1) < 0 || ::dup2(output, 2) < 0)
+    fail(plan, Stage::kOutput);
 }
 
 }  // namespace
@@ -247,7 +266,8 @@ void run_child(const SpawnPlan& plan) {
   set_streams(plan);
   if (::chdir(plan.working_directory.c_str()) != 0) fail(plan, Stage::kDirectory);
   for (const auto& [resource, limit] : plan.limits) {
-    if (::setrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) fail(plan, Stage::kLimits);
+    if (::setrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0)
+      fail(plan, Stage::kLimits);
   }
   if (plan.limit_rights) limit_bounding_set(plan);
   if (plan.switch_user) become_user(plan);

@@ -24,8 +24,10 @@ bool below(const Path& path, const Path& ancestor) {
   return a == ancestor.end() && b != path.end();
 }
 
-// Files that change the machine for everyone. Their owner is root, so a child of user 0 could write them without any capability.
-constexpr const char* kKernelSettings[] = {"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"};
+// Files that change the machine for everyone. Their owner is root, so a child of user 0 could write
+// them without any capability.
+constexpr const char* kKernelSettings[] = {"/proc/sys", "/proc/sysrq-trigger", "/proc/irq",
+                                           "/proc/bus", "/proc/fs"};
 
 struct Target {
   Path path;  // symlinks of the machine resolved
@@ -51,23 +53,28 @@ class Planner {
   Status expand(const Path& directory) {
     std::error_code error;
     std::vector<fs::directory_entry> entries;
-    for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) entries.push_back(*it);
-    if (error) return Error(Code::kUnsupported, "read " + directory.string() + ": " + error.message());
+    for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
+      entries.push_back(*it);
+    if (error)
+      return Error(Code::kUnsupported, "read " + directory.string() + ": " + error.message());
     if (entries.size() > kEntriesMax) {
-      return Error(Code::kUnsupported, "a mount below " + directory.string() + " would need each of its " +
+      return Error(Code::kUnsupported, "a mount below " + directory.string() +
+                                           " would need each of its " +
                                            std::to_string(entries.size()) + " entries bound");
     }
     for (const fs::directory_entry& entry : entries) {
       const Path& path = entry.path();
       made_.insert(path);
       if (entry.is_symlink(error)) {
-        steps_.push_back(
-            {.kind = RootStep::Kind::kSymlink, .source = fs::read_symlink(path, error).string(), .target = path.string()});
+        steps_.push_back({.kind = RootStep::Kind::kSymlink,
+                          .source = fs::read_symlink(path, error).string(),
+                          .target = path.string()});
       } else if (!entry.is_directory(error)) {
         steps_.push_back({.kind = RootStep::Kind::kFile, .source = "", .target = path.string()});
         steps_.push_back(bind(path, path));
       } else {
-        steps_.push_back({.kind = RootStep::Kind::kDirectory, .source = "", .target = path.string()});
+        steps_.push_back(
+            {.kind = RootStep::Kind::kDirectory, .source = "", .target = path.string()});
         if (lacks_target(path)) {
           TRY_VOID(expand(path));
         } else {
@@ -79,7 +86,11 @@ class Planner {
   }
 
   static RootStep read_only(const char* path) {
-    return {.kind = RootStep::Kind::kBind, .source = path, .target = path, .read_only = true, .optional = true};
+    return {.kind = RootStep::Kind::kBind,
+            .source = path,
+            .target = path,
+            .read_only = true,
+            .optional = true};
   }
 
   // /dev and /proc stay writable: devices must work, and processes write below /proc/self.
@@ -96,7 +107,8 @@ class Planner {
     if (fs::is_directory(path)) {
       steps_.push_back({.kind = RootStep::Kind::kHide, .source = "", .target = path.string()});
     } else {
-      steps_.push_back({.kind = RootStep::Kind::kBind, .source = "/dev/null", .target = path.string()});
+      steps_.push_back(
+          {.kind = RootStep::Kind::kBind, .source = "/dev/null", .target = path.string()});
     }
   }
 
@@ -108,8 +120,10 @@ class Planner {
 
   // Inside another mount of the child or a hidden directory: created there later.
   bool inside_other(const Target& target) const {
-    return std::any_of(targets_.begin(), targets_.end(), [&](const Target& other) { return below(target.path, other.path); }) ||
-           std::any_of(hidden_.begin(), hidden_.end(), [&](const Path& hidden) { return below(target.path, hidden); });
+    return std::any_of(targets_.begin(), targets_.end(),
+                       [&](const Target& other) { return below(target.path, other.path); }) ||
+           std::any_of(hidden_.begin(), hidden_.end(),
+                       [&](const Path& hidden) { return below(target.path, hidden); });
   }
 
   Status place(const Target& target) {
@@ -126,12 +140,14 @@ class Planner {
         path /= part;
         if (path == "/" || fs::exists(path) || !made_.insert(path).second) continue;
         const bool last = path == target.path;
-        steps_.push_back({.kind = last && !target.directory ? RootStep::Kind::kFile : RootStep::Kind::kDirectory,
-                          .source = "",
-                          .target = path.string()});
+        steps_.push_back(
+            {.kind = last && !target.directory ? RootStep::Kind::kFile : RootStep::Kind::kDirectory,
+             .source = "",
+             .target = path.string()});
       }
     } else if (fs::is_directory(target.path) != target.directory) {
-      return Error(Code::kUnsupported, "mount " + target.path.string() + ": " + target.mount->source.string() +
+      return Error(Code::kUnsupported, "mount " + target.path.string() + ": " +
+                                           target.mount->source.string() +
                                            " and what is there differ in kind (file, directory)");
     }
     steps_.push_back(std::move(step));
@@ -155,9 +171,12 @@ std::vector<Path> outermost(const std::vector<Path>& paths, const std::vector<Ta
   }
   std::vector<Path> outer;
   for (const Path& path : there) {
-    const bool covered = std::any_of(there.begin(), there.end(), [&](const Path& other) { return below(path, other); }) ||
-                         std::any_of(targets.begin(), targets.end(), [&](const Target& target) { return target.path == path; });
-    if (!covered && std::find(outer.begin(), outer.end(), path) == outer.end()) outer.push_back(path);
+    const bool covered = std::any_of(there.begin(), there.end(),
+                                     [&](const Path& other) { return below(path, other); }) ||
+                         std::any_of(targets.begin(), targets.end(),
+                                     [&](const Target& target) { return target.path == path; });
+    if (!covered && std::find(outer.begin(), outer.end(), path) == outer.end())
+      outer.push_back(path);
   }
   return outer;
 }
@@ -166,22 +185,28 @@ std::vector<Path> outermost(const std::vector<Path>& paths, const std::vector<Ta
 
 Result<std::vector<RootStep>> plan_root(const ProcessOptions& options) {
   std::vector<Target> targets;
-  if (options.mounts.empty() && options.hidden.empty() && !options.read_only_root) return std::vector<RootStep>();
+  if (options.mounts.empty() && options.hidden.empty() && !options.read_only_root)
+    return std::vector<RootStep>();
   for (const Mount& mount : options.mounts) {
     Path path = Path(mount.target).lexically_normal();
     if (path.has_relative_path() && !path.has_filename()) path = path.parent_path();
     if (!path.is_absolute() || path == "/")
-      return Error(Code::kInvalid, "mount target '" + mount.target + "' must be an absolute path below /");
+      return Error(Code::kInvalid,
+                   "mount target '" + mount.target + "' must be an absolute path below /");
     std::error_code error;
     path = fs::weakly_canonical(path, error);
-    if (error) return Error(Code::kInvalid, "mount target " + mount.target + ": " + error.message());
+    if (error)
+      return Error(Code::kInvalid, "mount target " + mount.target + ": " + error.message());
     const fs::file_status source = fs::status(mount.source, error);
-    if (error || !fs::exists(source)) return Error(Code::kNotFound, "mount source " + mount.source.string() + " does not exist");
-    targets.push_back({.path = std::move(path), .mount = &mount, .directory = fs::is_directory(source)});
+    if (error || !fs::exists(source))
+      return Error(Code::kNotFound, "mount source " + mount.source.string() + " does not exist");
+    targets.push_back(
+        {.path = std::move(path), .mount = &mount, .directory = fs::is_directory(source)});
   }
   // Outer mounts come before inner ones.
   std::stable_sort(targets.begin(), targets.end(), [](const Target& a, const Target& b) {
-    return std::distance(a.path.begin(), a.path.end()) < std::distance(b.path.begin(), b.path.end());
+    return std::distance(a.path.begin(), a.path.end()) <
+           std::distance(b.path.begin(), b.path.end());
   });
   std::vector<Path> hidden = outermost(options.hidden, targets);
   return Planner(std::move(targets), std::move(hidden), options.read_only_root).plan();

@@ -20,10 +20,10 @@ namespace varda::os::internal {
 struct RootStep {
   enum class Kind { kDirectory, kFile, kSymlink, kBind, kHide };
   Kind kind = Kind::kDirectory;
-  std::string source;        // kBind: absolute path on this machine; kSymlink: the link target
-  std::string target;        // absolute path in the child
-  bool read_only = false;    // kBind
-  bool optional = false;     // kBind: failures are ignored (a machine directory that cannot be bound)
+  std::string source;      // kBind: absolute path on this machine; kSymlink: the link target
+  std::string target;      // absolute path in the child
+  bool read_only = false;  // kBind
+  bool optional = false;   // kBind: failures are ignored (a machine directory that cannot be bound)
   bool make_target = false;  // kBind: creates the target inside another mount of the child
   bool directory = true;     // kBind with make_target: a directory or a file
   // kHide: an empty directory over `target`, made read-only after all steps
@@ -49,11 +49,22 @@ struct SpawnPlan {
   bool limit_rights = false;  // apply `rights`
   Rights rights;
   std::vector<sock_filter> filter;  // empty: no filter
-  int report = -1;                  // close-on-exec pipe; receives a Failure if anything fails before exec
+  int report = -1;  // close-on-exec pipe; receives a Failure if anything fails before exec
 };
 
 /// The failed step in the child. Sent through the pipe as raw bytes.
-enum class Stage : int { kGroup, kNamespace, kPrivateRoot, kBind, kLimits, kOutput, kDirectory, kUser, kPrivileges, kExec };
+enum class Stage : int {
+  kGroup,
+  kNamespace,
+  kPrivateRoot,
+  kBind,
+  kLimits,
+  kOutput,
+  kDirectory,
+  kUser,
+  kPrivileges,
+  kExec
+};
 struct Failure {
   Stage stage = Stage::kExec;
   int number = 0;      // errno

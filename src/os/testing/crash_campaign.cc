@@ -27,11 +27,13 @@ CrashCampaign::CrashCampaign(std::string command, std::uint64_t states_default)
       only_subset_(number_from("VARDA_CRASH_SUBSET")),
       begin_(system_clock().now()),
       told_(begin_) {
-  if (const auto limit = number_from("VARDA_SOAK_SECONDS")) deadline_ = begin_ + std::chrono::seconds(*limit);
+  if (const auto limit = number_from("VARDA_SOAK_SECONDS"))
+    deadline_ = begin_ + std::chrono::seconds(*limit);
 }
 
 bool CrashCampaign::over() const {
-  return !failure_.empty() || states_ >= wanted_ || (deadline_ && system_clock().now() >= *deadline_);
+  return !failure_.empty() || states_ >= wanted_ ||
+         (deadline_ && system_clock().now() >= *deadline_);
 }
 
 bool CrashCampaign::next_seed() {
@@ -50,12 +52,14 @@ bool CrashCampaign::next_seed() {
 void CrashCampaign::progress() {
   told_ = system_clock().now();
   const double spent = seconds(told_ - begin_);
-  std::fprintf(stderr, "%s: %llu crash states up to seed %llu in %.0f s, %.0f/s\n", command_.c_str(),
-               static_cast<unsigned long long>(states_), static_cast<unsigned long long>(seed_), spent,
+  std::fprintf(stderr, "%s: %llu crash states up to seed %llu in %.0f s, %.0f/s\n",
+               command_.c_str(), static_cast<unsigned long long>(states_),
+               static_cast<unsigned long long>(seed_), spent,
                static_cast<double>(states_) / std::max(spent, 1e-3));
 }
 
-void CrashCampaign::point(const CrashingFileSystem& fs, std::uint64_t acknowledged, const Check& check) {
+void CrashCampaign::point(const CrashingFileSystem& fs, std::uint64_t acknowledged,
+                          const Check& check) {
   if (over() || (fs.changes() == last_changes_ && acknowledged == last_acknowledged_)) return;
   last_changes_ = fs.changes();
   last_acknowledged_ = acknowledged;
@@ -69,7 +73,8 @@ void CrashCampaign::point(const CrashingFileSystem& fs, std::uint64_t acknowledg
     ++states_;
     std::string wrong = check(*left, *rng);
     if (wrong.empty()) continue;
-    failure_ = wrong + "\n  again: VARDA_CRASH_SEED=" + std::to_string(seed_) + " VARDA_CRASH_POINT=" + std::to_string(point) +
+    failure_ = wrong + "\n  again: VARDA_CRASH_SEED=" + std::to_string(seed_) +
+               " VARDA_CRASH_POINT=" + std::to_string(point) +
                " VARDA_CRASH_SUBSET=" + std::to_string(subset) + " " + command_;
     return;
   }

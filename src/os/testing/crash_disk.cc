@@ -67,7 +67,8 @@ std::string Image::sector(std::uint64_t index) const {
 }
 
 void Image::set_sector(std::uint64_t index, std::string_view bytes) {
-  std::copy_n(bytes.data(), kSector, page(index * kSector / kPage).data() + index * kSector % kPage);
+  std::copy_n(bytes.data(), kSector,
+              page(index * kSector / kPage).data() + index * kSector % kPage);
 }
 
 void Image::take_page(const Image& other, std::uint64_t index) {
@@ -86,17 +87,22 @@ std::vector<std::uint64_t> Image::pages_from(std::uint64_t index) const {
 }
 
 CrashDisk::CrashDisk() {
-  nodes_[kRoot] = std::make_unique<Node>(Node{.kind = FileKind::kDirectory, .mode = 0755, .links = 1, .durable_mode = 0755});
+  nodes_[kRoot] = std::make_unique<Node>(
+      Node{.kind = FileKind::kDirectory, .mode = 0755, .links = 1, .durable_mode = 0755});
 }
 
 CrashDisk::CrashDisk(const CrashDisk& other)
     : pending_(other.pending_), last_(other.last_), used_(other.used_), changes_(other.changes_) {
-  for (const auto& [inode, node] : other.nodes_) nodes_.emplace(inode, std::make_unique<Node>(*node));
+  for (const auto& [inode, node] : other.nodes_)
+    nodes_.emplace(inode, std::make_unique<Node>(*node));
 }
 
 CrashDisk::Inode CrashDisk::make(FileKind kind, std::uint32_t mode, std::string link_target) {
-  nodes_[++last_] = std::make_unique<Node>(Node{
-      .kind = kind, .mode = mode, .modified = system_clock().wall(), .link_target = std::move(link_target), .durable_mode = mode});
+  nodes_[++last_] = std::make_unique<Node>(Node{.kind = kind,
+                                                .mode = mode,
+                                                .modified = system_clock().wall(),
+                                                .link_target = std::move(link_target),
+                                                .durable_mode = mode});
   return last_;
 }
 
@@ -126,7 +132,8 @@ void CrashDisk::truncate(Inode inode, std::uint64_t size) {
   ++changes_;
   Node& file = node(inode);
   const std::uint64_t before = file.image.size();
-  const std::vector<std::uint64_t> cut = size < before ? file.image.pages_from(size / Image::kPage) : std::vector<std::uint64_t>();
+  const std::vector<std::uint64_t> cut =
+      size < before ? file.image.pages_from(size / Image::kPage) : std::vector<std::uint64_t>();
   file.image.resize(size);
   file.sizes.push_back(size);
   used_ = used_ - before + size;
@@ -148,7 +155,8 @@ void CrashDisk::sync(Inode inode) {
   // Syncs whole pages, like a page cache: a sector lost by an earlier failure is written with its
   // neighbours.
   std::set<std::uint64_t> pages;
-  for (const auto& [sector, states] : file.dirty) pages.insert(sector * Image::kSector / Image::kPage);
+  for (const auto& [sector, states] : file.dirty)
+    pages.insert(sector * Image::kSector / Image::kPage);
   file.durable.resize(file.image.size());
   for (const std::uint64_t page : pages) file.durable.take_page(file.image, page);
   file.dirty.clear();
@@ -163,7 +171,8 @@ void CrashDisk::lose(Inode inode, Rng& rng) {
   if (file.kind != FileKind::kFile) return;
   if (rng.below(2) == 0) file.durable.resize(file.image.size());
   for (const auto& [sector, states] : file.dirty)
-    if (sector * Image::kSector < file.durable.size() && rng.below(2) == 0) file.durable.set_sector(sector, states.back());
+    if (sector * Image::kSector < file.durable.size() && rng.below(2) == 0)
+      file.durable.set_sector(sector, states.back());
   file.dirty.clear();
   file.sizes.clear();
 }
@@ -193,7 +202,8 @@ void CrashDisk::sync_directory(Inode directory) {
   std::vector<bool> due(pending_.size(), false);
   for (std::size_t i = pending_.size(); i-- > 0;) {
     for (const Change& change : pending_[i])
-      due[i] = due[i] || change.directory == directory || names.contains({change.directory, change.name});
+      due[i] = due[i] || change.directory == directory ||
+               names.contains({change.directory, change.name});
     if (!due[i]) continue;
     for (const Change& change : pending_[i]) names.emplace(change.directory, change.name);
   }
@@ -205,7 +215,8 @@ void CrashDisk::sync_directory(Inode directory) {
     }
     for (const Change& change : pending_[i]) {
       auto& entries = node(change.directory).durable_entries;
-      change.target == 0 ? (void)entries.erase(change.name) : (void)(entries[change.name] = change.target);
+      change.target == 0 ? (void)entries.erase(change.name)
+                         : (void)(entries[change.name] = change.target);
     }
   }
   pending_ = std::move(left);
@@ -221,7 +232,10 @@ bool CrashDisk::pending() const {
 }
 
 CrashDisk::Node CrashDisk::survivor(const Node& node, Rng& rng) {
-  Node left{.kind = node.kind, .mode = node.durable_mode, .modified = node.modified, .link_target = node.link_target};
+  Node left{.kind = node.kind,
+            .mode = node.durable_mode,
+            .modified = node.modified,
+            .link_target = node.link_target};
   if (node.mode_pending && rng.below(2) == 0) left.mode = node.mode;
   left.durable_mode = left.mode;
   if (node.kind != FileKind::kFile) return left;
@@ -249,7 +263,8 @@ CrashDisk::Node CrashDisk::survivor(const Node& node, Rng& rng) {
     }
     if (!survives) continue;
     // Mostly the newest state, sometimes an intermediate one.
-    const std::size_t state = odds == 8 || rng.below(4) > 0 ? states.size() - 1 : rng.below(states.size());
+    const std::size_t state =
+        odds == 8 || rng.below(4) > 0 ? states.size() - 1 : rng.below(states.size());
     left.image.set_sector(sector, states[state]);
   }
   // set_sector() does not change the length; bytes beyond the surviving length are cut off.
@@ -271,7 +286,8 @@ CrashDisk CrashDisk::crashed(Rng& rng) const {
   std::set<std::pair<Inode, std::string>> lost;  // names with a lost change
   for (const auto& together : pending_) {
     bool survives = rng.below(8) < odds;
-    for (const Change& change : together) survives = survives && !lost.contains({change.directory, change.name});
+    for (const Change& change : together)
+      survives = survives && !lost.contains({change.directory, change.name});
     for (const Change& change : together) {
       if (!survives) {
         lost.emplace(change.directory, change.name);

@@ -43,8 +43,8 @@ class Image {
   std::uint64_t size() const { return size_; }
   std::string read(std::uint64_t offset, std::uint64_t max) const;
   void write(std::uint64_t offset, std::string_view bytes);  // grows as needed
-  void resize(std::uint64_t size);                           // bytes cut off read as zeros after growing again
-  std::string sector(std::uint64_t index) const;             // also beyond the end: zeros
+  void resize(std::uint64_t size);                // bytes cut off read as zeros after growing again
+  std::string sector(std::uint64_t index) const;  // also beyond the end: zeros
   void set_sector(std::uint64_t index, std::string_view bytes);
   /// Copies page `index` from `other`.
   void take_page(const Image& other, std::uint64_t index);
@@ -78,8 +78,9 @@ class CrashDisk {
     std::uint32_t durable_mode = 0644;
     std::map<std::string, Inode> durable_entries;
     Image durable;
-    std::map<std::uint64_t, std::vector<std::string>> dirty;  // by sector: its states since the last sync, oldest first
-    std::vector<std::uint64_t> sizes;                         // since the last sync
+    std::map<std::uint64_t, std::vector<std::string>>
+        dirty;                         // by sector: its states since the last sync, oldest first
+    std::vector<std::uint64_t> sizes;  // since the last sync
     bool mode_pending = false;
   };
 

@@ -6,19 +6,30 @@
 namespace varda::os::testing {
 namespace {
 
-Error missing(const Path& path) { return {Code::kNotFound, path.string() + ": No such file or directory"}; }
-Error there_already(const Path& path) { return {Code::kAlreadyExists, path.string() + ": File exists"}; }
-Error no_directory(const Path& path) { return {Code::kInvalid, path.string() + ": Not a directory"}; }
-Error full(const Path& path) { return {Code::kExhausted, "write " + path.string() + ": No space left on device"}; }
+Error missing(const Path& path) {
+  return {Code::kNotFound, path.string() + ": No such file or directory"};
+}
+Error there_already(const Path& path) {
+  return {Code::kAlreadyExists, path.string() + ": File exists"};
+}
+Error no_directory(const Path& path) {
+  return {Code::kInvalid, path.string() + ": Not a directory"};
+}
+Error full(const Path& path) {
+  return {Code::kExhausted, "write " + path.string() + ": No space left on device"};
+}
 
 // Calls that fail on a broken or full disk.
 bool needs_disk(std::string_view call) {
-  constexpr std::array<std::string_view, 9> kCalls{"write", "truncate", "sync",           "mkdir",   "rename",
-                                                   "link",  "symlink",  "sync_directory", "allocate"};
+  constexpr std::array<std::string_view, 9> kCalls{"write",   "truncate",       "sync",
+                                                   "mkdir",   "rename",         "link",
+                                                   "symlink", "sync_directory", "allocate"};
   return std::find(kCalls.begin(), kCalls.end(), call) != kCalls.end();
 }
 
-Path normal(const Path& path) { return (path.is_absolute() ? path : "/" / path).lexically_normal(); }
+Path normal(const Path& path) {
+  return (path.is_absolute() ? path : "/" / path).lexically_normal();
+}
 
 }  // namespace
 
@@ -30,7 +41,8 @@ class CrashingFile final : public File {
   Status write(std::string_view bytes) override {
     std::size_t done = bytes.size();
     Status entered = fs_.enter("write", path_);
-    if (!writable_) return Error(Code::kInvalid, "write " + path_.string() + ": opened for reading");
+    if (!writable_)
+      return Error(Code::kInvalid, "write " + path_.string() + ": opened for reading");
     MutexLock lock(fs_.mutex_);
     if (!entered.ok()) done = fs_.fault_ ? std::min(bytes.size(), fs_.fault_->write_bytes) : 0;
     const std::uint64_t size = fs_.disk_.at(inode_).image.size();
@@ -54,7 +66,8 @@ class CrashingFile final : public File {
   }
   Status truncate(std::uint64_t size) override {
     TRY_VOID(fs_.enter("truncate", path_));
-    if (!writable_) return Error(Code::kInvalid, "truncate " + path_.string() + ": opened for reading");
+    if (!writable_)
+      return Error(Code::kInvalid, "truncate " + path_.string() + ": opened for reading");
     MutexLock lock(fs_.mutex_);
     const std::uint64_t now = fs_.disk_.at(inode_).image.size();
     if (size > now && !fs_.fits(size - now)) return full(path_);
@@ -83,19 +96,22 @@ class CrashingFile final : public File {
 
 CrashingFileSystem::CrashingFileSystem(std::uint64_t seed, std::uint64_t capacity_bytes)
     : losses_(seeded_rng(seed)), capacity_bytes_(capacity_bytes) {}
-CrashingFileSystem::CrashingFileSystem(CrashDisk disk, std::uint64_t seed, std::uint64_t capacity_bytes)
+CrashingFileSystem::CrashingFileSystem(CrashDisk disk, std::uint64_t seed,
+                                       std::uint64_t capacity_bytes)
     : disk_(std::move(disk)), losses_(seeded_rng(seed)), capacity_bytes_(capacity_bytes) {}
 CrashingFileSystem::~CrashingFileSystem() = default;
 
 std::unique_ptr<CrashingFileSystem> CrashingFileSystem::crashed(std::uint64_t seed) const {
   const auto rng = seeded_rng(seed);
   MutexLock lock(mutex_);
-  return std::unique_ptr<CrashingFileSystem>(new CrashingFileSystem(disk_.crashed(*rng), rng->next(), capacity_bytes_));
+  return std::unique_ptr<CrashingFileSystem>(
+      new CrashingFileSystem(disk_.crashed(*rng), rng->next(), capacity_bytes_));
 }
 
 std::unique_ptr<CrashingFileSystem> CrashingFileSystem::killed() const {
   MutexLock lock(mutex_);
-  return std::unique_ptr<CrashingFileSystem>(new CrashingFileSystem(disk_, losses_->next(), capacity_bytes_));
+  return std::unique_ptr<CrashingFileSystem>(
+      new CrashingFileSystem(disk_, losses_->next(), capacity_bytes_));
 }
 
 void CrashingFileSystem::on_call(Hook hook) {
@@ -144,7 +160,8 @@ Status CrashingFileSystem::enter(std::string_view call, const Path& path) {
   {
     MutexLock lock(mutex_);
     const std::uint64_t number = calls_++;
-    if (fault_ && (number == fault_->call || (fault_->lasting && number > fault_->call && needs_disk(call)))) {
+    if (fault_ && (number == fault_->call ||
+                   (fault_->lasting && number > fault_->call && needs_disk(call)))) {
       if (hit_.empty()) hit_ = std::string(call) + " " + path.string();
       return fault_->error;
     }
@@ -173,7 +190,9 @@ Result<CrashingFileSystem::Place> CrashingFileSystem::find(const Path& path) con
       }
       if (directory.kind != FileKind::kDirectory) return no_directory(path);
       const auto entry = directory.entries.find(part->string());
-      place = {.directory = place.inode, .name = part->string(), .inode = entry == directory.entries.end() ? 0 : entry->second};
+      place = {.directory = place.inode,
+               .name = part->string(),
+               .inode = entry == directory.entries.end() ? 0 : entry->second};
       done /= *part;
     }
     if (!followed) return place;
@@ -187,7 +206,8 @@ Result<CrashingFileSystem::Place> CrashingFileSystem::find_there(const Path& pat
   return place;
 }
 
-Result<std::unique_ptr<File>> CrashingFileSystem::open(const Path& path, Open how, std::uint32_t mode) {
+Result<std::unique_ptr<File>> CrashingFileSystem::open(const Path& path, Open how,
+                                                       std::uint32_t mode) {
   TRY_VOID(enter("open", path));
   MutexLock lock(mutex_);
   TRY(Place place, find(path));
@@ -198,7 +218,8 @@ Result<std::unique_ptr<File>> CrashingFileSystem::open(const Path& path, Open ho
     disk_.change({{place.directory, place.name, place.inode}});
   } else {
     if (how == Open::kExclusive) return there_already(path);
-    if (disk_.at(place.inode).kind != FileKind::kFile) return Error(Code::kInvalid, path.string() + ": not a file");
+    if (disk_.at(place.inode).kind != FileKind::kFile)
+      return Error(Code::kInvalid, path.string() + ": not a file");
     if (how == Open::kTruncate) disk_.truncate(place.inode, 0);
   }
   return std::make_unique<CrashingFile>(*this, place.inode, path, how != Open::kRead);
@@ -252,13 +273,16 @@ Status CrashingFileSystem::rename(const Path& from, const Path& to) {
   MutexLock lock(mutex_);
   TRY(const Place source, find_there(from));
   TRY(const Place target, find(to));
-  if (source.inode == target.inode) return {};  // itself, or two names of one file: POSIX leaves both
+  if (source.inode == target.inode)
+    return {};  // itself, or two names of one file: POSIX leaves both
   const bool directory = disk_.at(source.inode).kind == FileKind::kDirectory;
   if (target.inode != 0) {
     const CrashDisk::Node& old = disk_.at(target.inode);
-    if (old.kind == FileKind::kDirectory && !directory) return Error(Code::kInvalid, to.string() + ": Is a directory");
+    if (old.kind == FileKind::kDirectory && !directory)
+      return Error(Code::kInvalid, to.string() + ": Is a directory");
     if (old.kind != FileKind::kDirectory && directory) return no_directory(to);
-    if (!old.entries.empty()) return Error(Code::kAlreadyExists, to.string() + ": Directory not empty");
+    if (!old.entries.empty())
+      return Error(Code::kAlreadyExists, to.string() + ": Directory not empty");
   }
   if (directory && normal(to).string().starts_with(normal(from).string() + "/"))
     return Error(Code::kInvalid, to.string() + ": Invalid argument");
@@ -291,7 +315,8 @@ Result<std::string> CrashingFileSystem::read_link(const Path& path) {
   TRY_VOID(enter("read_link", path));
   MutexLock lock(mutex_);
   TRY(const Place place, find_there(path));
-  if (disk_.at(place.inode).kind != FileKind::kSymlink) return Error(Code::kInvalid, path.string() + ": no symlink");
+  if (disk_.at(place.inode).kind != FileKind::kSymlink)
+    return Error(Code::kInvalid, path.string() + ": no symlink");
   return disk_.at(place.inode).link_target;
 }
 
@@ -300,7 +325,8 @@ Status CrashingFileSystem::remove(const Path& path) {
   MutexLock lock(mutex_);
   const Result<Place> place = find(path);
   if (!place.ok() || place->inode == 0) return {};
-  if (!disk_.at(place->inode).entries.empty()) return Error(Code::kAlreadyExists, path.string() + ": Directory not empty");
+  if (!disk_.at(place->inode).entries.empty())
+    return Error(Code::kAlreadyExists, path.string() + ": Directory not empty");
   disk_.change({{place->directory, place->name, 0}});
   return {};
 }

@@ -25,7 +25,8 @@ namespace varda::os::testing {
 class CrashingFileSystem final : public FileSystem {
  public:
   /// `seed` decides the data lost by failed syncs.
-  explicit CrashingFileSystem(std::uint64_t seed = 1, std::uint64_t capacity_bytes = std::uint64_t{1} << 40);
+  explicit CrashingFileSystem(std::uint64_t seed = 1,
+                              std::uint64_t capacity_bytes = std::uint64_t{1} << 40);
   ~CrashingFileSystem() override;
 
   /// A copy after a power cut; deterministic for a seed and history.
@@ -88,7 +89,9 @@ class CrashingFileSystem final : public FileSystem {
   Result<Place> find(const Path& path) const REQUIRES(mutex_);
   Result<Place> find_there(const Path& path) const REQUIRES(mutex_);
   void clear(Inode directory) REQUIRES(mutex_);
-  bool fits(std::uint64_t growth) const REQUIRES(mutex_) { return disk_.used_bytes() + growth <= capacity_bytes_; }
+  bool fits(std::uint64_t growth) const REQUIRES(mutex_) {
+    return disk_.used_bytes() + growth <= capacity_bytes_;
+  }
 
   mutable Mutex mutex_;
   CrashDisk disk_ GUARDED_BY(mutex_);

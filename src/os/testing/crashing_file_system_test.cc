@@ -18,12 +18,17 @@ constexpr std::uint64_t kSeeds = 400;
 
 class Crash : public ::testing::Test {
  protected:
-  void SetUp() override { ASSERT_TRUE(fs.make_directories("/d", 0755).ok() && fs.sync_directory("/").ok()); }
+  void SetUp() override {
+    ASSERT_TRUE(fs.make_directories("/d", 0755).ok() && fs.sync_directory("/").ok());
+  }
 
-  std::unique_ptr<File> open(const Path& path) { return fs.open(path, Open::kCreate, 0644).value(); }
+  std::unique_ptr<File> open(const Path& path) {
+    return fs.open(path, Open::kCreate, 0644).value();
+  }
   void durable(const Path& path, std::string_view bytes) {
     auto file = open(path);
-    ASSERT_TRUE(file->write(bytes).ok() && file->sync().ok() && fs.sync_directory(path.parent_path()).ok());
+    ASSERT_TRUE(file->write(bytes).ok() && file->sync().ok() &&
+                fs.sync_directory(path.parent_path()).ok());
   }
   /// All results of `see` over the seeds.
   template <typename See>
@@ -84,7 +89,8 @@ TEST_F(Crash, BytesOutsideAWriteAreNeverDamaged) {
 TEST_F(Crash, StatesBetweenTwoSyncsMaySurviveToo) {
   auto file = open("/d/a");
   ASSERT_TRUE(fs.sync_directory("/d").ok());
-  for (const char* text : {"1", "2", "3"}) ASSERT_TRUE(file->seek(0).ok() && file->write(text).ok());
+  for (const char* text : {"1", "2", "3"})
+    ASSERT_TRUE(file->seek(0).ok() && file->write(text).ok());
   EXPECT_THAT(contents("/d/a"), ::testing::IsSupersetOf({"1", "2", "3", ""}));
 }
 
@@ -105,8 +111,9 @@ TEST_F(Crash, RenameHappensOnBothSidesOrOnNone) {
   durable("/d/a", "new");
   durable("/e/b", "old");
   ASSERT_TRUE(fs.rename("/d/a", "/e/b").ok());
-  const auto both = outcomes(
-      [](FileSystem& left) { return read_file(left, "/d/a").value_or("-") + " " + read_file(left, "/e/b").value_or("-"); });
+  const auto both = outcomes([](FileSystem& left) {
+    return read_file(left, "/d/a").value_or("-") + " " + read_file(left, "/e/b").value_or("-");
+  });
   EXPECT_THAT(both, UnorderedElementsAre("new old", "- new"));
   ASSERT_TRUE(fs.sync_directory("/e").ok());
   EXPECT_THAT(names("/d"), ElementsAre(Names{}));
@@ -137,7 +144,8 @@ TEST_F(Crash, KilledProcessLosesNothingYetAndPromisesNothing) {
   const auto next = fs.killed();
   EXPECT_THAT(next->list("/d").value(), ElementsAre("a"));
   std::set<Names> seen;
-  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) seen.insert(next->crashed(seed)->list("/d").value());
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed)
+    seen.insert(next->crashed(seed)->list("/d").value());
   EXPECT_THAT(seen, UnorderedElementsAre(Names{}, Names{"a"}));
 }
 
@@ -160,7 +168,8 @@ TEST_F(Crash, AfterAFailedSyncTheNextOneMayNotHelp) {
 
 TEST_F(Crash, ShortWriteLeavesItsBeginning) {
   auto file = open("/d/a");
-  fs.set_fault(CrashingFileSystem::Fault{.call = fs.calls(), .error = Error(Code::kExhausted, "full"), .write_bytes = 3});
+  fs.set_fault(CrashingFileSystem::Fault{
+      .call = fs.calls(), .error = Error(Code::kExhausted, "full"), .write_bytes = 3});
   EXPECT_EQ(file->write("12345").error().code(), Code::kExhausted);
   EXPECT_EQ(fs.hit(), "write /d/a");
   EXPECT_EQ(read_file(fs, "/d/a").value(), "123");

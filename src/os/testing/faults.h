@@ -18,7 +18,8 @@ struct NamedFault {
 
 /// Faults at that call: an I/O error and a full disk, once and permanently, and a partial write.
 inline std::vector<NamedFault> faults_at(std::uint64_t call) {
-  const Error broken(Code::kInternal, "Input/output error"), full(Code::kExhausted, "No space left on device");
+  const Error broken(Code::kInternal, "Input/output error"),
+      full(Code::kExhausted, "No space left on device");
   const std::string at = " at call " + std::to_string(call);
   return {
       {"EIO" + at, {.call = call, .error = broken}},

@@ -17,7 +17,9 @@ struct MemoryFileSystem::Node {
 
 namespace {
 
-Error missing(const std::string& path) { return Error(Code::kNotFound, path + ": No such file or directory"); }
+Error missing(const std::string& path) {
+  return Error(Code::kNotFound, path + ": No such file or directory");
+}
 Error full() { return Error(Code::kExhausted, "write: No space left on device"); }
 // Nearly every path is already normal, and the library checks this slowly.
 bool is_normal(std::string_view path) {
@@ -37,18 +39,22 @@ std::string normal_path(const Path& path) {
   return text;
 }
 // `path` must be normal.
-std::string parent_of(const std::string& path) { return path.substr(0, std::max<std::size_t>(path.rfind('/'), 1)); }
+std::string parent_of(const std::string& path) {
+  return path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
+}
 
 }  // namespace
 
 class MemoryFile final : public File {
  public:
-  MemoryFile(MemoryFileSystem& fs, std::shared_ptr<MemoryFileSystem::Node> node, Path path, bool writable)
+  MemoryFile(MemoryFileSystem& fs, std::shared_ptr<MemoryFileSystem::Node> node, Path path,
+             bool writable)
       : fs_(fs), node_(std::move(node)), path_(std::move(path)), writable_(writable) {}
 
   Status write(std::string_view bytes) override {
     TRY_VOID(fs_.enter("write", path_));
-    if (!writable_) return Error(Code::kInvalid, "write " + path_.string() + ": opened for reading");
+    if (!writable_)
+      return Error(Code::kInvalid, "write " + path_.string() + ": opened for reading");
     MutexLock lock(fs_.mutex_);
     const std::size_t end = position_ + bytes.size();
     const std::size_t growth = end > node_->bytes.size() ? end - node_->bytes.size() : 0;
@@ -74,9 +80,11 @@ class MemoryFile final : public File {
   }
   Status truncate(std::uint64_t size) override {
     TRY_VOID(fs_.enter("truncate", path_));
-    if (!writable_) return Error(Code::kInvalid, "truncate " + path_.string() + ": opened for reading");
+    if (!writable_)
+      return Error(Code::kInvalid, "truncate " + path_.string() + ": opened for reading");
     MutexLock lock(fs_.mutex_);
-    if (size > node_->bytes.size() && fs_.used() + size - node_->bytes.size() > fs_.capacity_bytes_) return full();
+    if (size > node_->bytes.size() && fs_.used() + size - node_->bytes.size() > fs_.capacity_bytes_)
+      return full();
     node_->bytes.resize(size);
     return {};
   }
@@ -96,7 +104,8 @@ class MemoryFile final : public File {
 };
 
 MemoryFileSystem::MemoryFileSystem(std::uint64_t capacity_bytes) : capacity_bytes_(capacity_bytes) {
-  nodes_["/"] = std::make_shared<Node>(Node{.kind = FileKind::kDirectory, .bytes = "", .mode = 0755, .inode = 1, .modified = {}});
+  nodes_["/"] = std::make_shared<Node>(
+      Node{.kind = FileKind::kDirectory, .bytes = "", .mode = 0755, .inode = 1, .modified = {}});
 }
 MemoryFileSystem::~MemoryFileSystem() = default;
 
@@ -107,7 +116,8 @@ void MemoryFileSystem::on_call(Hook hook) {
 
 void MemoryFileSystem::fail_nth(int nth, std::string call, Error error) {
   auto left = std::make_shared<std::atomic<int>>(nth);
-  on_call([left, call = std::move(call), error = std::move(error)](std::string_view name, const Path&) -> Status {
+  on_call([left, call = std::move(call), error = std::move(error)](std::string_view name,
+                                                                   const Path&) -> Status {
     if ((call.empty() || call == name) && left->fetch_sub(1) == 1) return error;
     return {};
   });
@@ -142,8 +152,10 @@ Result<std::string> MemoryFileSystem::resolve(const Path& path) {
     for (auto part = rest.begin(); part != rest.end(); ++part) {
       done /= *part;
       const auto node = at(normal_path(done));
-      if (std::next(part) == rest.end() || node == nullptr || node->kind != FileKind::kSymlink) continue;
-      Path target = Path(node->bytes).is_absolute() ? Path(node->bytes) : done.parent_path() / node->bytes;
+      if (std::next(part) == rest.end() || node == nullptr || node->kind != FileKind::kSymlink)
+        continue;
+      Path target =
+          Path(node->bytes).is_absolute() ? Path(node->bytes) : done.parent_path() / node->bytes;
       for (auto tail = std::next(part); tail != rest.end(); ++tail) target /= *tail;
       rest = normal_path(target);
       followed = true;
@@ -158,7 +170,8 @@ Result<std::string> MemoryFileSystem::resolve_parent(const Path& path) {
   TRY(std::string name, resolve(path));
   const auto parent = at(parent_of(name));
   if (parent == nullptr) return missing(path.string());
-  if (parent->kind != FileKind::kDirectory) return Error(Code::kInvalid, path.string() + ": Not a directory");
+  if (parent->kind != FileKind::kDirectory)
+    return Error(Code::kInvalid, path.string() + ": Not a directory");
   return name;
 }
 
@@ -182,17 +195,20 @@ std::uint64_t MemoryFileSystem::used() const {
   return sum;
 }
 
-Result<std::unique_ptr<File>> MemoryFileSystem::open(const Path& path, Open how, std::uint32_t mode) {
+Result<std::unique_ptr<File>> MemoryFileSystem::open(const Path& path, Open how,
+                                                     std::uint32_t mode) {
   TRY_VOID(enter("open", path));
   MutexLock lock(mutex_);
   TRY(const std::string name, resolve_parent(path));
   auto node = at(name);
   if (node == nullptr) {
     if (how == Open::kRead) return missing(path.string());
-    node = std::make_shared<Node>(Node{.bytes = "", .mode = mode, .inode = ++inodes_, .modified = system_clock().wall()});
+    node = std::make_shared<Node>(
+        Node{.bytes = "", .mode = mode, .inode = ++inodes_, .modified = system_clock().wall()});
     nodes_[name] = node;
   } else {
-    if (how == Open::kExclusive) return Error(Code::kAlreadyExists, path.string() + ": File exists");
+    if (how == Open::kExclusive)
+      return Error(Code::kAlreadyExists, path.string() + ": File exists");
     if (node->kind != FileKind::kFile) return Error(Code::kInvalid, path.string() + ": not a file");
     if (how == Open::kTruncate) node->bytes.clear();
   }
@@ -219,11 +235,14 @@ Result<std::vector<std::string>> MemoryFileSystem::list(const Path& directory) {
   TRY(const std::string name, resolve(directory));
   const auto node = at(name);
   if (node == nullptr) return missing(directory.string());
-  if (node->kind != FileKind::kDirectory) return Error(Code::kInvalid, directory.string() + ": Not a directory");
+  if (node->kind != FileKind::kDirectory)
+    return Error(Code::kInvalid, directory.string() + ": Not a directory");
   const std::string prefix = name == "/" ? name : name + "/";
   std::set<std::string> names;
-  for (auto it = nodes_.upper_bound(prefix); it != nodes_.end() && it->first.starts_with(prefix); ++it) {
-    names.insert(it->first.substr(prefix.size(), it->first.find('/', prefix.size()) - prefix.size()));
+  for (auto it = nodes_.upper_bound(prefix); it != nodes_.end() && it->first.starts_with(prefix);
+       ++it) {
+    names.insert(
+        it->first.substr(prefix.size(), it->first.find('/', prefix.size()) - prefix.size()));
   }
   return std::vector<std::string>(names.begin(), names.end());
 }
@@ -238,8 +257,11 @@ Status MemoryFileSystem::make_directories(const Path& path, std::uint32_t mode) 
     const std::string here = normal_path(done);
     const auto node = at(here);
     if (node == nullptr) {
-      nodes_[here] = std::make_shared<Node>(
-          Node{.kind = FileKind::kDirectory, .bytes = "", .mode = mode, .inode = ++inodes_, .modified = system_clock().wall()});
+      nodes_[here] = std::make_shared<Node>(Node{.kind = FileKind::kDirectory,
+                                                 .bytes = "",
+                                                 .mode = mode,
+                                                 .inode = ++inodes_,
+                                                 .modified = system_clock().wall()});
     } else if (node->kind == FileKind::kFile) {
       return Error(Code::kAlreadyExists, path.string() + ": a file is in the way");
     }
@@ -261,10 +283,12 @@ Status MemoryFileSystem::rename(const Path& from, const Path& to) {
       return Error(Code::kInvalid, to.string() + ": Is a directory");
     if (old->kind != FileKind::kDirectory && node->kind == FileKind::kDirectory)
       return Error(Code::kInvalid, to.string() + ": Not a directory");
-    if (has_children(target)) return Error(Code::kAlreadyExists, to.string() + ": Directory not empty");
+    if (has_children(target))
+      return Error(Code::kAlreadyExists, to.string() + ": Directory not empty");
     --old->links;
   }
-  if (target.starts_with(source + "/")) return Error(Code::kInvalid, to.string() + ": Invalid argument");
+  if (target.starts_with(source + "/"))
+    return Error(Code::kInvalid, to.string() + ": Invalid argument");
   Nodes moved;
   for (auto it = nodes_.begin(); it != nodes_.end();) {
     if (it->first == source || it->first.starts_with(source + "/")) {
@@ -285,7 +309,8 @@ Status MemoryFileSystem::link(const Path& existing, const Path& name) {
   TRY(const std::string target, resolve_parent(name));
   const auto node = at(source);
   if (node == nullptr) return missing(existing.string());
-  if (node->kind == FileKind::kDirectory) return Error(Code::kForbidden, existing.string() + ": a directory has one name");
+  if (node->kind == FileKind::kDirectory)
+    return Error(Code::kForbidden, existing.string() + ": a directory has one name");
   if (at(target) != nullptr) return Error(Code::kAlreadyExists, name.string() + ": File exists");
   ++node->links;
   nodes_[target] = node;
@@ -298,8 +323,11 @@ Status MemoryFileSystem::symlink(const std::string& target, const Path& name) {
   TRY(const std::string path, resolve_parent(name));
   if (at(path) != nullptr) return Error(Code::kAlreadyExists, name.string() + ": File exists");
   symlinks_ = true;
-  nodes_[path] = std::make_shared<Node>(
-      Node{.kind = FileKind::kSymlink, .bytes = target, .mode = 0777, .inode = ++inodes_, .modified = system_clock().wall()});
+  nodes_[path] = std::make_shared<Node>(Node{.kind = FileKind::kSymlink,
+                                             .bytes = target,
+                                             .mode = 0777,
+                                             .inode = ++inodes_,
+                                             .modified = system_clock().wall()});
   return {};
 }
 
@@ -309,7 +337,8 @@ Result<std::string> MemoryFileSystem::read_link(const Path& path) {
   TRY(const std::string name, resolve(path));
   const auto node = at(name);
   if (node == nullptr) return missing(path.string());
-  if (node->kind != FileKind::kSymlink) return Error(Code::kInvalid, path.string() + ": no symlink");
+  if (node->kind != FileKind::kSymlink)
+    return Error(Code::kInvalid, path.string() + ": no symlink");
   return node->bytes;
 }
 
@@ -358,7 +387,8 @@ Status MemoryFileSystem::sync_directory(const Path& path) {
 Result<Space> MemoryFileSystem::space(const Path& path) {
   TRY_VOID(enter("space", path));
   MutexLock lock(mutex_);
-  return Space{.capacity_bytes = capacity_bytes_, .available_bytes = capacity_bytes_ - std::min(capacity_bytes_, used())};
+  return Space{.capacity_bytes = capacity_bytes_,
+               .available_bytes = capacity_bytes_ - std::min(capacity_bytes_, used())};
 }
 
 Status MemoryFileSystem::allocate(const Path& path, std::uint64_t bytes, std::uint32_t mode) {

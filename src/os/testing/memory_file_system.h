@@ -30,7 +30,8 @@ class MemoryFileSystem final : public FileSystem {
   void on_call(Hook hook);
   /// The `nth` call of that name from now on fails (1: the next one; "" counts all calls). Replaces
   /// the hook.
-  void fail_nth(int nth, std::string call = "", Error error = Error(Code::kInternal, "injected failure"));
+  void fail_nth(int nth, std::string call = "",
+                Error error = Error(Code::kInternal, "injected failure"));
   /// Writes beyond the capacity fail with kExhausted, as on a full disk.
   void set_capacity(std::uint64_t capacity_bytes);
   /// Number of calls so far, including failed ones.
@@ -54,12 +55,14 @@ class MemoryFileSystem final : public FileSystem {
  private:
   friend class MemoryFile;
   struct Node;
-  using Nodes = std::map<std::string, std::shared_ptr<Node>>;  // by normal path, without a trailing '/'
+  using Nodes =
+      std::map<std::string, std::shared_ptr<Node>>;  // by normal path, without a trailing '/'
 
   Status enter(std::string_view call, const Path& path);
   /// The path with symlinks followed in all components but the last.
   Result<std::string> resolve(const Path& path) REQUIRES(mutex_);
-  Result<std::string> resolve_parent(const Path& path) REQUIRES(mutex_);  // its directory must exist
+  Result<std::string> resolve_parent(const Path& path)
+      REQUIRES(mutex_);  // its directory must exist
   std::shared_ptr<Node> at(const std::string& path) REQUIRES(mutex_);
   bool has_children(const std::string& path) REQUIRES(mutex_);
   std::uint64_t used() const REQUIRES(mutex_);

@@ -24,7 +24,9 @@ class MemoryFileWatch final : public FileWatch {
     const MutexLock lock(mutex_);
     for (const auto& [id, watched] : watched_) {
       const std::string folder = watched.path.string() + "/";
-      if (watched.path == path || (watched.scope == Scope::kFolder && path.string().starts_with(folder))) changed_.insert(id);
+      if (watched.path == path ||
+          (watched.scope == Scope::kFolder && path.string().starts_with(folder)))
+        changed_.insert(id);
     }
     woken_.notify_all();
   }

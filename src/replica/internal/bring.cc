@@ -19,7 +19,8 @@ Result<std::string> read_at(os::File& file, std::uint64_t offset, std::uint64_t 
 }
 
 /// The number of correct blocks at the start of the file.
-Result<std::uint64_t> good_blocks(os::File& file, const SnapshotFile& wanted, std::uint64_t block_bytes) {
+Result<std::uint64_t> good_blocks(os::File& file, const SnapshotFile& wanted,
+                                  std::uint64_t block_bytes) {
   TRY(const std::uint64_t size, file.size());
   std::uint64_t good = 0;
   for (; good < wanted.blocks.size(); ++good) {
@@ -33,7 +34,8 @@ Result<std::uint64_t> good_blocks(os::File& file, const SnapshotFile& wanted, st
 
 }  // namespace
 
-std::vector<LocalFile> staged_files(os::FileSystem& fs, const os::Path& staging, std::uint64_t block_bytes, const Limits& limits) {
+std::vector<LocalFile> staged_files(os::FileSystem& fs, const os::Path& staging,
+                                    std::uint64_t block_bytes, const Limits& limits) {
   std::vector<LocalFile> out;
   const auto text = os::read_file(fs, staging / "snapshot");
   if (!text.ok()) return out;
@@ -43,7 +45,8 @@ std::vector<LocalFile> staged_files(os::FileSystem& fs, const os::Path& staging,
     if (file.path.empty()) continue;  // only the store knows the name of a single file
     const os::Path path = staging / "tree" / file.path;
     const auto info = fs.stat(path);
-    if (info.ok() && *info && (*info)->kind == os::FileKind::kFile && (*info)->size_bytes == file.size) {
+    if (info.ok() && *info && (*info)->kind == os::FileKind::kFile &&
+        (*info)->size_bytes == file.size) {
       out.push_back({path, file});
       continue;
     }
@@ -52,17 +55,19 @@ std::vector<LocalFile> staged_files(os::FileSystem& fs, const os::Path& staging,
     if (!part.ok()) break;
     const auto good = good_blocks(**part, file, block_bytes);
     if (!good.ok() || *good == 0) break;
-    SnapshotFile holds{.path = file.path,
-                       .size = std::min(file.size, *good * block_bytes),
-                       .blocks = {file.blocks.begin(), file.blocks.begin() + static_cast<std::ptrdiff_t>(*good)}};
+    SnapshotFile holds{
+        .path = file.path,
+        .size = std::min(file.size, *good * block_bytes),
+        .blocks = {file.blocks.begin(), file.blocks.begin() + static_cast<std::ptrdiff_t>(*good)}};
     out.push_back({staging / "part", std::move(holds)});
     break;
   }
   return out;
 }
 
-Bring::Bring(const Context& ctx, os::FileSystem& fs, os::Path staging, const Snapshot& wanted, std::vector<LocalFile> local,
-             BlockSource& source, std::function<void(const Progress&)> progress)
+Bring::Bring(const Context& ctx, os::FileSystem& fs, os::Path staging, const Snapshot& wanted,
+             std::vector<LocalFile> local, BlockSource& source,
+             std::function<void(const Progress&)> progress)
     : ctx_(ctx),
       fs_(fs),
       staging_(std::move(staging)),
@@ -112,8 +117,13 @@ Status Bring::file(const SnapshotFile& wanted, const FilePlan& plan, const os::P
     const os::Path& from = local_[plan.from].path;
     const auto info = fs_.stat(from);
     // Hard links may be limited in number or unsupported; then the file is copied.
-    if (info.ok() && *info && (*info)->size_bytes == wanted.size && fs_.link(from, final).ok()) return {};
-    runs = {{.first = 0, .count = wanted.blocks.size(), .fetch = false, .file = plan.from, .from_block = 0}};
+    if (info.ok() && *info && (*info)->size_bytes == wanted.size && fs_.link(from, final).ok())
+      return {};
+    runs = {{.first = 0,
+             .count = wanted.blocks.size(),
+             .fetch = false,
+             .file = plan.from,
+             .from_block = 0}};
   }
   const os::Path path = staging_ / "part";
   {
@@ -124,14 +134,16 @@ Status Bring::file(const SnapshotFile& wanted, const FilePlan& plan, const os::P
       if (run.first < good) {
         const std::uint64_t skip = std::min(good - run.first, run.count);
         if (run.fetch) {
-          for (std::uint64_t i = 0; i < skip; ++i) note(length_of(run.first + i, wanted.size, wanted_.block_bytes));
+          for (std::uint64_t i = 0; i < skip; ++i)
+            note(length_of(run.first + i, wanted.size, wanted_.block_bytes));
         }
         rest.first += skip;
         rest.from_block += skip;
         rest.count -= skip;
       }
       if (rest.count == 0) continue;
-      TRY_VOID(rest.fetch ? fetch(*part, wanted, rest.first, rest.count) : copy(*part, wanted, rest));
+      TRY_VOID(rest.fetch ? fetch(*part, wanted, rest.first, rest.count)
+                          : copy(*part, wanted, rest));
     }
     TRY_VOID(part->sync());
   }
@@ -150,7 +162,8 @@ Status Bring::copy(os::File& part, const SnapshotFile& wanted, const BlockRun& r
   auto from = fs_.open(local_[run.file].path, os::Open::kRead);
   for (std::uint64_t i = 0; i < run.count; ++i) {
     TRY_VOID(ctx_.check());
-    const std::uint64_t block = run.first + i, length = length_of(block, wanted.size, wanted_.block_bytes);
+    const std::uint64_t block = run.first + i,
+                        length = length_of(block, wanted.size, wanted_.block_bytes);
     Result<std::string> bytes = std::string();
     if (from.ok()) bytes = read_at(**from, (run.from_block + i) * wanted_.block_bytes, length);
     // The local block is damaged, by a program or the disk, so it is fetched.
@@ -164,7 +177,8 @@ Status Bring::copy(os::File& part, const SnapshotFile& wanted, const BlockRun& r
   return {};
 }
 
-Status Bring::fetch(os::File& part, const SnapshotFile& wanted, std::uint64_t first, std::uint64_t count) {
+Status Bring::fetch(os::File& part, const SnapshotFile& wanted, std::uint64_t first,
+                    std::uint64_t count) {
   std::uint64_t next = first;
   const Status once = fetch_once(part, wanted, next, first + count);
   if (once.ok() || once.error().code() != Code::kCorrupt) return once;
@@ -174,19 +188,23 @@ Status Bring::fetch(os::File& part, const SnapshotFile& wanted, std::uint64_t fi
   return Error(Code::kConflict, again.error().message());
 }
 
-Status Bring::fetch_once(os::File& part, const SnapshotFile& wanted, std::uint64_t& next, std::uint64_t end) {
+Status Bring::fetch_once(os::File& part, const SnapshotFile& wanted, std::uint64_t& next,
+                         std::uint64_t end) {
   std::string block;
-  const std::uint64_t begin = next * wanted_.block_bytes, stop = std::min(end * wanted_.block_bytes, wanted.size);
+  const std::uint64_t begin = next * wanted_.block_bytes,
+                      stop = std::min(end * wanted_.block_bytes, wanted.size);
   const auto sink = [&](std::string_view piece) -> Status {
     while (!piece.empty()) {
       if (next == end) return Error(Code::kCorrupt, "more bytes came than were asked for");
       const std::uint64_t length = length_of(next, wanted.size, wanted_.block_bytes);
-      const std::string_view take = piece.substr(0, static_cast<std::size_t>(length - block.size()));
+      const std::string_view take =
+          piece.substr(0, static_cast<std::size_t>(length - block.size()));
       block += take;
       piece.remove_prefix(take.size());
       if (block.size() < length) break;
       if (codec::Sha256::of(block) != wanted.blocks[next])
-        return Error(Code::kCorrupt, "block " + std::to_string(next) + " came with other bytes than its digest says");
+        return Error(Code::kCorrupt, "block " + std::to_string(next) +
+                                         " came with other bytes than its digest says");
       TRY_VOID(write(part, block));
       ++next;
       note(block.size());

@@ -9,12 +9,14 @@
 
 namespace varda::replica::testing {
 
-using Files = std::map<std::string, std::string, PathOrder>;  // path -> bytes; the path "" means a single file
+using Files = std::map<std::string, std::string,
+                       PathOrder>;  // path -> bytes; the path "" means a single file
 
 inline Snapshot snapshot_of(const Files& files, std::uint32_t block_bytes) {
   Snapshot out{.block_bytes = block_bytes, .files = {}};
   for (const auto& [path, bytes] : files) {
-    SnapshotFile& file = out.files.emplace_back(SnapshotFile{.path = path, .size = bytes.size(), .blocks = {}});
+    SnapshotFile& file =
+        out.files.emplace_back(SnapshotFile{.path = path, .size = bytes.size(), .blocks = {}});
     for (std::size_t at = 0; at < bytes.size(); at += block_bytes)
       file.blocks.push_back(codec::Sha256::of(std::string_view(bytes).substr(at, block_bytes)));
   }
@@ -30,16 +32,18 @@ class FileSource final : public BlockSource {
   std::function<Status()> before_piece;
   std::size_t piece_bytes = 700;
 
-  Status read(const Context& ctx, const SnapshotFile& file, std::uint64_t offset, std::uint64_t length,
-              const std::function<Status(std::string_view)>& sink) override {
+  Status read(const Context& ctx, const SnapshotFile& file, std::uint64_t offset,
+              std::uint64_t length, const std::function<Status(std::string_view)>& sink) override {
     const auto at = files_.find(file.path);
     if (at == files_.end()) return Error(Code::kNotFound, file.path);
     while (length > 0) {
       TRY_VOID(ctx.check());
       if (before_piece) TRY_VOID(before_piece());
-      if (offset >= at->second.size()) return Error(Code::kConflict, file.path + " is shorter by now");
-      const std::string_view piece =
-          std::string_view(at->second).substr(static_cast<std::size_t>(offset), std::min<std::uint64_t>(piece_bytes, length));
+      if (offset >= at->second.size())
+        return Error(Code::kConflict, file.path + " is shorter by now");
+      const std::string_view piece = std::string_view(at->second)
+                                         .substr(static_cast<std::size_t>(offset),
+                                                 std::min<std::uint64_t>(piece_bytes, length));
       given_bytes += piece.size();
       TRY_VOID(sink(piece));
       offset += piece.size();

@@ -66,7 +66,8 @@ enum class Claim { kOurs, kWait, kTheirs };
 /// Decides to which owner the existing object of that name belongs.
 Claim claim(const Json& live, const ObjectRef& owner) {
   const Json& controller = controller_of(live);
-  if (controller["uid"].as_string() == owner.uid) return deleting(live) ? Claim::kWait : Claim::kOurs;
+  if (controller["uid"].as_string() == owner.uid)
+    return deleting(live) ? Claim::kWait : Claim::kOurs;
   if (controller.is_null()) {
     // Left by an orphaning delete: it was ours.
     const bool made_by_us = live["metadata"]["annotations"].contains(kLastApplied);
@@ -83,7 +84,8 @@ Claim claim(const Json& live, const ObjectRef& owner) {
 Result<Informer*> ApiWriter::informer_of(const Json& object) const {
   Informer* informer = caches_.find(object["apiVersion"].as_string(), object["kind"].as_string());
   if (!informer) {
-    return Error(Code::kInternal, object["apiVersion"].as_string() + " " + object["kind"].as_string() +
+    return Error(Code::kInternal, object["apiVersion"].as_string() + " " +
+                                      object["kind"].as_string() +
                                       " is not watched: the controller must declare it")
         .as_terminal();
   }
@@ -101,11 +103,13 @@ Status ApiWriter::converge(const Context& ctx, const ObjectRef& owner, std::vect
   std::set<std::pair<std::string, ObjectKey>> names;
   for (Json& object : wanted) {
     TRY(Informer* const informer, informer_of(object));
-    if (informer->resource().namespaced && std::as_const(object)["metadata"]["namespace"].as_string().empty()) {
+    if (informer->resource().namespaced &&
+        std::as_const(object)["metadata"]["namespace"].as_string().empty()) {
       object.make("metadata/namespace") = owner.key.ns;
     }
     if (!names.emplace(informer->resource().group_resource(), key_in(object)).second) {
-      return Error(Code::kInternal, "two objects wanted are " + meta::describe(object)).as_terminal();
+      return Error(Code::kInternal, "two objects wanted are " + meta::describe(object))
+          .as_terminal();
     }
   }
   // Unwanted objects are deleted first: they may hold a name or a port that new objects need.
@@ -119,7 +123,8 @@ Status ApiWriter::converge(const Context& ctx, const ObjectRef& owner, std::vect
   return first;
 }
 
-Status ApiWriter::remove_unwanted(const Context& ctx, const ObjectRef& owner, const std::vector<Json>& wanted) {
+Status ApiWriter::remove_unwanted(const Context& ctx, const ObjectRef& owner,
+                                  const std::vector<Json>& wanted) {
   Status first;
   for (const Owned& owned : owned_) {
     const Informer* informer = caches_.find(owned.resource);
@@ -129,10 +134,12 @@ Status ApiWriter::remove_unwanted(const Context& ctx, const ObjectRef& owner, co
       if (!controller || controller->uid != owner.uid || child->metadata.deleting()) continue;
       const bool keep = std::any_of(wanted.begin(), wanted.end(), [&](const Json& object) {
         return object["kind"].as_string() == owned.resource.kind &&
-               object["apiVersion"].as_string() == owned.resource.api_version() && key_in(object) == child->metadata.key();
+               object["apiVersion"].as_string() == owned.resource.api_version() &&
+               key_in(object) == child->metadata.key();
       });
       if (keep) continue;
-      const ObjectRef ref{&owned.resource, child->metadata.key(), child->metadata.uid, child->metadata.resource_version};
+      const ObjectRef ref{&owned.resource, child->metadata.key(), child->metadata.uid,
+                          child->metadata.resource_version};
       Status status = remove(ctx, ref).context(ref.str());
       if (!status.ok() && first.ok()) first = std::move(status);
     }
@@ -172,16 +179,17 @@ Status ApiWriter::bring_about(const Context& ctx, const ObjectRef* owner, Json w
   return update(ctx, *informer, owner, wanted, std::move(*live), update_of(resource), uid);
 }
 
-Status ApiWriter::update(const Context& ctx, Informer& informer, const ObjectRef* owner, const Json& wanted, Json live, Update how,
-                         const std::string& uid) {
+Status ApiWriter::update(const Context& ctx, Informer& informer, const ObjectRef* owner,
+                         const Json& wanted, Json live, Update how, const std::string& uid) {
   const Resource& resource = informer.resource();
   for (int attempt = 0; attempt < kConflictsMax; ++attempt) {
     if (owner) {
       const Claim whose = claim(live, *owner);
       if (whose == Claim::kWait) return {};
       if (whose == Claim::kTheirs) {
-        return Error(Code::kAlreadyExists, "an object of that name exists and is not controlled by " + owner->str() +
-                                               "; rename one of them, or delete it");
+        return Error(Code::kAlreadyExists,
+                     "an object of that name exists and is not controlled by " + owner->str() +
+                         "; rename one of them, or delete it");
       }
     } else if (deleting(live)) {
       return {};
@@ -189,14 +197,17 @@ Status ApiWriter::update(const Context& ctx, Informer& informer, const ObjectRef
     const Json last = last_wish(live);
     // The text stays if the content is equal, whatever the order of its members.
     const std::string wish =
-        last == wanted ? std::as_const(live)["metadata"]["annotations"][kLastApplied].as_string() : codec::write_json(wanted);
-    Json merged = meta::three_way_merge(last, dressed(wanted, owner, wish), live, informer.list_keys());
+        last == wanted ? std::as_const(live)["metadata"]["annotations"][kLastApplied].as_string()
+                       : codec::write_json(wanted);
+    Json merged =
+        meta::three_way_merge(last, dressed(wanted, owner, wish), live, informer.list_keys());
     if (how == Update::kRecreate) {
       // Compares the applied objects, so that changes by the server do not count.
-      const bool changed =
-          last.is_null() ? without_metadata(merged) != without_metadata(live) : without_metadata(last) != without_metadata(wanted);
+      const bool changed = last.is_null() ? without_metadata(merged) != without_metadata(live)
+                                          : without_metadata(last) != without_metadata(wanted);
       if (changed) {
-        return remove(ctx, {&resource, key_in(live), std::as_const(live)["metadata"]["uid"].as_string(), ""});
+        return remove(
+            ctx, {&resource, key_in(live), std::as_const(live)["metadata"]["uid"].as_string(), ""});
       }
       Json metadata = std::as_const(merged)["metadata"];
       merged = live;
@@ -218,7 +229,8 @@ Status ApiWriter::update(const Context& ctx, Informer& informer, const ObjectRef
   return Error(Code::kConflict, "others keep changing it");
 }
 
-Status ApiWriter::edit(const Context& ctx, const ObjectRef& object, Part part, const std::function<void(Json&)>& change) {
+Status ApiWriter::edit(const Context& ctx, const ObjectRef& object, Part part,
+                       const std::function<void(Json&)>& change) {
   const Resource& resource = *object.resource;
   Informer* informer = caches_.find(resource);
   std::optional<Json> live;
@@ -230,11 +242,13 @@ Status ApiWriter::edit(const Context& ctx, const ObjectRef& object, Part part, c
   }
   for (int attempt = 0; attempt < kConflictsMax; ++attempt) {
     if (!live) return {};
-    if (!object.uid.empty() && std::as_const(*live)["metadata"]["uid"].as_string() != object.uid) return {};
+    if (!object.uid.empty() && std::as_const(*live)["metadata"]["uid"].as_string() != object.uid)
+      return {};
     Json wanted = *live;
     change(wanted);
     if (wanted == *live) return {};
-    auto written = part == Part::kStatus ? client_.update_status(ctx, resource, wanted) : client_.update(ctx, resource, wanted);
+    auto written = part == Part::kStatus ? client_.update_status(ctx, resource, wanted)
+                                         : client_.update(ctx, resource, wanted);
     if (written.ok()) {
       if (informer) informer->wrote(*written);
       return {};
@@ -251,22 +265,27 @@ Result<Json> ApiWriter::create(const Context& ctx, Json object, const ObjectRef*
   TRY(Informer* const informer, informer_of(object));
   if (owner) {
     object.make("metadata/ownerReferences").push_back(owner_reference(*owner));
-    if (informer->resource().namespaced && std::as_const(object)["metadata"]["namespace"].as_string().empty()) {
+    if (informer->resource().namespaced &&
+        std::as_const(object)["metadata"]["namespace"].as_string().empty()) {
       object.make("metadata/namespace") = owner->key.ns;
     }
   }
-  TRY(Json created, client_.create(ctx, informer->resource(), object).context(meta::describe(object)));
+  TRY(Json created,
+      client_.create(ctx, informer->resource(), object).context(meta::describe(object)));
   informer->wrote(created);
   return created;
 }
 
 Status ApiWriter::remove(const Context& ctx, const ObjectRef& object) {
-  auto left = client_.remove(
-      ctx, *object.resource, object.key,
-      {.propagation = kube::Propagation::kBackground, .uid = object.uid, .resource_version = "", .grace_seconds = {}});
+  auto left = client_.remove(ctx, *object.resource, object.key,
+                             {.propagation = kube::Propagation::kBackground,
+                              .uid = object.uid,
+                              .resource_version = "",
+                              .grace_seconds = {}});
   if (left.ok()) {
     // The object still exists, with a deletionTimestamp that reads should see.
-    if (Informer* informer = caches_.find(*object.resource); informer && deleting(*left)) informer->wrote(*left);
+    if (Informer* informer = caches_.find(*object.resource); informer && deleting(*left))
+      informer->wrote(*left);
     return {};
   }
   // A uid conflict means that our object is gone.
@@ -274,16 +293,20 @@ Status ApiWriter::remove(const Context& ctx, const ObjectRef& object) {
   return std::move(left).error();
 }
 
-Status ApiWriter::add_finalizer(const Context& ctx, const ObjectRef& object, std::string_view finalizer) {
+Status ApiWriter::add_finalizer(const Context& ctx, const ObjectRef& object,
+                                std::string_view finalizer) {
   return edit(ctx, object, Part::kWhole, [&](Json& live) {
     if (deleting(live)) return;
     const auto& have = std::as_const(live)["metadata"]["finalizers"].as_array();
-    if (std::any_of(have.begin(), have.end(), [&](const Json& item) { return item.as_string() == finalizer; })) return;
+    if (std::any_of(have.begin(), have.end(),
+                    [&](const Json& item) { return item.as_string() == finalizer; }))
+      return;
     live.make("metadata/finalizers").push_back(finalizer);
   });
 }
 
-Status ApiWriter::remove_finalizer(const Context& ctx, const ObjectRef& object, std::string_view finalizer) {
+Status ApiWriter::remove_finalizer(const Context& ctx, const ObjectRef& object,
+                                   std::string_view finalizer) {
   return edit(ctx, object, Part::kWhole, [&](Json& live) {
     Json* metadata = live.find("metadata");
     Json* list = metadata ? metadata->find("finalizers") : nullptr;
@@ -294,7 +317,8 @@ Status ApiWriter::remove_finalizer(const Context& ctx, const ObjectRef& object, 
   });
 }
 
-void ApiWriter::event(const ObjectRef& object, EventType type, std::string_view reason, std::string_view message) {
+void ApiWriter::event(const ObjectRef& object, EventType type, std::string_view reason,
+                      std::string_view message) {
   events_.record(object, type, reason, message);
 }
 

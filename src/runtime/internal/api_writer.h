@@ -19,16 +19,21 @@ class ApiWriter final : public Writer {
     Resource resource;
     Update update = Update::kInPlace;
   };
-  ApiWriter(const kube::Client& client, const Caches& caches, EventRecorder& events, std::vector<Owned> owned)
+  ApiWriter(const kube::Client& client, const Caches& caches, EventRecorder& events,
+            std::vector<Owned> owned)
       : client_(client), caches_(caches), events_(events), owned_(std::move(owned)) {}
 
   Status apply(const Context& ctx, Json wanted) override;
-  Status edit(const Context& ctx, const ObjectRef& object, Part part, const std::function<void(Json&)>& change) override;
+  Status edit(const Context& ctx, const ObjectRef& object, Part part,
+              const std::function<void(Json&)>& change) override;
   Result<Json> create(const Context& ctx, Json object, const ObjectRef* owner) override;
   Status remove(const Context& ctx, const ObjectRef& object) override;
-  Status add_finalizer(const Context& ctx, const ObjectRef& object, std::string_view finalizer) override;
-  Status remove_finalizer(const Context& ctx, const ObjectRef& object, std::string_view finalizer) override;
-  void event(const ObjectRef& object, EventType type, std::string_view reason, std::string_view message) override;
+  Status add_finalizer(const Context& ctx, const ObjectRef& object,
+                       std::string_view finalizer) override;
+  Status remove_finalizer(const Context& ctx, const ObjectRef& object,
+                          std::string_view finalizer) override;
+  void event(const ObjectRef& object, EventType type, std::string_view reason,
+             std::string_view message) override;
 
  protected:
   Status converge(const Context& ctx, const ObjectRef& owner, std::vector<Json> wanted) override;
@@ -36,10 +41,11 @@ class ApiWriter final : public Writer {
  private:
   Result<Informer*> informer_of(const Json& object) const;
   Update update_of(const Resource& resource) const;
-  Status remove_unwanted(const Context& ctx, const ObjectRef& owner, const std::vector<Json>& wanted);
+  Status remove_unwanted(const Context& ctx, const ObjectRef& owner,
+                         const std::vector<Json>& wanted);
   Status bring_about(const Context& ctx, const ObjectRef* owner, Json wanted);
-  Status update(const Context& ctx, Informer& informer, const ObjectRef* owner, const Json& wanted, Json live, Update update,
-                const std::string& uid);
+  Status update(const Context& ctx, Informer& informer, const ObjectRef* owner, const Json& wanted,
+                Json live, Update update, const std::string& uid);
 
   const kube::Client& client_;
   const Caches& caches_;

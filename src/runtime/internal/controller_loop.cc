@@ -24,28 +24,33 @@ std::vector<ObjectKey> keys_of_controller(const Stored& child, const Resource& p
   const meta::OwnerReference* owner = child.metadata.controller();
   if (!owner || owner->kind != primary.kind) return {};
   const auto slash = owner->api_version.find('/');
-  const std::string_view group =
-      slash == std::string::npos ? std::string_view() : std::string_view(owner->api_version).substr(0, slash);
+  const std::string_view group = slash == std::string::npos
+                                     ? std::string_view()
+                                     : std::string_view(owner->api_version).substr(0, slash);
   if (group != primary.group) return {};
   return {{primary.namespaced ? child.metadata.ns : "", owner->name}};
 }
 
-ControllerLoop::ControllerLoop(ControllerSpec spec, const kube::Client& client, const Caches& caches, EventRecorder& events,
-                               const Options& options)
+ControllerLoop::ControllerLoop(ControllerSpec spec, const kube::Client& client,
+                               const Caches& caches, EventRecorder& events, const Options& options)
     : spec_(std::move(spec)),
       caches_(caches),
       events_(events),
       metrics_(options.metrics),
       primary_(caches.find(spec_.primary)),
-      queue_(
-          {.name = spec_.name, .backoff = spec_.backoff, .clock = options.clock, .rng = options.rng, .metrics = options.metrics}),
+      queue_({.name = spec_.name,
+              .backoff = spec_.backoff,
+              .clock = options.clock,
+              .rng = options.rng,
+              .metrics = options.metrics}),
       writer_(client, caches, events, owned_kinds(spec_)) {
   CHECK(primary_ != nullptr);
   CHECK(spec_.workers > 0);
   for (const ControllerSpec::Source& source : spec_.sources) {
     Informer* informer = caches.find(source.informer.resource);
     CHECK(informer != nullptr);
-    if (source.keys) informer->on_change([this, &source](const Change& change) { changed(source, change); });
+    if (source.keys)
+      informer->on_change([this, &source](const Change& change) { changed(source, change); });
   }
   if (!metrics_) return;
   succeeded_ = result_counter("success");
@@ -54,25 +59,32 @@ ControllerLoop::ControllerLoop(ControllerSpec spec, const kube::Client& client, 
                                     // because requeues always have a delay
   failed_ = result_counter("error");
   const metrics::Labels labels{{"controller", spec_.name}};
-  errors_ = &metrics_->counter("controller_runtime_reconcile_errors_total", "Total number of reconciliation errors per controller",
-                               labels);
-  terminal_ = &metrics_->counter("controller_runtime_terminal_reconcile_errors_total",
-                                 "Total number of terminal reconciliation errors per controller", labels);
-  panics_ = &metrics_->counter("controller_runtime_reconcile_panics_total", "Total number of reconciliation panics per controller",
-                               labels);
+  errors_ = &metrics_->counter("controller_runtime_reconcile_errors_total",
+                               "Total number of reconciliation errors per controller", labels);
+  terminal_ =
+      &metrics_->counter("controller_runtime_terminal_reconcile_errors_total",
+                         "Total number of terminal reconciliation errors per controller", labels);
+  panics_ = &metrics_->counter("controller_runtime_reconcile_panics_total",
+                               "Total number of reconciliation panics per controller", labels);
   // The bounds of controller-runtime, so that its dashboards show the same.
   seconds_ = &metrics_->histogram(
-      "controller_runtime_reconcile_time_seconds", "Length of time per reconciliation per controller",
-      {0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
-       1.75,  2.0,  2.5,   3.0,  3.5, 4.0,  4.5, 5,    6,   7,    8,   9,    10,  15,  20,  25,  30,  40,  50,   60},
+      "controller_runtime_reconcile_time_seconds",
+      "Length of time per reconciliation per controller",
+      {0.005, 0.01, 0.025, 0.05, 0.1,  0.15, 0.2,  0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6,
+       0.7,   0.8,  0.9,   1.0,  1.25, 1.5,  1.75, 2.0,  2.5, 3.0,  3.5, 4.0,  4.5, 5,
+       6,     7,    8,     9,    10,   15,   20,   25,   30,  40,   50,  60},
       labels);
-  active_ = &metrics_->gauge("controller_runtime_active_workers", "Number of currently used workers per controller", labels);
-  metrics_->gauge("controller_runtime_max_concurrent_reconciles", "Maximum number of concurrent reconciles per controller", labels)
+  active_ = &metrics_->gauge("controller_runtime_active_workers",
+                             "Number of currently used workers per controller", labels);
+  metrics_
+      ->gauge("controller_runtime_max_concurrent_reconciles",
+              "Maximum number of concurrent reconciles per controller", labels)
       .set(static_cast<double>(spec_.workers));
 }
 
 metrics::Counter* ControllerLoop::result_counter(const char* result) const {
-  return &metrics_->counter("controller_runtime_reconcile_total", "Total number of reconciliations per controller",
+  return &metrics_->counter("controller_runtime_reconcile_total",
+                            "Total number of reconciliations per controller",
                             {{"controller", spec_.name}, {"result", result}});
 }
 
@@ -87,7 +99,8 @@ void ControllerLoop::changed(const ControllerSpec::Source& source, const Change&
       for (const ObjectKey& key : source.keys(*change.now, caches_)) queue_.add(key);
     }
   } catch (const std::exception& e) {
-    log::error("map function threw", {{"controller", spec_.name}, {"object", change.key.str()}, {"what", e.what()}});
+    log::error("map function threw",
+               {{"controller", spec_.name}, {"object", change.key.str()}, {"what", e.what()}});
   }
 }
 
@@ -115,15 +128,19 @@ void ControllerLoop::work_on(const Context& ctx, const ObjectKey& key) {
 void ControllerLoop::process(const Context& ctx, const ObjectKey& key) {
   const SteadyTime begin = system_clock().now();
   // Uses the machine's randomness, because this id need not be equal in repeated simulations.
-  const log::Scope scope(
-      {{"controller", spec_.name}, {"namespace", key.ns}, {"name", key.name}, {"reconcileID", system_rng().uuid()}});
+  const log::Scope scope({{"controller", spec_.name},
+                          {"namespace", key.ns},
+                          {"name", key.name},
+                          {"reconcileID", system_rng().uuid()}});
   const StoredPtr object = primary_->get(key);
   settle(ctx, key, object, reconcile(ctx, key, object));
-  if (seconds_) seconds_->observe(std::chrono::duration<double>(system_clock().now() - begin).count());
+  if (seconds_)
+    seconds_->observe(std::chrono::duration<double>(system_clock().now() - begin).count());
   queue_.done(key);
 }
 
-Result<Action> ControllerLoop::reconcile(const Context& ctx, const ObjectKey& key, const StoredPtr& object) {
+Result<Action> ControllerLoop::reconcile(const Context& ctx, const ObjectKey& key,
+                                         const StoredPtr& object) {
   try {
     if (!object) return spec_.gone ? spec_.gone(ctx, key, writer_) : Action::await_change();
     // Unreadable: an event shows the problem to the user. The object and its children stay
@@ -139,7 +156,8 @@ Result<Action> ControllerLoop::reconcile(const Context& ctx, const ObjectKey& ke
   }
 }
 
-void ControllerLoop::settle(const Context& ctx, const ObjectKey& key, const StoredPtr& object, const Result<Action>& result) {
+void ControllerLoop::settle(const Context& ctx, const ObjectKey& key, const StoredPtr& object,
+                            const Result<Action>& result) {
   if (result.ok()) {
     queue_.forget(key);
     if (const auto delay = result->delay()) queue_.add_after(key, *delay);
@@ -160,7 +178,8 @@ void ControllerLoop::settle(const Context& ctx, const ObjectKey& key, const Stor
   }
   log::warn("reconcile failed", {{"error", error}, {"terminal", error.terminal()}});
   if (object) {
-    const ObjectRef ref{&spec_.primary, key, object->metadata.uid, object->metadata.resource_version};
+    const ObjectRef ref{&spec_.primary, key, object->metadata.uid,
+                        object->metadata.resource_version};
     events_.record(ref, EventType::kWarning, "ReconcileFailed", error.message());
   }
   if (error.terminal()) {

@@ -22,8 +22,8 @@ class ControllerLoop {
   };
   /// Registers handlers with the informers of `caches`, which hold every source of `spec`. All
   /// references outlive the loop.
-  ControllerLoop(ControllerSpec spec, const kube::Client& client, const Caches& caches, EventRecorder& events,
-                 const Options& options);
+  ControllerLoop(ControllerSpec spec, const kube::Client& client, const Caches& caches,
+                 EventRecorder& events, const Options& options);
 
   void enqueue(const ObjectKey& key) { queue_.add(key); }
   bool idle() const { return queue_.idle(); }
@@ -44,7 +44,8 @@ class ControllerLoop {
   /// Processes one key from start to end.
   void process(const Context& ctx, const ObjectKey& key);
   Result<Action> reconcile(const Context& ctx, const ObjectKey& key, const StoredPtr& object);
-  void settle(const Context& ctx, const ObjectKey& key, const StoredPtr& object, const Result<Action>& result);
+  void settle(const Context& ctx, const ObjectKey& key, const StoredPtr& object,
+              const Result<Action>& result);
   metrics::Counter* result_counter(const char* result) const;
 
   const ControllerSpec spec_;

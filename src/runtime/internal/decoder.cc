@@ -34,7 +34,8 @@ ObjectPtr Decoder::object(std::uint64_t id, const std::string& text) {
   const auto tree = codec::parse_json(text);
   auto object = tree.ok() ? decode(*tree) : tree.error();
   if (!object.ok()) {
-    log::error("cannot decode object a second time, treated as missing", {{"error", object.error()}});
+    log::error("cannot decode object a second time, treated as missing",
+               {{"error", object.error()}});
     return nullptr;
   }
   ObjectPtr last;

@@ -34,7 +34,8 @@ class Decoder {
 
  private:
   using Entry = std::pair<std::uint64_t, std::shared_ptr<const void>>;
-  std::shared_ptr<const void> keep(std::uint64_t id, std::shared_ptr<const void> object) REQUIRES(mutex_);
+  std::shared_ptr<const void> keep(std::uint64_t id, std::shared_ptr<const void> object)
+      REQUIRES(mutex_);
 
   const Decode decode_;
   const std::size_t kept_max_;

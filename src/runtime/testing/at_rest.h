@@ -15,12 +15,16 @@ namespace varda::runtime::testing {
 /// way to handlers. For managers with unfiltered informers.
 inline bool copies_agree(const Manager& manager, const kube::Client& client) {
   for (const auto& informer : manager.caches().all()) {
-    const auto list = client.list_all(Context().with_timeout(std::chrono::minutes(1)), informer->resource());
+    const auto list =
+        client.list_all(Context().with_timeout(std::chrono::minutes(1)), informer->resource());
     if (!list.ok() && !informer->served() && informer->size() == 0) continue;
     if (!list.ok() || list->items.size() != informer->size()) return false;
     for (const Json& item : list->items) {
-      const StoredPtr have = informer->get({item["metadata"]["namespace"].as_string(), item["metadata"]["name"].as_string()});
-      if (!have || have->metadata.resource_version != item["metadata"]["resourceVersion"].as_string()) return false;
+      const StoredPtr have = informer->get(
+          {item["metadata"]["namespace"].as_string(), item["metadata"]["name"].as_string()});
+      if (!have ||
+          have->metadata.resource_version != item["metadata"]["resourceVersion"].as_string())
+        return false;
     }
   }
   return true;
@@ -28,7 +32,8 @@ inline bool copies_agree(const Manager& manager, const kube::Client& client) {
 
 /// Waits until the manager is ready and its copies are complete. Then neither work nor a change of
 /// `revision` (the server's) may appear in forty checks. False: one minute was not enough.
-inline bool at_rest(const Manager& manager, const kube::Client& client, const std::function<std::string()>& revision) {
+inline bool at_rest(const Manager& manager, const kube::Client& client,
+                    const std::function<std::string()>& revision) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   std::string before;
   for (int quiet = -1; quiet < 40; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {

@@ -31,9 +31,10 @@ std::string chunk(std::string_view bytes) {
 
 }  // namespace
 
-std::string http_answer(int status, const std::string& body, const std::string& type, const std::string& more_headers) {
-  return "HTTP/1.1 " + std::to_string(status) + " x\r\nContent-Type: " + type + "\r\n" + more_headers +
-         "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+std::string http_answer(int status, const std::string& body, const std::string& type,
+                        const std::string& more_headers) {
+  return "HTTP/1.1 " + std::to_string(status) + " x\r\nContent-Type: " + type + "\r\n" +
+         more_headers + "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
 MisbehavingServer::MisbehavingServer(net::HttpClient& real, std::vector<Fault> faults)
@@ -122,7 +123,10 @@ bool MisbehavingServer::answer(int fd, const std::string& method, const std::str
     auto response = real_.send(ctx, {.method = method, .url = target, .headers = {}, .body = ""});
     if (!response.ok()) return false;
     if (response->status != 200) return send_all(fd, http_answer(response->status, "{}"));
-    if (!send_all(fd, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")) return false;
+    if (!send_all(fd,
+                  "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: "
+                  "chunked\r\n\r\n"))
+      return false;
     stream(fd, *response->body, fault ? &*fault : nullptr);
     return false;
   }

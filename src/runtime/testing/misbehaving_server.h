@@ -30,7 +30,8 @@ struct Fault {
 };
 
 /// A complete HTTP/1.1 answer, with a body of that type.
-std::string http_answer(int status, const std::string& body, const std::string& type = "application/json",
+std::string http_answer(int status, const std::string& body,
+                        const std::string& type = "application/json",
                         const std::string& more_headers = "");
 
 /// Thread-safe. `real` outlives it.

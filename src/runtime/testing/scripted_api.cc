@@ -90,7 +90,8 @@ void ScriptedApi::refuse_watch(int status, const Json& body) {
 
 std::string ScriptedApi::wait_watches(std::size_t count) {
   std::unique_lock lock(mutex_);
-  const bool came = opened_.wait_for(lock, std::chrono::seconds(60), [&] { return pipes_.size() >= count; });
+  const bool came =
+      opened_.wait_for(lock, std::chrono::seconds(60), [&] { return pipes_.size() >= count; });
   CHECK(came);
   return last_watch_;
 }
@@ -120,22 +121,27 @@ std::vector<std::string> ScriptedApi::requests() const {
   return requests_;
 }
 
-Json watch_event(const char* type, Json object) { return Json::object({{"type", type}, {"object", std::move(object)}}); }
+Json watch_event(const char* type, Json object) {
+  return Json::object({{"type", type}, {"object", std::move(object)}});
+}
 
 Json pod_object(const char* name, int resource_version, const char* ns) {
-  return Json::object({{"apiVersion", "v1"},
-                       {"kind", "Pod"},
-                       {"metadata", Json::object({{"namespace", ns},
-                                                  {"name", name},
-                                                  {"uid", std::string("uid-") + name},
-                                                  {"resourceVersion", std::to_string(resource_version)}})}});
+  return Json::object(
+      {{"apiVersion", "v1"},
+       {"kind", "Pod"},
+       {"metadata", Json::object({{"namespace", ns},
+                                  {"name", name},
+                                  {"uid", std::string("uid-") + name},
+                                  {"resourceVersion", std::to_string(resource_version)}})}});
 }
 
 Json pod_list(int resource_version, std::vector<Json> items, const char* continue_token) {
   Json metadata = Json::object({{"resourceVersion", std::to_string(resource_version)}});
   if (*continue_token) metadata.set("continue", continue_token);
-  return Json::object(
-      {{"kind", "PodList"}, {"apiVersion", "v1"}, {"metadata", std::move(metadata)}, {"items", Json(std::move(items))}});
+  return Json::object({{"kind", "PodList"},
+                       {"apiVersion", "v1"},
+                       {"metadata", std::move(metadata)},
+                       {"items", Json(std::move(items))}});
 }
 
 }  // namespace varda::runtime

@@ -51,6 +51,7 @@ class ScriptedApi {
 codec::Json watch_event(const char* type, codec::Json object);
 /// A pod with that resourceVersion.
 codec::Json pod_object(const char* name, int resource_version, const char* ns = "default");
-codec::Json pod_list(int resource_version, std::vector<codec::Json> items, const char* continue_token = "");
+codec::Json pod_list(int resource_version, std::vector<codec::Json> items,
+                     const char* continue_token = "");
 
 }  // namespace varda::runtime

@@ -13,8 +13,8 @@
 namespace varda::serving::internal {
 namespace {
 
-constexpr std::uint32_t kChanges =
-    IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
+constexpr std::uint32_t kChanges = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO |
+                                   IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR;
 
 void drain(int descriptor) {
   alignas(8) std::array<char, 4096> buffer{};
@@ -25,7 +25,8 @@ void drain(int descriptor) {
 }  // namespace
 
 DirectoryWatch::DirectoryWatch()
-    : inotify_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)), event_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    : inotify_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)),
+      event_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   CHECK(event_ >= 0);
 }
 
@@ -50,7 +51,8 @@ void DirectoryWatch::watch(const std::set<std::filesystem::path>& directories) {
     const int watch = ::inotify_add_watch(inotify_, directory.c_str(), kChanges);
     if (watch < 0) continue;
     const auto [it, added] = watches_.try_emplace(directory, watch);
-    if (!added && it->second != watch) ::inotify_rm_watch(inotify_, std::exchange(it->second, watch));
+    if (!added && it->second != watch)
+      ::inotify_rm_watch(inotify_, std::exchange(it->second, watch));
   }
 }
 

@@ -13,7 +13,8 @@ namespace {
 // One readiness check, and the handling of its answer.
 class Question final : public Job {
  public:
-  Question(std::shared_ptr<Upper> upper, cascade::Breaker::Ticket ticket) : upper_(std::move(upper)), ticket_(ticket) {}
+  Question(std::shared_ptr<Upper> upper, cascade::Breaker::Ticket ticket)
+      : upper_(std::move(upper)), ticket_(ticket) {}
   ~Question() override {
     // No thread was available: that is no evidence about the tier.
     if (!asked_) upper_->gate->abandoned(ticket_, system_clock().now());
@@ -57,7 +58,8 @@ Model& Center::model(const std::string& name) {
 void Center::watch(Model& model) {
   {
     MutexLock lock(mutex_);
-    if (std::find(watched_.begin(), watched_.end(), &model) == watched_.end()) watched_.push_back(&model);
+    if (std::find(watched_.begin(), watched_.end(), &model) == watched_.end())
+      watched_.push_back(&model);
     look_at_ = SteadyTime{};
     begin();
   }
@@ -111,7 +113,8 @@ void Center::follow() {
       std::shared_ptr<Sleeper> sleeper = alarms_.begin()->second.lock();
       alarms_.erase(alarms_.begin());
       mutex_.unlock();
-      if (sleeper != nullptr) contain("timer of a request ended with an exception", [&] { sleeper->wake(); });
+      if (sleeper != nullptr)
+        contain("timer of a request ended with an exception", [&] { sleeper->wake(); });
       sleeper.reset();  // it may hold the last reference, and its destructor cancels a timer
       mutex_.lock();
     } else {
@@ -148,9 +151,12 @@ void Center::look(SteadyTime now) {
   }
 }
 
-void Center::ask_for_readiness(const std::shared_ptr<Upper>& upper, const cascade::Breaker::Ticket& ticket) {
+void Center::ask_for_readiness(const std::shared_ptr<Upper>& upper,
+                               const cascade::Breaker::Ticket& ticket) {
   auto question = std::make_unique<Question>(upper, ticket);
-  question->ask_ = [this](Question& self) { self.ask(upstream_, Context(stopping()).with_timeout(options_.readiness_timeout)); };
+  question->ask_ = [this](Question& self) {
+    self.ask(upstream_, Context(stopping()).with_timeout(options_.readiness_timeout));
+  };
   std::unique_ptr<Job> job = std::move(question);
   (void)threads_.submit(job);
 }

@@ -75,7 +75,8 @@ class Center {
   void begin() REQUIRES(mutex_);
   void follow();
   void look(SteadyTime now);
-  void ask_for_readiness(const std::shared_ptr<Upper>& upper, const cascade::Breaker::Ticket& ticket);
+  void ask_for_readiness(const std::shared_ptr<Upper>& upper,
+                         const cascade::Breaker::Ticket& ticket);
 
   const Options options_;
   Rng& rng_;

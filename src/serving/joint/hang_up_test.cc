@@ -28,11 +28,14 @@ TEST_F(Joint, ClientThatHangsUpFreesItsPlaceAndEndsTheCall) {
   cloud_.release();
   EXPECT_EQ(outcome(second.get()), "0.125 by cloud 9 hard, asked cloud");
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
-  while (counter("errors") != R"({"cloud":{"ClientGone":1}})") ASSERT_TRUE(ctx.check().ok()) << counter("errors");
+  while (counter("errors") != R"({"cloud":{"ClientGone":1}})")
+    ASSERT_TRUE(ctx.check().ok()) << counter("errors");
   EXPECT_EQ(counter("inferences"), "1");
   EXPECT_EQ(counter("asked"), R"({"cloud":2})");
   EXPECT_EQ(counter("bytesUp"), std::to_string(2 * hard().size()));
-  EXPECT_THAT(registry_.text(), HasSubstr("varda_joint_errors_total{model=\"m\",tier=\"cloud\",reason=\"ClientGone\"} 1\n"));
+  EXPECT_THAT(
+      registry_.text(),
+      HasSubstr("varda_joint_errors_total{model=\"m\",tier=\"cloud\",reason=\"ClientGone\"} 1\n"));
   EXPECT_EQ(center_->alarms(), 0u);
 }
 
@@ -55,7 +58,8 @@ TEST_F(Joint, ClientsThatHangUpAgainAndAgainAreNoFaultOfTheTier) {
 }
 
 TEST_F(Joint, RequestWhoseClientHangsUpWhileItWaitsIsNotRun) {
-  models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n", "instances: 1\nwarmup: {runs: 0}\n");
+  models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n",
+              "instances: 1\nwarmup: {runs: 0}\n");
   models_.cascade("m", cascade(margin(), "", 64, 3600000));
   start();
   Executor& executor = repository_->find("m", "").value()->executor();
@@ -72,14 +76,16 @@ TEST_F(Joint, RequestWhoseClientHangsUpWhileItWaitsIsNotRun) {
   models_.release("run");
   EXPECT_EQ(outcome(first.get()), "1 by edge 3 easy");
   EXPECT_EQ(counter("inferences"), "1");
-  EXPECT_THAT(registry_.text(), HasSubstr("varda_requests_abandoned_total{model=\"m\",version=\"3\"} 1\n"));
+  EXPECT_THAT(registry_.text(),
+              HasSubstr("varda_requests_abandoned_total{model=\"m\",version=\"3\"} 1\n"));
 }
 
 TEST_F(Joint, EasyExampleThatIsAnsweredAtOnceAsksForNothing) {
   models_.add("m", "3", kModel);
   models_.cascade("m", cascade(margin()));
   start();
-  repository_->find("m", "").value()->executor().expect(std::chrono::seconds(0));  // runs on this thread
+  repository_->find("m", "").value()->executor().expect(
+      std::chrono::seconds(0));  // runs on this thread
   Watched one = begin_watched(easy());
   EXPECT_FALSE(one.hang_up);
   EXPECT_EQ(outcome(one.answer.get()), "1 by edge 3 easy");

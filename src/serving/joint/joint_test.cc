@@ -45,8 +45,10 @@ TEST_F(Joint, WithoutTheFileNothingChanges) {
   models_.add("m", "3", kModel);
   start();
   const net::Response response = call("POST", "/v2/models/m/infer", hard());
-  EXPECT_EQ(response.body, R"({"model_name":"m","model_version":"3","id":"q","outputs":[{"name":"y","shape":[1,2],)"
-                           R"("datatype":"FP32","data":[0.5,0.5]}]})");
+  EXPECT_EQ(
+      response.body,
+      R"({"model_name":"m","model_version":"3","id":"q","outputs":[{"name":"y","shape":[1,2],)"
+      R"("datatype":"FP32","data":[0.5,0.5]}]})");
   EXPECT_EQ(call("GET", "/v2/models/m/cascade").status, 404);
   EXPECT_THAT(registry_.text(), ::testing::Not(HasSubstr("varda_joint")));
 }
@@ -68,11 +70,13 @@ TEST_F(Joint, BinaryAnswersOfEitherTierHaveTheirParameters) {
   const auto ask = [&](std::array<float, 2> values) {
     oip::InferRequest request;
     request.encoding = oip::Encoding::kBinary;
-    request.inputs = {{"x", tensor::Tensor::of<float>(tensor::DType::kFp32, {1, 2}, values).value()}};
+    request.inputs = {
+        {"x", tensor::Tensor::of<float>(tensor::DType::kFp32, {1, 2}, values).value()}};
     const oip::Message message = oip::write_infer_request(request);
-    const net::Response response = call("POST", "/v2/models/m/infer", message.body,
-                                        {{"Content-Type", "application/octet-stream"},
-                                         {std::string(oip::kJsonLengthHeader), std::to_string(*message.json_length)}});
+    const net::Response response =
+        call("POST", "/v2/models/m/infer", message.body,
+             {{"Content-Type", "application/octet-stream"},
+              {std::string(oip::kJsonLengthHeader), std::to_string(*message.json_length)}});
     EXPECT_EQ(response.headers.find("Content-Type"), "application/octet-stream");
     return oip::parse_infer_response(std::make_shared<const std::string>(response.body),
                                      response.headers.find(oip::kJsonLengthHeader))
@@ -82,20 +86,25 @@ TEST_F(Joint, BinaryAnswersOfEitherTierHaveTheirParameters) {
   cloud_.infers([](const net::Request& request) {
     const std::array<float, 1> values = {42};
     const std::array<oip::Encoding, 1> encodings = {oip::Encoding::kBinary};
-    const oip::Message message =
-        oip::write_infer_response({"big",
-                                   "9",
-                                   "",
-                                   {{"y", tensor::Tensor::of<float>(tensor::DType::kFp32, {1}, values).value()}},
-                                   Json::object({{"more", 1}})},
-                                  encodings);
+    const oip::Message message = oip::write_infer_response(
+        {"big",
+         "9",
+         "",
+         {{"y", tensor::Tensor::of<float>(tensor::DType::kFp32, {1}, values).value()}},
+         Json::object({{"more", 1}})},
+        encodings);
     EXPECT_EQ(request.headers.find("Content-Type"), "application/octet-stream");
-    return net::Response{200, {{std::string(oip::kJsonLengthHeader), std::to_string(*message.json_length)}}, message.body, nullptr};
+    return net::Response{
+        200,
+        {{std::string(oip::kJsonLengthHeader), std::to_string(*message.json_length)}},
+        message.body,
+        nullptr};
   });
   const oip::InferResponse answer = ask({0.5, 0.5});
   EXPECT_EQ(answer.model_name, "m");
   EXPECT_EQ(answer.outputs[0].tensor.values<float>()[0], 42.0f);
-  EXPECT_EQ(codec::write_json(answer.parameters), R"({"more":1,"tier":"cloud","hard":true,"asked":"cloud","tier_version":"9"})");
+  EXPECT_EQ(codec::write_json(answer.parameters),
+            R"({"more":1,"tier":"cloud","hard":true,"asked":"cloud","tier_version":"9"})");
 }
 
 TEST_F(Joint, WhateverGoesWrongAboveTheBestAnswerIsGiven) {
@@ -108,14 +117,19 @@ TEST_F(Joint, WhateverGoesWrongAboveTheBestAnswerIsGiven) {
     std::string reason;
   };
   // The breaker stays closed over these four failures.
-  for (const Case& c : std::vector<Case>{
-           {500, "{}", "Failed"}, {429, "", "Overloaded"}, {404, "{}", "Refused"}, {200, "<html>welcome</html>", "Failed"}}) {
+  for (const Case& c : std::vector<Case>{{500, "{}", "Failed"},
+                                         {429, "", "Overloaded"},
+                                         {404, "{}", "Refused"},
+                                         {200, "<html>welcome</html>", "Failed"}}) {
     cloud_.infers(c.status, c.body);
-    EXPECT_EQ(infer(hard()), "0.5 by edge 3 hard, asked cloud, fallback cloud: " + c.reason) << c.status;
+    EXPECT_EQ(infer(hard()), "0.5 by edge 3 hard, asked cloud, fallback cloud: " + c.reason)
+        << c.status;
   }
   cloud_.infers(200, kBig);
   EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
-  EXPECT_THAT(registry_.text(), HasSubstr("varda_joint_errors_total{model=\"m\",tier=\"cloud\",reason=\"Failed\"} 2\n"));
+  EXPECT_THAT(
+      registry_.text(),
+      HasSubstr("varda_joint_errors_total{model=\"m\",tier=\"cloud\",reason=\"Failed\"} 2\n"));
   EXPECT_EQ(counter("errors/cloud/Failed"), "2");
 }
 
@@ -125,7 +139,8 @@ TEST_F(Joint, TierThatFailsAgainAndAgainIsNotAskedAndToldOf) {
   start();
   cloud_.infers(500, "{}");
   std::string last;
-  for (int i = 0; i < 30 && last.find("BreakerOpen") == std::string::npos; ++i) last = infer(hard());
+  for (int i = 0; i < 30 && last.find("BreakerOpen") == std::string::npos; ++i)
+    last = infer(hard());
   EXPECT_EQ(last, "0.5 by edge 3 hard, fallback cloud: BreakerOpen");
   EXPECT_EQ(told().at("degraded/reason").as_string(), "BreakerOpen");
   EXPECT_EQ(call("GET", "/v2/models/m/ready").status, 200) << "the endpoint answers";
@@ -175,13 +190,16 @@ TEST_F(Joint, AnswersHaveTheIdOfTheirRequestWhateverTheTierAboveSays) {
   models_.cascade("m", cascade(policy("CloudOnly")));
   start();
   const auto id_of = [&](const std::string& body) {
-    return codec::parse_json(call("POST", "/v2/models/m/infer", body).body).value()["id"].as_string();
+    return codec::parse_json(call("POST", "/v2/models/m/infer", body).body)
+        .value()["id"]
+        .as_string();
   };
   EXPECT_EQ(id_of(hard()), "q");
   std::string other = kBig;
   cloud_.infers(200, other.insert(1, R"("id":"of somebody else",)"));
   EXPECT_EQ(id_of(hard()), "q");
-  EXPECT_EQ(id_of(R"({"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[0.5,0.5]}]})"), "");
+  EXPECT_EQ(id_of(R"({"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[0.5,0.5]}]})"),
+            "");
 }
 
 TEST_F(Joint, ManyWordsOfATierAboveDoNotMakeTheStatusLong) {
@@ -220,16 +238,20 @@ TEST_F(Joint, RequestThatIsAnsweredAtItsDeadlineKeepsNoOtherFromItsOwn) {
   };
   Stubborn stubborn;
   upstream_ = &stubborn;
-  models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n", "instances: 2\nwarmup: {runs: 0}\n");
-  models_.cascade("m",
-                  R"({"version":1,"service":"default/m","deadlineMs":500,"inFlightMax":8,"tiers":[{"name":"edge","deadlineMs":1,)"
-                  R"("policy":)" +
-                      margin() + R"(},{"name":"cloud","url":"http://cloud","model":"big"}]})");
+  models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n",
+              "instances: 2\nwarmup: {runs: 0}\n");
+  models_.cascade(
+      "m",
+      R"({"version":1,"service":"default/m","deadlineMs":500,"inFlightMax":8,"tiers":[{"name":"edge","deadlineMs":1,)"
+      R"("policy":)" +
+          margin() + R"(},{"name":"cloud","url":"http://cloud","model":"big"}]})");
   start();
-  repository_->find("m", "").value()->executor().expect(std::chrono::seconds(1));  // nothing runs on this thread
+  repository_->find("m", "").value()->executor().expect(
+      std::chrono::seconds(1));  // nothing runs on this thread
   std::latch others_answer(1);
   std::promise<void> first;
-  handler_({.method = "POST", .target = "/v2/models/m/infer", .body = hard()}, net::Responder([&](const net::Response&) {
+  handler_({.method = "POST", .target = "/v2/models/m/infer", .body = hard()},
+           net::Responder([&](const net::Response&) {
              others_answer.wait();
              first.set_value();
            }));
@@ -262,9 +284,10 @@ TEST_F(Joint, PolicySeesItsOutputWhateverTheRequestAsksFor) {
   models_.cascade("m", cascade(policy("Margin", R"({"output":"y"})")));
   start();
   const auto ask = [&](const std::string& numbers) {
-    return outcome(call("POST", "/v2/models/m/infer",
-                        R"({"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":)" + numbers +
-                            R"(},{"name":"x1","shape":[1,1],"datatype":"FP32","data":[3]}],"outputs":[{"name":"y1"}]})"));
+    return outcome(call(
+        "POST", "/v2/models/m/infer",
+        R"({"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":)" + numbers +
+            R"(},{"name":"x1","shape":[1,1],"datatype":"FP32","data":[3]}],"outputs":[{"name":"y1"}]})"));
   };
   EXPECT_EQ(ask("[1,0]"), "3 by edge 3 easy");
   EXPECT_EQ(ask("[0.5,0.5]"), "0.125 by cloud 9 hard, asked cloud");
@@ -273,7 +296,8 @@ TEST_F(Joint, PolicySeesItsOutputWhateverTheRequestAsksFor) {
 
 TEST_F(Joint, ImageGoesUpAsItCameAndThePolicySeesWhatStepsRead) {
   models_.add("m", "3", kModel,
-              "preprocess: {image: {channels: grey, layout: NHW, resize: {width: 2, height: 1, filter: nearest}, scale: 0.1}}\n"
+              "preprocess: {image: {channels: grey, layout: NHW, resize: {width: 2, height: 1, "
+              "filter: nearest}, scale: 0.1}}\n"
               "postprocess: {softmax: {}, top_k: {k: 1}}\n");
   models_.cascade("m", cascade(margin()));
   start();
@@ -281,7 +305,8 @@ TEST_F(Joint, ImageGoesUpAsItCameAndThePolicySeesWhatStepsRead) {
     return call("POST", "/v2/models/m/infer", codec::encode_png({2, 1, 1, std::move(grey)}).value(),
                 {{"Content-Type", "image/png"}});
   };
-  EXPECT_EQ(outcome(ask({0, 200})), "\"1\" by edge 3 easy") << "answers are what the request gets, not what the policy reads";
+  EXPECT_EQ(outcome(ask({0, 200})), "\"1\" by edge 3 easy")
+      << "answers are what the request gets, not what the policy reads";
   EXPECT_EQ(outcome(ask({100, 101})), "0.125 by cloud 9 hard, asked cloud");
   ASSERT_EQ(cloud_.requests().size(), 1u);
   EXPECT_EQ(cloud_.requests()[0].headers.find("Content-Type"), "image/png");
@@ -304,10 +329,12 @@ TEST_F(Joint, FullQueueGoesUp) {
               "instances: 1\nqueue: {max: 1}\nwarmup: {runs: 0}\n");
   models_.cascade("m", cascade(margin()));
   start();
-  repository_->find("m", "").value()->executor().expect(std::chrono::seconds(1));  // nothing runs on this thread
+  repository_->find("m", "").value()->executor().expect(
+      std::chrono::seconds(1));  // nothing runs on this thread
   auto first = begin("POST", "/v2/models/m/infer", easy());
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
-  while (repository_->find("m", "").value()->executor().waiting() > 0) ASSERT_TRUE(ctx.check().ok());
+  while (repository_->find("m", "").value()->executor().waiting() > 0)
+    ASSERT_TRUE(ctx.check().ok());
   auto second = begin("POST", "/v2/models/m/infer", easy());
   EXPECT_EQ(infer(easy()), "0.125 by cloud 9 easy, asked cloud");
   models_.release("run");
@@ -316,7 +343,8 @@ TEST_F(Joint, FullQueueGoesUp) {
 }
 
 TEST_F(Joint, ModelThatHangsIsNotWaitedForBeyondTheDeadline) {
-  models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n", "instances: 1\nwarmup: {runs: 0}\n");
+  models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n",
+              "instances: 1\nwarmup: {runs: 0}\n");
   models_.cascade("m", cascade(margin(), "", 64, 50));
   start();
   repository_->find("m", "").value()->executor().expect(std::chrono::seconds(1));
@@ -325,10 +353,12 @@ TEST_F(Joint, ModelThatHangsIsNotWaitedForBeyondTheDeadline) {
 }
 
 TEST_F(Joint, NothingIsKeptOfARequestThatWasAnswered) {
-  models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n", "instances: 1\nwarmup: {runs: 0}\n");
+  models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n",
+              "instances: 1\nwarmup: {runs: 0}\n");
   models_.cascade("m", cascade(margin(), "", 64, 3600000));
   start();
-  repository_->find("m", "").value()->executor().expect(std::chrono::seconds(1));  // nothing runs on this thread
+  repository_->find("m", "").value()->executor().expect(
+      std::chrono::seconds(1));  // nothing runs on this thread
   std::vector<std::future<net::Response>> answers;
   for (int i = 0; i < 20; ++i) answers.push_back(begin("POST", "/v2/models/m/infer", easy()));
   EXPECT_EQ(center_->alarms(), answers.size()) << "one each";
@@ -339,7 +369,9 @@ TEST_F(Joint, NothingIsKeptOfARequestThatWasAnswered) {
 
 TEST_F(Joint, RequestThatWasAnsweredWhileItWaitedIsNotRun) {
   const auto runs = models_.path() / ".runs";
-  models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\ncount_runs " + runs.string() + "\n",
+  models_.add("m", "3",
+              std::string(kModel) + "hold_run " + models_.hold("run") + "\ncount_runs " +
+                  runs.string() + "\n",
               "instances: 1\nwarmup: {runs: 0}\n");
   models_.cascade("m", cascade(margin(), ""));
   start();
@@ -417,7 +449,8 @@ TEST_F(Joint, EndpointThatOnlyTiersAboveAnswerIsReadyIfTheyAre) {
   cloud_.is_ready(503);
   start({.look_interval = std::chrono::milliseconds(1), .quiet_max = std::chrono::milliseconds(1)});
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
-  while (!told().contains("degraded")) ASSERT_TRUE(ctx.check().ok()) << "nobody asks it anything, and still it is known";
+  while (!told().contains("degraded"))
+    ASSERT_TRUE(ctx.check().ok()) << "nobody asks it anything, and still it is known";
   EXPECT_EQ(call("GET", "/v2/models/m/ready").status, 503);
   cloud_.is_ready(200);
   while (call("GET", "/v2/models/m/ready").status != 200) ASSERT_TRUE(ctx.check().ok());
@@ -431,7 +464,8 @@ TEST_F(Joint, FileThatGoesAwayLeavesTheModelAlone) {
   EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
   models_.remove("m/cascade.json");
   settle();
-  EXPECT_THAT(call("POST", "/v2/models/m/infer", hard()).body, ::testing::Not(HasSubstr("parameters")));
+  EXPECT_THAT(call("POST", "/v2/models/m/infer", hard()).body,
+              ::testing::Not(HasSubstr("parameters")));
   EXPECT_EQ(call("GET", "/v2/models/m/cascade").status, 404);
   models_.cascade("m", cascade(margin()));
   settle();
@@ -444,12 +478,16 @@ TEST_F(Joint, TiersInTheMiddleJudgeForThemselves) {
   models_.cascade("m", three_tiers());
   start();
   const auto middle = [](const std::string& data) {
-    return R"({"model_name":"middle","model_version":"5","outputs":[{"name":"y","shape":[1,2],"datatype":"FP32","data":)" + data +
-           "}]}";
+    return R"({"model_name":"middle","model_version":"5","outputs":[{"name":"y","shape":[1,2],"datatype":"FP32","data":)" +
+           data + "}]}";
   };
   const auto answering = [&](const std::string& data) {
     cloud_.infers([=](const net::Request& request) {
-      return net::Response{200, {}, request.target.find("/middle/") != std::string::npos ? middle(data) : kBig, nullptr};
+      return net::Response{
+          200,
+          {},
+          request.target.find("/middle/") != std::string::npos ? middle(data) : kBig,
+          nullptr};
     });
   };
   answering("[0.97,0.03]");
@@ -467,7 +505,11 @@ TEST_F(Joint, PolicyInTheMiddleThatCannotReadItsTiersAnswersIsToldOf) {
   start();
   const auto answering = [&](const std::string& outputs) {
     cloud_.infers([=](const net::Request&) {
-      return net::Response{200, {}, R"({"model_name":"middle","model_version":"5","outputs":[)" + outputs + "]}", nullptr};
+      return net::Response{
+          200,
+          {},
+          R"({"model_name":"middle","model_version":"5","outputs":[)" + outputs + "]}",
+          nullptr};
     });
   };
   const auto problem = [&] { return told().at("tiers/1/problem"); };
@@ -487,7 +529,8 @@ TEST_F(Joint, PolicyInTheMiddleThatCannotReadItsTiersAnswersIsToldOf) {
   answering(readable);
   infer(hard());
   EXPECT_TRUE(problem().is_null());
-  answering(R"({"name":")" + std::string(100000, 'n') + R"(","shape":[1],"datatype":"INT64","data":[1]})");
+  answering(R"({"name":")" + std::string(100000, 'n') +
+            R"(","shape":[1],"datatype":"INT64","data":[1]})");
   infer(hard());
   EXPECT_LT(problem()["message"].as_string().size(), 1000u);
 }
@@ -539,8 +582,9 @@ TEST_F(Joint, NoRequestFailsWhilePoliciesAddressesAndVersionsChange) {
       }
     });
   }
-  const std::vector<std::string> files = {cascade(margin("0.9"), "http://other"), cascade(policy("CloudOnly")),
-                                          cascade(margin(), ""), cascade(policy("EdgeOnly")), cascade(margin(), "http://cloud", 1)};
+  const std::vector<std::string> files = {
+      cascade(margin("0.9"), "http://other"), cascade(policy("CloudOnly")), cascade(margin(), ""),
+      cascade(policy("EdgeOnly")), cascade(margin(), "http://cloud", 1)};
   for (std::size_t i = 0; i < 15; ++i) {
     models_.target("m", i % 2 == 0 ? "4" : "3");
     models_.cascade("m", files[i % files.size()]);

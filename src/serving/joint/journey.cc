@@ -19,9 +19,12 @@ using cascade::Reason;
 using cascade::Step;
 using codec::Json;
 
-constexpr std::array<std::string_view, 5> kOwnParameters = {"tier", "hard", "asked", "fallback", "tier_version"};
+constexpr std::array<std::string_view, 5> kOwnParameters = {"tier", "hard", "asked", "fallback",
+                                                            "tier_version"};
 
-double microseconds(Duration duration) { return std::chrono::duration<double, std::micro>(duration).count(); }
+double microseconds(Duration duration) {
+  return std::chrono::duration<double, std::micro>(duration).count();
+}
 
 // The failure that an error of the first tier means for the route.
 cascade::Failure failure_of(const Error& error) {
@@ -46,17 +49,21 @@ cascade::Failure failure_of(const Error& error) {
 
 // The earlier of the request's own deadline and the route's. The search avoids parsing bodies
 // without a timeout.
-SteadyTime deadline_of(const InferCall& call, const cascade::Route& route, const oip::Limits& limits) {
+SteadyTime deadline_of(const InferCall& call, const cascade::Route& route,
+                       const oip::Limits& limits) {
   Duration time = route.deadline;
   if (call.body->find("timeout") != std::string::npos) {
-    if (const auto own = oip::read_preamble(call.body, call.json_length, limits).timeout) time = std::min<Duration>(time, *own);
+    if (const auto own = oip::read_preamble(call.body, call.json_length, limits).timeout)
+      time = std::min<Duration>(time, *own);
   }
   return call.arrived + time;
 }
 
 Error no_answer(Reason reason) {
   const std::string message = "no tier answered: " + std::string(to_string(reason));
-  return Error(reason == Reason::kTimeout || reason == Reason::kDeadline ? Code::kTimeout : Code::kUnavailable, message);
+  return Error(reason == Reason::kTimeout || reason == Reason::kDeadline ? Code::kTimeout
+                                                                         : Code::kUnavailable,
+               message);
 }
 
 class Journey final : public Sleeper, public std::enable_shared_from_this<Journey> {
@@ -68,7 +75,8 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
         call_(std::move(start.call)),
         limits_(limits),
         respond_(std::move(respond)),
-        machine_(plan_->route, deadline_of(call_, *plan_->route, limits_), center.rng(), call_.bytes()) {}
+        machine_(plan_->route, deadline_of(call_, *plan_->route, limits_), center.rng(),
+                 call_.bytes()) {}
 
   ~Journey() override {
     if (alarm_) center_.cancel(*alarm_);
@@ -92,7 +100,8 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
     });
     // The center's thread runs no models and sends no answers: both may take long, and other timers
     // wait.
-    step.kind == Step::Kind::kWait || step.kind == Step::Kind::kNothing ? perform(step) : hand_over(step);
+    step.kind == Step::Kind::kWait || step.kind == Step::Kind::kNothing ? perform(step)
+                                                                        : hand_over(step);
   }
 
   bool ended() const {
@@ -158,7 +167,8 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
   cascade::Judgement judge_first(const Inferred& inferred) const;
   cascade::Judgement judge_upper(std::uint8_t tier, const oip::Envelope& answer) const;
   bool chooses_outputs() const;
-  Json parameters(std::uint8_t tier, const std::string& version, const Json& given) const REQUIRES(mutex_);
+  Json parameters(std::uint8_t tier, const std::string& version, const Json& given) const
+      REQUIRES(mutex_);
   void answer(std::uint8_t tier);
   void fail(Reason reason);
   void count() REQUIRES(mutex_);
@@ -188,7 +198,8 @@ class Journey final : public Sleeper, public std::enable_shared_from_this<Journe
 // Runs the first tier, as a job of its version's executor.
 class Journey::Run final : public Job {
  public:
-  Run(std::shared_ptr<Journey> journey, CallId id, SteadyTime given) : journey_(std::move(journey)), id_(id), given_(given) {}
+  Run(std::shared_ptr<Journey> journey, CallId id, SteadyTime given)
+      : journey_(std::move(journey)), id_(id), given_(given) {}
 
   std::size_t bytes() const override { return journey_->call_.bytes(); }
   void waits(std::uint64_t place) override { journey_->place_ = place; }
@@ -219,7 +230,8 @@ class Journey::Run final : public Job {
 // Work that may block: calls of upper tiers, one after the other, and the steps that follow.
 class Journey::Ask final : public Job {
  public:
-  Ask(std::shared_ptr<Journey> journey, const Step& step) : journey_(std::move(journey)), step_(step) {}
+  Ask(std::shared_ptr<Journey> journey, const Step& step)
+      : journey_(std::move(journey)), step_(step) {}
 
   std::size_t bytes() const override { return 0; }
   void run() override {
@@ -242,9 +254,11 @@ class Journey::Ask final : public Job {
     Upper& upper = *journey.plan_->uppers[step.tier];
     upper.asked_at = system_clock().now().time_since_epoch().count();
     const Context ctx = Context(stop->get_token()).with_deadline(step.until);
-    const auto connection = step.new_connection ? Upstream::Connection::kNew : Upstream::Connection::kAny;
-    return journey.called(step.call, step.tier,
-                          journey.center_.upstream().infer(ctx, upper.url, upper.model, journey.call_, connection));
+    const auto connection =
+        step.new_connection ? Upstream::Connection::kNew : Upstream::Connection::kAny;
+    return journey.called(
+        step.call, step.tier,
+        journey.center_.upstream().infer(ctx, upper.url, upper.model, journey.call_, connection));
   }
 
   const std::shared_ptr<Journey> journey_;
@@ -259,12 +273,14 @@ void Journey::client_gone() {
     const Step step = machine_.client_gone(now);
     if (respond_ && machine_.summary().end == cascade::Summary::End::kGone) {
       nobody.emplace(take_responder());
-      if (asking_ == cascade::kNoCall) count();  // else called() counts, once the bytes sent are known
+      if (asking_ == cascade::kNoCall)
+        count();  // else called() counts, once the bytes sent are known
     }
     return step;
   });
   if (!nobody) return;
-  if (const std::uint64_t place = place_; place != 0 && version_.ok() && (*version_)->executor().withdraw(place)) {
+  if (const std::uint64_t place = place_;
+      place != 0 && version_.ok() && (*version_)->executor().withdraw(place)) {
     (*version_)->stats().abandoned.add();
   }
 }
@@ -274,10 +290,12 @@ void Journey::run(const Step& step) {
   // Keeps the executor's owner alive: the job, with the last reference to the owner, may end before
   // submit() returns.
   const std::shared_ptr<ModelVersion> keeper = *version_;
-  std::unique_ptr<Job> job = std::make_unique<Run>(shared_from_this(), step.call, system_clock().now());
+  std::unique_ptr<Job> job =
+      std::make_unique<Run>(shared_from_this(), step.call, system_clock().now());
   if (const Status status = keeper->executor().submit(job); !status.ok()) {
     keeper->stats().failure.add();
-    return perform(ran(step.call, Error(status.error()).context("model \"" + keeper->model() + "\"")));
+    return perform(
+        ran(step.call, Error(status.error()).context("model \"" + keeper->model() + "\"")));
   }
   // A job that ran at once needs no timer.
   bool pending = false;
@@ -295,8 +313,11 @@ void Journey::hand_over(const Step& step) {
   if (status.ok()) return;
   if (step.kind == Step::Kind::kAnswer || step.kind == Step::Kind::kFail) return perform(step);
   perform(tell([&](SteadyTime now) REQUIRES(mutex_) {
-    const Reason reason = status.error().code() == Code::kExhausted ? Reason::kInFlightLimit : Reason::kFailed;
-    return machine_.failed(step.call, {.reason = reason, .message = status.error().message(), .tier_at_fault = false}, now);
+    const Reason reason =
+        status.error().code() == Code::kExhausted ? Reason::kInFlightLimit : Reason::kFailed;
+    return machine_.failed(
+        step.call, {.reason = reason, .message = status.error().message(), .tier_at_fault = false},
+        now);
   }));
 }
 
@@ -333,15 +354,17 @@ cascade::Judgement Journey::judge_upper(std::uint8_t tier, const oip::Envelope& 
   const auto response = oip::parse_infer_response(answer.body, length, limits_);
   const std::vector<tensor::Named> none;
   std::string misfit;
-  const auto judgement = cascade::judge(plan_->route->tiers[tier].policy, response.ok() ? response->outputs : none, &misfit);
+  const auto judgement = cascade::judge(plan_->route->tiers[tier].policy,
+                                        response.ok() ? response->outputs : none, &misfit);
   Misfit& told = *plan_->misfits[tier];
   if (misfit.empty()) {
     told.set("");
   } else if (response.ok() && !told.known() && !chooses_outputs()) {
     told.set(std::move(misfit));
     if (told.is_news(system_clock().now())) {
-      log::warn("policy cannot read the tier's answers",
-                {{"model", plan_->model->name()}, {"tier", plan_->route->tiers[tier].name}, {"error", told.why()}});
+      log::warn("policy cannot read the tier's answers", {{"model", plan_->model->name()},
+                                                          {"tier", plan_->route->tiers[tier].name},
+                                                          {"error", told.why()}});
     }
   }
   return judgement;
@@ -383,20 +406,23 @@ Json Journey::parameters(std::uint8_t tier, const std::string& version, const Js
   Json out = Json::object();
   // Parameters from the tier stay, except those that this server sets.
   for (const auto& [name, value] : given.as_object()) {
-    if (std::find(kOwnParameters.begin(), kOwnParameters.end(), name) == kOwnParameters.end()) out.set(name, value);
+    if (std::find(kOwnParameters.begin(), kOwnParameters.end(), name) == kOwnParameters.end())
+      out.set(name, value);
   }
   out.set("tier", route.tiers[tier].name);
   out.set("hard", summary.hard);
   out.set("asked", summary.asked_text(route));
-  if (std::string fallback = summary.fallback_text(route); !fallback.empty()) out.set("fallback", std::move(fallback));
+  if (std::string fallback = summary.fallback_text(route); !fallback.empty())
+    out.set("fallback", std::move(fallback));
   out.set("tier_version", version);
   return out;
 }
 
 void Journey::count() {
   const cascade::Summary& summary = machine_.summary();
-  plan_->model->statistics().count(summary, {.samples = static_cast<std::uint32_t>(samples_), .bytes_up = bytes_up_},
-                                   plan_->counters);
+  plan_->model->statistics().count(
+      summary, {.samples = static_cast<std::uint32_t>(samples_), .bytes_up = bytes_up_},
+      plan_->counters);
   plan_->model->meters().count(summary, machine_.route(), plan_->meters, bytes_up_);
 }
 
@@ -424,9 +450,14 @@ void Journey::answer(std::uint8_t tier) {
   const Json told = parameters(tier, envelope.model_version, envelope.parameters);
   mutex_.unlock();
   envelope.id = oip::read_preamble(call_.body, call_.json_length, limits_).id;  // the client's id
-  oip::Message message = oip::reseal(envelope, plan_->model->name(), own.empty() ? envelope.model_version : own, told);
-  net::Response response{200, {{"Content-Type", std::string(message.content_type())}}, std::move(message.body), nullptr};
-  if (message.json_length) response.headers.add(std::string(oip::kJsonLengthHeader), std::to_string(*message.json_length));
+  oip::Message message =
+      oip::reseal(envelope, plan_->model->name(), own.empty() ? envelope.model_version : own, told);
+  net::Response response{200,
+                         {{"Content-Type", std::string(message.content_type())}},
+                         std::move(message.body),
+                         nullptr};
+  if (message.json_length)
+    response.headers.add(std::string(oip::kJsonLengthHeader), std::to_string(*message.json_length));
   respond(std::move(response));
 }
 

@@ -2,25 +2,34 @@
 
 namespace varda::serving::joint {
 
-TierMeters::TierMeters(metrics::Registry& registry, const std::string& model, const std::string& tier)
-    : answered(registry.counter("varda_joint_answered_total", "Requests answered, by the tier that did.",
+TierMeters::TierMeters(metrics::Registry& registry, const std::string& model,
+                       const std::string& tier)
+    : answered(registry.counter("varda_joint_answered_total",
+                                "Requests answered, by the tier that did.",
                                 {{"model", model}, {"tier", tier}})),
-      seconds(registry.histogram("varda_joint_seconds", "Time of a tier's calls that brought an answer.",
+      seconds(registry.histogram("varda_joint_seconds",
+                                 "Time of a tier's calls that brought an answer.",
                                  metrics::latency_buckets(), {{"model", model}, {"tier", tier}})),
-      breaker_state(registry.gauge("varda_joint_breaker_state",
-                                   "Breaker state: 0 calls the tier, 1 tries the tier, 2 does not call the tier.",
-                                   {{"model", model}, {"tier", tier}})) {}
+      breaker_state(registry.gauge(
+          "varda_joint_breaker_state",
+          "Breaker state: 0 calls the tier, 1 tries the tier, 2 does not call the tier.",
+          {{"model", model}, {"tier", tier}})) {}
 
 Meters::Meters(metrics::Registry& registry, const std::string& model)
     : registry_(registry),
       model_(model),
-      inferences_(registry.counter("varda_joint_inferences_total", "Requests that a tier answered.", {{"model", model}})),
-      hard_(registry.counter("varda_joint_hard_total", "Answered requests that a policy classified as hard examples.",
+      inferences_(registry.counter("varda_joint_inferences_total", "Requests that a tier answered.",
+                                   {{"model", model}})),
+      hard_(registry.counter("varda_joint_hard_total",
+                             "Answered requests that a policy classified as hard examples.",
                              {{"model", model}})),
-      bytes_up_(
-          registry.counter("varda_joint_bytes_up_total", "Bytes of bodies sent to tiers above the first.", {{"model", model}})) {}
+      bytes_up_(registry.counter("varda_joint_bytes_up_total",
+                                 "Bytes of bodies sent to tiers above the first.",
+                                 {{"model", model}})) {}
 
-std::shared_ptr<TierMeters> Meters::tier(const std::string& name) { return std::make_shared<TierMeters>(registry_, model_, name); }
+std::shared_ptr<TierMeters> Meters::tier(const std::string& name) {
+  return std::make_shared<TierMeters>(registry_, model_, name);
+}
 
 void Meters::count(const cascade::Summary& summary, const cascade::Route& route,
                    const std::vector<std::shared_ptr<TierMeters>>& tiers, std::uint64_t bytes_up) {
@@ -32,13 +41,17 @@ void Meters::count(const cascade::Summary& summary, const cascade::Route& route,
   }
   for (std::size_t i = 0; i < summary.tier_count; ++i) {
     const cascade::Summary::Tier& tier = summary.tiers[i];
-    if (tier.answered) tiers[i]->seconds.observe(std::chrono::duration<double>(tier.latency).count());
+    if (tier.answered)
+      tiers[i]->seconds.observe(std::chrono::duration<double>(tier.latency).count());
     if (!tier.reason) continue;
     const bool error = is_error(*tier.reason);
     registry_
         .counter(error ? "varda_joint_errors_total" : "varda_joint_not_asked_total",
-                 error ? "Calls that a tier did not answer." : "Requests for which a tier could not be called.",
-                 {{"model", model_}, {"tier", route.tiers[i].name}, {"reason", std::string(to_string(*tier.reason))}})
+                 error ? "Calls that a tier did not answer."
+                       : "Requests for which a tier could not be called.",
+                 {{"model", model_},
+                  {"tier", route.tiers[i].name},
+                  {"reason", std::string(to_string(*tier.reason))}})
         .add();
   }
 }

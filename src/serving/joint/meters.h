@@ -28,8 +28,8 @@ class Meters {
 
   std::shared_ptr<TierMeters> tier(const std::string& name);
   /// Called once per request, after its end. `tiers` are in the order of the route.
-  void count(const cascade::Summary& summary, const cascade::Route& route, const std::vector<std::shared_ptr<TierMeters>>& tiers,
-             std::uint64_t bytes_up);
+  void count(const cascade::Summary& summary, const cascade::Route& route,
+             const std::vector<std::shared_ptr<TierMeters>>& tiers, std::uint64_t bytes_up);
 
  private:
   metrics::Registry& registry_;

@@ -21,7 +21,8 @@ Result<cascade::Config> parse(std::string_view text) {
 }
 
 std::shared_ptr<const cascade::Policy> policy_of(const cascade::TierConfig& tier) {
-  return tier.policy ? cascade::make_policy(tier.policy->name, tier.policy->parameters).value() : nullptr;
+  return tier.policy ? cascade::make_policy(tier.policy->name, tier.policy->parameters).value()
+                     : nullptr;
 }
 
 }  // namespace
@@ -30,7 +31,8 @@ void Misfit::set(std::string why) {
   if (why.empty() && !known()) return;
   if (why.size() > kMisfitBytesMax) {
     std::size_t end = kMisfitBytesMax;
-    while (end > 0 && (static_cast<unsigned char>(why[end]) & 0xC0U) == 0x80U) --end;  // cut between UTF-8 characters
+    while (end > 0 && (static_cast<unsigned char>(why[end]) & 0xC0U) == 0x80U)
+      --end;  // cut between UTF-8 characters
     why = why.substr(0, end) + "…";
   }
   MutexLock lock(mutex_);
@@ -61,7 +63,8 @@ Status Model::want(std::string_view text) {
   auto config = parse(text);
   MutexLock lock(mutex_);
   if (!config.ok()) {
-    log::error("cascade.json invalid, keeping the previous one", {{"model", name_}, {"error", config.error()}});
+    log::error("cascade.json invalid, keeping the previous one",
+               {{"model", name_}, {"error", config.error()}});
     problem_ = {"Invalid", "cascade.json: " + config.error().message()};
     return std::move(config).error();
   }
@@ -82,7 +85,9 @@ std::shared_ptr<Upper> Model::upper(const cascade::TierConfig& tier) {
   if (tier.url.empty()) return nullptr;
   if (plan_ != nullptr) {
     for (const auto& known : plan_->uppers) {
-      if (known != nullptr && known->name == tier.name && known->url == tier.url && known->model == tier.model) return known;
+      if (known != nullptr && known->name == tier.name && known->url == tier.url &&
+          known->model == tier.model)
+        return known;
     }
   }
   auto made = std::make_shared<Upper>();
@@ -123,7 +128,8 @@ Result<std::shared_ptr<const Plan>> Model::fit(const ModelVersion& version) {
   const cascade::TierConfig& first = wanted_->tiers.front();
   std::optional<cascade::BoundPolicy> bound;
   if (first.policy) {
-    auto fitted = cascade::BoundPolicy::bind(policy_of(first), version.available(), version.metadata().labels);
+    auto fitted = cascade::BoundPolicy::bind(policy_of(first), version.available(),
+                                             version.metadata().labels);
     if (!fitted.ok()) return std::move(fitted).error();
     bound = std::move(fitted).value();
   }
@@ -147,7 +153,8 @@ void Model::adopt(std::shared_ptr<const Plan> plan) {
 }
 
 void Model::refuse(const Error& why) {
-  log::error("policy does not fit the model, keeping the previous one", {{"model", name_}, {"error", why}});
+  log::error("policy does not fit the model, keeping the previous one",
+             {{"model", name_}, {"error", why}});
   MutexLock lock(mutex_);
   problem_ = {std::string(kPolicyMismatch), why.message()};
 }
@@ -157,7 +164,8 @@ std::shared_ptr<const Plan> Model::plan() const {
   return plan_;
 }
 
-codec::Json Model::describe(const std::string& instance, const std::string& version, SteadyTime now, WallTime wall) const {
+codec::Json Model::describe(const std::string& instance, const std::string& version, SteadyTime now,
+                            WallTime wall) const {
   std::shared_ptr<const Plan> plan;
   std::optional<Problem> problem;
   {
@@ -166,22 +174,28 @@ codec::Json Model::describe(const std::string& instance, const std::string& vers
     problem = problem_;
   }
   const cascade::Statistics::Counts counts = statistics_.counts();
-  codec::Json out = codec::Json::object({{"instance", instance}, {"counters", cascade::counters_json(counts)}});
+  codec::Json out =
+      codec::Json::object({{"instance", instance}, {"counters", cascade::counters_json(counts)}});
   codec::Json tiers = codec::Json::array();
   if (plan != nullptr) {
     tiers = cascade::tiers_json(*plan->route, counts, version);
-    if (version.empty() && !tiers.as_array().empty()) tiers.array_items().front().set("state", "Unknown");
+    if (version.empty() && !tiers.as_array().empty())
+      tiers.array_items().front().set("state", "Unknown");
     for (std::size_t i = 1; i < plan->misfits.size(); ++i) {
       const std::string why = plan->misfits[i]->why();
       if (why.empty()) continue;
-      tiers.array_items()[i].set("problem", codec::Json::object({{"reason", kPolicyMismatch}, {"message", why}}));
+      tiers.array_items()[i].set(
+          "problem", codec::Json::object({{"reason", kPolicyMismatch}, {"message", why}}));
     }
   }
   out.set("tiers", std::move(tiers));
   if (plan != nullptr) {
-    if (const auto degraded = cascade::degraded(*plan->route, plan->since, now, wall)) out.set("degraded", to_json(*degraded));
+    if (const auto degraded = cascade::degraded(*plan->route, plan->since, now, wall))
+      out.set("degraded", to_json(*degraded));
   }
-  if (problem) out.set("problem", codec::Json::object({{"reason", problem->reason}, {"message", problem->message}}));
+  if (problem)
+    out.set("problem",
+            codec::Json::object({{"reason", problem->reason}, {"message", problem->message}}));
   return out;
 }
 

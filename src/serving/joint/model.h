@@ -74,7 +74,7 @@ struct Plan {
   std::vector<std::shared_ptr<cascade::TierCounters>> counters;  // by tier
   std::vector<std::shared_ptr<TierMeters>> meters;               // by tier
   std::vector<std::unique_ptr<Misfit>> misfits;                  // by tier
-  SteadyTime since{};                                            // when the configuration took effect
+  SteadyTime since{};  // when the configuration took effect
 };
 
 /// Thread-safe.
@@ -107,7 +107,8 @@ class Model {
   std::shared_ptr<const Plan> plan() const;
 
   /// Body of GET /v2/models/MODEL/cascade. `version` is the first tier's, "" while none is loaded.
-  codec::Json describe(const std::string& instance, const std::string& version, SteadyTime now, WallTime wall) const;
+  codec::Json describe(const std::string& instance, const std::string& version, SteadyTime now,
+                       WallTime wall) const;
 
  private:
   struct Problem {

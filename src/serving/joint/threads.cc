@@ -17,7 +17,9 @@ Status Threads::submit(std::unique_ptr<Job>& job) {
     MutexLock lock(mutex_);
     if (stopping_) return Error(Code::kUnavailable, "the server is shutting down");
     if (busy_ == threads_.size()) {
-      if (busy_ >= options_.max) return Error(Code::kExhausted, "all of " + std::to_string(options_.max) + " threads are busy");
+      if (busy_ >= options_.max)
+        return Error(Code::kExhausted,
+                     "all of " + std::to_string(options_.max) + " threads are busy");
       const std::size_t id = next_id_++;
       try {
         threads_.emplace(id, std::thread([this, id] { work(id); }));  // waits for the lock

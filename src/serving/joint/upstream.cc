@@ -17,10 +17,14 @@ Called failed(cascade::Failure failure) {
   return out;
 }
 
-cascade::Failure timeout(std::string message) { return {.reason = cascade::Reason::kTimeout, .message = std::move(message)}; }
+cascade::Failure timeout(std::string message) {
+  return {.reason = cascade::Reason::kTimeout, .message = std::move(message)};
+}
 
 // Cancelled on this side: no evidence about the other server.
-cascade::Failure cancelled() { return {.message = "the call was cancelled", .tier_at_fault = false}; }
+cascade::Failure cancelled() {
+  return {.message = "the call was cancelled", .tier_at_fault = false};
+}
 
 // Whether the other server may have the whole request. Only the text separates the client's errors
 // from errors of connecting. Other texts are errors of connecting, after which the request is sent
@@ -53,7 +57,8 @@ std::string words(const net::HttpClient::Answer& answer) {
   if (said.empty()) said = (*json)["reason"].as_string();
   if (said.size() > kWordsMax) {
     std::size_t end = kWordsMax;
-    while (end > 0 && (static_cast<unsigned char>(said[end]) & 0xC0) == 0x80) --end;  // cut between UTF-8 characters
+    while (end > 0 && (static_cast<unsigned char>(said[end]) & 0xC0) == 0x80)
+      --end;  // cut between UTF-8 characters
     said = said.substr(0, end) + "…";
   }
   return said.empty() ? out : out + ": " + said;
@@ -61,8 +66,9 @@ std::string words(const net::HttpClient::Answer& answer) {
 
 }  // namespace
 
-Called Upstream::exchange(const Context& ctx, net::HttpClient& http, net::ClientRequest request, net::HttpClient::Answer& answer,
-                          ByteBudget::Share& share, std::uint64_t& bytes_sent) {
+Called Upstream::exchange(const Context& ctx, net::HttpClient& http, net::ClientRequest request,
+                          net::HttpClient::Answer& answer, ByteBudget::Share& share,
+                          std::uint64_t& bytes_sent) {
   const std::uint64_t whole = request.body.size();
   auto response = http.send(ctx, std::move(request));
   bytes_sent = response.ok() || !never_left(response.error()) ? whole : 0;
@@ -89,11 +95,13 @@ Called Upstream::exchange(const Context& ctx, net::HttpClient& http, net::Client
     if (!bytes.ok()) {
       if (bytes.error().code() == Code::kCancelled) return failed(cancelled());
       const std::string message = "the answer broke off: " + bytes.error().message();
-      return failed(bytes.error().code() == Code::kTimeout ? timeout(message) : cascade::unreadable(message));
+      return failed(bytes.error().code() == Code::kTimeout ? timeout(message)
+                                                           : cascade::unreadable(message));
     }
     if (!bytes->has_value()) break;
     if (answer.body.size() + (*bytes)->size() > kOneAnswerBytesMax) {
-      return failed(cascade::unreadable("the answer is larger than " + std::to_string(kOneAnswerBytesMax >> 20) + " MiB"));
+      return failed(cascade::unreadable("the answer is larger than " +
+                                        std::to_string(kOneAnswerBytesMax >> 20) + " MiB"));
     }
     if (!share.grow((*bytes)->size())) {
       return failed({.reason = cascade::Reason::kInFlightLimit,
@@ -108,12 +116,14 @@ Called Upstream::exchange(const Context& ctx, net::HttpClient& http, net::Client
   }
   if (answer.status == 200) return {};
   // A status below 400 other than 200 is no answer of the protocol.
-  return failed(answer.status < 400 ? cascade::unreadable(words(answer)) : cascade::of_status(answer.status, words(answer)));
+  return failed(answer.status < 400 ? cascade::unreadable(words(answer))
+                                    : cascade::of_status(answer.status, words(answer)));
 }
 
-Called Upstream::infer(const Context& ctx, const std::string& url, const std::string& model, const InferCall& call,
-                       Connection connection) const {
-  net::ClientRequest request{.method = "POST", .url = model_url(url, model) + "/infer", .body = *call.body};
+Called Upstream::infer(const Context& ctx, const std::string& url, const std::string& model,
+                       const InferCall& call, Connection connection) const {
+  net::ClientRequest request{
+      .method = "POST", .url = model_url(url, model) + "/infer", .body = *call.body};
   if (!call.content_type.empty()) request.headers.add("Content-Type", call.content_type);
   if (call.json_length) request.headers.add(std::string(oip::kJsonLengthHeader), *call.json_length);
   // The answer and its share of the budget end together, on any thread.
@@ -125,16 +135,18 @@ Called Upstream::infer(const Context& ctx, const std::string& url, const std::st
   const auto shared = std::make_shared<Shared>(answers_);
   net::HttpClient::Answer& answer = shared->answer;
   std::uint64_t bytes_sent = 0;
-  Called out = exchange(ctx, connection == Connection::kNew ? clients_.fresh : clients_.pooled, std::move(request), answer,
-                        shared->share, bytes_sent);
+  Called out = exchange(ctx, connection == Connection::kNew ? clients_.fresh : clients_.pooled,
+                        std::move(request), answer, shared->share, bytes_sent);
   out.bytes_sent = bytes_sent;
   if (out.failure) return out;
   const auto length = answer.headers.find(oip::kJsonLengthHeader);
-  auto opened = oip::open_infer_response(std::shared_ptr<const std::string>(shared, &answer.body), length, limits_);
+  auto opened = oip::open_infer_response(std::shared_ptr<const std::string>(shared, &answer.body),
+                                         length, limits_);
   if (opened.ok()) {
     out.answer = std::move(opened).value();
   } else {
-    out.failure = cascade::unreadable("the answer violates the protocol: " + opened.error().message());
+    out.failure =
+        cascade::unreadable("the answer violates the protocol: " + opened.error().message());
   }
   return out;
 }
@@ -143,10 +155,12 @@ Called Upstream::ready(const Context& ctx, const std::string& url, const std::st
   net::HttpClient::Answer answer;
   ByteBudget::Share share(answers_);
   std::uint64_t bytes_sent = 0;
-  Called ready = exchange(ctx, clients_.pooled, {.url = model_url(url, model) + "/ready"}, answer, share, bytes_sent);
+  Called ready = exchange(ctx, clients_.pooled, {.url = model_url(url, model) + "/ready"}, answer,
+                          share, bytes_sent);
   if (ready.failure) return ready;
   net::HttpClient::Answer about;
-  Called asked = exchange(ctx, clients_.pooled, {.url = model_url(url, model)}, about, share, bytes_sent);
+  Called asked =
+      exchange(ctx, clients_.pooled, {.url = model_url(url, model)}, about, share, bytes_sent);
   return asked.failure && (about.status == 401 || about.status == 403) ? asked : ready;
 }
 

@@ -34,22 +34,25 @@ class Upstream {
 
   /// The clients outlive this object.
   Upstream(Clients clients, oip::Limits limits, std::size_t answer_bytes_max = kAnswerBytesMax)
-      : clients_(clients), limits_(limits), answers_(std::make_shared<ByteBudget>(answer_bytes_max)) {}
+      : clients_(clients),
+        limits_(limits),
+        answers_(std::make_shared<ByteBudget>(answer_bytes_max)) {}
 
   /// Byte limit for all answers held at a time. A sole answer may use the limit of one answer.
   static constexpr std::size_t kAnswerBytesMax = std::size_t{128} << 20;
 
   /// Forwards the request with only the model's name changed. Blocks until the answer, the deadline
   /// or a stop request. Reason InFlightLimit: the byte limit has no room for the answer.
-  Called infer(const Context& ctx, const std::string& url, const std::string& model, const InferCall& call,
-               Connection connection) const;
-  /// Asks GET …/ready whether the model answers there. A closed server answers that to everybody, so
-  /// a read of the model's metadata then shows whether the server would answer this one.
+  Called infer(const Context& ctx, const std::string& url, const std::string& model,
+               const InferCall& call, Connection connection) const;
+  /// Asks GET …/ready whether the model answers there. A closed server answers that to everybody,
+  /// so a read of the model's metadata then shows whether the server would answer this one.
   Called ready(const Context& ctx, const std::string& url, const std::string& model) const;
 
  private:
-  static Called exchange(const Context& ctx, net::HttpClient& http, net::ClientRequest request, net::HttpClient::Answer& answer,
-                         ByteBudget::Share& share, std::uint64_t& bytes_sent);
+  static Called exchange(const Context& ctx, net::HttpClient& http, net::ClientRequest request,
+                         net::HttpClient::Answer& answer, ByteBudget::Share& share,
+                         std::uint64_t& bytes_sent);
 
   const Clients clients_;
   const oip::Limits limits_;

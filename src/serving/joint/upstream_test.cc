@@ -16,14 +16,18 @@ constexpr auto kAnswer =
     R"({"model_name":"big","model_version":"7","outputs":[{"name":"y","shape":[1],"datatype":"FP32","data":[1]}]})";
 
 InferCall call_of(std::string body, net::Headers headers = {}) {
-  return InferCall::of({.method = "POST", .target = "/", .headers = std::move(headers), .body = std::move(body)}, SteadyTime{});
+  return InferCall::of(
+      {.method = "POST", .target = "/", .headers = std::move(headers), .body = std::move(body)},
+      SteadyTime{});
 }
 
 constexpr auto kAny = Upstream::Connection::kAny;
 
 // "" for an answer, else "REASON: message".
 std::string outcome(const Called& called) {
-  return called.failure ? std::string(to_string(called.failure->reason)) + ": " + called.failure->message : "";
+  return called.failure
+             ? std::string(to_string(called.failure->reason)) + ": " + called.failure->message
+             : "";
 }
 
 TEST(Upstream, RequestGoesUpAsItCameButForTheModelsName) {
@@ -47,7 +51,8 @@ TEST(Upstream, RequestGoesUpAsItCameButForTheModelsName) {
   EXPECT_THAT(seen.target, ::testing::EndsWith("/v2/models/digits%20big/infer"));
   EXPECT_EQ(seen.headers.find("Content-Type"), "application/octet-stream");
   EXPECT_EQ(seen.headers.find("Inference-Header-Content-Length"), "14");
-  EXPECT_FALSE(seen.headers.find("Authorization")) << "what clients are let in with here is nobody else's business";
+  EXPECT_FALSE(seen.headers.find("Authorization"))
+      << "what clients are let in with here is nobody else's business";
 }
 
 TEST(Upstream, WhatServersSayBecomesAReason) {
@@ -71,7 +76,9 @@ TEST(Upstream, WhatServersSayBecomesAReason) {
     const auto http = net::loopback(net::inline_handler([&](const net::Request&) {
       return net::Response{c.status, {}, c.body, nullptr};
     }));
-    const Called called = Upstream({*http, *http}, {}).infer(Context::background(), "http://cloud", "m", call_of("x"), kAny);
+    const Called called =
+        Upstream({*http, *http}, {})
+            .infer(Context::background(), "http://cloud", "m", call_of("x"), kAny);
     EXPECT_THAT(outcome(called), StartsWith(c.outcome)) << c.status << " " << c.body;
   }
 }
@@ -80,19 +87,21 @@ TEST(Upstream, WhatConnectionsDoBecomesAReason) {
   const auto http = net::make_client({});
   const Upstream upstream({*http, *http}, {});
   const auto ask = [&](int port, std::chrono::milliseconds patience) {
-    return upstream.infer(Context::background().with_timeout(patience), "http://127.0.0.1:" + std::to_string(port), "m",
-                          call_of("x"), kAny);
+    return upstream.infer(Context::background().with_timeout(patience),
+                          "http://127.0.0.1:" + std::to_string(port), "m", call_of("x"), kAny);
   };
   constexpr std::chrono::seconds kLong{30};
   {
-    net::testing::CannedServer server("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"model_name\":");
+    net::testing::CannedServer server(
+        "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"model_name\":");
     EXPECT_THAT(outcome(ask(server.port(), kLong)), StartsWith("Failed: the answer broke off: "));
   }
   {
     net::testing::CannedServer server("");
     const Called called = ask(server.port(), kLong);
     EXPECT_THAT(outcome(called), StartsWith("Unreachable: "));
-    EXPECT_FALSE(called.failure->surely_unanswered) << "it read the request and may have done it: " << outcome(called);
+    EXPECT_FALSE(called.failure->surely_unanswered)
+        << "it read the request and may have done it: " << outcome(called);
     EXPECT_EQ(called.bytes_sent, 1u);
   }
   {
@@ -110,19 +119,22 @@ TEST(Upstream, WhatConnectionsDoBecomesAReason) {
   EXPECT_EQ(ask(1, std::chrono::milliseconds(0)).bytes_sent, 0u);
   std::stop_source hung_up;
   hung_up.request_stop();
-  const Called early = upstream.infer(Context(hung_up.get_token()), "http://127.0.0.1:1", "m", call_of("x"), kAny);
+  const Called early =
+      upstream.infer(Context(hung_up.get_token()), "http://127.0.0.1:1", "m", call_of("x"), kAny);
   EXPECT_EQ(early.failure->message, "the call was cancelled");
   EXPECT_EQ(early.bytes_sent, 0u);
-  EXPECT_THAT(outcome(upstream.infer(Context::background(), "not a url", "m", call_of("x"), kAny)), StartsWith("Failed: "));
+  EXPECT_THAT(outcome(upstream.infer(Context::background(), "not a url", "m", call_of("x"), kAny)),
+              StartsWith("Failed: "));
 }
 
 TEST(Upstream, ServerThatDoesNotAnswerIsATimeout) {
   // A handler that keeps its responders and never completes them.
   std::vector<net::Responder> kept;
-  const auto http = net::loopback([&](net::Request, net::Responder respond) { kept.push_back(std::move(respond)); });
-  const Called called =
-      Upstream({*http, *http}, {})
-          .infer(Context::background().with_timeout(std::chrono::milliseconds(1)), "http://cloud", "m", call_of("x"), kAny);
+  const auto http = net::loopback(
+      [&](net::Request, net::Responder respond) { kept.push_back(std::move(respond)); });
+  const Called called = Upstream({*http, *http}, {})
+                            .infer(Context::background().with_timeout(std::chrono::milliseconds(1)),
+                                   "http://cloud", "m", call_of("x"), kAny);
   EXPECT_THAT(outcome(called), StartsWith("Timeout: "));
 }
 
@@ -132,7 +144,9 @@ TEST(Upstream, AnswersHaveABoundTogether) {
   }));
   const std::size_t size = std::string_view(kAnswer).size();
   const Upstream upstream({*http, *http}, {}, 2 * size);
-  const auto ask = [&] { return upstream.infer(Context::background(), "http://cloud", "m", call_of("x"), kAny); };
+  const auto ask = [&] {
+    return upstream.infer(Context::background(), "http://cloud", "m", call_of("x"), kAny);
+  };
   {
     const Called first = ask();
     const Called second = ask();
@@ -143,7 +157,9 @@ TEST(Upstream, AnswersHaveABoundTogether) {
   }
   EXPECT_EQ(outcome(ask()), "") << "the others are gone";
   const Upstream narrow({*http, *http}, {}, 1);
-  EXPECT_EQ(outcome(narrow.infer(Context::background(), "http://cloud", "m", call_of("x"), kAny)), "") << "alone, however large";
+  EXPECT_EQ(outcome(narrow.infer(Context::background(), "http://cloud", "m", call_of("x"), kAny)),
+            "")
+      << "alone, however large";
 }
 
 TEST(Upstream, ReadinessIsTheModelsOwn) {
@@ -152,10 +168,15 @@ TEST(Upstream, ReadinessIsTheModelsOwn) {
   const auto http = net::loopback(net::inline_handler([&](const net::Request& request) {
     targets.push_back(request.target);
     const bool state = request.target.ends_with("/ready");
-    return net::Response{state ? status : status_of_metadata, {}, state ? R"({"ready":true})" : R"({"error":"why"})", nullptr};
+    return net::Response{state ? status : status_of_metadata,
+                         {},
+                         state ? R"({"ready":true})" : R"({"error":"why"})",
+                         nullptr};
   }));
   const Upstream upstream({*http, *http}, {});
-  const auto ready = [&] { return outcome(upstream.ready(Context::background(), "http://cloud", "m")); };
+  const auto ready = [&] {
+    return outcome(upstream.ready(Context::background(), "http://cloud", "m"));
+  };
   EXPECT_EQ(ready(), "");
   EXPECT_THAT(targets, ::testing::ElementsAre("/v2/models/m/ready", "/v2/models/m"));
   status_of_metadata = 401;

@@ -89,8 +89,12 @@ class Cloud {
 
  private:
   mutable Mutex mutex_;
-  Answer infer_ GUARDED_BY(mutex_) = [](const net::Request&) { return net::Response{200, {}, kBig, nullptr}; };
-  Answer ready_ GUARDED_BY(mutex_) = [](const net::Request&) { return net::Response{200, {}, "{}", nullptr}; };
+  Answer infer_ GUARDED_BY(mutex_) = [](const net::Request&) {
+    return net::Response{200, {}, kBig, nullptr};
+  };
+  Answer ready_ GUARDED_BY(mutex_) = [](const net::Request&) {
+    return net::Response{200, {}, "{}", nullptr};
+  };
   std::vector<net::Request> requests_ GUARDED_BY(mutex_);
   bool holds_ GUARDED_BY(mutex_) = false;
   std::atomic<int> ended_{0};
@@ -105,21 +109,23 @@ class Joint : public ::testing::Test {
   static std::string margin(const std::string& threshold = "0.5") {
     return policy("Margin", R"({"threshold_margin":")" + threshold + "\"}");
   }
-  static std::string cascade(const std::string& policy, const std::string& url = "http://cloud", int in_flight_max = 64,
-                             int deadline_ms = 60000) {
-    return R"({"version":1,"service":"default/m","deadlineMs":)" + std::to_string(deadline_ms) + R"(,"inFlightMax":)" +
-           std::to_string(in_flight_max) + R"(,"tiers":[{"name":"edge","policy":)" + policy + R"(},{"name":"cloud","url":")" + url +
+  static std::string cascade(const std::string& policy, const std::string& url = "http://cloud",
+                             int in_flight_max = 64, int deadline_ms = 60000) {
+    return R"({"version":1,"service":"default/m","deadlineMs":)" + std::to_string(deadline_ms) +
+           R"(,"inFlightMax":)" + std::to_string(in_flight_max) +
+           R"(,"tiers":[{"name":"edge","policy":)" + policy + R"(},{"name":"cloud","url":")" + url +
            R"(","model":"big"}]})";
   }
   /// Three tiers: device, edge, cloud; the first two have a policy.
   static std::string three_tiers() {
     return R"({"version":1,"service":"default/m","deadlineMs":60000,"inFlightMax":8,"tiers":[{"name":"device","policy":)" +
-           margin() + R"(},{"name":"edge","url":"http://edge","model":"middle","policy":)" + margin("0.9") +
-           R"(},{"name":"cloud","url":"http://cloud","model":"big"}]})";
+           margin() + R"(},{"name":"edge","url":"http://edge","model":"middle","policy":)" +
+           margin("0.9") + R"(},{"name":"cloud","url":"http://cloud","model":"big"}]})";
   }
 
   void start(joint::Center::Options options = {.look_interval = std::chrono::hours(1)}) {
-    center_ = std::make_unique<joint::Center>(options, joint::Upstream::Clients{*upstream_, *upstream_}, registry_, *rng_);
+    center_ = std::make_unique<joint::Center>(
+        options, joint::Upstream::Clients{*upstream_, *upstream_}, registry_, *rng_);
     repository_ = Repository::open({.directory = models_.path(),
                                     .defaults = {.instances = 2},
                                     .look_interval = std::chrono::hours(1),
@@ -130,19 +136,24 @@ class Joint : public ::testing::Test {
     settle();
   }
   void settle() {
-    const Status status = repository_->wait_settled(Context::background().with_timeout(std::chrono::seconds(60)));
+    const Status status =
+        repository_->wait_settled(Context::background().with_timeout(std::chrono::seconds(60)));
     ASSERT_TRUE(status.ok()) << status.error();
   }
   void TearDown() override {
     if (center_ != nullptr) center_->stop();
   }
 
-  std::future<net::Response> begin(const std::string& method, const std::string& target, std::string body = "",
-                                   net::Headers headers = {}) {
+  std::future<net::Response> begin(const std::string& method, const std::string& target,
+                                   std::string body = "", net::Headers headers = {}) {
     auto promise = std::make_shared<std::promise<net::Response>>();
     auto future = promise->get_future();
-    handler_({.method = method, .target = target, .headers = std::move(headers), .body = std::move(body)},
-             net::Responder([promise](net::Response response) { promise->set_value(std::move(response)); }));
+    handler_({.method = method,
+              .target = target,
+              .headers = std::move(headers),
+              .body = std::move(body)},
+             net::Responder(
+                 [promise](net::Response response) { promise->set_value(std::move(response)); }));
     return future;
   }
   // A pending answer, and the callback that a connection runs when the client hangs up.
@@ -154,17 +165,19 @@ class Joint : public ::testing::Test {
     auto promise = std::make_shared<std::promise<net::Response>>();
     Watched out{promise->get_future(), {}};
     handler_({.method = "POST", .target = "/v2/models/m/infer", .body = std::move(body)},
-             net::Responder([promise](net::Response response) { promise->set_value(std::move(response)); },
-                            [&out](net::Responder::Gone gone) { out.hang_up = std::move(gone); }));
+             net::Responder(
+                 [promise](net::Response response) { promise->set_value(std::move(response)); },
+                 [&out](net::Responder::Gone gone) { out.hang_up = std::move(gone); }));
     return out;
   }
-  net::Response call(const std::string& method, const std::string& target, std::string body = "", net::Headers headers = {}) {
+  net::Response call(const std::string& method, const std::string& target, std::string body = "",
+                     net::Headers headers = {}) {
     return begin(method, target, std::move(body), std::move(headers)).get();
   }
   // One sample: easy for Margin if one number is much larger than the other.
   static std::string body(float a, float b) {
-    return R"({"id":"q","inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[)" + std::to_string(a) + "," +
-           std::to_string(b) + "]}]}";
+    return R"({"id":"q","inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[)" +
+           std::to_string(a) + "," + std::to_string(b) + "]}]}";
   }
   static std::string easy() { return body(1, 0); }
   static std::string hard() { return body(0.5, 0.5); }
@@ -172,21 +185,30 @@ class Joint : public ::testing::Test {
   // "VALUE by TIER hard|easy asked … fallback …", or "STATUS message".
   static std::string outcome(const net::Response& response) {
     const Json json = codec::parse_json(response.body).value_or(Json());
-    if (response.status != 200) return std::to_string(response.status) + " " + json["error"].as_string();
+    if (response.status != 200)
+      return std::to_string(response.status) + " " + json["error"].as_string();
     const Json& told = std::as_const(json)["parameters"];
-    std::string out = codec::write_json(json.at("outputs/0/data/0")) + " by " + told["tier"].as_string() + " " +
-                      told["tier_version"].as_string() + (told["hard"].as_bool() ? " hard" : " easy");
+    std::string out = codec::write_json(json.at("outputs/0/data/0")) + " by " +
+                      told["tier"].as_string() + " " + told["tier_version"].as_string() +
+                      (told["hard"].as_bool() ? " hard" : " easy");
     if (!told["asked"].as_string().empty()) out += ", asked " + told["asked"].as_string();
     if (told.contains("fallback")) out += ", fallback " + told["fallback"].as_string();
     return out;
   }
-  std::string infer(std::string body) { return outcome(call("POST", "/v2/models/m/infer", std::move(body))); }
-  Json told() { return codec::parse_json(call("GET", "/v2/models/m/cascade").body).value_or(Json()); }
-  std::string counter(const std::string& path) { return codec::write_json(told().at("counters/" + path)); }
+  std::string infer(std::string body) {
+    return outcome(call("POST", "/v2/models/m/infer", std::move(body)));
+  }
+  Json told() {
+    return codec::parse_json(call("GET", "/v2/models/m/cascade").body).value_or(Json());
+  }
+  std::string counter(const std::string& path) {
+    return codec::write_json(told().at("counters/" + path));
+  }
   std::vector<std::string> index() {
     std::vector<std::string> out;
     for (const oip::IndexEntry& e : repository_->index())
-      out.push_back(e.name + "/" + e.version + " " + e.state + (e.code.empty() ? "" : " " + e.code));
+      out.push_back(e.name + "/" + e.version + " " + e.state +
+                    (e.code.empty() ? "" : " " + e.code));
     return out;
   }
   static std::size_t lines(const std::filesystem::path& file) {
@@ -199,8 +221,10 @@ class Joint : public ::testing::Test {
   metrics::Registry registry_;
   infer::Engines engines_{{VARDA_ENGINES}};
   std::atomic<bool> draining_{false};
-  const std::unique_ptr<net::HttpClient> http_ = net::loopback(
-      [this](net::Request request, net::Responder respond) { cloud_.handle(std::move(request), std::move(respond)); });
+  const std::unique_ptr<net::HttpClient> http_ =
+      net::loopback([this](net::Request request, net::Responder respond) {
+        cloud_.handle(std::move(request), std::move(respond));
+      });
   net::HttpClient* upstream_ = http_.get();
   const std::unique_ptr<Rng> rng_ = seeded_rng(7);
   std::unique_ptr<joint::Center> center_;

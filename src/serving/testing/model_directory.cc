@@ -27,8 +27,8 @@ ModelDirectory::ModelDirectory() {
 
 ModelDirectory::~ModelDirectory() { std::filesystem::remove_all(root_); }
 
-void ModelDirectory::add(const std::string& model, const std::string& version, const std::string& echo,
-                         const std::string& more_yaml) {
+void ModelDirectory::add(const std::string& model, const std::string& version,
+                         const std::string& echo, const std::string& more_yaml) {
   std::filesystem::create_directories(path_ / model);
   const std::filesystem::path scratch = path_ / model / (".new-" + version);
   std::filesystem::create_directories(scratch);
@@ -53,7 +53,9 @@ void ModelDirectory::cascade(const std::string& model, const std::string& text) 
   std::filesystem::rename(path_ / model / ".new-cascade", path_ / model / "cascade.json");
 }
 
-void ModelDirectory::remove(const std::string& below) { std::filesystem::remove_all(path_ / below); }
+void ModelDirectory::remove(const std::string& below) {
+  std::filesystem::remove_all(path_ / below);
+}
 
 std::string ModelDirectory::hold(const std::string& name) {
   write(root_ / name, "");
@@ -63,7 +65,8 @@ std::string ModelDirectory::hold(const std::string& name) {
 void ModelDirectory::release(const std::string& name) { std::filesystem::remove(root_ / name); }
 
 std::string infer_body(float x) {
-  return R"({"inputs":[{"name":"x","shape":[1,1],"datatype":"FP32","data":[)" + std::to_string(x) + "]}]}";
+  return R"({"inputs":[{"name":"x","shape":[1,1],"datatype":"FP32","data":[)" + std::to_string(x) +
+         "]}]}";
 }
 
 }  // namespace varda::serving::testing

@@ -16,7 +16,8 @@ class ModelDirectory {
   const std::filesystem::path& path() const { return path_; }
   /// Creates MODEL/VERSION atomically, as agents do: a model of the echo engine (plugins/echo) and
   /// its model.yaml.
-  void add(const std::string& model, const std::string& version, const std::string& echo, const std::string& more_yaml = "");
+  void add(const std::string& model, const std::string& version, const std::string& echo,
+           const std::string& more_yaml = "");
   /// Replaces MODEL/target by rename.
   void target(const std::string& model, const std::string& version);
   /// Replaces MODEL/.last-good by rename.

@@ -6,18 +6,22 @@ namespace varda::store::internal {
 namespace {
 
 std::size_t cost(const Event& event) {
-  return event.entry.key.size() + (event.entry.value ? event.entry.value->size() : 0) + sizeof(Event);
+  return event.entry.key.size() + (event.entry.value ? event.entry.value->size() : 0) +
+         sizeof(Event);
 }
 
 // The entry before the event; nullopt if the key did not exist.
 std::optional<Entry> before(const Event& event) {
   if (event.previous == nullptr) return std::nullopt;
-  return Entry{
-      .key = event.entry.key, .value = event.previous, .created = event.entry.created, .modified = event.previous_modified};
+  return Entry{.key = event.entry.key,
+               .value = event.previous,
+               .created = event.entry.created,
+               .modified = event.previous_modified};
 }
 
 Error gone(Revision wanted, Revision oldest) {
-  return Error(Code::kGone, "revision " + std::to_string(wanted) + " is no longer kept, the oldest is " + std::to_string(oldest));
+  return Error(Code::kGone, "revision " + std::to_string(wanted) +
+                                " is no longer kept, the oldest is " + std::to_string(oldest));
 }
 
 }  // namespace
@@ -54,7 +58,9 @@ void WatchState::wake() {
 
 Result<std::vector<Event>> WatchState::poll(std::size_t max) {
   MutexLock lock(mutex_);
-  if (lagging_) return Error(Code::kExhausted, "the watch of '" + prefix_ + "' was too slow and was closed: list again");
+  if (lagging_)
+    return Error(Code::kExhausted,
+                 "the watch of '" + prefix_ + "' was too slow and was closed: list again");
   std::vector<Event> events;
   while (!queue_.empty() && events.size() < max) {
     events.push_back(*queue_.front());
@@ -112,8 +118,8 @@ Core::Core(const Options& options, Loaded loaded)
       revision_(loaded.revision),
       compacted_(loaded.compacted) {
   if (options.metrics != nullptr) {
-    closed_watchers_ =
-        &options.metrics->counter("varda_store_slow_watchers_total", "Watchers closed because they did not keep up.");
+    closed_watchers_ = &options.metrics->counter("varda_store_slow_watchers_total",
+                                                 "Watchers closed because they did not keep up.");
   }
   for (Entry& entry : loaded.entries) {
     std::string key = entry.key;
@@ -137,7 +143,8 @@ std::optional<Entry> Core::get(std::string_view key) const {
 // Keys in the range that differed at that revision, with the old entries.
 std::map<std::string, std::optional<Entry>> Core::undo(const ListOptions& options) const {
   std::map<std::string, std::optional<Entry>> changes;
-  for (auto it = history_.rbegin(); it != history_.rend() && (*it)->entry.modified > options.at; ++it) {
+  for (auto it = history_.rbegin(); it != history_.rend() && (*it)->entry.modified > options.at;
+       ++it) {
     const Event& event = **it;
     if (event.entry.key.starts_with(options.prefix) && event.entry.key > options.start_after)
       changes[event.entry.key] = before(event);
@@ -150,11 +157,12 @@ Result<Page> Core::list(const ListOptions& options) const {
   Page page;
   page.revision = options.at == 0 ? revision_ : options.at;
   if (options.at < 0 || options.at > revision_) {
-    return Error(Code::kInvalid,
-                 "revision " + std::to_string(options.at) + " is in the future, now is " + std::to_string(revision_));
+    return Error(Code::kInvalid, "revision " + std::to_string(options.at) +
+                                     " is in the future, now is " + std::to_string(revision_));
   }
   if (page.revision < compacted_) return gone(options.at, compacted_);
-  const auto changes = page.revision == revision_ ? std::map<std::string, std::optional<Entry>>() : undo(options);
+  const auto changes =
+      page.revision == revision_ ? std::map<std::string, std::optional<Entry>>() : undo(options);
   const auto take = [&](const Entry& entry) {
     if (options.limit != 0 && page.entries.size() == options.limit) {
       page.more = true;
@@ -163,10 +171,12 @@ Result<Page> Core::list(const ListOptions& options) const {
       page.entries.push_back(entry);
     }
   };
-  auto now =
-      options.start_after < options.prefix ? entries_.lower_bound(options.prefix) : entries_.upper_bound(options.start_after);
+  auto now = options.start_after < options.prefix ? entries_.lower_bound(options.prefix)
+                                                  : entries_.upper_bound(options.start_after);
   auto then = changes.begin();
-  const auto in_range = [&]() NO_THREAD_SAFETY_ANALYSIS { return now != entries_.end() && now->first.starts_with(options.prefix); };
+  const auto in_range = [&]() NO_THREAD_SAFETY_ANALYSIS {
+    return now != entries_.end() && now->first.starts_with(options.prefix);
+  };
   while (in_range() || then != changes.end()) {
     if (then == changes.end() || (in_range() && now->first < then->first)) {
       take((now++)->second);
@@ -184,10 +194,12 @@ Result<std::shared_ptr<WatchState>> Core::watch(std::string prefix, Revision aft
   MutexLock lock(mutex_);
   if (closed_) return Error(Code::kUnavailable, "the store is closing");
   if (after < compacted_) return gone(after, compacted_);
-  const auto first =
-      std::partition_point(history_.begin(), history_.end(), [&](const EventPtr& e) { return e->entry.modified <= after; });
+  const auto first = std::partition_point(history_.begin(), history_.end(), [&](const EventPtr& e) {
+    return e->entry.modified <= after;
+  });
   std::vector<EventPtr> backlog;
-  std::copy_if(first, history_.end(), std::back_inserter(backlog), [&](const EventPtr& event) { return state->wants(*event); });
+  std::copy_if(first, history_.end(), std::back_inserter(backlog),
+               [&](const EventPtr& event) { return state->wants(*event); });
   state->start_with(std::move(backlog));
   watchers_.push_back(state);
   return state;
@@ -224,7 +236,8 @@ Core::History Core::history() const {
 Status Core::check_compaction(Revision revision) const {
   MutexLock lock(mutex_);
   if (revision > revision_)
-    return Error(Code::kInvalid, "cannot compact up to " + std::to_string(revision) + ", now is " + std::to_string(revision_));
+    return Error(Code::kInvalid, "cannot compact up to " + std::to_string(revision) + ", now is " +
+                                     std::to_string(revision_));
   return {};
 }
 

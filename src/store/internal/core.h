@@ -27,12 +27,16 @@ struct Loaded {
 
 class Core;
 
-/// One watcher's queue. Lock order: Core::mutex_, then mutex_. wake_mutex_ is never held together with either.
+/// One watcher's queue. Lock order: Core::mutex_, then mutex_. wake_mutex_ is never held together
+/// with either.
 class WatchState {
  public:
-  WatchState(std::string prefix, Revision after, std::size_t limit) : prefix_(std::move(prefix)), after_(after), limit_(limit) {}
+  WatchState(std::string prefix, Revision after, std::size_t limit)
+      : prefix_(std::move(prefix)), after_(after), limit_(limit) {}
 
-  bool wants(const Event& event) const { return event.entry.modified > after_ && event.entry.key.starts_with(prefix_); }
+  bool wants(const Event& event) const {
+    return event.entry.modified > after_ && event.entry.key.starts_with(prefix_);
+  }
   Revision after() const { return after_; }
   /// Queues past events; these do not count against the limit.
   void start_with(std::vector<EventPtr> backlog);
@@ -76,7 +80,8 @@ class Core {
   Revision revision() const;
   Revision oldest() const;
   struct History {
-    std::size_t events = 0, bytes = 0, compactions = 0;  // compactions: times that events were dropped
+    std::size_t events = 0, bytes = 0,
+                compactions = 0;  // compactions: times that events were dropped
   };
   History history() const;
   Status check_compaction(Revision revision) const;
@@ -89,7 +94,8 @@ class Core {
  private:
   void trim() REQUIRES(mutex_);
   void drop_oldest() REQUIRES(mutex_);
-  std::map<std::string, std::optional<Entry>> undo(const ListOptions& options) const REQUIRES(mutex_);
+  std::map<std::string, std::optional<Entry>> undo(const ListOptions& options) const
+      REQUIRES(mutex_);
 
   const std::size_t history_events_max_, history_bytes_max_, watch_queue_events_max_;
   metrics::Counter* closed_watchers_ = nullptr;

@@ -43,24 +43,30 @@ std::string draw_id() {
 
 std::string about_rows() {
   return "INSERT OR REPLACE INTO about VALUES('needs','" + std::string(kNeeds) +
-         "'),('written_by','" VARDA_VERSION "');INSERT OR IGNORE INTO about VALUES('id','" + draw_id() + "');";
+         "'),('written_by','" VARDA_VERSION "');INSERT OR IGNORE INTO about VALUES('id','" +
+         draw_id() + "');";
 }
 
 std::string stamp() {
-  return "PRAGMA application_id=" + std::to_string(kApplicationId) + ";PRAGMA user_version=" + std::to_string(kFormat) + ";";
+  return "PRAGMA application_id=" + std::to_string(kApplicationId) +
+         ";PRAGMA user_version=" + std::to_string(kFormat) + ";";
 }
 
-std::filesystem::path with(std::filesystem::path file, const std::string& suffix) { return file += suffix; }
+std::filesystem::path with(std::filesystem::path file, const std::string& suffix) {
+  return file += suffix;
+}
 
-std::filesystem::path scratch_of(const std::filesystem::path& file) { return with(file, ".upgrade"); }
+std::filesystem::path scratch_of(const std::filesystem::path& file) {
+  return with(file, ".upgrade");
+}
 
 void tell(const SqliteOptions& sqlite, std::string_view point) {
   if (sqlite.at) sqlite.at(point);
 }
 
 // Writes the upgraded file: compact, all steps done, without a log.
-Status make_upgraded(os::FileSystem& fs, const std::filesystem::path& scratch, sqlite3* old, int format,
-                     const SqliteOptions& sqlite) {
+Status make_upgraded(os::FileSystem& fs, const std::filesystem::path& scratch, sqlite3* old,
+                     int format, const SqliteOptions& sqlite) {
   { TRY([[maybe_unused]] const auto made, fs.open(scratch, os::Open::kExclusive, 0600)); }
   TRY_VOID(execute(old, "PRAGMA auto_vacuum=INCREMENTAL"));  // for the copy
   TRY(Statement copy, Statement::prepare(old, "VACUUM INTO ?1"));
@@ -69,7 +75,8 @@ Status make_upgraded(os::FileSystem& fs, const std::filesystem::path& scratch, s
   {
     TRY(const Database db, open_database(scratch, SQLITE_OPEN_READWRITE, sqlite.vfs));
     std::string steps = "BEGIN IMMEDIATE;";
-    for (int at = format; at < kFormat; ++at) steps += kSteps[static_cast<std::size_t>(at - kFirstFormat)];
+    for (int at = format; at < kFormat; ++at)
+      steps += kSteps[static_cast<std::size_t>(at - kFirstFormat)];
     TRY_VOID(execute(db.get(), "PRAGMA synchronous=FULL"));
     TRY_VOID(execute(db.get(), steps + about_rows() + stamp() + "COMMIT"));
   }
@@ -86,38 +93,47 @@ Result<int> check_format(sqlite3* db) {
   TRY(const std::int64_t tables, read_number(db, "SELECT count(*) FROM sqlite_master"));
   if (id == 0 && format == 0 && tables == 0) return 0;
   if (id != kApplicationId) return Error(Code::kCorrupt, "a SQLite file of another program");
-  if (format < kFirstFormat) return Error(Code::kCorrupt, "format " + std::to_string(format) + ", which there never was");
+  if (format < kFirstFormat)
+    return Error(Code::kCorrupt, "format " + std::to_string(format) + ", which there never was");
   if (format <= kFormat) return static_cast<int>(format);
   const auto needs = read_text(db, "SELECT value FROM about WHERE name='needs'");
-  return Error(Code::kUnsupported,
-               "format " + std::to_string(format) +
-                   " was written by a newer version; this is varda " VARDA_VERSION ", which reads up to format " +
-                   std::to_string(kFormat) + (needs.ok() && !needs->empty() ? ": it takes varda " + *needs + " or newer" : ""));
+  return Error(
+      Code::kUnsupported,
+      "format " + std::to_string(format) +
+          " was written by a newer version; this is varda " VARDA_VERSION
+          ", which reads up to format " +
+          std::to_string(kFormat) +
+          (needs.ok() && !needs->empty() ? ": it takes varda " + *needs + " or newer" : ""));
 }
 
 Status create_schema(sqlite3* db) {
   TRY_VOID(execute(db, "PRAGMA auto_vacuum=INCREMENTAL"));
-  return execute(db, "BEGIN IMMEDIATE;" + std::string(kTables) + kAbout + about_rows() + stamp() + "COMMIT");
+  return execute(
+      db, "BEGIN IMMEDIATE;" + std::string(kTables) + kAbout + about_rows() + stamp() + "COMMIT");
 }
 
 Status clear_upgrade(os::FileSystem& fs, const std::filesystem::path& file) {
-  for (const char* suffix : {"", "-journal", "-wal", "-shm"}) TRY_VOID(fs.remove(with(scratch_of(file), suffix)));
+  for (const char* suffix : {"", "-journal", "-wal", "-shm"})
+    TRY_VOID(fs.remove(with(scratch_of(file), suffix)));
   return {};
 }
 
-Status upgrade_file(os::FileSystem& fs, const std::filesystem::path& file, Database db, const SqliteOptions& sqlite) {
+Status upgrade_file(os::FileSystem& fs, const std::filesystem::path& file, Database db,
+                    const SqliteOptions& sqlite) {
   TRY(const int format, check_format(db.get()));
-  const std::filesystem::path scratch = scratch_of(file), kept = with(file, ".format-" + std::to_string(format));
+  const std::filesystem::path scratch = scratch_of(file),
+                              kept = with(file, ".format-" + std::to_string(format));
   // Moves the log into the file: the old file must be complete without its log, and no log may lie
   // beside the new one.
   Status made = execute(db.get(), "PRAGMA journal_mode=DELETE");
   if (made.ok()) made = make_upgraded(fs, scratch, db.get(), format, sqlite);
   if (!made.ok()) {
     (void)clear_upgrade(fs, file);
-    const std::string what = "bringing it from format " + std::to_string(format) + " to " + std::to_string(kFormat) + " failed";
+    const std::string what = "bringing it from format " + std::to_string(format) + " to " +
+                             std::to_string(kFormat) + " failed";
     if (made.error().code() != Code::kExhausted) return std::move(made).context(what);
-    return std::move(made).context(what + ", which takes as much room again in " + file.parent_path().string() +
-                                   "; nothing has changed");
+    return std::move(made).context(what + ", which takes as much room again in " +
+                                   file.parent_path().string() + "; nothing has changed");
   }
   db.reset();
   tell(sqlite, "closed");
@@ -126,7 +142,8 @@ Status upgrade_file(os::FileSystem& fs, const std::filesystem::path& file, Datab
   tell(sqlite, "kept");
   TRY_VOID(fs.rename(scratch, file));
   tell(sqlite, "renamed");
-  TRY_VOID(fs.sync_directory(file.parent_path().empty() ? std::filesystem::path(".") : file.parent_path()));
+  TRY_VOID(fs.sync_directory(file.parent_path().empty() ? std::filesystem::path(".")
+                                                        : file.parent_path()));
   log::info("store upgraded to a new format, old file kept",
             {{"file", file.string()}, {"from", format}, {"to", kFormat}, {"kept", kept.string()}});
   return {};

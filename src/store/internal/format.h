@@ -28,7 +28,8 @@ Status create_schema(sqlite3* db);
 /// may open the file meanwhile. The new file is written beside the old one and renamed over it. A
 /// reader finds one of the two complete, also after a crash. The old file stays as FILE.format-N.
 /// kExhausted: no room for a second file; nothing has changed.
-Status upgrade_file(os::FileSystem& fs, const std::filesystem::path& file, Database db, const SqliteOptions& sqlite);
+Status upgrade_file(os::FileSystem& fs, const std::filesystem::path& file, Database db,
+                    const SqliteOptions& sqlite);
 
 /// The current values, by key. All formats so far store them alike.
 Result<std::vector<Entry>> read_entries(sqlite3* db);

@@ -26,9 +26,12 @@ struct SqliteOptions {
   os::FileSystem* fs = nullptr;
   const char* vfs = nullptr;
   os::FileSystem& disk() const { return fs != nullptr ? *fs : os::real_file_system(); }
-  std::int64_t pages_max = 0;                // limit of the file without the reserve; 0: SQLite's limit. For tests of a full disk
-  std::int64_t checkpoint_pages = 0;         // of the log before a checkpoint; 0: SQLite's default. For tests
-  std::function<void(std::string_view)> at;  // called after each step of an upgrade; tests crash here
+  std::int64_t pages_max =
+      0;  // limit of the file without the reserve; 0: SQLite's limit. For tests of a full disk
+  std::int64_t checkpoint_pages =
+      0;  // of the log before a checkpoint; 0: SQLite's default. For tests
+  std::function<void(std::string_view)>
+      at;  // called after each step of an upgrade; tests crash here
 };
 
 struct OpenedJournal {
@@ -37,7 +40,8 @@ struct OpenedJournal {
 };
 
 /// Errors: see open_sqlite().
-Result<OpenedJournal> open_sqlite_journal(const std::filesystem::path& file, const SqliteOptions& sqlite);
+Result<OpenedJournal> open_sqlite_journal(const std::filesystem::path& file,
+                                          const SqliteOptions& sqlite);
 
 /// A store over a journal. Null: nothing is durable.
 std::unique_ptr<Store> make_store(Options options, std::unique_ptr<Journal> journal, Loaded loaded);

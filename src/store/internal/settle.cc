@@ -27,7 +27,8 @@ Status settle_log(os::FileSystem& fs, const std::filesystem::path& database) {
 }
 
 Status sync_name(os::FileSystem& fs, const std::filesystem::path& database) {
-  return fs.sync_directory(database.parent_path().empty() ? std::filesystem::path(".") : database.parent_path());
+  return fs.sync_directory(database.parent_path().empty() ? std::filesystem::path(".")
+                                                          : database.parent_path());
 }
 
 }  // namespace varda::store::internal

@@ -17,7 +17,8 @@ bool is_full(sqlite3* db, int reason) {
 
 Error sqlite_error(sqlite3* db, int code, std::string_view what) {
   const int reason = errno;
-  const std::string message = std::string(what) + ": " + (db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code));
+  const std::string message =
+      std::string(what) + ": " + (db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code));
   switch (code & 0xff) {
     case SQLITE_FULL:
     case SQLITE_NOMEM:
@@ -58,12 +59,14 @@ Statement& Statement::bind(std::int64_t value) {
 }
 
 Statement& Statement::bind(std::string_view bytes) {
-  sqlite3_bind_blob64(raw_.get(), ++bound_, bytes.empty() ? "" : bytes.data(), bytes.size(), SQLITE_STATIC);
+  sqlite3_bind_blob64(raw_.get(), ++bound_, bytes.empty() ? "" : bytes.data(), bytes.size(),
+                      SQLITE_STATIC);
   return *this;
 }
 
 Statement& Statement::bind_text(std::string_view text) {
-  sqlite3_bind_text64(raw_.get(), ++bound_, text.empty() ? "" : text.data(), text.size(), SQLITE_STATIC, SQLITE_UTF8);
+  sqlite3_bind_text64(raw_.get(), ++bound_, text.empty() ? "" : text.data(), text.size(),
+                      SQLITE_STATIC, SQLITE_UTF8);
   return *this;
 }
 
@@ -74,7 +77,9 @@ Statement& Statement::bind_null() {
 
 Status Statement::run() {
   const int code = sqlite3_step(raw_.get());
-  Status status = code == SQLITE_DONE || code == SQLITE_ROW ? Status() : Status(sqlite_error(db_, code, "write"));
+  Status status = code == SQLITE_DONE || code == SQLITE_ROW
+                      ? Status()
+                      : Status(sqlite_error(db_, code, "write"));
   sqlite3_reset(raw_.get());
   bound_ = 0;
   return status;
@@ -89,8 +94,9 @@ Result<bool> Statement::next() {
 
 std::string Statement::bytes(int column) const {
   const void* data = sqlite3_column_blob(raw_.get(), column);
-  return std::string(static_cast<const char*>(data),
-                     data == nullptr ? 0 : static_cast<std::size_t>(sqlite3_column_bytes(raw_.get(), column)));
+  return std::string(
+      static_cast<const char*>(data),
+      data == nullptr ? 0 : static_cast<std::size_t>(sqlite3_column_bytes(raw_.get(), column)));
 }
 
 Result<Database> open_database(const std::filesystem::path& file, int flags, const char* vfs) {

@@ -50,7 +50,8 @@ class Statement {
 };
 
 /// `flags` are SQLITE_OPEN_*. `vfs` null: the machine's files. One thread at a time.
-Result<Database> open_database(const std::filesystem::path& file, int flags, const char* vfs = nullptr);
+Result<Database> open_database(const std::filesystem::path& file, int flags,
+                               const char* vfs = nullptr);
 /// Executes statements separated by ';', ignoring rows.
 Status execute(sqlite3* db, const std::string& sql);
 /// The first column of the first row; 0 without rows.

@@ -36,20 +36,23 @@ int read_file(sqlite3_file* base, void* into, int count, sqlite3_int64 offset) {
   if (!bytes.ok()) return SQLITE_IOERR_READ;
   std::memcpy(into, bytes->data(), bytes->size());
   if (bytes->size() == static_cast<std::size_t>(count)) return SQLITE_OK;
-  std::memset(static_cast<char*>(into) + bytes->size(), 0, static_cast<std::size_t>(count) - bytes->size());
+  std::memset(static_cast<char*>(into) + bytes->size(), 0,
+              static_cast<std::size_t>(count) - bytes->size());
   return SQLITE_IOERR_SHORT_READ;
 }
 
 int write_file(sqlite3_file* base, const void* from, int count, sqlite3_int64 offset) {
   os::File& file = *self(base).file;
   if (!file.seek(static_cast<std::uint64_t>(offset)).ok()) return SQLITE_IOERR_WRITE;
-  const Status written = file.write({static_cast<const char*>(from), static_cast<std::size_t>(count)});
+  const Status written =
+      file.write({static_cast<const char*>(from), static_cast<std::size_t>(count)});
   if (written.ok()) return SQLITE_OK;
   return written.error().code() == Code::kExhausted ? SQLITE_FULL : SQLITE_IOERR_WRITE;
 }
 
 int truncate_file(sqlite3_file* base, sqlite3_int64 size) {
-  return self(base).file->truncate(static_cast<std::uint64_t>(size)).ok() ? SQLITE_OK : SQLITE_IOERR_TRUNCATE;
+  return self(base).file->truncate(static_cast<std::uint64_t>(size)).ok() ? SQLITE_OK
+                                                                          : SQLITE_IOERR_TRUNCATE;
 }
 
 int sync_file(sqlite3_file* base, int) {
@@ -100,7 +103,8 @@ int open_file(sqlite3_vfs* vfs, const char* name, sqlite3_file* base, int flags,
   static std::atomic<int> unnamed{0};
   OpenFile& file = self(base);
   file = {};
-  const std::string path = name != nullptr ? name : "/sqlite-" + std::to_string(unnamed.fetch_add(1));
+  const std::string path =
+      name != nullptr ? name : "/sqlite-" + std::to_string(unnamed.fetch_add(1));
   os::Open how = os::Open::kRead;
   if ((flags & SQLITE_OPEN_CREATE) != 0) how = os::Open::kCreate;
   if ((flags & SQLITE_OPEN_READWRITE) != 0 && how == os::Open::kRead) {
@@ -114,7 +118,8 @@ int open_file(sqlite3_vfs* vfs, const char* name, sqlite3_file* base, int flags,
   file.file = std::move(*opened).release();
   file.path = new std::string(path);
   file.sync_directory =
-      (flags & SQLITE_OPEN_CREATE) != 0 && (flags & (SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_SUPER_JOURNAL | SQLITE_OPEN_WAL)) != 0;
+      (flags & SQLITE_OPEN_CREATE) != 0 &&
+      (flags & (SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_SUPER_JOURNAL | SQLITE_OPEN_WAL)) != 0;
   file.delete_on_close = (flags & SQLITE_OPEN_DELETEONCLOSE) != 0;
   file.base.pMethods = &kMethods;
   if (flags_out != nullptr) *flags_out = flags;
@@ -126,7 +131,8 @@ int delete_file(sqlite3_vfs* vfs, const char* name, int sync) {
   if (!there.ok()) return SQLITE_IOERR_DELETE;
   if (!*there) return SQLITE_IOERR_DELETE_NOENT;
   if (!disk(vfs).remove(name).ok()) return SQLITE_IOERR_DELETE;
-  if ((sync & 1) != 0 && !disk(vfs).sync_directory(os::Path(name).parent_path()).ok()) return SQLITE_IOERR_DIR_FSYNC;
+  if ((sync & 1) != 0 && !disk(vfs).sync_directory(os::Path(name).parent_path()).ok())
+    return SQLITE_IOERR_DIR_FSYNC;
   return SQLITE_OK;
 }
 
@@ -134,7 +140,10 @@ int access_file(sqlite3_vfs* vfs, const char* name, int what, int* answer) {
   const auto there = disk(vfs).stat(name);
   if (!there.ok()) return SQLITE_IOERR_ACCESS;
   // Like the unix VFS, reports an empty file as absent.
-  *answer = *there && (what != SQLITE_ACCESS_EXISTS || (*there)->kind != os::FileKind::kFile || (*there)->size_bytes > 0) ? 1 : 0;
+  *answer = *there && (what != SQLITE_ACCESS_EXISTS || (*there)->kind != os::FileKind::kFile ||
+                       (*there)->size_bytes > 0)
+                ? 1
+                : 0;
   return SQLITE_OK;
 }
 
@@ -188,9 +197,13 @@ SqliteVfs::~SqliteVfs() { sqlite3_vfs_unregister(&state_->vfs); }
 
 const char* SqliteVfs::name() const { return state_->name.c_str(); }
 
-SqliteRandomness::SqliteRandomness(int seed) { sqlite3_test_control(SQLITE_TESTCTRL_PRNG_SEED, seed + 1, nullptr); }
+SqliteRandomness::SqliteRandomness(int seed) {
+  sqlite3_test_control(SQLITE_TESTCTRL_PRNG_SEED, seed + 1, nullptr);
+}
 
 SqliteRandomnessKept::SqliteRandomnessKept() { sqlite3_test_control(SQLITE_TESTCTRL_PRNG_SAVE); }
-SqliteRandomnessKept::~SqliteRandomnessKept() { sqlite3_test_control(SQLITE_TESTCTRL_PRNG_RESTORE); }
+SqliteRandomnessKept::~SqliteRandomnessKept() {
+  sqlite3_test_control(SQLITE_TESTCTRL_PRNG_RESTORE);
+}
 
 }  // namespace varda::store::testing

@@ -1,4 +1,5 @@
-// SQLite over an os::FileSystem, so that the store's real code runs on a disk that crashes and fails.
+// SQLite over an os::FileSystem, so that the store's real code runs on a disk that crashes and
+// fails.
 //
 // For tests only. Production uses SQLite's own unix VFS. This one makes the same calls where
 // durability depends on them:

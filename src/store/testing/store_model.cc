@@ -12,32 +12,37 @@ std::string text(const std::shared_ptr<const std::string>& value) {
 }
 
 std::string text(const Entry& entry) {
-  return entry.key + " created " + std::to_string(entry.created) + " modified " + std::to_string(entry.modified) + " value " +
-         text(entry.value);
+  return entry.key + " created " + std::to_string(entry.created) + " modified " +
+         std::to_string(entry.modified) + " value " + text(entry.value);
 }
 
 std::string text(const Event& event) {
-  return (event.type == EventType::kPut ? "put " : "delete ") + text(event.entry) + " previous " + text(event.previous) + " of " +
-         std::to_string(event.previous_modified);
+  return (event.type == EventType::kPut ? "put " : "delete ") + text(event.entry) + " previous " +
+         text(event.previous) + " of " + std::to_string(event.previous_modified);
 }
 
-bool same(const std::shared_ptr<const std::string>& a, const std::shared_ptr<const std::string>& b) {
+bool same(const std::shared_ptr<const std::string>& a,
+          const std::shared_ptr<const std::string>& b) {
   return a == nullptr || b == nullptr ? a == b : *a == *b;
 }
 
 bool same(const Entry& a, const Entry& b) {
-  return a.key == b.key && a.created == b.created && a.modified == b.modified && same(a.value, b.value);
+  return a.key == b.key && a.created == b.created && a.modified == b.modified &&
+         same(a.value, b.value);
 }
 
 bool same(const Event& a, const Event& b) {
-  return a.type == b.type && same(a.entry, b.entry) && same(a.previous, b.previous) && a.previous_modified == b.previous_modified;
+  return a.type == b.type && same(a.entry, b.entry) && same(a.previous, b.previous) &&
+         a.previous_modified == b.previous_modified;
 }
 
 template <typename Item>
-std::string compare(const std::vector<Item>& wanted, const std::vector<Item>& found, const std::string& what) {
+std::string compare(const std::vector<Item>& wanted, const std::vector<Item>& found,
+                    const std::string& what) {
   for (std::size_t i = 0; i < std::max(wanted.size(), found.size()); ++i) {
     if (i < wanted.size() && i < found.size() && same(wanted[i], found[i])) continue;
-    return what + ": item " + std::to_string(i) + " is " + (i < found.size() ? text(found[i]) : "missing") + ", wanted " +
+    return what + ": item " + std::to_string(i) + " is " +
+           (i < found.size() ? text(found[i]) : "missing") + ", wanted " +
            (i < wanted.size() ? text(wanted[i]) : "nothing");
   }
   return "";
@@ -56,7 +61,8 @@ Result<StoreModel::Events> StoreModel::plan(const std::vector<Op>& ops) const {
     const auto old = entries_.find(key_of(op));
     const bool there = old != entries_.end();
     const auto expected = std::visit([](const auto& some) { return some.expected; }, op);
-    if (expected && *expected != (there ? old->second.modified : 0)) return Error(Code::kConflict, key_of(op));
+    if (expected && *expected != (there ? old->second.modified : 0))
+      return Error(Code::kConflict, key_of(op));
     Event event;
     if (const Put* put = std::get_if<Put>(&op)) {
       event.entry = {.key = put->key,
@@ -99,13 +105,15 @@ Revision StoreModel::trimmed(std::size_t history_events_max) const {
   return 0;
 }
 
-std::string StoreModel::difference(Store& store, Revision oldest_min, Revision oldest_max, Rng& rng) const {
+std::string StoreModel::difference(Store& store, Revision oldest_min, Revision oldest_max,
+                                   Rng& rng) const {
   if (store.revision() != revision())
-    return "revision " + std::to_string(store.revision()) + ", wanted " + std::to_string(revision());
+    return "revision " + std::to_string(store.revision()) + ", wanted " +
+           std::to_string(revision());
   const Revision oldest = store.oldest();
   if (oldest < oldest_min || oldest > oldest_max)
-    return "oldest revision " + std::to_string(oldest) + ", wanted " + std::to_string(oldest_min) + " to " +
-           std::to_string(oldest_max);
+    return "oldest revision " + std::to_string(oldest) + ", wanted " + std::to_string(oldest_min) +
+           " to " + std::to_string(oldest_max);
 
   std::vector<Entry> wanted;
   for (const auto& [key, entry] : entries_) wanted.push_back(entry);
@@ -120,14 +128,17 @@ std::string StoreModel::difference(Store& store, Revision oldest_min, Revision o
         if (event.entry.key.starts_with(prefix)) events.push_back(event);
     return events;
   };
-  const Revision past = oldest + static_cast<Revision>(rng.below(static_cast<std::uint64_t>(revision() - oldest) + 1));
+  const Revision past =
+      oldest +
+      static_cast<Revision>(rng.below(static_cast<std::uint64_t>(revision() - oldest) + 1));
   using From = std::pair<Revision, std::string>;
   for (const auto& [after, prefix] : {From(oldest, ""), From(past, "/a/")}) {
     const auto watch = store.watch(prefix, after);
     if (!watch.ok()) return "watch from " + std::to_string(after) + ": " + watch.error().message();
     const auto found = (*watch)->poll(1'000'000);
     if (!found.ok()) return "poll: " + found.error().message();
-    if (std::string wrong = compare(events_after(after, prefix), *found, "watch of '" + prefix + "' from " + std::to_string(after));
+    if (std::string wrong = compare(events_after(after, prefix), *found,
+                                    "watch of '" + prefix + "' from " + std::to_string(after));
         !wrong.empty())
       return wrong;
   }
@@ -138,7 +149,9 @@ std::string StoreModel::difference(Store& store, Revision oldest_min, Revision o
     for (const auto& [key, entry] : then.entries_) were.push_back(entry);
     const auto page = store.list({.prefix = "", .start_after = "", .limit = 0, .at = past});
     if (!page.ok()) return "list at " + std::to_string(past) + ": " + page.error().message();
-    if (std::string wrong = compare(were, page->entries, "list at " + std::to_string(past)); !wrong.empty()) return wrong;
+    if (std::string wrong = compare(were, page->entries, "list at " + std::to_string(past));
+        !wrong.empty())
+      return wrong;
   }
   if (oldest > 0) {
     const auto watch = store.watch("", oldest - 1);

@@ -27,6 +27,7 @@ inline constexpr std::size_t kCandidatesMax = 30'000;
 /// joint area, and 0 for an empty joint area. Among equal scores the lower box number comes first,
 /// then the lower class. Boxes and scores that are not finite are ignored. The result is in this
 /// order, with corners in the units of `boxes`.
-std::vector<Box> suppress(const NmsStep& step, std::span<const float> boxes, std::span<const float> scores, std::size_t classes);
+std::vector<Box> suppress(const NmsStep& step, std::span<const float> boxes,
+                          std::span<const float> scores, std::size_t classes);
 
 }  // namespace varda::transform::internal

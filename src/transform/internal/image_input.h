@@ -17,7 +17,8 @@ namespace varda::transform::internal {
 class ImageInput {
  public:
   /// kInvalid: the step does not fit the model's inputs; the message names the setting.
-  static Result<ImageInput> bind(const ImageStep& step, std::span<const tensor::Spec> inputs, const Limits& limits);
+  static Result<ImageInput> bind(const ImageStep& step, std::span<const tensor::Spec> inputs,
+                                 const Limits& limits);
 
   /// The model input for the images.
   const tensor::Spec& target() const { return target_; }
@@ -29,7 +30,8 @@ class ImageInput {
 
   /// `given` are files, or their base64. Adds one entry per image to `sizes`. kInvalid: as for
   /// Pipeline::before().
-  Result<tensor::Tensor> make(std::span<const std::string_view> given, std::vector<ImageSize>& sizes) const;
+  Result<tensor::Tensor> make(std::span<const std::string_view> given,
+                              std::vector<ImageSize>& sizes) const;
 
  private:
   Status settle_layout(const ImageStep& step);

@@ -35,7 +35,8 @@ Taps area(double scale, std::size_t old_size, std::size_t at) {
   const double end = std::min(static_cast<double>(at + 1) * scale, static_cast<double>(old_size));
   Taps out{std::min(static_cast<std::size_t>(begin), old_size - 1), {}};
   for (std::size_t i = out.first; i < old_size && static_cast<double>(i) < end; ++i) {
-    const double share = std::min(end, static_cast<double>(i + 1)) - std::max(begin, static_cast<double>(i));
+    const double share =
+        std::min(end, static_cast<double>(i + 1)) - std::max(begin, static_cast<double>(i));
     out.weights.push_back(static_cast<float>(share / (end - begin)));
   }
   return out;
@@ -57,7 +58,8 @@ std::vector<Taps> taps_of(std::size_t old_size, std::size_t new_size, Filter fil
 // for steps back by one: a cache of two rows is enough.
 class Rows {
  public:
-  Rows(const codec::Image& image, std::span<const Taps> columns) : image_(image), columns_(columns) {}
+  Rows(const codec::Image& image, std::span<const Taps> columns)
+      : image_(image), columns_(columns) {}
 
   const std::vector<float>& at(std::size_t row) {
     Row& place = kept_[row % kept_.size()];
@@ -103,8 +105,10 @@ class Rows {
 
 }  // namespace
 
-std::vector<float> resize(const codec::Image& image, std::size_t width, std::size_t height, Filter filter) {
-  if (image.width == width && image.height == height) return {image.pixels.begin(), image.pixels.end()};
+std::vector<float> resize(const codec::Image& image, std::size_t width, std::size_t height,
+                          Filter filter) {
+  if (image.width == width && image.height == height)
+    return {image.pixels.begin(), image.pixels.end()};
   const std::vector<Taps> columns = taps_of(image.width, width, filter);
   const std::vector<Taps> lines = taps_of(image.height, height, filter);
   Rows rows(image, columns);

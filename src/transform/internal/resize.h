@@ -14,6 +14,7 @@ namespace varda::transform::internal {
 ///   bilinear  samples at (x + 0.5) * s - 0.5, as the mean of both neighbours weighted by distance;
 ///             the edge pixel continues beyond the edge
 ///   area      is the mean over [x * s, (x + 1) * s), with partial pixels weighted by their share
-std::vector<float> resize(const codec::Image& image, std::size_t width, std::size_t height, Filter filter);
+std::vector<float> resize(const codec::Image& image, std::size_t width, std::size_t height,
+                          Filter filter);
 
 }  // namespace varda::transform::internal

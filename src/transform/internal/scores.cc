@@ -11,7 +11,8 @@ namespace varda::transform::internal {
 using tensor::DType;
 
 bool is_floating(DType dtype) {
-  return dtype == DType::kFp32 || dtype == DType::kFp64 || dtype == DType::kFp16 || dtype == DType::kBf16;
+  return dtype == DType::kFp32 || dtype == DType::kFp64 || dtype == DType::kFp16 ||
+         dtype == DType::kBf16;
 }
 
 Result<Floats> Floats::of(const tensor::Tensor& tensor) {
@@ -21,16 +22,20 @@ Result<Floats> Floats::of(const tensor::Tensor& tensor) {
       out.borrowed_ = tensor.values<float>();
       return out;
     case DType::kFp64:
-      for (const double value : tensor.values<double>()) out.owned_.push_back(static_cast<float>(value));
+      for (const double value : tensor.values<double>())
+        out.owned_.push_back(static_cast<float>(value));
       return out;
     case DType::kFp16:
-      for (const std::uint16_t value : tensor.values<std::uint16_t>()) out.owned_.push_back(tensor::float_of(value));
+      for (const std::uint16_t value : tensor.values<std::uint16_t>())
+        out.owned_.push_back(tensor::float_of(value));
       return out;
     case DType::kBf16:
-      for (const std::uint16_t value : tensor.values<std::uint16_t>()) out.owned_.push_back(tensor::float_of_bf16(value));
+      for (const std::uint16_t value : tensor.values<std::uint16_t>())
+        out.owned_.push_back(tensor::float_of_bf16(value));
       return out;
     default:
-      return Error(Code::kInvalid, std::string(to_string(tensor.dtype())) + " is not a floating type");
+      return Error(Code::kInvalid,
+                   std::string(to_string(tensor.dtype())) + " is not a floating type");
   }
 }
 
@@ -59,7 +64,8 @@ std::vector<std::size_t> top_k(std::span<const float> row, std::size_t k) {
     if (a_nan || b_nan) return a_nan == b_nan ? a < b : b_nan;
     return row[a] != row[b] ? row[a] > row[b] : a < b;
   };
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k), order.end(), better);
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(k), order.end(),
+                    better);
   order.resize(k);
   return order;
 }

@@ -17,7 +17,9 @@ class Floats {
  public:
   /// kInvalid: not FP32, FP64, FP16 or BF16.
   static Result<Floats> of(const tensor::Tensor& tensor);
-  std::span<const float> values() const { return owned_.empty() ? borrowed_ : std::span<const float>(owned_); }
+  std::span<const float> values() const {
+    return owned_.empty() ? borrowed_ : std::span<const float>(owned_);
+  }
 
  private:
   std::vector<float> owned_;

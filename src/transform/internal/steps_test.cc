@@ -38,18 +38,24 @@ std::vector<T> numbers(const Json& list) {
 
 std::size_t count(const Json& value) { return static_cast<std::size_t>(value.as_integer()); }
 
-void expect_near(const std::vector<float>& got, const std::vector<float>& want, float tolerance, const std::string& what) {
+void expect_near(const std::vector<float>& got, const std::vector<float>& want, float tolerance,
+                 const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
-  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], tolerance) << what << " value " << i;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    EXPECT_NEAR(got[i], want[i], tolerance) << what << " value " << i;
 }
 
 TEST(Resize, IsWhatTheFormulasSay) {
   ASSERT_EQ(golden()["resize"].size(), 24u);
   for (const Json& c : golden()["resize"].as_array()) {
     const std::string name = c["filter"].as_string();
-    const Filter filter = name == "nearest" ? Filter::kNearest : name == "bilinear" ? Filter::kBilinear : Filter::kArea;
-    const codec::Image image{count(c["width"]), count(c["height"]), count(c["channels"]), numbers<std::uint8_t>(c["pixels"])};
-    expect_near(resize(image, count(c["newWidth"]), count(c["newHeight"]), filter), numbers<float>(c["values"]), 1e-3f,
+    const Filter filter = name == "nearest"    ? Filter::kNearest
+                          : name == "bilinear" ? Filter::kBilinear
+                                               : Filter::kArea;
+    const codec::Image image{count(c["width"]), count(c["height"]), count(c["channels"]),
+                             numbers<std::uint8_t>(c["pixels"])};
+    expect_near(resize(image, count(c["newWidth"]), count(c["newHeight"]), filter),
+                numbers<float>(c["values"]), 1e-3f,
                 name + " " + codec::write_json(c["width"]) + "x" + codec::write_json(c["height"]));
   }
 }
@@ -57,8 +63,10 @@ TEST(Resize, IsWhatTheFormulasSay) {
 TEST(Resize, KeepsWhatIsEvenAndStaysBetweenDarkestAndBrightest) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
-    const std::size_t width = 1 + random() % 20, height = 1 + random() % 20, channels = random() % 2 == 0 ? 1 : 3;
-    codec::Image image{width, height, channels, std::vector<std::uint8_t>(width * height * channels)};
+    const std::size_t width = 1 + random() % 20, height = 1 + random() % 20,
+                      channels = random() % 2 == 0 ? 1 : 3;
+    codec::Image image{width, height, channels,
+                       std::vector<std::uint8_t>(width * height * channels)};
     for (auto& p : image.pixels) p = static_cast<std::uint8_t>(random());
     const auto [low, high] = std::minmax_element(image.pixels.begin(), image.pixels.end());
     for (const Filter filter : {Filter::kNearest, Filter::kBilinear, Filter::kArea}) {
@@ -92,7 +100,8 @@ TEST(Softmax, RowsSumToOneAndKeepTheirOrder) {
     softmax(logits, classes, got);
     for (std::size_t r = 0; r < rows; ++r) {
       const auto begin = got.begin() + static_cast<std::ptrdiff_t>(r * classes);
-      EXPECT_NEAR(std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(classes), 0.0), 1.0, 1e-5);
+      EXPECT_NEAR(std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(classes), 0.0), 1.0,
+                  1e-5);
       for (std::size_t i = 1; i < classes; ++i) {
         const std::size_t a = r * classes + i - 1, b = a + 1;
         EXPECT_GE(got[a], 0.0f);
@@ -105,7 +114,8 @@ TEST(Softmax, RowsSumToOneAndKeepTheirOrder) {
 }
 
 TEST(TopK, IsTheBestOnesWithLowerIndexesFirstAmongEqualsAndNaNLast) {
-  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN(),
+              inf = std::numeric_limits<float>::infinity();
   EXPECT_THAT(top_k(std::vector<float>{1, 3, 2, 3}, 3), ElementsAre(1, 3, 2));
   EXPECT_THAT(top_k(std::vector<float>{nan, -inf, nan, inf}, 4), ElementsAre(3, 1, 0, 2));
   EXPECT_THAT(top_k(std::vector<float>{0, 0, 0}, 2), ElementsAre(0, 1));
@@ -116,7 +126,8 @@ TEST(TopK, IsTheBestOnesWithLowerIndexesFirstAmongEqualsAndNaNLast) {
     const std::size_t k = 1 + random() % row.size();
     std::vector<std::size_t> want(row.size());
     std::iota(want.begin(), want.end(), std::size_t{0});
-    std::stable_sort(want.begin(), want.end(), [&](std::size_t a, std::size_t b) { return row[a] > row[b]; });
+    std::stable_sort(want.begin(), want.end(),
+                     [&](std::size_t a, std::size_t b) { return row[a] > row[b]; });
     want.resize(k);
     EXPECT_EQ(top_k(row, k), want);
   }
@@ -140,8 +151,8 @@ struct Slow {
   float score;
   std::size_t box, label;
 };
-std::vector<Slow> slowly(const NmsStep& step, const std::vector<std::array<double, 4>>& xyxy, const std::vector<float>& scores,
-                         std::size_t classes) {
+std::vector<Slow> slowly(const NmsStep& step, const std::vector<std::array<double, 4>>& xyxy,
+                         const std::vector<float>& scores, std::size_t classes) {
   std::vector<Slow> kept;
   for (std::size_t label = 0; label < classes; ++label) {
     std::vector<Slow> left;
@@ -150,9 +161,10 @@ std::vector<Slow> slowly(const NmsStep& step, const std::vector<std::array<doubl
         left.push_back({scores[b * classes + label], b, label});
     }
     while (!left.empty()) {
-      const auto best = std::max_element(left.begin(), left.end(), [](const Slow& a, const Slow& b) {
-        return a.score < b.score || (a.score == b.score && a.box > b.box);
-      });
+      const auto best =
+          std::max_element(left.begin(), left.end(), [](const Slow& a, const Slow& b) {
+            return a.score < b.score || (a.score == b.score && a.box > b.box);
+          });
       const Slow taken = *best;
       kept.push_back(taken);
       left.erase(best);
@@ -160,7 +172,8 @@ std::vector<Slow> slowly(const NmsStep& step, const std::vector<std::array<doubl
         const auto &p = xyxy[taken.box], &q = xyxy[other.box];
         const double w = std::max(0.0, std::min(p[2], q[2]) - std::max(p[0], q[0]));
         const double h = std::max(0.0, std::min(p[3], q[3]) - std::max(p[1], q[1]));
-        const double both = w * h, joined = (p[2] - p[0]) * (p[3] - p[1]) + (q[2] - q[0]) * (q[3] - q[1]) - both;
+        const double both = w * h,
+                     joined = (p[2] - p[0]) * (p[3] - p[1]) + (q[2] - q[0]) * (q[3] - q[1]) - both;
         return joined > 0 && both / joined > step.iou;
       });
     }
@@ -168,7 +181,8 @@ std::vector<Slow> slowly(const NmsStep& step, const std::vector<std::array<doubl
   std::sort(kept.begin(), kept.end(), [](const Slow& a, const Slow& b) {
     return std::tuple(-a.score, a.box, a.label) < std::tuple(-b.score, b.box, b.label);
   });
-  if (kept.size() > static_cast<std::size_t>(step.max)) kept.resize(static_cast<std::size_t>(step.max));
+  if (kept.size() > static_cast<std::size_t>(step.max))
+    kept.resize(static_cast<std::size_t>(step.max));
   return kept;
 }
 
@@ -186,13 +200,16 @@ TEST(Nms, IsWhatTheSlowDefinitionGivesInEveryFormat) {
     for (std::size_t i = 0; i < boxes; ++i) {
       // Even sizes, so that centres are exact.
       const double x = static_cast<double>(random() % 20), y = static_cast<double>(random() % 20);
-      const double w = static_cast<double>(random() % 8) * 2, h = static_cast<double>(random() % 8) * 2;
+      const double w = static_cast<double>(random() % 8) * 2,
+                   h = static_cast<double>(random() % 8) * 2;
       xyxy.push_back({x, y, x + w, y + h});
-      const std::array<double, 4> numbers = step.format == BoxFormat::kXyxy   ? xyxy.back()
-                                            : step.format == BoxFormat::kXywh ? std::array{x, y, w, h}
-                                                                              : std::array{x + w / 2, y + h / 2, w, h};
+      const std::array<double, 4> numbers = step.format == BoxFormat::kXyxy ? xyxy.back()
+                                            : step.format == BoxFormat::kXywh
+                                                ? std::array{x, y, w, h}
+                                                : std::array{x + w / 2, y + h / 2, w, h};
       for (const double n : numbers) given.push_back(static_cast<float>(n));
-      for (std::size_t c = 0; c < classes; ++c) scores.push_back(static_cast<float>(random() % 12) / 11);
+      for (std::size_t c = 0; c < classes; ++c)
+        scores.push_back(static_cast<float>(random() % 12) / 11);
     }
     const std::vector<Slow> want = slowly(step, xyxy, scores, classes);
     const std::vector<Box> got = suppress(step, given, scores, classes);
@@ -200,7 +217,8 @@ TEST(Nms, IsWhatTheSlowDefinitionGivesInEveryFormat) {
     for (std::size_t i = 0; i < got.size(); ++i) {
       EXPECT_EQ(got[i].score, want[i].score);
       EXPECT_EQ(got[i].label, want[i].label);
-      for (std::size_t k = 0; k < 4; ++k) EXPECT_EQ(got[i].corners[k], static_cast<float>(xyxy[want[i].box][k]));
+      for (std::size_t k = 0; k < 4; ++k)
+        EXPECT_EQ(got[i].corners[k], static_cast<float>(xyxy[want[i].box][k]));
     }
   }
 }
@@ -221,12 +239,13 @@ TEST(Nms, TakesTheClassicExampleApart) {
 }
 
 TEST(Nms, NumbersThatAreNoneAreNoCandidates) {
-  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN(),
+              inf = std::numeric_limits<float>::infinity();
   NmsStep step;
   step.threshold = 0;
-  EXPECT_TRUE(
-      suppress(step, std::vector<float>{0, 0, nan, 1, 0, 0, inf, 1, 0, 0, 1, 1, 0, 0, 1, 1}, std::vector<float>{1, 1, nan, inf}, 1)
-          .empty());
+  EXPECT_TRUE(suppress(step, std::vector<float>{0, 0, nan, 1, 0, 0, inf, 1, 0, 0, 1, 1, 0, 0, 1, 1},
+                       std::vector<float>{1, 1, nan, inf}, 1)
+                  .empty());
   EXPECT_TRUE(suppress(step, {}, {}, 3).empty());
 }
 

@@ -44,7 +44,9 @@ class Evaluator {
   std::string word() {
     skip_space();
     const std::size_t begin = at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_')) ++at_;
+    while (at_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_'))
+      ++at_;
     return std::string(text_.substr(begin, at_ - begin));
   }
 
@@ -60,7 +62,8 @@ class Evaluator {
   }
 
   static Value truth(const Value& value, bool wanted) {
-    return value && value->is_bool() && value->as_bool() == wanted ? Value(Json(wanted)) : std::nullopt;
+    return value && value->is_bool() && value->as_bool() == wanted ? Value(Json(wanted))
+                                                                   : std::nullopt;
   }
   // An error on one side is ignored if the other side decides the result.
   Value either() {
@@ -162,7 +165,8 @@ class Evaluator {
       need(")");
       if (name == "has") return Json(value.has_value());
       if (!value) return std::nullopt;
-      return Json(static_cast<std::int64_t>(value->is_string() ? value->as_string().size() : value->size()));
+      return Json(static_cast<std::int64_t>(value->is_string() ? value->as_string().size()
+                                                               : value->size()));
     }
     if (name == "double" || name == "duration") {
       need("(");
@@ -203,7 +207,8 @@ class Evaluator {
   static Value duration_of(const std::string& text) {
     char* unit = nullptr;
     const double number = std::strtod(text.c_str(), &unit);
-    const std::map<std::string, double> scales{{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
+    const std::map<std::string, double> scales{
+        {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}};
     const auto scale = scales.find(unit);
     if (unit == text.c_str() || scale == scales.end()) return std::nullopt;
     return Json(number * scale->second);
@@ -225,9 +230,11 @@ class Evaluator {
       if (take("[")) {
         const Value index = choice();
         need("]");
-        const bool there = value && value->is_array() && index && index->is_integer() && index->as_integer() >= 0 &&
+        const bool there = value && value->is_array() && index && index->is_integer() &&
+                           index->as_integer() >= 0 &&
                            index->as_integer() < static_cast<std::int64_t>(value->size());
-        value = there ? Value(value->as_array()[static_cast<std::size_t>(index->as_integer())]) : std::nullopt;
+        value = there ? Value(value->as_array()[static_cast<std::size_t>(index->as_integer())])
+                      : std::nullopt;
         continue;
       }
       ++at_;
@@ -246,7 +253,8 @@ class Evaluator {
         need(")");
         value = is_sorted(value);
       } else {
-        CHECK(name == "all" || name == "exists" || name == "exists_one" || name == "filter" || name == "map");
+        CHECK(name == "all" || name == "exists" || name == "exists_one" || name == "filter" ||
+              name == "map");
         value = macro(name, value);
       }
     }
@@ -267,7 +275,8 @@ class Evaluator {
     const std::string variable = word();
     need(",");
     const std::size_t body = at_;
-    const auto hidden = scope_.find(variable) == scope_.end() ? Value() : Value(scope_.at(variable));
+    const auto hidden =
+        scope_.find(variable) == scope_.end() ? Value() : Value(scope_.at(variable));
     std::size_t held = 0, failed = 0;
     Json items = list && list->is_array() ? *list : Json::array();
     const std::size_t count = items.size();

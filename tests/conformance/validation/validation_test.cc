@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 
 std::string replaced(const std::string& text, std::string_view what, const std::string& by) {
   std::string out = text;
-  for (std::size_t at = out.find(what); at != std::string::npos; at = out.find(what, at + by.size()))
+  for (std::size_t at = out.find(what); at != std::string::npos;
+       at = out.find(what, at + by.size()))
     out.replace(at, what.size(), by);
   return out;
 }
@@ -31,7 +32,8 @@ std::string replaced(const std::string& text, std::string_view what, const std::
 // Expands the abbreviations of long values in a case. value_of() in table.py does the same for
 // `run`.
 Json value_of(const Json& given, const std::string& index = "") {
-  if (given.is_string()) return index.empty() ? given : Json(replaced(given.as_string(), "${i}", index));
+  if (given.is_string())
+    return index.empty() ? given : Json(replaced(given.as_string(), "${i}", index));
   if (given.is_array()) {
     Json list = Json::array();
     for (const Json& item : given.as_array()) list.push_back(value_of(item, index));
@@ -46,12 +48,14 @@ Json value_of(const Json& given, const std::string& index = "") {
   }
   if (given.contains("$items")) {
     Json list = Json::array();
-    for (std::int64_t i = 0; i < times; ++i) list.push_back(value_of(given["$items"], std::to_string(i)));
+    for (std::int64_t i = 0; i < times; ++i)
+      list.push_back(value_of(given["$items"], std::to_string(i)));
     return list;
   }
   Json out = Json::object();
   if (given.contains("$members")) {
-    for (std::int64_t i = 0; i < times; ++i) out.set("k" + std::to_string(i), value_of(given["$members"], std::to_string(i)));
+    for (std::int64_t i = 0; i < times; ++i)
+      out.set("k" + std::to_string(i), value_of(given["$members"], std::to_string(i)));
     return out;
   }
   if (given.contains("$null")) return nullptr;
@@ -67,7 +71,8 @@ void assign(Json& target, std::string_view path, const Json& given) {
     if (index) path.remove_prefix(1);
     const std::size_t end = std::min(path.find_first_of(index ? "]" : ".["), path.size());
     const std::string step(path.substr(0, end));
-    path.remove_prefix(std::min(end + (index || (end < path.size() && path[end] == '.') ? 1 : 0), path.size()));
+    path.remove_prefix(
+        std::min(end + (index || (end < path.size() && path[end] == '.') ? 1 : 0), path.size()));
     if (index && path.starts_with('.')) path.remove_prefix(1);
     if (path.empty()) {
       if (index) {
@@ -104,7 +109,8 @@ std::string print_causes(const Json& causes) {  // from a table
   std::vector<std::string> lines;
   for (const Json& cause : causes.as_array()) {
     const Json::Array& parts = cause.as_array();
-    lines.push_back(parts.at(0).as_string() + " | " + parts.at(1).as_string() + " | " + parts.at(2).as_string());
+    lines.push_back(parts.at(0).as_string() + " | " + parts.at(1).as_string() + " | " +
+                    parts.at(2).as_string());
   }
   return print(std::move(lines));
 }
@@ -136,7 +142,8 @@ Table read(const api::Kind& kind) {
   EXPECT_EQ(file["crd"].as_string(), kind.resource.group_resource());
   table.base = file["base"];
   std::map<std::string, Json> variants;
-  for (const Json& variant : file["variants"].as_array()) variants[variant["name"].as_string()] = variant["set"];
+  for (const Json& variant : file["variants"].as_array())
+    variants[variant["name"].as_string()] = variant["set"];
   for (const char* part : {"cases", "schema"}) {
     for (const Json& one : file[part].as_array()) {
       Case made{.name = one["name"].as_string(), .set = Json::object()};
@@ -145,7 +152,8 @@ Table read(const api::Kind& kind) {
       made.causes = print_causes(one["causes"]);
       made.taken = one["causes"].empty();
       made.taken_by_cluster = one[one.contains("cluster") ? "cluster" : "causes"].empty();
-      for (const auto& [path, given] : made.set.as_object()) made.status = made.status || path.starts_with("status");
+      for (const auto& [path, given] : made.set.as_object())
+        made.status = made.status || path.starts_with("status");
       table.cases.push_back(std::move(made));
     }
   }
@@ -155,7 +163,8 @@ Table read(const api::Kind& kind) {
 const Table& table_of(const api::Kind& kind) {
   static std::map<const api::Kind*, Table> read_before;
   const auto known = read_before.find(&kind);
-  return known != read_before.end() ? known->second : read_before.emplace(&kind, read(kind)).first->second;
+  return known != read_before.end() ? known->second
+                                    : read_before.emplace(&kind, read(kind)).first->second;
 }
 
 class Validation : public testing::TestWithParam<const api::Kind*> {
@@ -173,16 +182,19 @@ std::string answer(const apiserver::InMemoryApiServer::Reply& reply) {
   if (reply.status == 200 || reply.status == 201) return "";
   std::vector<std::string> lines;
   for (const Json& cause : reply.body.at("details/causes").as_array()) {
-    lines.push_back(cause["field"].as_string() + " | " + cause["reason"].as_string() + " | " + cause["message"].as_string());
+    lines.push_back(cause["field"].as_string() + " | " + cause["reason"].as_string() + " | " +
+                    cause["message"].as_string());
   }
   if (reply.status != 422 || lines.empty())
-    lines.push_back(" | " + std::to_string(reply.status) + " | " + reply.body["message"].as_string());
+    lines.push_back(" | " + std::to_string(reply.status) + " | " +
+                    reply.body["message"].as_string());
   return print(std::move(lines));
 }
 
 TEST_P(Validation, TheServerAnswersAsTheTable) {
   apiserver::InMemoryApiServer::Options options;
-  for (const api::NativeRule& rule : api::native_rules()) options.server.rules[{rule.group, rule.kind}] = rule.check;
+  for (const api::NativeRule& rule : api::native_rules())
+    options.server.rules[{rule.group, rule.kind}] = rule.check;
   apiserver::InMemoryApiServer server(std::move(options));
   for (const Json& crd : api::crds()) server.install_crds(codec::write_yaml(crd));
   const std::string path = GetParam()->resource.path("default");
@@ -194,15 +206,16 @@ TEST_P(Validation, TheServerAnswersAsTheTable) {
     apiserver::InMemoryApiServer::Reply reply;
     Json object = table_.object_of({&one});
     if (one.status) {
-      const Json change =
-          Json::array({Json::object({{"op", "add"}, {"path", "/status"}, {"value", std::as_const(object)["status"]}})});
-      reply = server.call("PATCH", path + "/anchor/status?dryRun=All", change, "application/json-patch+json");
+      const Json change = Json::array({Json::object(
+          {{"op", "add"}, {"path", "/status"}, {"value", std::as_const(object)["status"]}})});
+      reply = server.call("PATCH", path + "/anchor/status?dryRun=All", change,
+                          "application/json-patch+json");
     } else {
       object.erase("status");
       reply = server.post(path + "?dryRun=All", object);
     }
-    EXPECT_EQ(answer(reply), one.causes) << one.name
-                                         << "\n(tests/conformance/run --write ours takes what the server in varda says)";
+    EXPECT_EQ(answer(reply), one.causes)
+        << one.name << "\n(tests/conformance/run --write ours takes what the server in varda says)";
   }
 }
 
@@ -216,26 +229,31 @@ TEST_P(Validation, TheKindItselfFindsWhatTheServerFinds) {
   for (const Case& one : table_.cases) {
     Json object = table_.object_of({&one});
     if (!one.status) object.erase("status");
-    if (std::as_const(object).at("metadata/name").as_string().empty()) continue;  // only a server checks this
+    if (std::as_const(object).at("metadata/name").as_string().empty())
+      continue;  // only a server checks this
     const auto causes = api::validate(*table_.kind, object);
-    EXPECT_EQ(causes.empty(), one.taken) << one.name
-                                         << (causes.empty() ? "" : ": " + causes.front().field + " " + causes.front().message);
+    EXPECT_EQ(causes.empty(), one.taken)
+        << one.name
+        << (causes.empty() ? "" : ": " + causes.front().field + " " + causes.front().message);
   }
 }
 
 api::Schema without_rules(api::Schema schema) {
   schema.rules.clear();
-  for (api::Property& property : schema.properties) property.schema = without_rules(property.schema);
+  for (api::Property& property : schema.properties)
+    property.schema = without_rules(property.schema);
   if (schema.items) schema.items = std::make_shared<api::Schema>(without_rules(*schema.items));
   return schema;
 }
 
 // True if the value has the structure that an API server requires before it evaluates rules.
 bool of_the_right_shape(const api::Schema& without_rules, const Json& object) {
-  static const std::set<std::string> kBlocking{"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong",
-                                               "FieldValueTooMany", "FieldValueTypeInvalid"};
+  static const std::set<std::string> kBlocking{"FieldValueNotSupported", "FieldValueRequired",
+                                               "FieldValueTooLong", "FieldValueTooMany",
+                                               "FieldValueTypeInvalid"};
   const auto causes = api::validate(without_rules, object);
-  return std::none_of(causes.begin(), causes.end(), [](const auto& cause) { return kBlocking.contains(cause.reason); });
+  return std::none_of(causes.begin(), causes.end(),
+                      [](const auto& cause) { return kBlocking.contains(cause.reason); });
 }
 
 void drop_nulls(Json& value) {
@@ -269,7 +287,8 @@ void ask_both(const api::Schema& schema, const Json& value, const std::string& w
     asked[&rule].said.insert(ours);
   }
   for (const api::Property& property : schema.properties) {
-    if (const Json* member = value.find(property.name); member != nullptr && property.name != "metadata")
+    if (const Json* member = value.find(property.name);
+        member != nullptr && property.name != "metadata")
       ask_both(property.schema, *member, what, asked);
   }
   if (!schema.items) return;
@@ -290,12 +309,15 @@ TEST_P(Validation, EveryRuleSaysTheSameInCelAndNativelyAndTheCasesBreakIt) {
   Asked asked;
   const auto ask = [&](Json object, const std::string& what) {
     drop_nulls(object);
-    if (std::as_const(object).at("metadata/name").as_string().empty() || !of_the_right_shape(bare, object)) return;
+    if (std::as_const(object).at("metadata/name").as_string().empty() ||
+        !of_the_right_shape(bare, object))
+      return;
     ask_both(*table_.kind->schema, object, what, asked);
   };
   for (const Case& one : table_.cases) ask(table_.object_of({&one}), one.name);
   for (const api::Rule* rule : rules)
-    EXPECT_EQ(asked[rule].said.size(), 2u) << rule->message << ": no case breaks it, or none keeps it";
+    EXPECT_EQ(asked[rule].said.size(), 2u)
+        << rule->message << ": no case breaks it, or none keeps it";
   // Combines two random cases each.
   std::vector<const Case*> plain;
   for (const Case& one : table_.cases) {
@@ -328,7 +350,8 @@ std::string shape(const api::Schema& root, std::string_view path) {
   const auto go = [&] {
     if (step.empty()) return;
     const api::Property* property = at->find(step);
-    out += (out.empty() ? "" : ".") + (property != nullptr || !at->additional ? step : std::string("*"));
+    out += (out.empty() ? "" : ".") +
+           (property != nullptr || !at->additional ? step : std::string("*"));
     at = property != nullptr ? &property->schema : at->additional ? at->additional.get() : at;
     step.clear();
   };
@@ -338,7 +361,8 @@ std::string shape(const api::Schema& root, std::string_view path) {
       out += "[]";
       if (at->items) at = at->items.get();
     }
-    if (c != '.' && c != '[' && c != ']' && !(out.ends_with("[]") && step.empty() && std::isdigit(static_cast<unsigned char>(c))))
+    if (c != '.' && c != '[' && c != ']' &&
+        !(out.ends_with("[]") && step.empty() && std::isdigit(static_cast<unsigned char>(c))))
       step += c;
   }
   go();
@@ -350,46 +374,54 @@ TEST_P(Validation, EveryConstraintOfTheSchemaHasACaseThatBreaksIt) {
   for (const Case& one : table_.cases) {
     const std::size_t colon = one.name.find(": ");
     if (!one.taken && colon != std::string::npos)
-      broken.insert(shape(*table_.kind->schema, one.name.substr(0, colon)) + one.name.substr(colon));
+      broken.insert(shape(*table_.kind->schema, one.name.substr(0, colon)) +
+                    one.name.substr(colon));
   }
-  const std::function<void(const api::Schema&, const std::string&)> visit = [&](const api::Schema& schema,
-                                                                                const std::string& path) {
-    const auto need = [&](bool there, const char* what) {
-      if (there) {
-        EXPECT_TRUE(broken.contains(path + ": " + what)) << "no case for " << path << ": " << what;
-      }
-    };
-    using Type = api::Schema::Type;
-    need(schema.type != Type::kAny && !(schema.type == Type::kObject && schema.preserve_unknown), "type");
-    need(!schema.one_of.empty(), "enum");
-    need(!schema.pattern.empty(), "pattern");
-    need(schema.length_min.value_or(0) > 0 && schema.one_of.empty(), "minLength");
-    need(schema.length_max && schema.one_of.empty(), "maxLength");
-    need(schema.minimum.has_value(), "minimum");
-    need(schema.maximum.has_value(), "maximum");
-    need(schema.items_min.value_or(0) > 0, "minItems");
-    need(schema.items_max.has_value(), schema.type == Type::kArray ? "maxItems" : "maxProperties");
-    need(!schema.list_keys.empty(), "list-map keys");
-    need(schema.format == "date-time", "format");
-    for (const api::Property& property : schema.properties) {
-      const std::string below = (path.empty() ? "" : path + ".") + property.name;
-      if (below == "metadata") continue;
-      if (property.required) {
-        EXPECT_TRUE(broken.contains(below + ": required")) << "no case for " << below << ": required";
-      }
-      visit(property.schema, below);
-    }
-    if (schema.items) visit(*schema.items, path + "[]");
-    if (schema.additional) visit(*schema.additional, path + ".*");
-  };
+  const std::function<void(const api::Schema&, const std::string&)> visit =
+      [&](const api::Schema& schema, const std::string& path) {
+        const auto need = [&](bool there, const char* what) {
+          if (there) {
+            EXPECT_TRUE(broken.contains(path + ": " + what))
+                << "no case for " << path << ": " << what;
+          }
+        };
+        using Type = api::Schema::Type;
+        need(
+            schema.type != Type::kAny && !(schema.type == Type::kObject && schema.preserve_unknown),
+            "type");
+        need(!schema.one_of.empty(), "enum");
+        need(!schema.pattern.empty(), "pattern");
+        need(schema.length_min.value_or(0) > 0 && schema.one_of.empty(), "minLength");
+        need(schema.length_max && schema.one_of.empty(), "maxLength");
+        need(schema.minimum.has_value(), "minimum");
+        need(schema.maximum.has_value(), "maximum");
+        need(schema.items_min.value_or(0) > 0, "minItems");
+        need(schema.items_max.has_value(),
+             schema.type == Type::kArray ? "maxItems" : "maxProperties");
+        need(!schema.list_keys.empty(), "list-map keys");
+        need(schema.format == "date-time", "format");
+        for (const api::Property& property : schema.properties) {
+          const std::string below = (path.empty() ? "" : path + ".") + property.name;
+          if (below == "metadata") continue;
+          if (property.required) {
+            EXPECT_TRUE(broken.contains(below + ": required"))
+                << "no case for " << below << ": required";
+          }
+          visit(property.schema, below);
+        }
+        if (schema.items) visit(*schema.items, path + "[]");
+        if (schema.additional) visit(*schema.additional, path + ".*");
+      };
   for (const char* part : {"spec", "status"}) {
-    if (const api::Property* property = table_.kind->schema->find(part)) visit(property->schema, part);
+    if (const api::Property* property = table_.kind->schema->find(part))
+      visit(property->schema, part);
   }
 }
 
 TEST(Tables, AreThoseOfTheKinds) {
   std::set<std::string> wanted{"wordings.json"}, found;
-  for (const api::Kind* kind : api::kinds()) wanted.insert(kind->resource.group + "_" + kind->resource.plural + ".json");
+  for (const api::Kind* kind : api::kinds())
+    wanted.insert(kind->resource.group + "_" + kind->resource.plural + ".json");
   for (const auto& entry : fs::directory_iterator(folder())) {
     if (entry.path().extension() == ".json") found.insert(entry.path().filename());
   }
@@ -397,7 +429,9 @@ TEST(Tables, AreThoseOfTheKinds) {
 }
 
 TEST(Cel, SaysWhatAClusterWouldSay) {
-  const Json self = codec::parse_json(R"({"a": "x", "n": 2, "l": [{"k": "1"}, {"k": "2"}, {}], "e": []})").value();
+  const Json self =
+      codec::parse_json(R"({"a": "x", "n": 2, "l": [{"k": "1"}, {"k": "2"}, {}], "e": []})")
+          .value();
   for (const auto& [rule, wanted] : std::map<std::string, std::optional<bool>>{
            {"has(self.a) && self.a != ''", true},
            {"has(self.b)", false},
@@ -420,7 +454,8 @@ TEST(Cel, SaysWhatAClusterWouldSay) {
            {"(self.b == '' ? 1 : 2) == 1", std::nullopt},
            {"self.l[size(self.l) - 1] == self.l[2] && !has(self.l[2].k)", true},
            {"self.l[3] == 1", std::nullopt},
-           {"self.l.filter(i, has(i.k)).map(i, i.k == '1' ? 0 : i.k == '2' ? 1 : 2).isSorted()", true},
+           {"self.l.filter(i, has(i.k)).map(i, i.k == '1' ? 0 : i.k == '2' ? 1 : 2).isSorted()",
+            true},
            {"self.l.filter(i, has(i.k)).map(i, i.k == '1' ? 1 : 0).isSorted()", false},
            {"self.l.map(i, i.k == '1' ? 1 : 0).isSorted()", std::nullopt},
            {"self.e.map(i, i).isSorted()", true},
