@@ -121,8 +121,8 @@ class Node:
                    'versions': [{'version': v['version'], 'state': 'Ready', 'sha256': v['sha256'], 'bytes': 7340032} for v in model['versions']]}
             if 'serving' in model:
                 one['serving'] = {'version': model['target'], 'state': 'Ready'}
-                if 'cascade' in model:
-                    one['cascade'] = {'epoch': 'played', 'counters': {'inferences': 0}, 'tiers': [{'name': t['name'], 'state': 'Ready'} for t in model['cascade']['tiers']]}
+                if 'joint' in model:
+                    one['joint'] = {'epoch': 'played', 'counters': {'inferences': 0}, 'tiers': [{'name': t['name'], 'state': 'Ready'} for t in model['joint']['tiers']]}
             models.append(one)
         api.patch('%s/%s/status' % (EDGE_NODES, self.name), {'status': {'observedGeneration': node['metadata']['generation'], 'models': models}})
 

@@ -104,8 +104,8 @@ sim() {
 histories() {
   part histories.build build_in release linearizability_test agent_test
   part histories.run within_time env VARDA_SOAK=1 VARDA_SEED="$seed" scripts/as_user.sh build/release/tests/linearizability/linearizability_test
-  part histories.cascade within_time env VARDA_CASCADE_SEEDS="$(times 200)" scripts/as_user.sh \
-    build/release/src/agent/agent_test '--gtest_filter=CascadeCounts.*'
+  part histories.joint within_time env VARDA_TIER_SEEDS="$(times 200)" scripts/as_user.sh \
+    build/release/src/agent/agent_test '--gtest_filter=TierCounterHistories.*'
 }
 
 fuzz() {

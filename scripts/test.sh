@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 source scripts/stages.sh
 
 # Rooms that share memory between threads. The nightly run covers all of them.
-threaded=(net store runtime gateway cascade serving linearizability)
+threaded=(net store runtime gateway tiers serving linearizability)
 
 unit() {
   stage unit.build build_in asan unit_tests

@@ -24,7 +24,7 @@ bool is_open(const net::Request& request) {
     case oip::Call::kServerLive:
     case oip::Call::kServerReady:
     case oip::Call::kModelReady:
-    case oip::Call::kModelCascade:
+    case oip::Call::kModelJoint:
     case oip::Call::kRepositoryIndex:
       return true;
     default:

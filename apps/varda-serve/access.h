@@ -61,7 +61,7 @@ struct Access {
 };
 
 /// Answers 401 to requests without the credentials that `access` requires. Probes and agents need
-/// no credentials for /healthz, /readyz, /v2/health/*, /v2/models/M/ready, /v2/models/M/cascade and
+/// no credentials for /healthz, /readyz, /v2/health/*, /v2/models/M/ready, /v2/models/M/joint and
 /// /v2/repository/index.
 net::Handler guarded(net::Handler handler, Access access);
 

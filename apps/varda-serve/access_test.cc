@@ -77,7 +77,7 @@ TEST_F(AccessTest, HealthAndStateNeedNothing) {
   const net::Handler handler =
       guarded(ok_, {.tokens = tokens.get(), .needs_client_certificate = true});
   for (const char* path : {"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready",
-                           "/v2/models/m/ready", "/v2/models/m/cascade"})
+                           "/v2/models/m/ready", "/v2/models/m/joint"})
     EXPECT_EQ(ask(handler, path), 200) << path;
   for (const char* path : {"/metrics", "/v2", "/v2/models/m", "/healthz/"})
     EXPECT_EQ(ask(handler, path), 401) << path;

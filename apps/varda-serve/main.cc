@@ -35,7 +35,7 @@
 #include "reach.h"
 #include "served_certificate.h"
 #include "serving/handler.h"
-#include "serving/joint/center.h"
+#include "serving/joint/tier_runtime.h"
 #include "serving/load_probe.h"
 #include "serving/repository.h"
 #include "tier_client.h"
@@ -67,7 +67,7 @@ std::map<std::string, std::string> environment() {
 constexpr std::size_t kIdleConnectionsMax = 64;  // per tier address, kept for the next request
 constexpr std::chrono::seconds kDeadAfter{5};    // without a TCP acknowledgement
 
-// The part of the drain timeout in which requests answer without upper tiers.
+// The part of the drain timeout in which requests answer without later tiers.
 constexpr std::chrono::seconds kAnswersPatience{3};
 
 // Slower senders of large bodies could hold --bodies-bytes-max for hours.
@@ -83,7 +83,7 @@ net::Proxies proxies_of_environment() {
     log::warn("user and password of a proxy in the environment are not used",
               {{"proxy", left_out}});
   if (proxies.ok()) return std::move(proxies).value();
-  // Only requests to upper tiers use a proxy, so the server starts without one.
+  // Only requests to later tiers use a proxy, so the server starts without one.
   log::warn("proxies in the environment are not usable", {{"error", proxies.error()}});
   return {};
 }
@@ -189,18 +189,18 @@ Status serve(const Context& ctx, const Flags& flags, bool confined,
   };
   const std::unique_ptr<net::HttpClient> pooled = tier_client(kIdleConnectionsMax);
   const std::unique_ptr<net::HttpClient> fresh = tier_client(0);
-  serving::joint::Center center({}, {*pooled, *fresh}, registry, system_rng());
+  serving::joint::TierRuntime runtime_({}, {*pooled, *fresh}, registry, system_rng());
   TRY(const std::unique_ptr<serving::Repository> repository,
       serving::Repository::open({.directory = flags.model_repository,
                                  .defaults = flags.defaults,
                                  .probe = flags.try_loads ? &probe : nullptr,
-                                 .joint = &center},
+                                 .joint = &runtime_},
                                 os::real_file_system(), engines, registry));
   std::atomic<bool> draining{false};
   const serving::Service service{.repository = *repository,
                                  .registry = registry,
                                  .draining = draining,
-                                 .joint = &center,
+                                 .joint = &runtime_,
                                  .confined = confined};
 
   const net::Handler handler = serving::make_handler(service);
@@ -271,14 +271,14 @@ Status serve(const Context& ctx, const Flags& flags, bool confined,
   draining = true;
   server->drain();
   (void)Context::background().sleep_for(milliseconds(flags.drain_delay_seconds));
-  // Before the timeout ends, remaining requests give up upper tiers and return the best answer so
+  // Before the timeout ends, remaining requests give up later tiers and return the best answer so
   // far.
   const std::chrono::milliseconds patience = milliseconds(flags.drain_timeout_seconds);
   std::stop_source drained;
   std::thread closing([&] {
     (void)Context(drained.get_token())
         .sleep_for(patience - std::min<std::chrono::milliseconds>(patience / 4, kAnswersPatience));
-    center.stop();
+    runtime_.stop();
   });
   server->stop(patience);
   drained.request_stop();

@@ -37,7 +37,7 @@ class TierClientTest : public ::testing::Test {
   void write(const char* path, const std::string& text) {
     ASSERT_TRUE(os::write_file_atomically(fs_, path, text).ok());
   }
-  /// An upper tier that answers with the client's token and name.
+  /// An later tier that answers with the client's token and name.
   std::unique_ptr<net::Server> serve(std::optional<net::TlsServer> tls) {
     return net::Server::create(
                {.tls = std::move(tls)}, net::inline_handler([](const net::Request& request) {
@@ -63,14 +63,14 @@ class TierClientTest : public ::testing::Test {
 };
 
 TEST_F(TierClientTest, ShowsTokenAndCertificateToTiersOfTheAuthority) {
-  const net::KeyPair own = ours_.certificate(), upper = ours_.certificate();
+  const net::KeyPair own = ours_.certificate(), tier_above = ours_.certificate();
   write("/ca.crt", ours_.ca.certificate_pem);
   write("/tls.crt", own.certificate_pem);
   write("/tls.key", own.key_pem);
   write("/token", "first\nsecond\n");
   const auto client = make_tier_client({}, files_, read_, clock_);
-  const auto closed = serve(net::TlsServer{.certificate_pem = upper.certificate_pem,
-                                           .key_pem = upper.key_pem,
+  const auto closed = serve(net::TlsServer{.certificate_pem = tier_above.certificate_pem,
+                                           .key_pem = tier_above.key_pem,
                                            .client_ca_pem = ours_.ca.certificate_pem});
   EXPECT_EQ(ask(*client, *closed), "Bearer first of tier");
   EXPECT_EQ(ask(*client, *serve(std::nullopt), "http"), "none of ") << "no token in the open";

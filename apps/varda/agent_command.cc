@@ -11,7 +11,6 @@
 #include "agent/identity.h"
 #include "command.h"
 #include "download_flags.h"
-#include "given_file.h"
 #include "kube/config.h"
 #include "limit_flags.h"
 #include "meta/node_address.h"
@@ -21,6 +20,7 @@
 #include "node/containerd_driver.h"
 #include "node/process_driver.h"
 #include "os/memory.h"
+#include "resolved_file.h"
 
 namespace varda::app {
 namespace {

@@ -21,7 +21,7 @@ struct ClientFlags {
   bool all_namespaces = false;
   std::vector<std::string> words, files;
   std::string output, label_selector, field_selector, container, condition, patch,
-      patch_type = "merge", for_word, timeout = "30s";
+      patch_type = "merge", for_token, timeout = "30s";
   bool watch = false, follow = false, previous = false, timestamps = false, all = false,
        ignore_not_found = false, no_headers = false;
   bool wait = true;
@@ -175,9 +175,9 @@ void add_client_commands(Program program) {
 
   CLI::App* events = add("events", "list events, oldest first",
                          [](const Context& ctx, cli::Session& s, const ClientFlags& f) {
-                           return cli::events(ctx, s, {.for_word = f.for_word, .watch = f.watch});
+                           return cli::events(ctx, s, {.for_token = f.for_token, .watch = f.watch});
                          });
-  events->add_option("--for", flags->for_word, "only of TYPE/NAME");
+  events->add_option("--for", flags->for_token, "only of TYPE/NAME");
   events->add_flag("-w,--watch", flags->watch, "follow new events");
   events->add_flag("-A,--all-namespaces", flags->all_namespaces, "in every namespace");
 

@@ -117,10 +117,10 @@ class BackupStream final : public net::BodyStream {
   const std::unique_ptr<BackupMaker> maker_;
 };
 
-class Running final : public ControlPlane {
+class ControlPlaneImpl final : public ControlPlane {
  public:
-  explicit Running(Options options) : options_(std::move(options)) {}
-  ~Running() override { stop(); }
+  explicit ControlPlaneImpl(Options options) : options_(std::move(options)) {}
+  ~ControlPlaneImpl() override { stop(); }
 
   Status start() {
     auto& fs = os::real_file_system();
@@ -467,7 +467,7 @@ class Running final : public ControlPlane {
 }  // namespace
 
 Result<std::unique_ptr<ControlPlane>> ControlPlane::start(Options options) {
-  auto running = std::make_unique<Running>(std::move(options));
+  auto running = std::make_unique<ControlPlaneImpl>(std::move(options));
   TRY_VOID(running->start());
   return std::unique_ptr<ControlPlane>(std::move(running));
 }

@@ -13,10 +13,10 @@
 #include "gateway/gateway.h"
 #include "gateway/join_secret.h"
 #include "gateway/liveness.h"
-#include "given_file.h"
 #include "kube/config.h"
 #include "net/server.h"
 #include "os/file_system.h"
+#include "resolved_file.h"
 
 namespace varda::app {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "given_file.h"
 #include "net/certificates.h"
 #include "os/file_system.h"
+#include "resolved_file.h"
 
 namespace varda::app {
 namespace {

@@ -9,7 +9,7 @@
 #include "client_session.h"
 #include "command.h"
 #include "download_flags.h"
-#include "fetch_turn.h"
+#include "download_lock.h"
 #include "limit_flags.h"
 #include "net/client.h"
 #include "predict.h"
@@ -73,7 +73,7 @@ Status pack(const Context& ctx, const PackFlags& flags) {
 struct FetchFlags {
   std::string url, sha256, to, framework, credentials_dir;
   std::vector<std::string> mirrors;
-  std::vector<std::string> file_roots, beside;
+  std::vector<std::string> file_roots, extra_files;
   DownloadFlags download;
   artifact::Limits limits;
   bool insecure = false;
@@ -104,18 +104,18 @@ Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags
                            },
                        .rng = &system_rng()};
   options.to = flags.to;
-  for (const std::string& name : flags.beside) {
+  for (const std::string& name : flags.extra_files) {
     if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos)
-      return Error(
-          Code::kInvalid,
-          "--beside " + name + ": must be a file name that has no / and does not begin with a dot");
+      return Error(Code::kInvalid,
+                   "--extra-file " + name +
+                       ": must be a file name that has no / and does not begin with a dot");
   }
-  options.beside = flags.beside;
+  options.extra_files = flags.extra_files;
   options.limits = flags.limits;
   options.spooled = !flags.no_spool;
   options.attempts_max = flags.attempts;
   for (const std::string& root : flags.file_roots) options.file_roots.emplace_back(root);
-  TRY(const FetchTurn turn, FetchTurn::wait(ctx, flags.to));
+  TRY(const DownloadLock turn, DownloadLock::wait(ctx, flags.to));
   ProgressBar bar(os::Path(flags.to).filename().string());
   const auto installed = artifact::fetch(
       ctx, os::real_file_system(), *http, options, [&](const artifact::Progress& progress) {
@@ -225,7 +225,7 @@ void add_model_commands(Program program) {
       ->add_option("--to", fetch_flags->to,
                    "directory to create; it appears only after the whole version is verified")
       ->required();
-  fetch_command->add_option("--beside", fetch_flags->beside,
+  fetch_command->add_option("--extra-file", fetch_flags->extra_files,
                             "file at the archive's root to expose next to the directory too, such "
                             "as config.pbtxt (repeatable)");
   fetch_command->add_option("--framework", fetch_flags->framework, "whose layout is checked");

@@ -15,7 +15,6 @@
 #include "cli/printer.h"
 #include "codec/digest.h"
 #include "duration.h"
-#include "given_file.h"
 #include "kube/config.h"
 #include "meta/object.h"
 #include "model_access.h"
@@ -25,6 +24,7 @@
 #include "os/file_system.h"
 #include "predict_load.h"
 #include "predict_tensors.h"
+#include "resolved_file.h"
 
 namespace varda::app {
 namespace {

@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "cli/printer.h"
-#include "given_file.h"
 #include "oip/npy.h"
 #include "os/file_system.h"
+#include "resolved_file.h"
 
 namespace varda::app {
 namespace {

@@ -1,8 +1,8 @@
 #include "servers_flag.h"
 
 #include "codec/yaml.h"
-#include "given_file.h"
 #include "os/file_system.h"
+#include "resolved_file.h"
 
 namespace varda::app {
 

@@ -199,9 +199,9 @@ Result<Settings> settings_of(const UpFlags& flags) {
   const fs::path servers = flags.controllers.servers.empty() ? settings.data_dir / "servers.yaml"
                                                              : fs::path(flags.controllers.servers);
   TRY(const auto servers_there, os::real_file_system().stat(servers));
-  const bool told = servers_there || !flags.controllers.servers.empty();
+  const bool reported = servers_there || !flags.controllers.servers.empty();
   TRY(settings.inference_models,
-      model_options(flags.controllers, told ? servers : fs::path()).context("--servers"));
+      model_options(flags.controllers, reported ? servers : fs::path()).context("--servers"));
   settings.limits = flags.limits;
   TRY(settings.audit, audit_options(flags.audit));
   settings.node_limits = flags.node_limits;

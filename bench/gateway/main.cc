@@ -237,10 +237,10 @@ void run(std::size_t agents, double storm_aim, Report& report) {
               .unit = "s"});
 
   cloud.tell("want 1");
-  const double told =
+  const double reported =
       swarm.wait("news", std::chrono::seconds(120), [&] { return all_reported("1"); });
   report.add({.what = "from the last change of all EdgeNodes to every report stored" + of,
-              .ours = told,
+              .ours = reported,
               .unit = "s"});
 
   cloud.tell("down");
@@ -273,7 +273,7 @@ void run(std::size_t agents, double storm_aim, Report& report) {
   report.add(
       {.what = "  processor time, agents", .ours = swarm.cpu_seconds() - own_cpu, .unit = "s"});
   const auto end = swarm.counts("2");
-  if (end.strangers != 0) die("agents saw objects of others");
+  if (end.anonymous != 0) die("agents saw objects of others");
   std::fprintf(stderr,
                "%zu agents: %zu watches answered, %zu requests refused, %zu connections broken\n",
                agents, end.watches, end.refused, end.broken);

@@ -39,8 +39,8 @@ class Exchange final : public Reactor::Listener {
     std::function<std::string(bool whole)> end;
   };
   Exchange(Reactor& reactor, const net::internal::Address& address, const TlsContext& tls,
-           std::string request, Told told)
-      : told_(std::move(told)),
+           std::string request, Told reported)
+      : told_(std::move(reported)),
         out_(std::move(request)),
         parser_(Parser::create(Parser::Kind::kResponse, {})) {
     auto fd = net::internal::start_connect(address);
@@ -149,7 +149,7 @@ struct Swarm::Impl {
     std::string name;
     TlsContext tls;
     std::string version;  // start of the next watch
-    std::string told, reported;
+    std::string reported, reported;
     milliseconds backoff{200}, report_backoff{200};
     bool watching = false, reporting = false;
     SteadyTime began;
@@ -245,9 +245,9 @@ struct Swarm::Impl {
     }
     agent.version = object.at("metadata/resourceVersion").as_string();
     if (type == "BOOKMARK") return;
-    if (object.at("metadata/name").as_string() != agent.name) ++now_.strangers;
+    if (object.at("metadata/name").as_string() != agent.name) ++now_.anonymous;
     for (const codec::Json& model : object.at("spec/models").as_array())
-      agent.told = model["target"].as_string();
+      agent.reported = model["target"].as_string();
     report(agent);
   }
   std::string watch_ended(Agent& agent, bool whole) {
@@ -264,7 +264,7 @@ struct Swarm::Impl {
 
   // Real agents are separate processes; here all sockets share one table of descriptors.
   void report(Agent& agent) {
-    if (agent.reporting || agent.told == agent.reported) return;
+    if (agent.reporting || agent.reported == agent.reported) return;
     agent.reporting = true;
     if (reports < kReportsMax) {
       send(agent);
@@ -282,7 +282,7 @@ struct Swarm::Impl {
   }
   void send(Agent& agent) {
     ++reports;
-    const std::string body = "{\"status\":{\"agentVersion\":\"" + agent.told + "\"}}";
+    const std::string body = "{\"status\":{\"agentVersion\":\"" + agent.reported + "\"}}";
     const auto status = std::make_shared<int>(0);
     agent.report = std::make_unique<Exchange>(
         *reactor, address, agent.tls,
@@ -294,7 +294,7 @@ struct Swarm::Impl {
                          if (code != 200) ++now_.refused;
                        },
                        [](std::string_view) {},
-                       [this, &agent, status, said = agent.told](bool whole) {
+                       [this, &agent, status, said = agent.reported](bool whole) {
                          const bool taken = whole && *status == 200;
                          if (!whole) ++now_.broken;
                          dead.push_back(std::move(agent.report));
@@ -322,7 +322,7 @@ struct Swarm::Impl {
     by_target.clear();
     for (const Agent& agent : agents) {
       if (agent.watching) ++shown.watching;
-      if (agent.told == agent.reported) ++by_target[agent.told];
+      if (agent.reported == agent.reported) ++by_target[agent.reported];
     }
   }
 

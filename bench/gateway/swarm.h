@@ -34,7 +34,7 @@ class Swarm {
     std::size_t refused = 0;    // answers other than 200, so far
     std::size_t broken = 0;     // connections that failed or broke off, so far
     std::size_t watches = 0;    // watches answered, so far
-    std::size_t strangers = 0;  // foreign objects received: must stay 0
+    std::size_t anonymous = 0;  // foreign objects received: must stay 0
   };
   /// Counts over agents with the work `target`; "" for all.
   Counts counts(const std::string& target) const;

@@ -74,11 +74,11 @@ Fill products(int size, int count) {
 // Runs varda-serve beside this program, over one model "m".
 class Server {
  public:
-  Server(const Fill& fill, const std::string& cascade = "") {
+  Server(const Fill& fill, const std::string& joint = "") {
     const fs::path model = scratch_.path() / "models" / "m";
     fs::create_directories(model);
     fill(model / "1");
-    if (!cascade.empty()) std::ofstream(model / "cascade.json") << cascade;
+    if (!joint.empty()) std::ofstream(model / "joint.json") << joint;
     os::ProcessOptions options;
     options.program = (os::self_path().parent_path() / "varda-serve").string();
     options.arguments = {"--model-repository",
@@ -117,8 +117,8 @@ class Server {
   int port_ = 0;
 };
 
-std::string cascade(const std::string& policy, const std::string& parameters,
-                    const std::string& url) {
+std::string joint_file(const std::string& policy, const std::string& parameters,
+                       const std::string& url) {
   return R"({"version":1,"service":"bench/m","deadlineMs":10000,"inFlightMax":64,"tiers":[{"name":"edge","policy":{"name":")" +
          policy + R"(","parameters":)" + parameters + R"(}},{"name":"cloud","url":")" + url +
          R"(","model":"m"}]})";
@@ -204,12 +204,12 @@ void measure(Report& report, const std::string& what, const Fill& little, const 
   race.add("edge, without tiers", std::make_unique<Server>(little), "");
   const std::string never = R"({"threshold_cross_entropy":"0"})",
                     always = R"({"threshold_cross_entropy":"1"})";
-  race.add("joint, kept", std::make_unique<Server>(little, cascade("CrossEntropy", never, url)),
+  race.add("joint, kept", std::make_unique<Server>(little, joint_file("CrossEntropy", never, url)),
            "edge");
   race.add("joint, passed on before inference",
-           std::make_unique<Server>(little, cascade("CloudOnly", "{}", url)), "cloud");
+           std::make_unique<Server>(little, joint_file("CloudOnly", "{}", url)), "cloud");
   race.add("joint, passed on after it",
-           std::make_unique<Server>(little, cascade("CrossEntropy", always, url)), "cloud");
+           std::make_unique<Server>(little, joint_file("CrossEntropy", always, url)), "cloud");
   const Figures figures = race.run();
   const auto at = [&](const char* share, const std::vector<double>& of, bool aims) {
     // For a slow model the figure would measure the model.

@@ -93,11 +93,11 @@ Status check_node_address(const std::string& address, PodsListen pods) {
   return {};
 }
 
-Result<std::string> node_address(const std::string& wanted, Journal& journal, Rng& rng,
+Result<std::string> node_address(const std::string& wanted, StateStore& state_store, Rng& rng,
                                  os::FileSystem& fs) {
   constexpr std::string_view kKey = "address";
   if (!wanted.empty()) return wanted;
-  TRY(const codec::Json kept, journal.get(kKey));
+  TRY(const codec::Json kept, state_store.get(kKey));
   if (kept.as_string().starts_with("127."))
     return kept.as_string();  // earlier versions kept configured ones, too
   const auto table = os::read_file(fs, "/proc/net/tcp");
@@ -107,7 +107,7 @@ Result<std::string> node_address(const std::string& wanted, Journal& journal, Rn
                                 std::to_string(rng.below(256)) + "." +
                                 std::to_string(1 + rng.below(254));
     if (table.ok() && address_in_use(*table, address)) continue;
-    TRY_VOID(journal.put(kKey, codec::Json(address)));
+    TRY_VOID(state_store.put(kKey, codec::Json(address)));
     return address;
   }
   return Error(Code::kExhausted, "no free loopback address found");

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "agent/journal.h"
+#include "agent/state_store.h"
 #include "base/rng.h"
 #include "os/file_system.h"
 
@@ -24,8 +24,8 @@ Status check_node_address(const std::string& address, PodsListen pods);
 
 /// Returns `wanted` unless empty, without persisting it. Otherwise returns the persisted address.
 /// Without a persisted address, draws one of 127.0.0.0/8 that no socket is bound to, and persists
-/// it in the journal.
-Result<std::string> node_address(const std::string& wanted, Journal& journal, Rng& rng,
+/// it in the state store.
+Result<std::string> node_address(const std::string& wanted, StateStore& state_store, Rng& rng,
                                  os::FileSystem& fs);
 
 }  // namespace varda::agent

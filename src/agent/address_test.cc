@@ -49,15 +49,15 @@ TEST(NodeAddress, WherePodsListenElsewhereAnyThatClientsCanUseIsTaken) {
 }
 
 TEST(NodeAddress, TheDrawnOneIsKeptAndComesBackAfterOneThatWasGiven) {
-  const auto journal = Journal::in_memory();
+  const auto state_store = StateStore::in_memory();
   const auto rng = seeded_rng(1);
   os::testing::MemoryFileSystem fs;
-  const std::string drawn = *node_address("", *journal, *rng, fs);
+  const std::string drawn = *node_address("", *state_store, *rng, fs);
   EXPECT_THAT(drawn, StartsWith("127."));
-  EXPECT_EQ(*node_address("192.0.2.77", *journal, *rng, fs), "192.0.2.77");
-  EXPECT_EQ(*node_address("", *journal, *rng, fs), drawn);
-  ASSERT_TRUE(journal->put("address", codec::Json("192.0.2.77")).ok());
-  EXPECT_THAT(*node_address("", *journal, *rng, fs), StartsWith("127."));
+  EXPECT_EQ(*node_address("192.0.2.77", *state_store, *rng, fs), "192.0.2.77");
+  EXPECT_EQ(*node_address("", *state_store, *rng, fs), drawn);
+  ASSERT_TRUE(state_store->put("address", codec::Json("192.0.2.77")).ok());
+  EXPECT_THAT(*node_address("", *state_store, *rng, fs), StartsWith("127."));
 }
 
 }  // namespace address_test

@@ -4,8 +4,8 @@
 
 #include "agent/address.h"
 #include "agent/internal/core.h"
-#include "agent/journal.h"
 #include "agent/secret_credentials.h"
+#include "agent/state_store.h"
 #include "agent/worker_api.h"
 #include "agent/worker_ports.h"
 #include "base/log.h"
@@ -32,9 +32,9 @@ Status check(const Options& options) {
   return {};
 }
 
-class EdgeAgent final : public Agent {
+class AgentImpl final : public Agent {
  public:
-  EdgeAgent(Options options, const kube::Client& api, net::HttpClient& http, os::FileSystem& fs,
+  AgentImpl(Options options, const kube::Client& api, net::HttpClient& http, os::FileSystem& fs,
             Rng& rng)
       : options_(std::move(options)),
         api_(api),
@@ -45,8 +45,8 @@ class EdgeAgent final : public Agent {
 
   Status start(os::ProcessRunner& processes) {
     TRY_VOID(fs_.make_directories(options_.data_directory, 0700));
-    TRY(journal_, Journal::open(options_.data_directory / "agent.db"));
-    TRY(address_, agent::node_address(options_.node_address, *journal_, rng_, fs_));
+    TRY(state_store_, StateStore::open(options_.data_directory / "agent.db"));
+    TRY(address_, agent::node_address(options_.node_address, *state_store_, rng_, fs_));
     // Archives that this node copied as replicas may be installed, too.
     std::vector<os::Path> file_roots = options_.file_roots;
     if (options_.peer_credentials) file_roots.push_back(options_.data_directory / "replicas");
@@ -94,7 +94,7 @@ class EdgeAgent final : public Agent {
                .api = api_,
                .http = http_,
                .fs = fs_,
-               .journal = *journal_,
+               .state_store = *state_store_,
                .store = *store_,
                .tree = *tree_,
                .clock = system_clock(),
@@ -168,14 +168,14 @@ class EdgeAgent final : public Agent {
     peers_ = std::make_unique<Peers>(Peers::Options{.listen = options_.peer_listen,
                                                     .url = options_.peer_url,
                                                     .credentials = options_.peer_credentials});
-    TRY(replicas_,
-        ReplicaKeeper::open(
-            {.roots = options_.dataset_roots,
-             .copies = copies,
-             .records = options_.data_directory / "shares",
-             .copy_bytes_max = options_.replica_bytes_max},
-            fs_, tree, *shares_,
-            [this](const std::string& node) { return peers_->client_of(node); }, *journal_, rng_));
+    TRY(replicas_, ReplicaManager::open(
+                       {.roots = options_.dataset_roots,
+                        .copies = copies,
+                        .records = options_.data_directory / "shares",
+                        .copy_bytes_max = options_.replica_bytes_max},
+                       fs_, tree, *shares_,
+                       [this](const std::string& node) { return peers_->client_of(node); },
+                       *state_store_, rng_));
     archives_ = std::make_unique<replica::Archives>(
         [this](const codec::Sha256& digest) { return archive(digest); });
     TRY_VOID(peers_->serve([files = shares_->handler(), archives = archives_->handler()](
@@ -189,9 +189,9 @@ class EdgeAgent final : public Agent {
   }
 
   Status start_workers() {
-    workers_ = std::make_unique<WorkerKeeper>(
-        WorkerKeeper::Options{.directory = worker_root(options_.data_directory)}, fs_, *journal_,
-        rng_);
+    workers_ = std::make_unique<WorkerManager>(
+        WorkerManager::Options{.directory = worker_root(options_.data_directory)}, fs_,
+        *state_store_, rng_);
     workers_->load();  // so that the first requests find their workers
     worker_api_ = std::make_unique<WorkerApi>(
         WorkerApi::Options{.node_name = options_.node_name, .metrics = options_.metrics},
@@ -220,15 +220,15 @@ class EdgeAgent final : public Agent {
   os::FileSystem& fs_;
   Rng& rng_;
   SecretCredentials credentials_;
-  std::unique_ptr<Journal> journal_;
+  std::unique_ptr<StateStore> state_store_;
   std::string address_;
   std::unique_ptr<artifact::Store> store_;
   std::unique_ptr<artifact::ModelTree> tree_;
   std::unique_ptr<replica::Shares> shares_;  // outlives the handlers that use it
   std::unique_ptr<replica::Archives> archives_;
   std::unique_ptr<Peers> peers_;
-  std::unique_ptr<ReplicaKeeper> replicas_;
-  std::unique_ptr<WorkerKeeper> workers_;
+  std::unique_ptr<ReplicaManager> replicas_;
+  std::unique_ptr<WorkerManager> workers_;
   std::unique_ptr<WorkerApi> worker_api_;
   std::unique_ptr<WorkerPorts> worker_ports_;  // destroyed before the API that it serves
   std::unique_ptr<Pods> pods_;
@@ -242,7 +242,7 @@ Result<std::unique_ptr<Agent>> Agent::open(Options options, const kube::Client& 
                                            net::HttpClient& http, os::FileSystem& fs, Rng& rng,
                                            os::ProcessRunner& processes) {
   TRY_VOID(check(options));
-  auto agent = std::make_unique<EdgeAgent>(std::move(options), api, http, fs, rng);
+  auto agent = std::make_unique<AgentImpl>(std::move(options), api, http, fs, rng);
   TRY_VOID(agent->start(processes));
   return std::unique_ptr<Agent>(std::move(agent));
 }

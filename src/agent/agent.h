@@ -81,8 +81,9 @@ struct Options {
   std::chrono::seconds watch_timeout{10};            // plus up to 50 % jitter; reveals dead links
   std::chrono::milliseconds link_backoff_max{5000};  // between attempts to reach the API server
   std::chrono::milliseconds progress_period{
-      10000};                                    // between download reports; none for short ones
-  std::chrono::milliseconds marks_period{2000};  // between checks for requests of `varda artifacts`
+      10000};  // between download reports; none for short ones
+  std::chrono::milliseconds requests_period{
+      2000};                                     // between checks for requests of `varda artifacts`
   std::chrono::milliseconds node_period{10000};  // between checks that the Node exists
   metrics::Registry* metrics = nullptr;  // varda_agent_installs_total, varda_agent_artifact_bytes,
                                          // varda_agent_models; outlives the agent

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "agent/dataset_keeper.h"
+#include "agent/dataset_manager.h"
 #include "base/check.h"
 #include "node/testing/fakes.h"
 #include "os/testing/memory_file_watch.h"
@@ -58,21 +58,21 @@ class DatasetFolderCounter : public DatasetFolder {
   CountOutcome count(const Context& ctx = Context::background()) {
     return counter_.count(
         ctx, {.id = 1, .spec = dataset("photos", "imagefolder")}, [] { return ""; },
-        [this](const dataset::Progress& far) { told_.push_back(far.entries); });
+        [this](const dataset::Progress& far) { published_.push_back(far.entries); });
   }
-  std::vector<std::uint64_t> told_;
+  std::vector<std::uint64_t> published_;
   DatasetCounter counter_{{.roots = {root_ / "data"}, .portion_steps = 16}, open_tree(), watch_};
 };
 
 TEST_F(DatasetFolderCounter, GoesOnWhereItWasUntilAllIsLookedAt) {
   CountOutcome outcome = count();
   for (int portions = 1; outcome.done.result == Result::kPortion; ++portions) {
-    ASSERT_EQ(told_.size(), static_cast<std::size_t>(portions));
-    ASSERT_LE(told_.back(), static_cast<std::uint64_t>(16 * portions));
+    ASSERT_EQ(published_.size(), static_cast<std::size_t>(portions));
+    ASSERT_LE(published_.back(), static_cast<std::uint64_t>(16 * portions));
     ASSERT_TRUE(outcome.done.folder && outcome.done.watched && outcome.failure.reason.empty());
     outcome = count();
   }
-  EXPECT_EQ(told_.size(),
+  EXPECT_EQ(published_.size(),
             4U);  // a fifth portion counts the rest: 60 images, 2 folders and the ends of 3
   ASSERT_TRUE(outcome.counted);
   EXPECT_EQ(outcome.counted->tally.samples, 60U);
@@ -89,7 +89,7 @@ TEST_F(DatasetFolderCounter, GoesOnWhereItWasUntilAllIsLookedAt) {
 
 TEST_F(DatasetFolderCounter, BeginsAnewAfterItWasStoppedOrForgotten) {
   for (const bool stopped : {true, false}) {
-    told_.clear();
+    published_.clear();
     ASSERT_EQ(count().done.result, Result::kPortion);
     if (stopped) {
       std::stop_source stop;
@@ -100,7 +100,7 @@ TEST_F(DatasetFolderCounter, BeginsAnewAfterItWasStoppedOrForgotten) {
     }
     put("photos/dogs/later" + std::to_string(stopped) + ".jpg");
     CountOutcome outcome = count();
-    EXPECT_LE(told_.back(), 16U);
+    EXPECT_LE(published_.back(), 16U);
     while (outcome.done.result == Result::kPortion) outcome = count();
     EXPECT_EQ(outcome.counted->tally.samples, stopped ? 61U : 62U);
   }
@@ -117,36 +117,36 @@ TEST_F(DatasetFolderCounter, AFolderThatGrowsUnderItsHandsSaysSo) {
             std::string::npos);
 }
 
-class DatasetFolderKeeper : public DatasetFolder {
+class DatasetFolderManager : public DatasetFolder {
  protected:
-  DatasetFolderKeeper() {
-    keeper_ = std::make_unique<DatasetKeeper>(
-        DatasetKeeper::Options{.roots = {root_ / "data"},
-                               .directory = root_ / "agent/datasets",
-                               .portion_steps = 4,
-                               .clock = &clock_},
-        os::real_file_system(), open_tree(), watch_, *journal_,
+  DatasetFolderManager() {
+    manager_ = std::make_unique<DatasetManager>(
+        DatasetManager::Options{.roots = {root_ / "data"},
+                                .directory = root_ / "agent/datasets",
+                                .portion_steps = 4,
+                                .clock = &clock_},
+        os::real_file_system(), open_tree(), watch_, *state_store_,
         [this](const std::vector<Report>& reports, const std::string&, std::int64_t) {
           reports_ = reports;
         });
-    keeper_->load();
-    strands_ = keeper_->strands();
+    manager_->load();
+    tasks_ = manager_->tasks();
   }
   void want(std::vector<api::EdgeDataset> datasets) {
     api::EdgeNode node;
     node.metadata.uid = "node";
     node.metadata.generation = ++generation_;
     node.spec.datasets = std::move(datasets);
-    keeper_->set_desired(node);
+    manager_->set_node(node);
   }
-  /// Runs one due strand, counts last. False: no strand is due.
+  /// Runs one due task, counts last. False: no task is due.
   bool step() {
     for (const char* name : {"datasets", "dataset changes", "dataset counts"}) {
-      for (const runtime::Strand& strand : strands_) {
-        const auto due = strand.due();
-        if (strand.name != name || !due || *due > clock_.now()) continue;
-        strand.step(Context::background());
-        counts_ += strand.name == "dataset counts" ? 1 : 0;
+      for (const runtime::Task& task : tasks_) {
+        const auto due = task.due();
+        if (task.name != name || !due || *due > clock_.now()) continue;
+        task.step(Context::background());
+        counts_ += task.name == "dataset counts" ? 1 : 0;
         return true;
       }
     }
@@ -159,22 +159,22 @@ class DatasetFolderKeeper : public DatasetFolder {
     return kNone;
   }
   /// Advances time until `told` holds, for at most a minute.
-  void run_until(const std::function<bool()>& told) {
-    for (int i = 0; i < 60'000 && !told(); ++i)
+  void run_until(const std::function<bool()>& published) {
+    for (int i = 0; i < 60'000 && !published(); ++i)
       if (!step()) clock_.advance(1ms);
-    ASSERT_TRUE(told());
+    ASSERT_TRUE(published());
   }
 
   node::testing::ManualClock clock_;
-  std::unique_ptr<Journal> journal_ = Journal::in_memory();
+  std::unique_ptr<StateStore> state_store_ = StateStore::in_memory();
   std::int64_t generation_ = 1;
   std::vector<Report> reports_;
   int counts_ = 0;
-  std::unique_ptr<DatasetKeeper> keeper_;
-  std::vector<runtime::Strand> strands_;
+  std::unique_ptr<DatasetManager> manager_;
+  std::vector<runtime::Task> tasks_;
 };
 
-TEST_F(DatasetFolderKeeper, OthersAreCountedBetweenItsPortions) {
+TEST_F(DatasetFolderManager, OthersAreCountedBetweenItsPortions) {
   put("lines");
   want({dataset("photos", "imagefolder"), dataset("lines", "txt")});
   for (int i = 0; i < 100 && !report("lines").samples; ++i) {
@@ -187,7 +187,7 @@ TEST_F(DatasetFolderKeeper, OthersAreCountedBetweenItsPortions) {
   EXPECT_EQ(report("photos").inexact, "");
 }
 
-TEST_F(DatasetFolderKeeper, AChangeBetweenPortionsIsSaidAndCountedAgain) {
+TEST_F(DatasetFolderManager, AChangeBetweenPortionsIsSaidAndCountedAgain) {
   want({dataset("photos", "imagefolder")});
   while (counts_ < 3) ASSERT_TRUE(step());
   put("photos/dogs/new.jpg");
@@ -198,7 +198,7 @@ TEST_F(DatasetFolderKeeper, AChangeBetweenPortionsIsSaidAndCountedAgain) {
   run_until([&] { return report("photos").samples == 61 && report("photos").inexact.empty(); });
 }
 
-TEST_F(DatasetFolderKeeper, HowFarItIsIsTold) {
+TEST_F(DatasetFolderManager, HowFarItIsIsTold) {
   want({dataset("photos", "imagefolder")});
   while (counts_ < 3) ASSERT_TRUE(step());
   clock_.advance(2s);

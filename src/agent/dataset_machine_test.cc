@@ -1,11 +1,11 @@
-// The keeper of datasets with threads, on the real disk, with real change notifications.
+// The manager of datasets with threads, on the real disk, with real change notifications.
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <thread>
 #include <unistd.h>
 
-#include "agent/dataset_keeper.h"
+#include "agent/dataset_manager.h"
 
 namespace varda::agent {
 namespace dataset_machine_test {
@@ -29,20 +29,20 @@ class DatasetMachine : public ::testing::Test {
   }
 
   void start() {
-    keeper_ = std::make_unique<DatasetKeeper>(
-        DatasetKeeper::Options{.roots = {root_ / "data"}, .directory = root_ / "agent/datasets"},
+    manager_ = std::make_unique<DatasetManager>(
+        DatasetManager::Options{.roots = {root_ / "data"}, .directory = root_ / "agent/datasets"},
         os::real_file_system(), [this] { return os::open_readable_tree({root_ / "data"}); },
-        *watch_, *journal_,
+        *watch_, *state_store_,
         [this](const std::vector<Report>& reports, const std::string&, std::int64_t) {
           const MutexLock lock(mutex_);
           reports_ = reports;
-          told_.notify_all();
+          published_.notify_all();
         });
-    thread_ = std::jthread([this](const std::stop_token& stop) { keeper_->run(Context(stop)); });
+    thread_ = std::jthread([this](const std::stop_token& stop) { manager_->run(Context(stop)); });
   }
   void stop() {
     thread_ = {};  // stops and joins
-    keeper_.reset();
+    manager_.reset();
   }
   void want(const std::vector<std::pair<std::string, std::string>>& path_and_format) {
     api::EdgeNode node;
@@ -58,8 +58,9 @@ class DatasetMachine : public ::testing::Test {
       node.spec.datasets.push_back(dataset);
     }
     ASSERT_TRUE(
-        keep_desired(*journal_, {node.metadata.uid, node.metadata.generation, node.spec}).ok());
-    keeper_->set_desired(node);
+        write_work_list(*state_store_, {node.metadata.uid, node.metadata.generation, node.spec})
+            .ok());
+    manager_->set_node(node);
   }
   /// Waits for a report. Only a hang takes until the timeout.
   void expect(const std::string& path, std::optional<std::int64_t> samples,
@@ -73,7 +74,7 @@ class DatasetMachine : public ::testing::Test {
                (state != "Counted" || one.inexact.empty());
       });
     };
-    EXPECT_TRUE(told_.wait_until(lock, end, found))
+    EXPECT_TRUE(published_.wait_until(lock, end, found))
         << path << ": " << samples.value_or(-1) << " " << state;
   }
   void append(const std::string& path, const std::string& text) {
@@ -82,12 +83,12 @@ class DatasetMachine : public ::testing::Test {
 
   fs::path root_;
   std::unique_ptr<os::FileWatch> watch_ = os::make_file_watch();
-  std::unique_ptr<Journal> journal_ = Journal::in_memory();
+  std::unique_ptr<StateStore> state_store_ = StateStore::in_memory();
   std::int64_t generation_ = 1;
   Mutex mutex_;
-  std::condition_variable_any told_;
+  std::condition_variable_any published_;
   std::vector<Report> reports_ GUARDED_BY(mutex_);
-  std::unique_ptr<DatasetKeeper> keeper_;
+  std::unique_ptr<DatasetManager> manager_;
   std::jthread thread_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 // message fits.
 constexpr std::size_t kNameMax = 256, kFileMax = 1024, kWhyMax = 1024, kPathMax = 512,
                       kMessageMax = 2048;
-constexpr std::size_t kRootsTold = 8;
+constexpr std::size_t kRootsListed = 8;
 
 std::string shown(const os::Path& path) { return fit(path.string(), kPathMax); }
 
@@ -21,10 +21,10 @@ std::string allowed(const std::vector<os::Path>& roots) {
     return "this node allows no directory: start its agent with --dataset-root DIR (varda up: "
            "--dataset-root [NODE=]DIR)";
   std::string out = "this node allows paths below ";
-  for (std::size_t i = 0; i < std::min(roots.size(), kRootsTold); ++i)
+  for (std::size_t i = 0; i < std::min(roots.size(), kRootsListed); ++i)
     out += (i == 0 ? "" : ", ") + shown(roots[i]);
-  if (roots.size() > kRootsTold)
-    out += " and " + std::to_string(roots.size() - kRootsTold) + " more";
+  if (roots.size() > kRootsListed)
+    out += " and " + std::to_string(roots.size() - kRootsListed) + " more";
   return out;
 }
 
@@ -116,11 +116,11 @@ void put_figures(const dataset::Counted& counted, std::size_t classes_max, WallT
   std::map<std::string, std::int64_t> classes;
   report.further_classes = static_cast<std::int64_t>(tally.further_classes);
   for (const auto& [name, count] : tally.classes) {
-    std::string told = classes.size() < classes_max ? fit(name, kNameMax) : "";
-    if (told.empty()) {
+    std::string published = classes.size() < classes_max ? fit(name, kNameMax) : "";
+    if (published.empty()) {
       report.further_classes += static_cast<std::int64_t>(count);
     } else {
-      classes[std::move(told)] += static_cast<std::int64_t>(count);
+      classes[std::move(published)] += static_cast<std::int64_t>(count);
     }
   }
   for (const auto& [name, count] : classes)

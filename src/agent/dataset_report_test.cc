@@ -43,11 +43,11 @@ TEST(DatasetReport, NamesOfAnyBytesBecomeNamesThatAStatusTakes) {
   put_figures(
       counted({{"", 1}, {"\xFF", 1}, {"\xFE", 2}, {longest, 4}, {wide, 8}, {"\xC3\xA4", 16}}), 64,
       kNow, report);
-  std::map<std::string, std::int64_t> told;
-  for (const auto& one : report.classes) told[one.name] = one.count;
+  std::map<std::string, std::int64_t> published;
+  for (const auto& one : report.classes) published[one.name] = one.count;
   const std::map<std::string, std::int64_t> expected = {
       {"\xEF\xBF\xBD", 3}, {longest, 12}, {"\xC3\xA4", 16}};
-  EXPECT_EQ(told, expected);
+  EXPECT_EQ(published, expected);
   EXPECT_EQ(report.classes.size(), expected.size()) << "a name stands once";
   EXPECT_EQ(report.further_classes, 1);
 }

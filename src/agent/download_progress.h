@@ -26,7 +26,7 @@ class DownloadProgress {
   /// When tell() has something to publish. Nothing: no download is running.
   std::optional<SteadyTime> due() const;
   /// Publishes the current figures for fill(), if it is due.
-  void tell(SteadyTime now);
+  void publish_reports(SteadyTime now);
   /// Puts the published figures into the reports of running downloads. A failed job that is
   /// downloaded again becomes downloading, but keeps reason and message of its last failure.
   void fill(std::map<JobKey, JobReport>& jobs) const;
@@ -37,11 +37,11 @@ class DownloadProgress {
   };
   struct Download {
     SteadyTime started;
-    std::optional<Figures> now, told;  // nothing: no byte received
+    std::optional<Figures> now, published;  // nothing: no byte received
   };
   const Duration period_;
   std::map<JobKey, Download> downloads_;
-  std::optional<SteadyTime> last_told_;
+  std::optional<SteadyTime> last_reported_;
 };
 
 }  // namespace varda::agent

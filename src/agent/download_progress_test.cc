@@ -12,8 +12,8 @@ JobKey job(std::string name) { return {codec::Sha256::of(name), "http://files/" 
 class DownloadProgressTest : public ::testing::Test {
  protected:
   /// "DONE/TOTAL" in the report of a downloading job.
-  std::string told(const std::string& name,
-                   JobReport::State state = JobReport::State::kDownloading) const {
+  std::string published(const std::string& name,
+                        JobReport::State state = JobReport::State::kDownloading) const {
     std::map<JobKey, JobReport> jobs{{job(name), {.state = state, .message = ""}}};
     progress.fill(jobs);
     return std::to_string(jobs.begin()->second.done) + "/" +
@@ -34,25 +34,25 @@ TEST_F(DownloadProgressTest, NothingIsDueWhileNothingIsDownloaded) {
 TEST_F(DownloadProgressTest, ADownloadIsToldOfOnceItHasTakenThePeriod) {
   progress.started(job("a"), at(0));
   progress.note(job("a"), 7, 100);
-  progress.tell(at(9));
-  EXPECT_EQ(told("a"), "0/0");
-  progress.tell(at(10));
-  EXPECT_EQ(told("a"), "7/100");
-  EXPECT_EQ(told("b"), "0/0");
+  progress.publish_reports(at(9));
+  EXPECT_EQ(published("a"), "0/0");
+  progress.publish_reports(at(10));
+  EXPECT_EQ(published("a"), "7/100");
+  EXPECT_EQ(published("b"), "0/0");
   progress.ended(job("a"));
-  EXPECT_EQ(told("a"), "0/0");
+  EXPECT_EQ(published("a"), "0/0");
 }
 
 TEST_F(DownloadProgressTest, FiguresStayAsToldUntilThePeriodIsOver) {
   progress.started(job("a"), at(0));
   progress.note(job("a"), 7, 100);
-  progress.tell(at(12));
+  progress.publish_reports(at(12));
   progress.note(job("a"), 8, 100);
   EXPECT_EQ(progress.due(), at(22));
-  progress.tell(at(21));
-  EXPECT_EQ(told("a"), "7/100");
-  progress.tell(at(22));
-  EXPECT_EQ(told("a"), "8/100");
+  progress.publish_reports(at(21));
+  EXPECT_EQ(published("a"), "7/100");
+  progress.publish_reports(at(22));
+  EXPECT_EQ(published("a"), "8/100");
 }
 
 TEST_F(DownloadProgressTest, AllDownloadsAreToldOfAtOnce) {
@@ -60,18 +60,18 @@ TEST_F(DownloadProgressTest, AllDownloadsAreToldOfAtOnce) {
   progress.started(job("b"), at(4));
   progress.note(job("a"), 1, 10);
   progress.note(job("b"), 2, 0);
-  progress.tell(at(10));
-  EXPECT_EQ(told("b"), "0/0") << "it has not taken the period";
+  progress.publish_reports(at(10));
+  EXPECT_EQ(published("b"), "0/0") << "it has not taken the period";
   EXPECT_EQ(progress.due(), at(20)) << "not at 14: that were two writes in a period";
-  progress.tell(at(20));
-  EXPECT_EQ(told("a"), "1/10");
-  EXPECT_EQ(told("b"), "2/0");
+  progress.publish_reports(at(20));
+  EXPECT_EQ(published("a"), "1/10");
+  EXPECT_EQ(published("b"), "2/0");
 }
 
 TEST_F(DownloadProgressTest, APeerThatSendsNothingIsToldNothingOf) {
   progress.started(job("a"), at(0));
-  progress.tell(at(10));
-  EXPECT_EQ(told("a"), "0/0");
+  progress.publish_reports(at(10));
+  EXPECT_EQ(published("a"), "0/0");
   EXPECT_EQ(progress.due(), at(20));
 }
 
@@ -83,7 +83,7 @@ TEST_F(DownloadProgressTest, AnotherAttemptIsDownloadingAndKeepsTheLastFailure) 
   progress.fill(jobs);
   EXPECT_EQ(jobs.begin()->second.state, JobReport::State::kFailed)
       << "nobody knows yet whether it gets on";
-  progress.tell(at(10));
+  progress.publish_reports(at(10));
   progress.fill(jobs);
   EXPECT_EQ(jobs.begin()->second.state, JobReport::State::kDownloading);
   EXPECT_EQ(jobs.begin()->second.done, 7u);
@@ -94,19 +94,19 @@ TEST_F(DownloadProgressTest, OnlyWhatIsDownloadingHasFigures) {
   progress.started(job("a"), at(0));
   progress.note(job("a"), 7, 100);
   progress.note(job("stranger"), 1, 2);
-  progress.tell(at(10));
-  EXPECT_EQ(told("a", JobReport::State::kReady), "0/0");
-  EXPECT_EQ(told("stranger"), "0/0");
+  progress.publish_reports(at(10));
+  EXPECT_EQ(published("a", JobReport::State::kReady), "0/0");
+  EXPECT_EQ(published("stranger"), "0/0");
 }
 
 TEST_F(DownloadProgressTest, ANewAttemptBeginsAnew) {
   progress.started(job("a"), at(0));
   progress.note(job("a"), 7, 100);
-  progress.tell(at(10));
+  progress.publish_reports(at(10));
   progress.ended(job("a"));
   progress.started(job("a"), at(15));
   EXPECT_EQ(progress.due(), at(25));
-  EXPECT_EQ(told("a"), "0/0");
+  EXPECT_EQ(published("a"), "0/0");
 }
 
 }  // namespace download_progress_test

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "agent/cascade_record.h"
+#include "agent/tier_counters.h"
 #include "api/edgeai/edge_summary.h"
 #include "base/log.h"
 #include "meta/patch.h"
@@ -43,7 +43,7 @@ std::optional<codec::Json> status_patch(const api::EdgeNodeStatus& wanted,
   return codec::Json::object({{"status", meta::make_merge_patch(now, next)}});
 }
 
-Link::Link(const kube::Client& client, Options options, Desired desired)
+Link::Link(const kube::Client& client, Options options, WorkList desired)
     : client_(client),
       options_(std::move(options)),
       clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
@@ -89,20 +89,20 @@ Status Link::sync(const Context& ctx, const Wanted& wanted) {
       created = client_.get(ctx, api::EdgeNode::resource(), key);  // the watch is behind
     TRY(live, std::move(created));
   }
-  api::EdgeNodeStatus told = wanted.status;
+  api::EdgeNodeStatus published = wanted.status;
   const codec::Json uid = std::as_const(live).at("metadata/uid");
   // The generation belongs to a deleted object; nothing of the new object was observed yet.
   const bool other = !wanted.observed_uid.empty() && wanted.observed_uid != uid.as_string();
   if (other ||
-      told.observed_generation > std::as_const(live).at("metadata/generation").as_integer())
-    told.observed_generation = 0;
+      published.observed_generation > std::as_const(live).at("metadata/generation").as_integer())
+    published.observed_generation = 0;
   if (const auto object = api::EdgeNode::from_json(live); object.ok()) {
-    for (api::EdgeModelReport& model : told.models)
+    for (api::EdgeModelReport& model : published.models)
       if (const auto* there = object->status.find_model(model.key); there != nullptr)
-        keep_ahead(model.cascade, there->cascade);
-    told.summary = api::summarize(object->spec, told);
+        keep_ahead(model.joint, there->joint);
+    published.summary = api::summarize(object->spec, published);
   }
-  auto patch = status_patch(told, live);
+  auto patch = status_patch(published, live);
   if (!patch) return {};
   patch->set("metadata", codec::Json::object({{"uid", uid}}));  // conflict if recreated
   TRY(const auto written, client_.patch(ctx, api::EdgeNode::resource(), key,
@@ -111,9 +111,9 @@ Status Link::sync(const Context& ctx, const Wanted& wanted) {
   return {};
 }
 
-std::vector<runtime::Strand> Link::strands() {
-  std::vector<runtime::Strand> out;
-  out.push_back(runtime::informer_strand(informer_, clock_));
+std::vector<runtime::Task> Link::tasks() {
+  std::vector<runtime::Task> out;
+  out.push_back(runtime::informer_task(informer_, clock_));
   out.push_back({"report", [this] { return due(); }, [this](const Context& ctx) { step(ctx); }});
   return out;
 }

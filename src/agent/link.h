@@ -12,7 +12,7 @@
 #include "base/mutex.h"
 #include "kube/client.h"
 #include "runtime/informer.h"
-#include "runtime/strand.h"
+#include "runtime/task.h"
 
 namespace varda::agent {
 
@@ -39,8 +39,8 @@ class Link {
   };
   /// `desired` gets every version of the EdgeNode, on a thread of run(), and must be quick.
   /// `client` outlives the link.
-  using Desired = std::function<void(const api::EdgeNode&)>;
-  Link(const kube::Client& client, Options options, Desired desired);
+  using WorkList = std::function<void(const api::EdgeNode&)>;
+  Link(const kube::Client& client, Options options, WorkList desired);
 
   /// Sets the status to write whenever the server's differs; retried while the link is down.
   /// Nothing is written before the first call. `observed_uid` is the uid of the object that
@@ -48,8 +48,8 @@ class Link {
   void report(api::EdgeNodeStatus status, std::string observed_uid);
   /// Works until the context is done.
   void run(const Context& ctx);
-  /// Two strands: watching the object, and writing its status.
-  std::vector<runtime::Strand> strands();
+  /// Two tasks: watching the object, and writing its status.
+  std::vector<runtime::Task> tasks();
 
  private:
   void step(const Context& ctx);

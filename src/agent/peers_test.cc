@@ -93,16 +93,16 @@ TEST_F(PeersTest, WithoutAnIdentityNothingIsSharedAndNobodyAsked) {
 // Any host that reaches the port can connect, here often enough to take all connections.
 TEST_F(PeersTest, ClientsWithoutACertificateLeaveRoomForNodes) {
   ASSERT_TRUE(a_->serve(whoami()).ok());
-  std::vector<std::unique_ptr<net::HttpClient>> strangers;
+  std::vector<std::unique_ptr<net::HttpClient>> anonymous;
   for (int i = 0; i < 64; ++i) {
     net::ClientOptions options;
     options.tls.ca_pem = ca_.certificate_pem;
     options.tls.verified_name = api::peer_name("edge0");
-    strangers.push_back(net::make_client(std::move(options)));
+    anonymous.push_back(net::make_client(std::move(options)));
     net::ClientRequest request;
     request.url = a_->url() + "/";
     const auto answer =
-        strangers.back()->call(kForever.with_timeout(std::chrono::seconds(60)), std::move(request));
+        anonymous.back()->call(kForever.with_timeout(std::chrono::seconds(60)), std::move(request));
     ASSERT_TRUE(answer.ok()) << answer.error();
     EXPECT_EQ(answer->body, "");
   }

@@ -101,9 +101,9 @@ Plan plan(const api::EdgeNodeSpec& spec, const World& world) {
     if (!model.serving || !active || (numbered && (shown == nullptr || shown->numbers.empty())))
       continue;
     Poll poll{model.key, model.model_name, model.serving->url, *active};
-    if (model.serving->reading) poll.reading = *model.serving->reading;
+    if (model.serving->status_query) poll.status_query = *model.serving->status_query;
     if (numbered) poll.numbers = shown->numbers;
-    poll.cascade = model.cascade.is_object();
+    poll.joint = model.joint.is_object();
     out.poll.push_back(std::move(poll));
   }
   out.install.insert(out.install.end(), later.begin(), later.end());
@@ -136,9 +136,9 @@ std::vector<api::EdgeModelReport> report(const api::EdgeNodeSpec& spec, const Wo
     if (const auto serving = world.serving.find(model.key);
         model.serving && !one.exposed.empty() && serving != world.serving.end())
       one.serving = serving->second;
-    if (const auto cascade = world.cascades.find(model.key);
-        model.cascade.is_object() && cascade != world.cascades.end())
-      one.cascade = cascade->second;
+    if (const auto joint = world.joint_reports.find(model.key);
+        model.joint.is_object() && joint != world.joint_reports.end())
+      one.joint = joint->second;
     out.push_back(std::move(one));
   }
   return out;
@@ -183,10 +183,12 @@ bool has(const std::vector<std::string>& list, const std::string& text) {
 class Answering {
  public:
   explicit Answering(const Poll& poll) : poll_(poll) {}
-  void add(const std::string& told, const std::string& version) {
-    const bool greater = told.size() != told_.size() ? told.size() > told_.size() : told > told_;
+  void add(const std::string& published, const std::string& version) {
+    const bool greater = published.size() != published_.size()
+                             ? published.size() > published_.size()
+                             : published > published_;
     if (version_.empty() || (poll_.numbers.empty() ? version == poll_.target : greater)) {
-      told_ = told;
+      published_ = published;
       version_ = version;
     }
   }
@@ -194,35 +196,36 @@ class Answering {
 
  private:
   const Poll& poll_;
-  std::string told_, version_;
+  std::string published_, version_;
 };
 
 }  // namespace
 
 api::EdgeServingReport read_index(const codec::Json& answer, const Poll& poll) {
   EdgeServingReport out;
-  const api::EdgeStatusReading& reading = poll.reading;
+  const api::EdgeStatusQuery& reading = poll.status_query;
   bool loading = false;
   Answering answering(poll);
   const codec::Json& list = at_pointer(answer, reading.list);
   const codec::Json one = list.is_object() ? codec::Json::array({list}) : codec::Json();
   for (const codec::Json& entry : (list.is_object() ? one : list).as_array()) {
     if (!reading.name.empty() && text_at(entry, reading.name) != poll.model_name) continue;
-    const std::string told = text_at(entry, reading.version);
-    std::string version = told;
+    const std::string published = text_at(entry, reading.version);
+    std::string version = published;
     if (!poll.numbers.empty()) {
-      const auto named = poll.numbers.find(told);
+      const auto named = poll.numbers.find(published);
       if (named == poll.numbers.end()) continue;  // hidden meanwhile, but still known to the server
       version = named->second;
     }
     const std::string state = reading.state.empty() ? "" : text_at(entry, reading.state);
     if (reading.state.empty() ? !version.empty() : has(reading.ready, state)) {
-      answering.add(told, version);
+      answering.add(published, version);
     } else if (has(reading.loading, state)) {
       loading = true;
     } else if (const std::string message =
                    reading.message.empty() ? "" : text_at(entry, reading.message);
-               version == poll.target && !message.empty() && !has(reading.quiet, message)) {
+               version == poll.target && !message.empty() &&
+               !has(reading.ignored_messages, message)) {
       // Servers also list untried and unloaded versions as unavailable; only real failures have a
       // message.
       out.failed_version = version;

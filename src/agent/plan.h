@@ -50,7 +50,7 @@ struct World {
   std::map<JobKey, JobReport> jobs;
   std::map<std::string, Shown> shown;                     // by model key
   std::map<std::string, api::EdgeServingReport> serving;  // by model key
-  std::map<std::string, codec::Json> cascades;            // tier reports, by model key
+  std::map<std::string, codec::Json> joint_reports;       // tier reports, by model key
 };
 
 struct Poll {
@@ -58,10 +58,10 @@ struct Poll {
   std::string model_name;
   std::string url;
   std::string target;  // the exposed version
-  api::EdgeStatusReading reading = {};
+  api::EdgeStatusQuery status_query = {};
   std::map<std::string, std::string> numbers =
-      {};                // as Shown::numbers; empty: the server knows names
-  bool cascade = false;  // poll its tiers as well
+      {};              // as Shown::numbers; empty: the server knows names
+  bool joint = false;  // poll its tiers as well
   friend bool operator==(const Poll&, const Poll&) = default;
 };
 
@@ -89,7 +89,7 @@ std::vector<api::EdgeModelReport> report(const api::EdgeNodeSpec& spec, const Wo
 /// The job of a version; nothing if its sha256 is malformed, which the report shows.
 std::optional<JobKey> job_of(const api::EdgeModel& model, const api::EdgeModelVersion& version);
 
-/// Reads a server's status of a model. `answer` is the response to poll.reading. If several
+/// Reads a server's status of a model. `answer` is the response to poll.status_query. If several
 /// versions serve, the target wins. With numbers the greatest wins, because requests without a
 /// version get that one.
 api::EdgeServingReport read_index(const codec::Json& answer, const Poll& poll);

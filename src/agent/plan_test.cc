@@ -112,8 +112,8 @@ Json write_plan(const Plan& plan) {
   for (const Poll& one : plan.poll) {
     std::string text = one.key + "=" + one.target + " " + one.url;
     for (const auto& [number, version] : one.numbers) text += " " + number + "=" + version;
-    if (one.reading != api::EdgeStatusReading{})
-      text += " " + one.reading.method + " " + one.reading.path;
+    if (one.status_query != api::EdgeStatusQuery{})
+      text += " " + one.status_query.method + " " + one.status_query.path;
     poll.push_back(text);
   }
   put("install", install);
@@ -162,21 +162,21 @@ TEST(AgentPlan, CasesAsFiles) {
 TEST(AgentServing, StatusOfAForeignServerIsReadByItsPointers) {
   Poll poll{"default/digits", "digits", "http://127.0.0.1", "v4"};
   poll.numbers = {{"3", "3"}, {"40", "v4"}};
-  poll.reading = {.path = "/v1/models/digits",
-                  .method = "GET",
-                  .list = "/model_version_status",
-                  .name = "",
-                  .version = "/version",
-                  .state = "/state",
-                  .ready = {"AVAILABLE"},
-                  .loading = {"START", "LOADING"},
-                  .code = "",
-                  .message = "/status/error_message",
-                  .quiet = {"OK"},
-                  .unknown = {}};
+  poll.status_query = {.path = "/v1/models/digits",
+                       .method = "GET",
+                       .list = "/model_version_status",
+                       .name = "",
+                       .version = "/version",
+                       .state = "/state",
+                       .ready = {"AVAILABLE"},
+                       .loading = {"START", "LOADING"},
+                       .code = "",
+                       .message = "/status/error_message",
+                       .ignored_messages = {"OK"},
+                       .unknown = {}};
   struct Row {
     const char* versions;
-    const char* told;  // STATE VERSION FAILED MESSAGE
+    const char* published;  // STATE VERSION FAILED MESSAGE
   };
   const Row rows[] = {
       {R"({"version": "3", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}})",
@@ -204,16 +204,16 @@ TEST(AgentServing, StatusOfAForeignServerIsReadByItsPointers) {
     const auto report = read_index(*answer, poll);
     EXPECT_EQ(
         report.state + " " + report.version + " " + report.failed_version + " " + report.message,
-        row.told)
+        row.published)
         << row.versions;
   }
 }
 
 TEST(AgentServing, AnswerOfOneObjectIsAListOfOne) {
   Poll poll{"default/digits", "digits", "http://127.0.0.1", "3"};
-  poll.reading.list = "/a~1b/1";
-  poll.reading.name = poll.reading.state = "";
-  poll.reading.version = "/v~0";
+  poll.status_query.list = "/a~1b/1";
+  poll.status_query.name = poll.status_query.state = "";
+  poll.status_query.version = "/v~0";
   const auto answer = codec::parse_json(R"({"a/b": [null, {"v~": "3"}]})");
   EXPECT_EQ(read_index(*answer, poll).version, "3");
   EXPECT_EQ(read_index(codec::Json("text"), poll).state, api::EdgeServingReport::kLoading);
@@ -369,14 +369,14 @@ TEST(AgentAddress, IsDrawnFreeAndKept) {
   EXPECT_TRUE(address_in_use(kTable, "127.1.2.3"));
   EXPECT_FALSE(address_in_use(kTable, "127.1.2.4"));
   os::testing::MemoryFileSystem fs;
-  const auto journal = Journal::in_memory();
+  const auto state_store = StateStore::in_memory();
   const auto rng = seeded_rng(1);
-  const auto drawn = node_address("", *journal, *rng, fs);
+  const auto drawn = node_address("", *state_store, *rng, fs);
   ASSERT_TRUE(drawn.ok()) << drawn.error();
   EXPECT_TRUE(drawn->starts_with("127."));
-  EXPECT_EQ(*node_address("", *journal, *rng, fs), *drawn);
-  EXPECT_EQ(*node_address("127.7.7.7", *journal, *rng, fs), "127.7.7.7");
-  EXPECT_EQ(*node_address("", *journal, *rng, fs), *drawn)
+  EXPECT_EQ(*node_address("", *state_store, *rng, fs), *drawn);
+  EXPECT_EQ(*node_address("127.7.7.7", *state_store, *rng, fs), "127.7.7.7");
+  EXPECT_EQ(*node_address("", *state_store, *rng, fs), *drawn)
       << "a given address replaces the drawn one for this run only";
 }
 

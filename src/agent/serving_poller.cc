@@ -8,14 +8,14 @@
 namespace varda::agent {
 namespace {
 
-constexpr std::size_t kCascadeBytesMax = 256 << 10, kCascadeDepthMax = 16;
+constexpr std::size_t kJointBytesMax = 256 << 10, kJointDepthMax = 16;
 
 bool same(const api::EdgeServingReport& a, const api::EdgeServingReport& b) {
   return a.version == b.version && a.state == b.state && a.failed_version == b.failed_version &&
          a.reason == b.reason && a.message == b.message;
 }
 
-bool request_is_of_a_model(const Poll& poll) { return poll.reading != api::EdgeStatusReading{}; }
+bool request_is_of_a_model(const Poll& poll) { return poll.status_query != api::EdgeStatusQuery{}; }
 
 }  // namespace
 
@@ -65,8 +65,8 @@ bool ServingPoller::complete() const {
 
 Result<ServingPoller::Answer> ServingPoller::ask(const Context& ctx, const Poll& poll) {
   net::ClientRequest request;
-  request.method = poll.reading.method;
-  request.url = poll.url + poll.reading.path;
+  request.method = poll.status_query.method;
+  request.url = poll.url + poll.status_query.path;
   if (request.method == "POST") {
     request.headers.add("Content-Type", "application/json");
     request.body = "{}";
@@ -84,19 +84,19 @@ Result<ServingPoller::Answer> ServingPoller::ask(const Context& ctx, const Poll&
 }
 
 // Called only for a server that just answered. A lost answer is repeated by the next poll.
-void ServingPoller::ask_cascade(const Context& ctx, const Poll& poll) {
+void ServingPoller::ask_joint(const Context& ctx, const Poll& poll) {
   net::ClientRequest request;
-  request.url = poll.url + "/v2/models/" + net::percent_encode(poll.model_name) + "/cascade";
-  request.max_response_bytes = kCascadeBytesMax;
+  request.url = poll.url + "/v2/models/" + net::percent_encode(poll.model_name) + "/joint";
+  request.max_response_bytes = kJointBytesMax;
   const auto answer = http_.call(ctx.with_timeout(options_.timeout), std::move(request));
   if (!answer.ok() && answer.error().code() == Code::kExhausted)
-    return cascade_(poll.key,
-                    Error(Code::kExhausted,
-                          "it has more than " + std::to_string(kCascadeBytesMax >> 10) + " KiB"));
+    return joint_(poll.key,
+                  Error(Code::kExhausted,
+                        "it has more than " + std::to_string(kJointBytesMax >> 10) + " KiB"));
   if (!answer.ok() || answer->status == 404) return;  // no version yet, or no tiers
   if (answer->status != 200)
-    return cascade_(poll.key, Error(Code::kUnavailable, "HTTP " + std::to_string(answer->status)));
-  cascade_(poll.key, codec::parse_json(answer->body, {.depth_max = kCascadeDepthMax}));
+    return joint_(poll.key, Error(Code::kUnavailable, "HTTP " + std::to_string(answer->status)));
+  joint_(poll.key, codec::parse_json(answer->body, {.depth_max = kJointDepthMax}));
 }
 
 void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
@@ -107,13 +107,13 @@ void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
       return;  // the poll changed meanwhile
     State& state = found->second;
     api::EdgeServingReport report;
-    bool news = false;
+    bool updated = false;
     if (answer.ok()) {
       state.failures = 0;
-      (void)state.complaint.is_news("", clock_.now());
+      (void)state.log_throttle.should_log("", clock_.now());
       report = answer->report;
-      news = !answer->last_good.empty() && answer->last_good != state.last_good;
-      if (news) state.last_good = answer->last_good;
+      updated = !answer->last_good.empty() && answer->last_good != state.last_good;
+      if (updated) state.last_good = answer->last_good;
     } else {
       // One lost answer is no outage. A server that never answered is not news, either.
       if (++state.failures == 1 && state.report &&
@@ -128,7 +128,7 @@ void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
       const bool said = error.code() == Code::kCorrupt || error.code() == Code::kExhausted;
       report.message = said ? "the answer of the model server at " + poll.url + " cannot be read"
                             : "the model server does not answer at " + poll.url;
-      if (said && state.complaint.is_news(error.message(), clock_.now()))
+      if (said && state.log_throttle.should_log(error.message(), clock_.now()))
         log::warn("version status of a model server unreadable",
                   {{"model", poll.key}, {"error", error}});
     }
@@ -136,7 +136,7 @@ void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
                          (report.version == poll.target || report.failed_version == poll.target);
     const auto busy = std::min(options_.busy * (1 << std::min(state.failures, 3)), options_.steady);
     state.due = clock_.now() + (settled ? options_.steady : busy);
-    if (state.report && same(*state.report, report) && !news) return;
+    if (state.report && same(*state.report, report) && !updated) return;
     state.report = std::move(report);
   }
   changed_();
@@ -163,22 +163,22 @@ void ServingPoller::step(const Context& ctx) {
     const auto answer = ask(ctx, poll);
     if (!answer.ok() && ctx.done()) return;  // cancelled: proves nothing about the server
     take(poll, answer);
-    if (answer.ok() && poll.cascade && cascade_) ask_cascade(ctx, poll);
+    if (answer.ok() && poll.joint && joint_) ask_joint(ctx, poll);
   }
 }
 
 void ServingPoller::ask_tiers(const Context& ctx) {
-  if (!cascade_) return;
+  if (!joint_) return;
   std::vector<Poll> polls;
   {
     const MutexLock lock(mutex_);
     for (const auto& [key, state] : states_)
-      if (state.poll.cascade && state.report && state.failures < 2)
+      if (state.poll.joint && state.report && state.failures < 2)
         polls.push_back(state.poll);  // one lost answer is no outage
   }
   for (const Poll& poll : polls) {
     if (ctx.done()) return;
-    ask_cascade(ctx, poll);
+    ask_joint(ctx, poll);
   }
 }
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "agent/complaint.h"
+#include "agent/log_throttle.h"
 #include "agent/plan.h"
 #include "base/context.h"
 #include "base/mutex.h"
@@ -25,15 +25,15 @@ class ServingPoller {
   };
   /// Called with each answer about a model's tiers, as JSON, or with the error. Servers without
   /// tiers cause no call.
-  using OnCascade = std::function<void(const std::string& key, const Result<codec::Json>& answer)>;
+  using OnJoint = std::function<void(const std::string& key, const Result<codec::Json>& answer)>;
   /// `http` outlives the poller. `changed` is called on run()'s thread when a report has changed.
   ServingPoller(net::HttpClient& http, Options options, std::function<void()> changed,
-                OnCascade cascade = {})
+                OnJoint joint = {})
       : http_(http),
         options_(options),
         clock_(options.clock != nullptr ? *options.clock : system_clock()),
         changed_(std::move(changed)),
-        cascade_(std::move(cascade)) {}
+        joint_(std::move(joint)) {}
 
   /// Sets the servers to poll. New or changed ones are polled at once; reports of removed ones are
   /// dropped.
@@ -61,7 +61,7 @@ class ServingPoller {
     int failures = 0;
     std::optional<api::EdgeServingReport> report;
     std::string last_good;
-    Complaint complaint;  // about unreadable answers
+    LogThrottle log_throttle;  // about unreadable answers
   };
   struct Answer {
     api::EdgeServingReport report;
@@ -69,13 +69,13 @@ class ServingPoller {
   };
   Result<Answer> ask(const Context& ctx, const Poll& poll);
   void take(const Poll& poll, const Result<Answer>& answer);
-  void ask_cascade(const Context& ctx, const Poll& poll);
+  void ask_joint(const Context& ctx, const Poll& poll);
 
   net::HttpClient& http_;
   const Options options_;
   const Clock& clock_;
   const std::function<void()> changed_;
-  const OnCascade cascade_;
+  const OnJoint joint_;
   mutable Mutex mutex_;
   std::condition_variable_any woken_;
   std::map<std::string, State> states_ GUARDED_BY(mutex_);

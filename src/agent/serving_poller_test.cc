@@ -14,10 +14,10 @@ using std::chrono::seconds;
 /// error.
 class Server final : public net::HttpClient {
  public:
-  std::function<Status()> meet;
+  std::function<Status()> reconcile_with_server;
 
   Result<net::ClientResponse> send(const Context& ctx, net::ClientRequest request) override {
-    if (meet) TRY_VOID(meet());
+    if (reconcile_with_server) TRY_VOID(reconcile_with_server());
     return answers_->send(ctx, std::move(request));
   }
 
@@ -32,14 +32,14 @@ class Server final : public net::HttpClient {
       }));
 };
 
-class LastWords : public ::testing::Test {
+class LastOutput : public ::testing::Test {
  protected:
   void SetUp() override {
     poller_.set({{.key = "default/digits",
                   .model_name = "digits",
                   .url = "http://127.0.0.1:1",
                   .target = "3",
-                  .cascade = true}});
+                  .joint = true}});
     poller_.step(Context());
     ASSERT_EQ(poller_.reports().at("default/digits").state, api::EdgeServingReport::kReady);
   }
@@ -48,24 +48,26 @@ class LastWords : public ::testing::Test {
     poller_.step(ctx);
   }
   int said() {
-    const int before = said_;
-    server_.meet = nullptr;
+    const int before = published_;
+    server_.reconcile_with_server = nullptr;
     poller_.ask_tiers(Context());
-    return said_ - before;
+    return published_ - before;
   }
 
   node::testing::ManualClock clock_;
   Server server_;
-  int said_ = 0;
-  ServingPoller poller_{
-      server_, {.clock = &clock_}, [] {}, [this](const std::string&, const auto&) { ++said_; }};
+  int published_ = 0;
+  ServingPoller poller_{server_,
+                        {.clock = &clock_},
+                        [] {},
+                        [this](const std::string&, const auto&) { ++published_; }};
 };
 
-TEST_F(LastWords, OfAServerThatWasBeingAskedWhenTheAgentEndedAreHeard) {
-  server_.meet = []() -> Status { return Error(Code::kTimeout, "late"); };
+TEST_F(LastOutput, OfAServerThatWasBeingAskedWhenTheAgentEndedAreHeard) {
+  server_.reconcile_with_server = []() -> Status { return Error(Code::kTimeout, "late"); };
   poll(Context());
   std::stop_source end;
-  server_.meet = [&]() -> Status {
+  server_.reconcile_with_server = [&]() -> Status {
     end.request_stop();
     return Error(Code::kCancelled, "the agent ends");
   };
@@ -74,11 +76,11 @@ TEST_F(LastWords, OfAServerThatWasBeingAskedWhenTheAgentEndedAreHeard) {
   EXPECT_EQ(said(), 1);
 }
 
-TEST_F(LastWords, OfAServerThatWasLateOnceAreHeardAndOfOneThatIsGoneNotWaitedFor) {
-  server_.meet = []() -> Status { return Error(Code::kTimeout, "late"); };
+TEST_F(LastOutput, OfAServerThatWasLateOnceAreHeardAndOfOneThatIsGoneNotWaitedFor) {
+  server_.reconcile_with_server = []() -> Status { return Error(Code::kTimeout, "late"); };
   poll(Context());
   EXPECT_EQ(said(), 1);
-  server_.meet = []() -> Status { return Error(Code::kTimeout, "gone"); };
+  server_.reconcile_with_server = []() -> Status { return Error(Code::kTimeout, "gone"); };
   poll(Context());
   EXPECT_EQ(poller_.reports().at("default/digits").state, api::EdgeServingReport::kUnreachable);
   EXPECT_EQ(said(), 0);

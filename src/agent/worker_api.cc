@@ -19,7 +19,7 @@ using net::Response;
 constexpr std::string_view kAssignment = "/v1/assignment", kRegister = "/v1/register",
                            kProgress = "/v1/progress", kMetrics = "/v1/metrics",
                            kResults = "/v1/results/";
-constexpr std::size_t kAllowancesMax = 2 * WorkerKeeper::kWorkersMax;
+constexpr std::size_t kAllowancesMax = 2 * WorkerManager::kWorkersMax;
 
 Response json_response(int status, const Json& body) {
   Response out;
@@ -107,11 +107,11 @@ const std::vector<WorkerApi::Route>& WorkerApi::routes() {
   return all;
 }
 
-WorkerApi::WorkerApi(Options options, WorkerKeeper& keeper)
+WorkerApi::WorkerApi(Options options, WorkerManager& manager)
     : options_(std::move(options)),
       clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
-      keeper_(keeper),
-      strangers_(options_.strangers) {}
+      manager_(manager),
+      unauthenticated_(options_.unauthenticated) {}
 
 net::Handler WorkerApi::handler() {
   return [this](Request request, net::Responder respond) {
@@ -146,7 +146,7 @@ void WorkerApi::log_refusal(const std::string& worker, std::string_view request,
     const MutexLock lock(mutex_);
     const auto known = allowances_.find(worker);
     if (known == allowances_.end() ||
-        !known->second.complaints[request].is_news(message, clock_.now()))
+        !known->second.complaints[request].should_log(message, clock_.now()))
       return;
   }
   log::warn(
@@ -154,34 +154,34 @@ void WorkerApi::log_refusal(const std::string& worker, std::string_view request,
       {{"worker", worker}, {"request", request}, {"status", response.status}, {"error", message}});
 }
 
-std::optional<Error> WorkerApi::over_limit(const WorkerKeeper::Who& who, bool writes) {
+std::optional<Error> WorkerApi::over_limit(const WorkerManager::Caller& caller, bool writes) {
   const MutexLock lock(mutex_);
   const SteadyTime now = clock_.now();
-  if (allowances_.size() >= kAllowancesMax && !allowances_.contains(who.name.key()))
+  if (allowances_.size() >= kAllowancesMax && !allowances_.contains(caller.name.key()))
     allowances_.clear();
   auto& mine =
       allowances_
           .try_emplace(
-              who.name.key(),
-              Allowances{who.uid, Allowance(options_.requests), Allowance(options_.writes), {}})
+              caller.name.key(),
+              Allowances{caller.uid, Allowance(options_.requests), Allowance(options_.writes), {}})
           .first->second;
-  if (mine.uid != who.uid)
-    mine = {who.uid, Allowance(options_.requests), Allowance(options_.writes), {}};
+  if (mine.uid != caller.uid)
+    mine = {caller.uid, Allowance(options_.requests), Allowance(options_.writes), {}};
   if (mine.requests.take(now) && (!writes || mine.writes.take(now))) return std::nullopt;
   const auto& rate = writes ? options_.writes : options_.requests;
   return Error(Code::kUnavailable,
-               "worker " + who.name.key() + " sends too many requests: at most " +
+               "worker " + caller.name.key() + " sends too many requests: at most " +
                    std::to_string(static_cast<int>(rate.per_second)) + " a second" +
                    (writes ? " of registrations and results" : ""));
 }
 
 void WorkerApi::answer(const Request& request, const Reply& respond) {
   const auto token = bearer(request);
-  const auto who = token ? keeper_.who_has(*token) : std::nullopt;
-  if (!who) {
+  const auto caller = token ? manager_.find_by_token(*token) : std::nullopt;
+  if (!caller) {
     {
       const MutexLock lock(mutex_);
-      if (!strangers_.take(clock_.now()))
+      if (!unauthenticated_.take(clock_.now()))
         return respond(problem(429, "TooManyRequests", "too many requests without a valid token"));
     }
     return respond(problem(
@@ -190,7 +190,7 @@ void WorkerApi::answer(const Request& request, const Reply& respond) {
                 "have been replaced"
               : "expected Authorization: Bearer TOKEN, with the token in the worker's file"));
   }
-  const Reply reply = [this, respond, worker = who->name.key(),
+  const Reply reply = [this, respond, worker = caller->name.key(),
                        name = name_of(request)](Response response) {
     log_refusal(worker, name, response);
     respond(std::move(response));
@@ -201,7 +201,7 @@ void WorkerApi::answer(const Request& request, const Reply& respond) {
   for (const Route& route : routes())
     if (route.path == path || (result && route.path.starts_with(kResults))) method = route.method;
   const bool writes = request.method == method && (result || path == kRegister);
-  if (const auto over = over_limit(*who, writes))
+  if (const auto over = over_limit(*caller, writes))
     return reply(problem(429, "TooManyRequests", over->message()));
   if (method.empty()) {
     std::string known;
@@ -216,17 +216,17 @@ void WorkerApi::answer(const Request& request, const Reply& respond) {
     response.headers.add("Allow", std::string(method));
     return reply(std::move(response));
   }
-  if (path == kAssignment) return get_assignment(*who, request, reply);
+  if (path == kAssignment) return get_assignment(*caller, request, reply);
   if (!request.query().empty())
     return reply(problem(400, "BadRequest", "this path accepts no parameters"));
   if (request.body.size() > kWorkerBodyBytesMax)
     return reply(problem(413, "RequestEntityTooLarge",
                          "the body has " + std::to_string(request.body.size()) + " bytes, and " +
                              std::to_string(kWorkerBodyBytesMax) + " are allowed"));
-  put(*who, request, reply);
+  put(*caller, request, reply);
 }
 
-Json WorkerApi::body_of(const WorkerKeeper::Assignment& assignment) const {
+Json WorkerApi::body_of(const WorkerManager::Assignment& assignment) const {
   return Json::object({{"worker", assignment.key},
                        {"uid", assignment.uid},
                        {"owner", assignment.owner},
@@ -235,7 +235,7 @@ Json WorkerApi::body_of(const WorkerKeeper::Assignment& assignment) const {
                        {"assignment", assignment.assignment}});
 }
 
-void WorkerApi::get_assignment(const WorkerKeeper::Who& who, const Request& request,
+void WorkerApi::get_assignment(const WorkerManager::Caller& caller, const Request& request,
                                const Reply& reply) {
   std::string after;
   int seconds = kTimeoutSecondsDefault;
@@ -254,39 +254,41 @@ void WorkerApi::get_assignment(const WorkerKeeper::Who& who, const Request& requ
       return reply(problem(400, "BadRequest", "unknown parameter, expected after, timeoutSeconds"));
     }
   }
-  keeper_.assignment(who, after, std::chrono::seconds(seconds),
-                     [this, reply](Result<WorkerKeeper::Assignment> now) {
-                       reply(now.ok() ? json_response(200, body_of(*now)) : problem(now.error()));
-                     });
+  manager_.assignment(caller, after, std::chrono::seconds(seconds),
+                      [this, reply](Result<WorkerManager::Assignment> now) {
+                        reply(now.ok() ? json_response(200, body_of(*now)) : problem(now.error()));
+                      });
 }
 
-void WorkerApi::put(const WorkerKeeper::Who& who, const Request& request, const Reply& reply) {
+void WorkerApi::put(const WorkerManager::Caller& caller, const Request& request,
+                    const Reply& reply) {
   const std::string_view path = request.path();
   if (path == kProgress || path == kMetrics) {
     auto said = path == kProgress ? read_progress(request.body) : read_metrics(request.body);
     if (!said.ok()) return reply(problem(said.error()));
-    const Status done = path == kProgress ? keeper_.put_progress(who, std::move(*said))
-                                          : keeper_.put_metrics(who, std::move(*said));
+    const Status done = path == kProgress ? manager_.put_progress(caller, std::move(*said))
+                                          : manager_.put_metrics(caller, std::move(*said));
     return reply(done.ok() ? kept(path == kProgress ? "progress" : "metrics", /*durable=*/false)
                            : problem(done.error()));
   }
   if (path == kRegister) {
-    auto said = read_registration(who.name, request.body);
+    auto said = read_registration(caller.name, request.body);
     if (!said.ok()) return reply(problem(said.error()));
-    return keeper_.put_registration(who, std::move(*said), [this, who, reply](const Status& done) {
-      if (!done.ok()) return reply(problem(done.error()));
-      keeper_.assignment(
-          who, "", Duration::zero(), [this, reply](Result<WorkerKeeper::Assignment> now) {
-            reply(now.ok() ? json_response(200, body_of(*now)) : problem(now.error()));
-          });
-    });
+    return manager_.put_registration(
+        caller, std::move(*said), [this, caller, reply](const Status& done) {
+          if (!done.ok()) return reply(problem(done.error()));
+          manager_.assignment(
+              caller, "", Duration::zero(), [this, reply](Result<WorkerManager::Assignment> now) {
+                reply(now.ok() ? json_response(200, body_of(*now)) : problem(now.error()));
+              });
+        });
   }
   const std::string name(path.substr(kResults.size()));
   if (const std::string wrong = check_result_name(name); !wrong.empty())
     return reply(problem(400, "BadRequest", wrong));
-  auto said = read_result(who.name, request.body);
+  auto said = read_result(caller.name, request.body);
   if (!said.ok()) return reply(problem(said.error()));
-  keeper_.put_result(who, name, std::move(*said), [reply, name](const Status& done) {
+  manager_.put_result(caller, name, std::move(*said), [reply, name](const Status& done) {
     reply(done.ok() ? kept("results/" + name, /*durable=*/true) : problem(done.error()));
   });
 }

@@ -1,7 +1,7 @@
 // WorkerApi: the HTTP API of the agent for the workers on its node. docs/reference/worker-api.yaml
 // is the contract.
 //
-//   agent::WorkerApi api({.node_name = "edge0"}, keeper);
+//   agent::WorkerApi api({.node_name = "edge0"}, manager);
 //   auto server = net::Server::create({.listen = "unix:/var/lib/varda/worker/worker.sock"},
 //   api.handler());
 //
@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/complaint.h"
-#include "agent/worker_keeper.h"
+#include "agent/log_throttle.h"
+#include "agent/worker_manager.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
 #include "net/http.h"
@@ -46,13 +46,13 @@ class WorkerApi {
     std::string node_name;
     // Limits of one worker; excess requests get 429.
     Allowance::Rate requests{400, 200};
-    Allowance::Rate writes{64, 20};        // registrations and results: each may sync the disk
-    Allowance::Rate strangers{100, 20};    // all requests without a valid token together
-    const Clock* clock = nullptr;          // null: the system clock
+    Allowance::Rate writes{64, 20};            // registrations and results: each may sync the disk
+    Allowance::Rate unauthenticated{100, 20};  // all requests without a valid token together
+    const Clock* clock = nullptr;              // null: the system clock
     metrics::Registry* metrics = nullptr;  // varda_agent_worker_requests_total; outlives the API
   };
-  /// `keeper` outlives it.
-  WorkerApi(Options options, WorkerKeeper& keeper);
+  /// `manager` outlives it.
+  WorkerApi(Options options, WorkerManager& manager);
 
   /// Never blocks. The handler uses this object.
   net::Handler handler();
@@ -67,16 +67,16 @@ class WorkerApi {
   struct Allowances {
     std::string uid;
     Allowance requests, writes;
-    std::map<std::string_view, Complaint> complaints;  // by request
+    std::map<std::string_view, LogThrottle> complaints;  // by request
   };
   using Reply = std::function<void(net::Response)>;
 
   void answer(const net::Request& request, const Reply& reply);
-  void get_assignment(const WorkerKeeper::Who& who, const net::Request& request,
+  void get_assignment(const WorkerManager::Caller& caller, const net::Request& request,
                       const Reply& reply);
-  void put(const WorkerKeeper::Who& who, const net::Request& request, const Reply& reply);
-  std::optional<Error> over_limit(const WorkerKeeper::Who& who, bool writes);
-  codec::Json body_of(const WorkerKeeper::Assignment& assignment) const;
+  void put(const WorkerManager::Caller& caller, const net::Request& request, const Reply& reply);
+  std::optional<Error> over_limit(const WorkerManager::Caller& caller, bool writes);
+  codec::Json body_of(const WorkerManager::Assignment& assignment) const;
   void count(std::string_view request, int status);
   /// Logs a worker's error, because the worker's author may ignore the response.
   void log_refusal(const std::string& worker, std::string_view request,
@@ -84,10 +84,10 @@ class WorkerApi {
 
   const Options options_;
   const Clock& clock_;
-  WorkerKeeper& keeper_;
+  WorkerManager& manager_;
   Mutex mutex_;
   std::map<std::string, Allowances> allowances_ GUARDED_BY(mutex_);  // by key of the worker
-  Allowance strangers_ GUARDED_BY(mutex_);
+  Allowance unauthenticated_ GUARDED_BY(mutex_);
 };
 
 }  // namespace varda::agent

@@ -15,7 +15,7 @@ using codec::Json;
 
 constexpr std::size_t kDepthMax = 32;
 constexpr std::size_t kMetricNameBytesMax = 253;  // the limit of a Model's status
-constexpr std::size_t kWordBytesMax = 63;
+constexpr std::size_t kWorkerNameBytesMax = 63;
 constexpr std::size_t kMessageBytesMax = 1024;
 constexpr std::size_t kShownBytesMax = 64;  // of a wrong name, in a message
 
@@ -59,7 +59,7 @@ Status known_members(const Json& object, const std::string& where, Names names) 
     std::string_view best;
     std::size_t least = 3;  // a greater distance suggests nothing
     for (const std::string_view candidate : names) {
-      const std::size_t far = name.size() > kWordBytesMax ? least : distance(name, candidate);
+      const std::size_t far = name.size() > kWorkerNameBytesMax ? least : distance(name, candidate);
       if (far < least && far < candidate.size()) {
         least = far;
         best = candidate;
@@ -124,7 +124,7 @@ Status check_metrics(const Json& metrics, const std::string& where, std::size_t 
   return {};
 }
 
-Status check_model(const WorkerName& who, const std::string& key, const Json& model) {
+Status check_model(const WorkerName& caller, const std::string& key, const Json& model) {
   const std::string where = "models." + in_quotes(key);
   std::string_view rest;
   for (const meta::Resource* resource : {&api::Model::resource(), &api::SednaModel::resource()}) {
@@ -136,9 +136,9 @@ Status check_model(const WorkerName& who, const std::string& key, const Json& mo
   if (!named.ok())
     return wrong(where,
                  "expected models.edgeai.io/NAMESPACE/NAME or models.sedna.io/NAMESPACE/NAME");
-  if (named->ns != who.ns)
-    return Error(Code::kForbidden,
-                 where + ": worker " + who.key() + " may report Models of its own namespace only");
+  if (named->ns != caller.ns)
+    return Error(Code::kForbidden, where + ": worker " + caller.key() +
+                                       " may report Models of its own namespace only");
   if (!model.is_object()) return wrong(where, "it is not an object");
   TRY_VOID(known_members(model, where, {"metrics"}));
   return check_metrics(model["metrics"], where + ".metrics", kWorkerModelMetricsMax);
@@ -158,16 +158,16 @@ Result<WorkerName> WorkerName::parse(std::string_view key) {
   return out;
 }
 
-Result<Json> read_registration(const WorkerName& who, std::string_view body) {
+Result<Json> read_registration(const WorkerName& caller, std::string_view body) {
   TRY(const Json said, read_object(body, {"version", "instance", "capabilities", "worker"}));
   Json out = Json::object();
-  TRY_VOID(take_text(said, "version", kWordBytesMax, out));
-  TRY_VOID(take_text(said, "instance", kWordBytesMax, out));
+  TRY_VOID(take_text(said, "version", kWorkerNameBytesMax, out));
+  TRY_VOID(take_text(said, "instance", kWorkerNameBytesMax, out));
   if (!out.contains("version")) return wrong("version", "must be set to the version of the worker");
   if (const Json* worker = said.find("worker"); worker != nullptr && !worker->is_null()) {
     if (!worker->is_string()) return wrong("worker", "it is not a string");
-    if (worker->as_string() != who.key())
-      return Error(Code::kForbidden, "worker: the token belongs to " + who.key() + ", not of " +
+    if (worker->as_string() != caller.key())
+      return Error(Code::kForbidden, "worker: the token belongs to " + caller.key() + ", not of " +
                                          in_quotes(worker->as_string()));
   }
   const Json* capabilities = said.find("capabilities");
@@ -177,7 +177,7 @@ Result<Json> read_registration(const WorkerName& who, std::string_view body) {
     return wrong("capabilities",
                  "it has more than " + std::to_string(kWorkerCapabilitiesMax) + " items");
   for (const Json& one : capabilities->as_array()) {
-    if (!one.is_string() || one.as_string().empty() || one.as_string().size() > kWordBytesMax)
+    if (!one.is_string() || one.as_string().empty() || one.as_string().size() > kWorkerNameBytesMax)
       return wrong("capabilities", "each must be a string of 1 to 63 bytes");
   }
   if (!capabilities->empty()) out.set("capabilities", *capabilities);
@@ -187,7 +187,7 @@ Result<Json> read_registration(const WorkerName& who, std::string_view body) {
 Result<Json> read_progress(std::string_view body) {
   TRY(const Json said, read_object(body, {"phase", "fraction", "step", "steps", "message"}));
   Json out = Json::object();
-  TRY_VOID(take_text(said, "phase", kWordBytesMax, out));
+  TRY_VOID(take_text(said, "phase", kWorkerNameBytesMax, out));
   if (const Json* fraction = said.find("fraction")) {
     if (!fraction->is_number() || fraction->as_double() < 0 || fraction->as_double() > 1)
       return wrong("fraction", "it is not a number from 0 to 1");
@@ -209,7 +209,7 @@ Result<Json> read_metrics(std::string_view body) {
   return said["metrics"];
 }
 
-Result<Json> read_result(const WorkerName& who, std::string_view body) {
+Result<Json> read_result(const WorkerName& caller, std::string_view body) {
   TRY(const Json said, read_object(body, {"models", "data"}));
   Json out = Json::object();
   if (const Json* models = said.find("models")) {
@@ -217,7 +217,7 @@ Result<Json> read_result(const WorkerName& who, std::string_view body) {
       return wrong("models", "must be an object with an entry for each Model");
     if (models->size() > kWorkerModelsMax)
       return wrong("models", "there are more than " + std::to_string(kWorkerModelsMax));
-    for (const auto& [key, model] : models->as_object()) TRY_VOID(check_model(who, key, model));
+    for (const auto& [key, model] : models->as_object()) TRY_VOID(check_model(caller, key, model));
     if (!models->empty()) out.set("models", *models);
   }
   if (const Json* data = said.find("data"); data != nullptr && !data->is_null())
@@ -231,7 +231,7 @@ std::string check_result_name(std::string_view name) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
   };
   const bool good =
-      !name.empty() && name.size() <= kWordBytesMax && letter_or_digit(name.front()) &&
+      !name.empty() && name.size() <= kWorkerNameBytesMax && letter_or_digit(name.front()) &&
       std::all_of(name.begin(), name.end(),
                   [&](char c) { return letter_or_digit(c) || c == '.' || c == '_' || c == '-'; });
   return good ? ""

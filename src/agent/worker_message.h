@@ -31,13 +31,13 @@ struct WorkerName {
 /// kForbidden: the body refers to another worker or namespace.
 
 /// {version, capabilities?}; an optional `worker` must match and is left out.
-Result<codec::Json> read_registration(const WorkerName& who, std::string_view body);
+Result<codec::Json> read_registration(const WorkerName& caller, std::string_view body);
 /// A subset of {phase, fraction, step, steps, message}.
 Result<codec::Json> read_progress(std::string_view body);
 /// {metrics: {NAME: NUMBER}}; returns the inner map.
 Result<codec::Json> read_metrics(std::string_view body);
 /// {models?: {KEY: {metrics: {NAME: NUMBER}}}, data?: anything}.
-Result<codec::Json> read_result(const WorkerName& who, std::string_view body);
+Result<codec::Json> read_result(const WorkerName& caller, std::string_view body);
 
 /// Checks the name of a result: 1 to 63 of A-Z a-z 0-9 . _ -, starting with a letter or digit.
 /// Returns the problem, or "".

@@ -200,7 +200,7 @@ TEST_F(Ports, OnlyAddressesAreListenedAt) {
 }
 
 TEST(WorkerTokens, OnADiskThatFailsAtAnyCallAreWholeOrNotThere) {
-  const WorkerName who{"default", "eval"};
+  const WorkerName caller{"default", "eval"};
   const auto rng = seeded_rng(1);
   for (int call = 1;; ++call) {
     os::testing::MemoryFileSystem fs;
@@ -209,12 +209,12 @@ TEST(WorkerTokens, OnADiskThatFailsAtAnyCallAreWholeOrNotThere) {
     ASSERT_TRUE(tokens.ensure({"default", "other"}, "j1").ok());
     const std::uint64_t before = fs.calls();
     fs.fail_nth(call, "", Error(Code::kExhausted, "disk full"));
-    const auto token = tokens.ensure(who, "j1");
+    const auto token = tokens.ensure(caller, "j1");
     const bool reached = fs.calls() - before >= static_cast<std::uint64_t>(call);
     fs.on_call(nullptr);
     const auto file = os::read_file(fs, "/data/workers/default/eval/token");
-    EXPECT_TRUE(!file.ok() || WorkerTokens::is_of(*file, who, "j1")) << "call " << call;
-    const auto again = tokens.ensure(who, "j1");
+    EXPECT_TRUE(!file.ok() || WorkerTokens::is_of(*file, caller, "j1")) << "call " << call;
+    const auto again = tokens.ensure(caller, "j1");
     ASSERT_TRUE(again.ok()) << "call " << call << ": " << again.error();
     EXPECT_EQ(file.value_or(*again), *again);
     EXPECT_EQ(token.value_or(*again), *again);
@@ -230,13 +230,13 @@ TEST(WorkerTokens, OnADiskThatFailsAtAnyCallAreWholeOrNotThere) {
 
 TEST(WorkerTokens, AreNoLinksToOtherPlaces) {
   os::testing::MemoryFileSystem fs;
-  const WorkerName who{"default", "eval"};
+  const WorkerName caller{"default", "eval"};
   const auto rng = seeded_rng(1);
   ASSERT_TRUE(fs.make_directories("/data/workers/default/eval", 0700).ok());
   ASSERT_TRUE(os::write_file_atomically(fs, "/data/shadow", "secret", 0600).ok());
   ASSERT_TRUE(fs.symlink("/data/shadow", "/data/workers/default/eval/token").ok());
   WorkerTokens tokens(fs, "/data/workers", *rng);
-  const auto token = tokens.ensure(who, "j1");
+  const auto token = tokens.ensure(caller, "j1");
   ASSERT_TRUE(token.ok()) << token.error();
   EXPECT_EQ(os::read_file(fs, "/data/shadow").value(), "secret");
   EXPECT_EQ(fs.stat("/data/workers/default/eval/token").value()->kind, os::FileKind::kFile);

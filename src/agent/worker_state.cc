@@ -54,7 +54,7 @@ std::optional<WorkerState> WorkerState::from_json(const Json& json) {
   for (const auto& [name, one] : json["results"].as_object())
     out.results_[name] = {one["order"].as_integer(), one["time"].as_string(), one["said"]};
   if (json["sequence"].is_integer()) out.sequence_ = json["sequence"].as_integer();
-  out.told_ = json["told"].as_string();
+  out.published_ = json["told"].as_string();
   return out;
 }
 
@@ -69,7 +69,7 @@ Json WorkerState::to_json() const {
     results.set(name, Json::object({{"order", one.order}, {"time", one.time}, {"said", one.said}}));
   if (!results.empty()) out.set("results", std::move(results));
   if (sequence_) out.set("sequence", *sequence_);
-  if (!told_.empty()) out.set("told", told_);
+  if (!published_.empty()) out.set("told", published_);
   return out;
 }
 
@@ -200,17 +200,18 @@ void WorkerState::adopt(const Json& report) {
       if (const Json* data = one.find("data")) said.set("data", *data);
       results_.emplace(name, Result_{order, one["time"].as_string(), std::move(said)});
     }
-    if (report["models"].is_object()) told_ = digest(report["models"]);
+    if (report["models"].is_object()) published_ = digest(report["models"]);
   } else if (there > *sequence_) {
-    told_.clear();  // the disk is outdated: the server's report with that number is unknown here
+    published_
+        .clear();  // the disk is outdated: the server's report with that number is unknown here
   }
   sequence_ = std::max(sequence_.value_or(after_), there);
 }
 
 bool WorkerState::pass_on(const Json& report) {
   const std::string now = digest(report["models"]);
-  if (now == told_ || !sequence_) return false;
-  told_ = now;
+  if (now == published_ || !sequence_) return false;
+  published_ = now;
   ++*sequence_;
   return true;
 }

@@ -71,7 +71,7 @@ class WorkerState {
   std::map<std::string, Result_, std::less<>> results_;
   std::int64_t after_ = 0;
   std::optional<std::int64_t> sequence_;
-  std::string told_;  // digest of the `models` with the current number
+  std::string published_;  // digest of the `models` with the current number
 };
 
 /// Shares `total` bytes: small needs are met in full, and the others share the rest evenly.

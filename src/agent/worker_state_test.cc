@@ -202,17 +202,17 @@ TEST(WorkerState, GoesOnFromTheServerWhereTheDiskWasLost) {
   before.adopt(Json());
   ASSERT_TRUE(before.set_result("a", result(0.9), kTime).ok());
   ASSERT_TRUE(before.set_progress(json(R"({"step": 1})"), kTime).ok());
-  Json told = before.report(1 << 20);
-  ASSERT_TRUE(before.pass_on(told));
-  told.set("sequence", *before.sequence());
+  Json published = before.report(1 << 20);
+  ASSERT_TRUE(before.pass_on(published));
+  published.set("sequence", *before.sequence());
 
   WorkerState state("u1");  // data from before the server's answer counts
   ASSERT_TRUE(state.set_progress(json(R"({"step": 2})"), kTime).ok());
-  state.adopt(told);
+  state.adopt(published);
   EXPECT_EQ(state.sequence(), 1);
   const Json now = state.report(1 << 20);
-  EXPECT_EQ(now["models"], told["models"]);
-  EXPECT_EQ(now["results"], told["results"]);
+  EXPECT_EQ(now["models"], published["models"]);
+  EXPECT_EQ(now["results"], published["results"]);
   EXPECT_EQ(now.at("progress/step").as_integer(), 2);
   EXPECT_FALSE(state.pass_on(now)) << "of Models the same is said under the same number";
   ASSERT_TRUE(state.set_result("a", result(0.95), kTime).ok());

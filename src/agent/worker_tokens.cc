@@ -11,43 +11,43 @@ namespace {
 constexpr std::size_t kWhoDigits = 12, kSecretDigits = 64;
 constexpr std::uint64_t kTokenFileBytesMax = 256;
 
-std::string start_of(const WorkerName& who, const std::string& uid) {
-  return "varda-worker." + codec::Sha256::of(who.key() + "\n" + uid).hex().substr(0, kWhoDigits) +
-         ".";
+std::string start_of(const WorkerName& caller, const std::string& uid) {
+  return "varda-worker." +
+         codec::Sha256::of(caller.key() + "\n" + uid).hex().substr(0, kWhoDigits) + ".";
 }
 
 }  // namespace
 
-bool WorkerTokens::is_of(std::string_view token, const WorkerName& who, const std::string& uid) {
-  const std::string start = start_of(who, uid);
+bool WorkerTokens::is_of(std::string_view token, const WorkerName& caller, const std::string& uid) {
+  const std::string start = start_of(caller, uid);
   if (!token.starts_with(start) || token.size() != start.size() + kSecretDigits) return false;
   return token.substr(start.size()).find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-Result<std::string> WorkerTokens::ensure(const WorkerName& who, const std::string& uid) {
-  const os::Path directory = root_ / who.ns / who.name, file = directory / "token";
+Result<std::string> WorkerTokens::ensure(const WorkerName& caller, const std::string& uid) {
+  const os::Path directory = root_ / caller.ns / caller.name, file = directory / "token";
   TRY(const auto info, fs_.stat(file));
   if (info && info->kind == os::FileKind::kFile) {
     const auto kept = os::read_file(fs_, file, kTokenFileBytesMax);
-    if (kept.ok() && is_of(*kept, who, uid)) {
+    if (kept.ok() && is_of(*kept, caller, uid)) {
       if (info->mode != 0600) TRY_VOID(fs_.set_mode(file, 0600));
       return *kept;
     }
   }
   TRY_VOID(fs_.make_directories(root_, 0700));
-  TRY_VOID(fs_.make_directories(root_ / who.ns, 0700));
+  TRY_VOID(fs_.make_directories(root_ / caller.ns, 0700));
   TRY_VOID(fs_.make_directories(directory, 0700));
   TRY_VOID(os::remove_leftovers(fs_, directory));
   if (info && info->kind == os::FileKind::kDirectory) TRY_VOID(fs_.remove_all(file));
-  std::string token = start_of(who, uid);
-  while (token.size() < start_of(who, uid).size() + kSecretDigits) {
+  std::string token = start_of(caller, uid);
+  while (token.size() < start_of(caller, uid).size() + kSecretDigits) {
     char digits[17];
     (void)std::snprintf(digits, sizeof(digits), "%016llx",
                         static_cast<unsigned long long>(rng_.next()));
     token += digits;
   }
   TRY_VOID(os::write_file_atomically(fs_, file, token, 0600));
-  for (const os::Path& above : {root_ / who.ns, root_, root_.parent_path()})
+  for (const os::Path& above : {root_ / caller.ns, root_, root_.parent_path()})
     TRY_VOID(fs_.sync_directory(above));
   return token;
 }

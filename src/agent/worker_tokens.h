@@ -23,12 +23,12 @@ class WorkerTokens {
       : fs_(fs), root_(std::move(root)), rng_(rng) {}
 
   /// The worker's token: read from its file, or created and synced to disk. Errors of the disk.
-  Result<std::string> ensure(const WorkerName& who, const std::string& uid);
+  Result<std::string> ensure(const WorkerName& caller, const std::string& uid);
   /// Removes the directories of all workers except these (NAMESPACE/NAME).
   Status keep_only(const std::set<std::string>& keys);
 
   /// Whether the token has this worker's WHO; the secret is not checked.
-  static bool is_of(std::string_view token, const WorkerName& who, const std::string& uid);
+  static bool is_of(std::string_view token, const WorkerName& caller, const std::string& uid);
 
  private:
   os::FileSystem& fs_;

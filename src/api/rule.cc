@@ -208,7 +208,7 @@ Rule any_required(std::vector<Member> members, std::string_view why) {
   return rule;
 }
 
-Rule forbidden_beside(Member member, std::vector<Member> beside, std::string_view why) {
+Rule forbidden_with(Member member, std::vector<Member> beside, std::string_view why) {
   Rule rule;
   rule.cel = "!(" + cel_is_set(member) + ") || !(" + cel_any_set(beside) + ")";
   rule.message = std::string(why);

@@ -43,7 +43,7 @@ Rule any_required_when(std::vector<Member> members, std::string_view when, std::
 /// One of the members must be set. The cause names the first member.
 Rule any_required(std::vector<Member> members, std::string_view why);
 /// `member` must not be set while one of `beside` is.
-Rule forbidden_beside(Member member, std::vector<Member> beside, std::string_view why);
+Rule forbidden_with(Member member, std::vector<Member> beside, std::string_view why);
 /// `member` must not be set if `when` equals `value`.
 Rule forbidden_when(Member member, std::string_view when, std::string_view value,
                     std::string_view why);

@@ -88,7 +88,7 @@ class AuditLog {
 };
 
 /// The event of a request served beside the API on the same port, answered now. nullopt at kNone.
-std::optional<codec::Json> audit_event(const net::Request& request, const Identity& who,
+std::optional<codec::Json> audit_event(const net::Request& request, const Identity& caller,
                                        const net::Response& response, AuditLevel level,
                                        std::string id);
 

@@ -105,7 +105,8 @@ TEST_F(Audit, BodiesStandInItOnRequestAndThoseOfSecretsNever) {
            R"({"metadata":{"name":"big"},"data":{"k":")" + std::string(300'000, 'x') + "\"}}"),
       201);
   const std::string all = text();
-  EXPECT_THAT(all, HasSubstr(R"("requestObject":{"metadata":{"name":"a"},"data":{"k":"told"}})"));
+  EXPECT_THAT(all,
+              HasSubstr(R"("requestObject":{"metadata":{"name":"a"},"data":{"k":"told"}})"));
   EXPECT_THAT(all, Not(HasSubstr("hidden")));
   EXPECT_THAT(all, HasSubstr("left out: 300"));
   EXPECT_EQ(events()[1]["level"].as_string(), "Metadata");

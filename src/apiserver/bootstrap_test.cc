@@ -201,7 +201,7 @@ class HandClock final : public Clock {
 
 class TokenFile : public Bootstrap {
  protected:
-  std::string who(const Authenticator& tokens, const std::string& token) {
+  std::string caller(const Authenticator& tokens, const std::string& token) {
     net::Request request;
     request.headers.add("Authorization", "Bearer " + token);
     const auto identity = tokens.authenticate(request);
@@ -214,19 +214,19 @@ TEST_F(TokenFile, ARotatedTokenCountsAndTheFormerDoesNotWithoutARestart) {
   const Credentials credentials = load({"edge0"});
   const auto tokens = token_file_authenticator(fs_, dir_, clock_).value();
   const std::string old = credentials.token("system:node:edge0");
-  EXPECT_EQ(who(*tokens, old), "system:node:edge0");
+  EXPECT_EQ(caller(*tokens, old), "system:node:edge0");
   const Token made =
       rotate_token(fs_, dir_, "system:node:edge0", std::nullopt, system_rng()).value();
   EXPECT_EQ(made.identity.groups, std::vector<std::string>{"system:nodes"});
-  EXPECT_EQ(who(*tokens, old), "system:node:edge0") << "it looks once a second";
+  EXPECT_EQ(caller(*tokens, old), "system:node:edge0") << "it looks once a second";
   clock_.pass(std::chrono::milliseconds(100));
-  EXPECT_EQ(who(*tokens, made.token), "system:node:edge0")
+  EXPECT_EQ(caller(*tokens, made.token), "system:node:edge0")
       << "an unknown token is looked for at once";
-  EXPECT_EQ(who(*tokens, old), "");
+  EXPECT_EQ(caller(*tokens, old), "");
   clock_.pass(std::chrono::seconds(1));
-  EXPECT_EQ(who(*tokens, old), "");
-  EXPECT_EQ(who(*tokens, made.token), "system:node:edge0");
-  EXPECT_EQ(who(*tokens, credentials.token(kAdmin)), kAdmin);
+  EXPECT_EQ(caller(*tokens, old), "");
+  EXPECT_EQ(caller(*tokens, made.token), "system:node:edge0");
+  EXPECT_EQ(caller(*tokens, credentials.token(kAdmin)), kAdmin);
   EXPECT_EQ(mode(dir_ / "tokens.json"), 0600u);
   EXPECT_EQ(load({"edge0"}).token("system:node:edge0"), made.token);
   EXPECT_EQ(rotate_token(fs_, dir_, "nobody", std::nullopt, system_rng()).error().code(),
@@ -240,9 +240,9 @@ TEST_F(TokenFile, ATokenEndsWhenItExpires) {
   EXPECT_EQ(list_tokens(fs_, dir_)->back().expires, expires);
   const auto tokens = token_file_authenticator(fs_, dir_, clock_).value();
   clock_.pass(std::chrono::seconds(9));
-  EXPECT_EQ(who(*tokens, made.token), "system:node:edge0");
+  EXPECT_EQ(caller(*tokens, made.token), "system:node:edge0");
   clock_.pass(std::chrono::seconds(1));
-  EXPECT_EQ(who(*tokens, made.token), "");
+  EXPECT_EQ(caller(*tokens, made.token), "");
   // The token expired long ago by the machine's clock, so the next start issues another one.
   const std::string next = load({"edge0"}).token("system:node:edge0");
   EXPECT_NE(next, made.token);
@@ -255,17 +255,17 @@ TEST_F(TokenFile, ABrokenFileLeavesTheTokensThatWereKnown) {
   for (const char* text : {"{", R"([{"token": "t", "user": "u", "expires": "soon"}])"}) {
     ASSERT_TRUE(os::write_file_atomically(fs_, dir_ / "tokens.json", text).ok());
     clock_.pass(std::chrono::seconds(1));
-    EXPECT_EQ(who(*tokens, credentials.token(kAdmin)), kAdmin) << text;
+    EXPECT_EQ(caller(*tokens, credentials.token(kAdmin)), kAdmin) << text;
   }
   ASSERT_TRUE(fs_.remove(dir_ / "tokens.json").ok());
   clock_.pass(std::chrono::seconds(1));
-  EXPECT_EQ(who(*tokens, credentials.token(kAdmin)), kAdmin);
+  EXPECT_EQ(caller(*tokens, credentials.token(kAdmin)), kAdmin);
   ASSERT_TRUE(
       os::write_file_atomically(fs_, dir_ / "tokens.json", R"([{"token": "t", "user": "u"}])")
           .ok());
   clock_.pass(std::chrono::seconds(1));
-  EXPECT_EQ(who(*tokens, "t"), "u");
-  EXPECT_EQ(who(*tokens, credentials.token(kAdmin)), "");
+  EXPECT_EQ(caller(*tokens, "t"), "u");
+  EXPECT_EQ(caller(*tokens, credentials.token(kAdmin)), "");
 }
 
 TEST_F(TokenFile, KubeconfigsGetTheNewToken) {

@@ -76,22 +76,23 @@ bool asks_about_itself(const Attributes& what) {
 
 class NodeAuthorizer : public Authorizer {
  public:
-  bool allows(const Identity& who, const Attributes& what, const Objects& objects) const override {
-    if (who.in("system:masters")) return true;
+  bool allows(const Identity& caller, const Attributes& what,
+              const Objects& objects) const override {
+    if (caller.in("system:masters")) return true;
     if (!what.is_resource) {
       if (what.verb != "get" && what.verb != "head") return false;
       // Kubernetes lets this group scrape metrics.
-      return is_discovery(what.path) || (what.path == "/metrics" && who.in("system:monitoring"));
+      return is_discovery(what.path) || (what.path == "/metrics" && caller.in("system:monitoring"));
     }
     if (asks_about_itself(what)) return true;
-    const auto node = who.node();
+    const auto node = caller.node();
     if (!node) return false;
     return allows_node(*node, what, objects);
   }
 
-  Status narrow_creation(const Identity& who, const Attributes& what, Json& object,
+  Status narrow_creation(const Identity& caller, const Attributes& what, Json& object,
                          const Objects& objects) const override {
-    const auto node = who.in("system:masters") ? std::nullopt : who.node();
+    const auto node = caller.in("system:masters") ? std::nullopt : caller.node();
     if (!node) return {};
     if (what.resource == "nodes") {
       TRY(object, meta::own_object(*node, {"", "v1", "Node", "nodes", false}, object));
@@ -105,9 +106,9 @@ class NodeAuthorizer : public Authorizer {
     return {};
   }
 
-  Status narrow_change(const Identity& who, const Attributes& what, const Json& old, Json& object,
-                       const Objects& objects) const override {
-    const auto node = who.in("system:masters") ? std::nullopt : who.node();
+  Status narrow_change(const Identity& caller, const Attributes& what, const Json& old,
+                       Json& object, const Objects& objects) const override {
+    const auto node = caller.in("system:masters") ? std::nullopt : caller.node();
     if (!node) return {};
     if (what.resource == "events") {
       TRY_VOID(check_about(*node, old, objects));

@@ -68,7 +68,7 @@ class Authorizer {
         each;
   };
   virtual ~Authorizer() = default;
-  virtual bool allows(const Identity& who, const Attributes& what,
+  virtual bool allows(const Identity& caller, const Attributes& what,
                       const Objects& objects) const = 0;
   /// Checks an object before creation and may remove fields the client must not set. kForbidden,
   /// kInvalid: the message gives the reason. Default: allows it unchanged.
@@ -97,8 +97,8 @@ std::unique_ptr<Authorizer> node_authorizer();
 class SessionObserver {
  public:
   virtual ~SessionObserver() = default;
-  virtual void opened(const Identity& who) = 0;
-  virtual void closed(const Identity& who) = 0;
+  virtual void opened(const Identity& caller) = 0;
+  virtual void closed(const Identity& caller) = 0;
 };
 
 }  // namespace varda::apiserver

@@ -61,7 +61,7 @@ void Kind::prepare_create(Json& object) const {
 namespace {
 
 // Compares everything but metadata, apiVersion and kind, and optionally status.
-bool same_wish(const Json& a, const Json& b, bool without_status) {
+bool same_applied(const Json& a, const Json& b, bool without_status) {
   const auto ignored = [&](const std::string& name) {
     return name == "metadata" || name == "apiVersion" || name == "kind" ||
            (without_status && name == "status");
@@ -105,7 +105,7 @@ void Kind::prepare_update(Json& object, const Json& old, Part part) const {
     if (generation.is_null()) object["metadata"].erase("generation");
     return;
   }
-  const bool changed = !same_wish(object, old, info_.status);
+  const bool changed = !same_applied(object, old, info_.status);
   object["metadata"].set("generation", generation.as_integer() + (changed ? 1 : 0));
 }
 

@@ -665,9 +665,9 @@ TEST(ApiServer, LogsComeFromTheirSource) {
 
 class Recorder : public SessionObserver {
  public:
-  void opened(const Identity& who) override { add("+" + who.name); }
-  void closed(const Identity& who) override { add("-" + who.name); }
-  std::vector<std::string> told() {
+  void opened(const Identity& caller) override { add("+" + caller.name); }
+  void closed(const Identity& caller) override { add("-" + caller.name); }
+  std::vector<std::string> reported() {
     const std::lock_guard lock(mutex_);
     return told_;
   }
@@ -690,9 +690,9 @@ TEST(ApiServer, ObserverHearsOfFirstAndLastWatchOfAnIdentity) {
   {
     const Events first(*edge, std::string(kConfigMaps) + "?watch=1");
     const Events second(*edge, std::string(kConfigMaps) + "?watch=1");
-    EXPECT_THAT(recorder.told(), ElementsAre("+system:node:edge0"));
+    EXPECT_THAT(recorder.reported(), ElementsAre("+system:node:edge0"));
   }
-  EXPECT_THAT(recorder.told(), ElementsAre("+system:node:edge0", "-system:node:edge0"));
+  EXPECT_THAT(recorder.reported(), ElementsAre("+system:node:edge0", "-system:node:edge0"));
 }
 
 TEST(ApiServer, RequestsWithoutAKnownTokenAreRefused) {

@@ -121,7 +121,7 @@ struct Model {
   std::map<std::string, std::set<int>> versions;  // allowed archives, possibly kAbsent
   std::set<std::string> outdated;     // exposes files of an artifact that was installed again since
   std::set<std::string> targets{""};  // "": none
-  std::set<std::string> cascades{""};  // content of cascade.json; "": no file
+  std::set<std::string> joint_files{""};  // content of joint.json; "": no file
 };
 struct Owed {
   std::map<int, bool> artifacts;  // true: present; false: missing; no entry: either
@@ -171,7 +171,7 @@ class Life {
       case 0:
         return reopen();
       case 10:
-        return set_cascade(key, draw(3) == 0 ? "" : version);
+        return set_joint_file(key, draw(3) == 0 ? "" : version);
       case 9:
         return replace_damaged(archive);
       case 1:
@@ -223,14 +223,14 @@ class Life {
     owed_.artifacts.erase(archive);
     CHECK(set_mark(fs_, kArtifacts, digest, Mark::kDamaged).ok());
     store_->keep({digest});
-    const auto damaged = store_->read_marks();
+    const auto damaged = store_->read_requests();
     CHECK(damaged == std::vector<codec::Sha256>{digest});
     CHECK(!store_->find(digest));
     install(archive);
     for (auto& [key, model] : owed_.models)
       for (const auto& [version, shown] : model.versions)
         if (shown.contains(archive)) model.outdated.insert(version);
-    CHECK(store_->read_marks().empty());
+    CHECK(store_->read_requests().empty());
   }
 
   // A download that breaks in the middle and leaves its partial file.
@@ -281,22 +281,22 @@ class Life {
     model.targets = {version};
   }
 
-  void set_cascade(const std::string& key, const std::string& text) {
+  void set_joint_file(const std::string& key, const std::string& text) {
     Model& model = owed_.models[key];
-    model.cascades.insert(text);
-    CHECK(tree_->set_cascade(key, text.empty() ? codec::Json() : codec::Json(text)).ok());
-    model.cascades = {text};
+    model.joint_files.insert(text);
+    CHECK(tree_->set_joint_file(key, text.empty() ? codec::Json() : codec::Json(text)).ok());
+    model.joint_files = {text};
   }
 
   void remove_model(const std::string& key) {
     Model& model = owed_.models[key];
     for (auto& [version, shown] : model.versions) shown.insert(kAbsent);
     model.targets.insert("");
-    model.cascades.insert("");
+    model.joint_files.insert("");
     CHECK(tree_->remove(key).ok());
     for (auto& [version, shown] : model.versions) shown = {kAbsent};
     model.targets = {""};
-    model.cascades = {""};
+    model.joint_files = {""};
   }
 
   void fetch_one(int archive) {
@@ -399,10 +399,10 @@ class Life {
       if (!active.empty() && (shown == model.versions.end() || !shown->second.contains(kAbsent)) &&
           !left.stat(tree.directory(key) / active).value())
         return key + ": target names " + active + ", which does not exist";
-      const auto cascade = os::read_file(left, tree.directory(key) / "cascade.json");
-      if (const auto says = codec::parse_json(cascade.value_or("\"\""));
-          !says.ok() || !model.cascades.contains(says->as_string()))
-        return key + ": cascade.json is \"" + cascade.value_or("") + "\"";
+      const auto joint = os::read_file(left, tree.directory(key) / "joint.json");
+      if (const auto says = codec::parse_json(joint.value_or("\"\""));
+          !says.ok() || !model.joint_files.contains(says->as_string()))
+        return key + ": joint.json is \"" + joint.value_or("") + "\"";
       const auto names = left.list(tree.directory(key));
       for (const std::string& name : names.value_or({}))
         if (name.front() == '.' && name != ".last-good") return key + ": " + name + " is left";

@@ -3,8 +3,8 @@
 #include <latch>
 #include <thread>
 
-#include "artifact/marks.h"
 #include "artifact/model_tree.h"
+#include "artifact/operator_requests.h"
 #include "artifact/store.h"
 #include "artifact/testing/archives.h"
 #include "artifact/testing/origin.h"
@@ -52,8 +52,8 @@ class ArtifactFaults : public ::testing::Test {
   struct Acknowledged {
     bool installed[2] = {false, false};
     bool removed_first = false;
-    std::set<std::string> targets{""};   // allowed content of the file
-    std::set<std::string> cascades{""};  // allowed content of cascade.json
+    std::set<std::string> targets{""};      // allowed content of the file
+    std::set<std::string> joint_files{""};  // allowed content of joint.json
   };
   // Installs two versions, moves the target from the first to the second, removes the first. Stops
   // at a failure.
@@ -70,9 +70,9 @@ class ArtifactFaults : public ::testing::Test {
         return installed.failure().error;
       }
       done.installed[i] = true;
-      done.cascades.insert(version);
-      TRY_VOID(tree.set_cascade(kKey, codec::Json(version)));
-      done.cascades = {version};
+      done.joint_files.insert(version);
+      TRY_VOID(tree.set_joint_file(kKey, codec::Json(version)));
+      done.joint_files = {version};
       TRY_VOID(tree.expose(kKey, version, installed->directory));
       done.targets.insert(version);
       TRY_VOID(tree.set_target(kKey, version));
@@ -82,7 +82,7 @@ class ArtifactFaults : public ::testing::Test {
     store->keep({request(1).digest});
     done.installed[1] = false;
     TRY_VOID(set_mark(fs, "/data/artifacts", request(1).digest, Mark::kDamaged));
-    const bool known = !store->read_marks().empty();
+    const bool known = !store->read_requests().empty();
     if (const auto anew = store->ensure(kForever, request(1)); !anew.ok())
       return anew.failure().error;
     done.installed[1] = known;  // otherwise the next store sees the mark
@@ -125,12 +125,12 @@ class ArtifactFaults : public ::testing::Test {
     }
     const std::string target = tree->target(kKey).value().value_or("");
     ASSERT_TRUE(done.targets.contains(target)) << target;
-    const auto cascade = os::read_file(fs, tree->directory(kKey) / "cascade.json");
+    const auto joint = os::read_file(fs, tree->directory(kKey) / "joint.json");
     ASSERT_TRUE(
-        done.cascades.contains(cascade.ok() ? codec::parse_json(*cascade).value().as_string() : ""))
-        << cascade.value_or("");
+        done.joint_files.contains(joint.ok() ? codec::parse_json(*joint).value().as_string() : ""))
+        << joint.value_or("");
     if (!target.empty()) {
-      ASSERT_FALSE(done.cascades.contains("")) << "it was there before the first target";
+      ASSERT_FALSE(done.joint_files.contains("")) << "it was there before the first target";
       ASSERT_TRUE(fs.stat(tree->directory(kKey) / target).value()) << target;
     }
     Acknowledged again;

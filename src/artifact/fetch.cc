@@ -48,9 +48,9 @@ Status sync_names(os::FileSystem& fs, const os::Path& to) {
 }
 
 /// Links the files beside the directory; each appears atomically.
-Status put_beside(os::FileSystem& fs, const FetchOptions& options) {
+Status put_extra_files(os::FileSystem& fs, const FetchOptions& options) {
   const os::Path parent = options.to.parent_path();
-  for (const std::string& name : options.beside) {
+  for (const std::string& name : options.extra_files) {
     TRY(const auto wanted, fs.stat(options.to / name));
     TRY(const auto there, fs.stat(parent / name));
     if (!wanted || wanted->kind != os::FileKind::kFile) {
@@ -77,7 +77,7 @@ Status put_in_place(os::FileSystem& fs, const FetchOptions& options, const os::P
     TRY_VOID(fs.rename(options.to, work / "old"));
   }
   TRY_VOID(fs.rename(root, options.to));
-  TRY_VOID(put_beside(fs, options));
+  TRY_VOID(put_extra_files(fs, options));
   TRY_VOID(sync_names(fs, options.to));
   return fs.remove_all(work);
 }
@@ -98,7 +98,8 @@ Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient
   if (!done.ok()) return disk_failure(done.error());
   if (*done) {
     // An attempt killed before its last steps may have left them undone.
-    if (Status status = put_beside(fs, options); !status.ok()) return disk_failure(status.error());
+    if (Status status = put_extra_files(fs, options); !status.ok())
+      return disk_failure(status.error());
     if (Status status = sync_names(fs, options.to); !status.ok())
       return disk_failure(status.error());
     return installed();
@@ -118,8 +119,9 @@ Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient
   source.limits = options.limits;
   source.progress = progress;
   source.transport = options.transport;
-  SourceBook book(options.transport.clock != nullptr ? *options.transport.clock : system_clock());
-  source.book = &book;
+  SourceHistory history(options.transport.clock != nullptr ? *options.transport.clock
+                                                           : system_clock());
+  source.history = &history;
   Duration wait = std::chrono::seconds(1);
   for (int attempt = 1;; ++attempt) {
     Outcome<Tree> tree = install(ctx, fs, http, source, work / "tree");

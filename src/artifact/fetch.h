@@ -18,7 +18,7 @@ struct FetchOptions {
   Limits limits;
   /// Files at the archive's root that are also linked beside the directory (config.pbtxt of a
   /// Triton repository). If the archive lacks one, the file there is removed.
-  std::vector<std::string> beside;
+  std::vector<std::string> extra_files;
   bool spooled = true;  // keeps the download for an attempt after a kill; writes every byte twice
   // Attempts at failures that may heal, with back-off from 1 s to 30 s. A refusal (4xx except 408,
   // 425 and 429) is final at once.

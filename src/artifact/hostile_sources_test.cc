@@ -188,16 +188,16 @@ TEST_F(HostileSources, AnAddressThatIsRefusedIsAForbiddenSource) {
 
 TEST_F(HostileSources, ContentThatChangesBetweenRangesIsNeverMixed) {
   const std::string other = testing::model_archive(noise(50'001));
-  for (const bool tells : {true, false}) {
-    SCOPED_TRACE(tells ? "with validators" : "without");
+  for (const bool reports : {true, false}) {
+    SCOPED_TRACE(reports ? "with validators" : "without");
     Origin server;
     int requests = 0;
     server.put(kUrl,
-               Origin::File{.bytes = other, .etag = tells ? "\"1\"" : "", .break_after = 20'000});
+               Origin::File{.bytes = other, .etag = reports ? "\"1\"" : "", .break_after = 20'000});
     server.on_request([&] {
       if (++requests == 1) return;
       server.on_request({});
-      server.put(kUrl, Origin::File{.bytes = archive, .etag = tells ? "\"2\"" : ""});
+      server.put(kUrl, Origin::File{.bytes = archive, .etag = reports ? "\"2\"" : ""});
     });
     // The second connection still gets the first content, because the file is looked up before the
     // hook.

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "artifact/marks.h"
+#include "artifact/operator_requests.h"
 #include "base/context.h"
 
 namespace varda::artifact {

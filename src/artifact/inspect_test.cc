@@ -131,7 +131,7 @@ TEST_F(InspectTest, EveryKindOfDamageIsFoundAndNamed) {
     EXPECT_EQ(verdict.differences, std::vector<std::string>{c.says});
     EXPECT_EQ(*marked(fs, kRoot, Mark::kDamaged), std::set<codec::Sha256>{digest});
     ASSERT_TRUE(store->remove(digest).ok());
-    (void)store->read_marks();
+    (void)store->read_requests();
     EXPECT_TRUE(marked(fs, kRoot, Mark::kDamaged)->empty()) << "of what is not there";
   }
 }
@@ -231,7 +231,7 @@ TEST_F(InspectTest, WhatWasInstalledAnewHasNotTheBadNameOfWhatWasThereBefore) {
   const auto digest = install(*store, "a");
   store->keep({digest});
   ASSERT_TRUE(set_mark(fs, kRoot, digest, Mark::kDamaged).ok());
-  ASSERT_EQ(store->read_marks().size(), 1u);
+  ASSERT_EQ(store->read_requests().size(), 1u);
   // The process ends right after the new tree is renamed into place.
   bool there = false;
   fs.on_call([&](std::string_view call, const os::Path& path) -> Status {
@@ -263,9 +263,9 @@ TEST_F(InspectTest, ADamagedArtifactIsInstalledAnewBesideWhatAModelShows) {
       store = open();
       store->keep({digest});
     } else {
-      EXPECT_EQ(store->read_marks(), std::vector<codec::Sha256>{digest});
+      EXPECT_EQ(store->read_requests(), std::vector<codec::Sha256>{digest});
     }
-    EXPECT_TRUE(store->read_marks().empty()) << "told once";
+    EXPECT_TRUE(store->read_requests().empty()) << "told once";
     EXPECT_FALSE(store->find(digest));
   }
   install(*store, "a");
@@ -283,7 +283,7 @@ TEST_F(InspectTest, ADamagedArtifactThatNobodyWantsGoes) {
   const auto digest = install(*store, "a");
   overwrite(kRoot / digest.hex() / "model.onnx", "W");
   ASSERT_EQ(look(digest).kind, Verdict::Kind::kDamaged);
-  EXPECT_TRUE(store->read_marks().empty());
+  EXPECT_TRUE(store->read_requests().empty());
   EXPECT_TRUE(store->list().empty());
   EXPECT_FALSE(fs.stat(kRoot / digest.hex())->has_value());
   EXPECT_FALSE(fs.stat(kRoot / ".trees" / digest.hex())->has_value());
@@ -297,7 +297,7 @@ TEST_F(InspectTest, PinnedArtifactsAreNeverEvictedAndCollectingTakesTheRest) {
   store->keep({wanted});
   ASSERT_TRUE(set_mark(fs, kRoot, pinned, Mark::kPinned).ok());
   ASSERT_TRUE(ask_to_collect(fs, kRoot).ok());
-  EXPECT_TRUE(store->read_marks().empty());
+  EXPECT_TRUE(store->read_requests().empty());
   EXPECT_TRUE(store->find(pinned));
   EXPECT_TRUE(store->find(wanted));
   EXPECT_FALSE(store->find(idle));

@@ -9,8 +9,8 @@ namespace varda::artifact {
 namespace {
 
 constexpr std::string_view kTarget = "target";
-constexpr std::string_view kCascade = "cascade.json";
-constexpr std::uint64_t kCascadeBytesMax =
+constexpr std::string_view kJoint = "joint.json";
+constexpr std::uint64_t kJointBytesMax =
     1 << 20;  // larger files were not written here and are not compared
 constexpr std::string_view kLastGood = ".last-good";
 constexpr std::string_view kGone = ".old-";  // prefix of directories being removed
@@ -32,10 +32,10 @@ Status check_key(std::string_view key) {
 }
 
 Status check_version(std::string_view version) {
-  if (plain_name(version, 63) && version != kTarget && version != kCascade) return {};
+  if (plain_name(version, 63) && version != kTarget && version != kJoint) return {};
   return Error(Code::kInvalid, "version \"" + std::string(version) +
                                    "\": must be 1-63 of [A-Za-z0-9._-], not start with \".\" and "
-                                   "not be \"target\" or \"cascade.json\"");
+                                   "not be \"target\" or \"joint.json\"");
 }
 
 }  // namespace
@@ -114,25 +114,25 @@ Status ModelTree::note_last_good(std::string_view key, std::string_view line) {
   return write_text(directory(key), kLastGood, std::string(line) + "\n");
 }
 
-Status ModelTree::set_cascade(std::string_view key, const codec::Json& cascade) {
+Status ModelTree::set_joint_file(std::string_view key, const codec::Json& joint) {
   TRY_VOID(check_key(key));
-  const os::Path model = directory(key), place = model / kCascade;
+  const os::Path model = directory(key), place = model / kJoint;
   TRY(const auto there, fs_->stat(place));
-  if (cascade.is_null()) {
+  if (joint.is_null()) {
     if (!there) return {};
     TRY_VOID(fs_->remove(place));
     return fs_->sync_directory(model);
   }
-  if (there && there->kind == os::FileKind::kFile && there->size_bytes <= kCascadeBytesMax) {
-    TRY(const std::string text, os::read_file(*fs_, place, kCascadeBytesMax));
+  if (there && there->kind == os::FileKind::kFile && there->size_bytes <= kJointBytesMax) {
+    TRY(const std::string text, os::read_file(*fs_, place, kJointBytesMax));
     const auto says = codec::parse_json(text);
     // Compares values, because servers ignore the order of members.
-    if (says.ok() && *says == cascade) return {};
+    if (says.ok() && *says == joint) return {};
   }
   TRY_VOID(fs_->make_directories(model, 0755));
   TRY_VOID(fs_->sync_directory(model.parent_path()));
   TRY_VOID(fs_->sync_directory(root_));
-  return write_text(model, kCascade, codec::write_json(cascade) + "\n");
+  return write_text(model, kJoint, codec::write_json(joint) + "\n");
 }
 
 Status ModelTree::set_target(std::string_view key, std::string_view version) {

@@ -2,7 +2,7 @@
 //
 //   root/NS/NAME/VERSION/…   hard links to an artifact's files: on the same file system, nothing is
 //   copied root/NS/NAME/target      one line: the active version; replaced by rename
-//   root/NS/NAME/cascade.json    the tiers after this model (docs/design/017); replaced by rename
+//   root/NS/NAME/joint.json    the tiers after this model (docs/design/017); replaced by rename
 //   root/NS/NAME/.last-good  one line: the version that served last, for a starting server
 //                            (serving/layout.h); replaced by rename
 //   root/NS/NAME/.numbered/…     the same for a server that knows numbers only (numbered_view.h)
@@ -42,10 +42,10 @@ class ModelTree {
   Status clear_target(std::string_view key);
   /// Writes `.last-good` if it differs. The line belongs to a server and is opaque here.
   Status note_last_good(std::string_view key, std::string_view line);
-  /// Writes `cascade.json` if it differs; null removes it. Creates the model's directory if needed,
+  /// Writes `joint.json` if it differs; null removes it. Creates the model's directory if needed,
   /// so it works before the first version. Durable on return; a failure leaves the old file.
   /// kExhausted: the disk is full.
-  Status set_cascade(std::string_view key, const codec::Json& cascade);
+  Status set_joint_file(std::string_view key, const codec::Json& joint);
   /// The version in `target`; absent: no such file.
   Result<std::optional<std::string>> target(std::string_view key) const;
 

@@ -102,7 +102,7 @@ TEST_F(ModelTreeTest, NamesThatAreNoPlainNamesAreRefused) {
   for (const char* key : {"", "digits", "default/", "/digits", "default/../x", "../digits",
                           "default/a/b", "default/.hidden", "a b/c"})
     EXPECT_EQ(tree.expose(key, "3", artifact("3")).error().code(), Code::kInvalid) << key;
-  for (const char* version : {"", ".", "..", "target", "cascade.json", "a/b", ".new-3", "a b"})
+  for (const char* version : {"", ".", "..", "target", "joint.json", "a/b", ".new-3", "a b"})
     EXPECT_EQ(tree.expose("default/digits", version, artifact("3")).error().code(), Code::kInvalid)
         << version;
 }
@@ -134,56 +134,57 @@ TEST_F(ModelTreeTest, TheNameOfAJobsWorkerIsAKey) {
   EXPECT_EQ(*after.keys(), std::vector<std::string>{"default/digits"});
 }
 
-TEST_F(ModelTreeTest, ACascadeIsThereBeforeTheFirstVersionAndIsNotWrittenWhenItSaysTheSame) {
+TEST_F(ModelTreeTest, AJointIsThereBeforeTheFirstVersionAndIsNotWrittenWhenItSaysTheSame) {
   const codec::Json one = codec::Json::object({{"version", 1}, {"tiers", codec::Json::array()}});
   const codec::Json turned = codec::Json::object({{"tiers", codec::Json::array()}, {"version", 1}});
-  const os::Path file = "/data/models/default/digits.edge/cascade.json";
+  const os::Path file = "/data/models/default/digits.edge/joint.json";
   auto tree = open();
-  ASSERT_TRUE(tree.set_cascade("default/digits.edge", codec::Json()).ok());
+  ASSERT_TRUE(tree.set_joint_file("default/digits.edge", codec::Json()).ok());
   EXPECT_TRUE(tree.keys()->empty()) << "nothing to take away makes no directory";
-  ASSERT_TRUE(tree.set_cascade("default/digits.edge", one).ok());
+  ASSERT_TRUE(tree.set_joint_file("default/digits.edge", one).ok());
   EXPECT_EQ(text(file), "{\"version\":1,\"tiers\":[]}\n");
   const auto inode = (*fs.stat(file))->inode;
   auto after = open();
-  ASSERT_TRUE(after.set_cascade("default/digits.edge", turned).ok());
+  ASSERT_TRUE(after.set_joint_file("default/digits.edge", turned).ok());
   EXPECT_EQ((*fs.stat(file))->inode, inode);
   ASSERT_TRUE(after.expose("default/digits.edge", "3", artifact("3")).ok());
   EXPECT_EQ(*after.versions("default/digits.edge"), std::vector<std::string>{"3"});
   ASSERT_TRUE(after.prune("default/digits.edge", {}).ok());
   EXPECT_EQ((*fs.stat(file))->inode, inode);
-  ASSERT_TRUE(after.set_cascade("default/digits.edge", codec::Json::object({{"version", 2}})).ok());
+  ASSERT_TRUE(
+      after.set_joint_file("default/digits.edge", codec::Json::object({{"version", 2}})).ok());
   EXPECT_EQ(text(file), "{\"version\":2}\n");
   EXPECT_EQ((*fs.stat(file))->mode, 0644U);
-  ASSERT_TRUE(after.set_cascade("default/digits.edge", codec::Json()).ok());
-  ASSERT_TRUE(after.set_cascade("default/digits.edge", codec::Json()).ok());
+  ASSERT_TRUE(after.set_joint_file("default/digits.edge", codec::Json()).ok());
+  ASSERT_TRUE(after.set_joint_file("default/digits.edge", codec::Json()).ok());
   EXPECT_FALSE(*fs.stat(file));
-  EXPECT_EQ(after.set_cascade("default", one).error().code(), Code::kInvalid);
+  EXPECT_EQ(after.set_joint_file("default", one).error().code(), Code::kInvalid);
 }
 
-TEST_F(ModelTreeTest, WhatSomebodyWroteIntoACascadeIsPutRight) {
+TEST_F(ModelTreeTest, WhatSomebodyWroteIntoAJointIsPutRight) {
   auto tree = open();
   const codec::Json one = codec::Json::object({{"version", 1}});
   for (const std::string& damage :
        {std::string("{"), std::string("{\"version\":9}"), std::string(2 << 20, 'x')}) {
-    ASSERT_TRUE(tree.set_cascade("default/digits", one).ok());
+    ASSERT_TRUE(tree.set_joint_file("default/digits", one).ok());
     ASSERT_TRUE(
-        os::write_file_atomically(fs, "/data/models/default/digits/cascade.json", damage).ok());
-    ASSERT_TRUE(tree.set_cascade("default/digits", one).ok());
-    EXPECT_EQ(text("/data/models/default/digits/cascade.json"), "{\"version\":1}\n");
+        os::write_file_atomically(fs, "/data/models/default/digits/joint.json", damage).ok());
+    ASSERT_TRUE(tree.set_joint_file("default/digits", one).ok());
+    EXPECT_EQ(text("/data/models/default/digits/joint.json"), "{\"version\":1}\n");
   }
 }
 
-// A server that reads at any moment, also after a kill, sees the whole old or new cascade.
-TEST_F(ModelTreeTest, AFaultOfAnyCallLeavesTheOldCascadeOrTheNewOne) {
+// A server that reads at any moment, also after a kill, sees the whole old or new joint.
+TEST_F(ModelTreeTest, AFaultOfAnyCallLeavesTheOldJointOrTheNewOne) {
   const codec::Json one = codec::Json::object({{"version", 1}}),
                     two = codec::Json::object({{"version", 2}});
-  const std::string file = "/data/models/default/digits/cascade.json";
+  const std::string file = "/data/models/default/digits/joint.json";
   auto tree = open();
   int faults = 0;
   for (int nth = 1;; ++nth) {
-    ASSERT_TRUE(tree.set_cascade("default/digits", one).ok());
+    ASSERT_TRUE(tree.set_joint_file("default/digits", one).ok());
     fs.fail_nth(nth, "", Error(Code::kExhausted, "no space left on device"));
-    const Status done = tree.set_cascade("default/digits", two);
+    const Status done = tree.set_joint_file("default/digits", two);
     fs.on_call({});
     const std::string now = text(file);
     EXPECT_TRUE(now == "{\"version\":1}\n" || now == "{\"version\":2}\n") << nth << ": " << now;

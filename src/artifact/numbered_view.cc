@@ -51,7 +51,7 @@ class View {
     return number;
   }
 
-  Status show_beside(const os::Path& version, const std::string& name) {
+  Status show_extra_file(const os::Path& version, const std::string& name) {
     const os::Path place = directory_ / name;
     TRY(const auto wanted, fs_.stat(version / name));
     TRY(const auto there, fs_.stat(place));
@@ -97,7 +97,8 @@ Result<NumberedVersions> show_numbered(os::FileSystem& fs, const ModelTree& tree
   TRY_VOID(view.open());
   NumberedVersions out;
   TRY(out.active, view.show(model / *target, active->second));
-  for (const std::string& name : options.beside) TRY_VOID(view.show_beside(model / *target, name));
+  for (const std::string& name : options.extra_files)
+    TRY_VOID(view.show_extra_file(model / *target, name));
   TRY(const auto shown, tree.versions(key));
   out.names[out.active] = *target;
   for (const auto& [name, numbers] : options.versions) {

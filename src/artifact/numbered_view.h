@@ -26,7 +26,7 @@ struct NumberedOptions {
   };
   std::map<std::string, Numbers> versions;  // of exposed versions, including the active one; others
                                             // stay hidden
-  std::vector<std::string> beside;          // root files of the active version, next to the numbers
+  std::vector<std::string> extra_files;     // root files of the active version, next to the numbers
 };
 
 /// The number of the active version, and the names of all shown versions by number.

@@ -32,10 +32,10 @@ class NumberedViewTest : public ::testing::Test {
     ASSERT_TRUE(tree_.expose(kKey, version, artifact(from)).ok());
     ASSERT_TRUE(tree_.set_target(kKey, version).ok());
   }
-  Result<NumberedVersions> show(std::vector<std::string> beside = {}) {
+  Result<NumberedVersions> show(std::vector<std::string> extra_files = {}) {
     NumberedOptions options;
     options.versions = {{"3", {3, 1003}}, {"4", {4, 1004}}, {"four", {900, 1900}}};
-    options.beside = std::move(beside);
+    options.extra_files = std::move(extra_files);
     return show_numbered(fs, tree_, kKey, options);
   }
   std::string text(const os::Path& path) {

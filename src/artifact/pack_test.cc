@@ -179,7 +179,7 @@ TEST_F(FetchTest, VersionAppearsCompleteAndNothingBesideIt) {
 }
 
 TEST_F(FetchTest, FilesThatBelongBesideTheVersionStandThereTooAlsoAfterAKillBetween) {
-  options.beside = {"model.onnx", "missing"};
+  options.extra_files = {"model.onnx", "missing"};
   ASSERT_TRUE(fs.make_directories("/models/digits", 0755).ok());
   ASSERT_TRUE(
       os::write_file_atomically(fs, "/models/digits/missing", "of an earlier version").ok());

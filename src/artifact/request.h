@@ -14,19 +14,19 @@ namespace varda::artifact {
 /// A peer node that has the archive or will have it. It is asked with ranges. If it is not ready,
 /// it answers 503, with its progress in kBytesDoneHeader. The caller waits as long as it
 /// progresses.
-struct Neighbour {
+struct Peer {
   net::HttpClient* http = nullptr;  // client for that peer node; outlives the request
   std::string url;
 };
 inline constexpr std::string_view kBytesDoneHeader = "Varda-Bytes-Done";
 
 struct Request {
-  std::string url;                         // http, https, s3 or file; messages omit
-                                           // "user:password@" and query
-  std::vector<std::string> mirrors = {};   // further URLs of the same bytes, tried after `url`
-  std::vector<Neighbour> neighbours = {};  // tried before all URLs, without credentials
-  std::string credentials = {};            // name for the CredentialReader, for all URLs; "": none
-  codec::Sha256 digest;                    // of the archive as downloaded
+  std::string url;                        // http, https, s3 or file; messages omit
+                                          // "user:password@" and query
+  std::vector<std::string> mirrors = {};  // further URLs of the same bytes, tried after `url`
+  std::vector<Peer> peers = {};           // tried before all URLs, without credentials
+  std::string credentials = {};           // name for the CredentialReader, for all URLs; "": none
+  codec::Sha256 digest;                   // of the archive as downloaded
   std::string framework = {};   // "onnx": layout is checked; others and "": any tree with files
   std::uint64_t max_bytes = 0;  // limit of extracted bytes; 0: as in Limits
 };

@@ -2,7 +2,7 @@
 // fail.
 #include <gtest/gtest.h>
 
-#include "artifact/internal/source_book.h"
+#include "artifact/internal/source_history.h"
 #include "artifact/store.h"
 #include "artifact/testing/archives.h"
 #include "artifact/testing/manual_clock.h"
@@ -214,13 +214,13 @@ TEST_F(SourcesTest, ABusyServerIsLeftAloneAsLongAsItAskedFor) {
   EXPECT_TRUE(store->ensure(kForever, alone).ok());
 }
 
-TEST(SourceBook, RemembersABoundedNumberOfSources) {
+TEST(SourceHistory, RemembersABoundedNumberOfSources) {
   ManualClock clock;
-  SourceBook book(clock);
+  SourceHistory history(clock);
   for (int i = 0; i < 5000; ++i)
-    book.failed("http://h" + std::to_string(i) + "/x", SourceBook::Trouble::kSilent,
-                std::chrono::seconds(0));
-  const auto order = book.order({"http://h4999/x", "http://fresh/x", "http://fresh/x"});
+    history.failed("http://h" + std::to_string(i) + "/x", SourceHistory::Trouble::kSilent,
+                   std::chrono::seconds(0));
+  const auto order = history.order({"http://h4999/x", "http://fresh/x", "http://fresh/x"});
   EXPECT_EQ(order, (std::vector<std::string>{"http://fresh/x", "http://h4999/x"}));
 }
 

@@ -9,7 +9,7 @@
 #include "artifact/internal/names.h"
 #include "artifact/internal/tree.h"
 #include "artifact/layout.h"
-#include "artifact/marks.h"
+#include "artifact/operator_requests.h"
 #include "base/log.h"
 #include "base/mutex.h"
 
@@ -18,19 +18,20 @@ namespace {
 
 const std::string kPart(kPartSuffix), kNotes(kNotesSuffix);
 
-class DiskStore final : public Store {
+class StoreImpl final : public Store {
  public:
-  DiskStore(Options options, os::FileSystem& fs, net::HttpClient& http)
+  StoreImpl(Options options, os::FileSystem& fs, net::HttpClient& http)
       : options_(std::move(options)),
         scratch_(options_.root / kScratchName),
         fs_(fs),
         http_(http),
-        book_(options_.transport.clock != nullptr ? *options_.transport.clock : system_clock()) {}
+        history_(options_.transport.clock != nullptr ? *options_.transport.clock : system_clock()) {
+  }
 
   Status start() {
     TRY_VOID(fs_.make_directories(scratch_, 0700));
     TRY_VOID(fs_.make_directories(options_.root / kRecordsName, 0700));
-    TRY_VOID(make_room_for_marks(
+    TRY_VOID(make_requests_directory(
         fs_, options_.root));  // created by us, so that we can remove marks that root creates
     TRY(const auto leftovers, fs_.list(scratch_));
     for (const std::string& name : leftovers)
@@ -132,7 +133,7 @@ class DiskStore final : public Store {
     return sum;
   }
   /// Excludes a damaged artifact that is about to be replaced.
-  std::uint64_t bytes_besides(const codec::Sha256& replaced) const {
+  std::uint64_t other_bytes(const codec::Sha256& replaced) const {
     const std::uint64_t all = bytes();
     const MutexLock lock(mutex_);
     const auto found = artifacts_.find(replaced);
@@ -144,7 +145,7 @@ class DiskStore final : public Store {
     bool changed = false;
     {
       const MutexLock lock(mutex_);
-      changed = !told_ || kept_ != wanted;
+      changed = !reported_ || kept_ != wanted;
       for (const codec::Sha256& digest : kept_)
         if (const auto found = artifacts_.find(digest);
             !wanted.contains(digest) && found != artifacts_.end())
@@ -153,7 +154,7 @@ class DiskStore final : public Store {
       busy = kept_;
       for (const auto& [digest, flight] : flights_) busy.insert(digest);
     }
-    if (changed) tell_kept();
+    if (changed) report_kept();
     const auto names = fs_.list(scratch_);
     if (!names.ok()) return;
     for (const std::string& name : *names) {
@@ -210,7 +211,7 @@ class DiskStore final : public Store {
     return out;
   }
 
-  std::vector<codec::Sha256> read_marks() override {
+  std::vector<codec::Sha256> read_requests() override {
     std::vector<codec::Sha256> again;
     const auto damaged = marked(fs_, options_.root, Mark::kDamaged);
     if (!damaged.ok()) return again;
@@ -279,7 +280,7 @@ class DiskStore final : public Store {
   static std::vector<std::string> sources_of(const Request& request) {
     std::vector<std::string> out{request.credentials, request.url};
     out.insert(out.end(), request.mirrors.begin(), request.mirrors.end());
-    for (const Neighbour& one : request.neighbours) out.push_back(one.url);
+    for (const Peer& one : request.peers) out.push_back(one.url);
     return out;
   }
 
@@ -370,7 +371,7 @@ class DiskStore final : public Store {
     source.limits = options_.limits;
     source.progress = progress;
     source.transport = options_.transport;
-    source.book = &book_;
+    source.history = &history_;
     const auto room = room_for(request.digest);
     if (!room.ok()) return disk_failure(room.error());
     source.tree_bytes_max = *room;
@@ -395,7 +396,7 @@ class DiskStore final : public Store {
   std::optional<Failure> publish(const codec::Sha256& digest, const Tree& tree,
                                  const os::Path& record) {
     if (options_.capacity_bytes != 0) {
-      const std::uint64_t used = bytes_besides(digest);
+      const std::uint64_t used = other_bytes(digest);
       if (used + tree.bytes > options_.capacity_bytes) {
         // Another download may have taken the room meanwhile. Evicts only if the tree then fits.
         const auto room = room_for(digest);
@@ -423,7 +424,7 @@ class DiskStore final : public Store {
   /// The room for a tree of that digest under capacity_bytes, after all possible evictions.
   Result<std::uint64_t> room_for(const codec::Sha256& digest) {
     if (options_.capacity_bytes == 0) return UINT64_MAX;
-    std::uint64_t staying = bytes_besides(digest);
+    std::uint64_t staying = other_bytes(digest);
     {
       const MutexLock lock(mutex_);
       for (const auto& [archived, size] : archives_) staying -= std::min(staying, size);
@@ -460,17 +461,17 @@ class DiskStore final : public Store {
     return {};
   }
 
-  void tell_kept() {
+  void report_kept() {
     std::set<codec::Sha256> kept;
     {
       const MutexLock lock(mutex_);
       kept = kept_;
-      told_ = true;
+      reported_ = true;
     }
     if (Status status = write_kept(fs_, options_.root, kept); !status.ok()) {
       log::warn("wanted artifacts not persisted", {{"error", status.error()}});
       const MutexLock lock(mutex_);
-      told_ = false;
+      reported_ = false;
     }
   }
 
@@ -524,7 +525,7 @@ class DiskStore final : public Store {
   const os::Path scratch_;
   os::FileSystem& fs_;
   net::HttpClient& http_;
-  SourceBook book_;
+  SourceHistory history_;
   mutable Mutex mutex_;
   std::condition_variable_any landed_;
   std::map<codec::Sha256, Artifact> artifacts_ GUARDED_BY(mutex_);
@@ -533,7 +534,7 @@ class DiskStore final : public Store {
   std::map<codec::Sha256, std::uint64_t> archives_ GUARDED_BY(mutex_);  // kept archives, with sizes
   std::set<codec::Sha256> archives_wanted_ GUARDED_BY(mutex_);
   std::set<codec::Sha256> damaged_ GUARDED_BY(mutex_);  // present, but unusable
-  bool told_ GUARDED_BY(mutex_) = false;                // kept_ is written to the file
+  bool reported_ GUARDED_BY(mutex_) = false;            // kept_ is written to the file
   std::uint64_t uses_ GUARDED_BY(mutex_) = 0;
 };
 
@@ -542,7 +543,7 @@ class DiskStore final : public Store {
 Result<std::unique_ptr<Store>> Store::open(Options options, os::FileSystem& fs,
                                            net::HttpClient& http) {
   const std::string root = options.root.string();
-  auto store = std::make_unique<DiskStore>(std::move(options), fs, http);
+  auto store = std::make_unique<StoreImpl>(std::move(options), fs, http);
   TRY_VOID(store->start().context("artifact store " + root));
   return std::unique_ptr<Store>(std::move(store));
 }

@@ -81,7 +81,7 @@ class Store {
   virtual bool has_archive(const codec::Sha256& /*digest*/) const { return false; }
   /// Executes the operators' marks. Returns kept artifacts that are newly known to be damaged.
   /// ensure() installs them again, beside the exposed files. Cheap; call it every few seconds.
-  virtual std::vector<codec::Sha256> read_marks() { return {}; }
+  virtual std::vector<codec::Sha256> read_requests() { return {}; }
   /// Removes least recently used artifacts until `bytes` are freed. Exposed, kept and pinned
   /// artifacts stay. Returns the freed bytes.
   virtual Result<std::uint64_t> evict(std::uint64_t bytes) = 0;

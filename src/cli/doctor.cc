@@ -271,14 +271,14 @@ class Diagnosis {
 
   void permissions() {
     std::string missing;
-    bool told = false;
+    bool reported = false;
     for (const Permission& one : seen_.permissions) {
-      told = told || one.allowed.has_value();
+      reported = reported || one.allowed.has_value();
       if (one.allowed.value_or(true)) continue;
       missing += (missing.empty() ? "" : ", ") + one.verb + " " + one.resource +
                  (one.group.empty() ? "" : "." + one.group);
     }
-    if (!told) {
+    if (!reported) {
       add(Level::kUnknown, "permissions",
           "not checked: the server did not answer the permission review",
           "kubectl auth can-i --list");

@@ -124,8 +124,8 @@ Status logs(const Context& ctx, Session& session, const LogsOptions& options) {
 
 Status events(const Context& ctx, Session& session, const EventsOptions& options) {
   std::string selector;
-  if (!options.for_word.empty()) {
-    TRY(const std::vector<Named> named, parse_names(ctx, session, {options.for_word}));
+  if (!options.for_token.empty()) {
+    TRY(const std::vector<Named> named, parse_names(ctx, session, {options.for_token}));
     const meta::Resource& resource = named[0].resource.resource;
     selector = "involvedObject.name=" + named[0].key.name + ",involvedObject.kind=" + resource.kind;
     // Two groups may have kinds of the same name. Kubelets omit the version of core kinds.

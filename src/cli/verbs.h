@@ -50,7 +50,7 @@ struct LogsOptions {
 Status logs(const Context& ctx, Session& session, const LogsOptions& options);
 
 struct EventsOptions {
-  std::string for_word;  // "TYPE/NAME": only events of that object
+  std::string for_token;  // "TYPE/NAME": only events of that object
   bool watch = false;
 };
 Status events(const Context& ctx, Session& session, const EventsOptions& options);

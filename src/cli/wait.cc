@@ -90,12 +90,12 @@ Status wait_one(const Context& ctx, const Context& limit, Session& session, cons
                 const Wanted& wanted, const std::string& uid = "") {
   const meta::Resource& r = object.resource.resource;
   Json last;
-  std::string told;
-  const auto tell = [&] {
+  std::string shown;
+  const auto show_reason = [&] {
     const std::string reason = session.terminal ? reason_of(wanted, last) : "";
-    if (!reason.empty() && reason != told)
+    if (!reason.empty() && reason != shown)
       session.error(spelled(object.resource, object.key.name) + ": " + reason + "\n");
-    told = reason;
+    shown = reason;
   };
   for (;;) {
     // List, then watch from that version, so that no change is missed.
@@ -110,7 +110,7 @@ Status wait_one(const Context& ctx, const Context& limit, Session& session, cons
     if (!uid.empty() && std::as_const(last).at("metadata/uid").as_string() != uid) return {};
     TRY(bool good, fulfilled(wanted, last));
     if (good) return {};
-    tell();
+    show_reason();
     auto stream = session.client.watch(limit, r,
                                        {.ns = object.key.ns,
                                         .field_selector = "metadata.name=" + object.key.name,
@@ -127,7 +127,7 @@ Status wait_one(const Context& ctx, const Context& limit, Session& session, cons
       if (!uid.empty() && std::as_const(last).at("metadata/uid").as_string() != uid) return {};
       TRY(good, fulfilled(wanted, last));
       if (good) return {};
-      tell();
+      show_reason();
     }
     TRY_VOID(ctx.check());
     if (limit.expired()) {

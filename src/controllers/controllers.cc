@@ -11,9 +11,9 @@ namespace varda::controllers {
 
 namespace {
 
-struct All final : Controllers {
-  All(const runtime::Manager& manager, const runtime::Caches& caches, const Clock& clock,
-      Options options)
+struct ControllersImpl final : Controllers {
+  ControllersImpl(const runtime::Manager& manager, const runtime::Caches& caches,
+                  const Clock& clock, Options options)
       : joint_work(joint_index, options.inference_models),
         edge_nodes(caches, clock, options.inference_models.servers, {&joint_work}),
         joint_inference(caches, joint_index, options.inference_models),
@@ -44,15 +44,16 @@ struct All final : Controllers {
 std::unique_ptr<Controllers> add_all(runtime::Manager& manager, Options options) {
   const Clock& clock =
       options.inference_models.clock != nullptr ? *options.inference_models.clock : system_clock();
-  auto all = std::make_unique<All>(manager, manager.caches(), clock, std::move(options));
-  manager.add<api::InferenceModel>(all->inference_models);
-  manager.add<api::JointInferenceService>(all->joint_inference);
-  manager.add<api::EdgeNode>(all->edge_nodes);
-  manager.add<api::Dataset>(all->datasets);
-  manager.add<api::SednaDataset>(all->sedna_datasets);
-  manager.add<api::Model>(all->models);
-  manager.add<api::SednaModel>(all->sedna_models);
-  return all;
+  auto impl =
+      std::make_unique<ControllersImpl>(manager, manager.caches(), clock, std::move(options));
+  manager.add<api::InferenceModel>(impl->inference_models);
+  manager.add<api::JointInferenceService>(impl->joint_inference);
+  manager.add<api::EdgeNode>(impl->edge_nodes);
+  manager.add<api::Dataset>(impl->datasets);
+  manager.add<api::SednaDataset>(impl->sedna_datasets);
+  manager.add<api::Model>(impl->models);
+  manager.add<api::SednaModel>(impl->sedna_models);
+  return impl;
 }
 
 }  // namespace varda::controllers

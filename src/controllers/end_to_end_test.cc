@@ -245,8 +245,9 @@ TEST_F(Cluster, InvalidModelsAreRefusedWhenWrittenWithTheirFieldsNamed) {
     EXPECT_EQ(reply.status, 422) << entry.path() << reply.text;
     for (const Json& cause : test["causes"].as_array()) {
       bool found = false;
-      for (const Json& told : reply.body.at("details/causes").as_array()) {
-        found = found || (told["field"] == cause["field"] && told["reason"] == cause["reason"]);
+      for (const Json& reported : reply.body.at("details/causes").as_array()) {
+        found =
+            found || (reported["field"] == cause["field"] && reported["reason"] == cause["reason"]);
       }
       EXPECT_TRUE(found) << entry.path() << ": " << cause["field"].as_string() << " in "
                          << reply.text;

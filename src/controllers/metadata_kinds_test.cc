@@ -202,8 +202,8 @@ TEST_F(Metadata, WhatANodeReportsConcernsThoseItSharesFilesWithAndNobodyElse) {
   acknowledge("edge1", copy("state: Current, snapshot: s1, path: /copies/faces"));
   grew(12, 10, "of a claim of three");
   std::map<std::string, std::int64_t> now = generations();
-  for (const char* concerned : {"edge1", "edge2"})
-    EXPECT_EQ(now[concerned], before[concerned]++ + 1) << concerned;
+  for (const char* affected : {"edge1", "edge2"})
+    EXPECT_EQ(now[affected], before[affected]++ + 1) << affected;
   EXPECT_EQ(now, before) << "one more to ask, one more who shares; nobody else is written";
   patch("/api/v1/nodes/edge2", "{metadata: {labels: {line: b}}}");
   ASSERT_TRUE(at_rest());
@@ -268,8 +268,9 @@ class Either : public Metadata {
           << test["name"].as_string() << reply.text;
       for (const Json& cause : test["causes"].as_array()) {
         bool found = false;
-        for (const Json& told : reply.body.at("details/causes").as_array()) {
-          found = found || (told["field"] == cause["field"] && told["reason"] == cause["reason"]);
+        for (const Json& reported : reply.body.at("details/causes").as_array()) {
+          found = found ||
+                  (reported["field"] == cause["field"] && reported["reason"] == cause["reason"]);
         }
         // Rules run only after the schema has accepted the object.
         const bool of_rule =

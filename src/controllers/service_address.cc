@@ -28,10 +28,10 @@ std::vector<std::string> node_port_addresses(const NodeList& nodes) {
 
 std::string node_port_address(const ServiceWorld& world, std::int64_t port) {
   const std::vector<std::string> addresses = node_port_addresses(world.nodes);
-  const auto told = std::find_if(addresses.begin(), addresses.end(), [&](const auto& address) {
-    return world.told == http_url(address, port);
+  const auto reported = std::find_if(addresses.begin(), addresses.end(), [&](const auto& address) {
+    return world.reported == http_url(address, port);
   });
-  if (told != addresses.end()) return *told;
+  if (reported != addresses.end()) return *reported;
   return addresses.empty() ? "" : addresses.front();
 }
 

@@ -23,7 +23,7 @@ struct ServiceWorld {
   const std::string& node_port_host;
   /// The last published URL. A node port keeps its node's address while the node exists, so that
   /// clients keep a stable URL.
-  const std::string& told;
+  const std::string& reported;
 };
 
 struct ServiceAddress {

@@ -85,15 +85,15 @@ class FileCount {
   Result<Counted> run() {
     TRY(const os::FileFacts before, file_.facts());
     TRY_VOID(resume(before));
-    std::uint64_t at = out_.from_byte, told = at;
+    std::uint64_t at = out_.from_byte, reported = at;
     const std::uint64_t most = request_.bytes_max == 0 ? before.size_bytes : request_.bytes_max;
     const std::uint64_t end = before.size_bytes - at > most ? at + most : before.size_bytes;
     TRY(const bool whole, reader_.pieces(at, end, [&](std::string_view piece) {
       content_.update(piece);
       scanner_->feed(piece);
       at += piece.size();
-      if (request_.progress && at - told >= kProgressBytes)
-        request_.progress({.bytes = told = at, .bytes_total = before.size_bytes});
+      if (request_.progress && at - reported >= kProgressBytes)
+        request_.progress({.bytes = reported = at, .bytes_total = before.size_bytes});
     }));
     if (request_.progress) request_.progress({.bytes = at, .bytes_total = before.size_bytes});
     out_.facts = before;

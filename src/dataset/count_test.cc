@@ -268,15 +268,15 @@ TEST(Count, TellsHowFarItIs) {
   OneFile setup;
   const std::string text = rows(20 * kMiB);
   setup.tree.put("/data", text);
-  std::vector<std::uint64_t> told;
+  std::vector<std::uint64_t> reported;
   const auto progress = [&](const Progress& far) {
     EXPECT_EQ(far.bytes_total, text.size());
-    told.push_back(far.bytes);
+    reported.push_back(far.bytes);
   };
   ASSERT_TRUE(count(Context::background(), setup.tree,
                     {.path = "/data", .format = setup.format, .progress = progress})
                   .ok());
-  EXPECT_EQ(told, (std::vector<std::uint64_t>{8 * kMiB, 16 * kMiB, text.size()}));
+  EXPECT_EQ(reported, (std::vector<std::uint64_t>{8 * kMiB, 16 * kMiB, text.size()}));
 }
 
 TEST(Count, TheFingerprintIsThatOfTheBytesWhateverTheFormat) {

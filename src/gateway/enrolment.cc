@@ -390,16 +390,16 @@ std::optional<net::Response> Enrolment::handle(const Context& ctx, const net::Re
   // address it uses up none of the node's tries.
   const std::string& name = request.peer.certificate_common_name;
   const std::string host = internal::address_of(address);
-  std::string who = "node " + name + " at " + host;
+  std::string caller = "node " + name + " at " + host;
   std::chrono::milliseconds wait{0};
   if (name.empty()) {
     const MutexLock lock(impl_->mutex);
     wait = impl_->addresses.wait(host, impl_->clock.now());
   }
   if (wait.count() == 0) {
-    if (name.empty()) who = host + " token " + tried(request);
+    if (name.empty()) caller = host + " token " + tried(request);
     const MutexLock lock(impl_->mutex);
-    wait = impl_->failures.wait(who, impl_->clock.now());
+    wait = impl_->failures.wait(caller, impl_->clock.now());
   }
   Outcome outcome;
   if (wait.count() > 0) {
@@ -412,7 +412,7 @@ std::optional<net::Response> Enrolment::handle(const Context& ctx, const net::Re
     const bool refused = outcome.response.status >= 400 && outcome.response.status < 500;
     if (refused) {
       const MutexLock lock(impl_->mutex);
-      impl_->failures.spend(who, impl_->clock.now());
+      impl_->failures.spend(caller, impl_->clock.now());
       if (name.empty()) impl_->addresses.spend(host, impl_->clock.now());
     }
     // Requests that get 429 are not logged. Each examined failure has one line.

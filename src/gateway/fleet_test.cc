@@ -75,7 +75,7 @@ class Node {
         reporters_(reporters),
         informer_(client_, options()) {
     informer_.on_change([this](const runtime::Change& change) {
-      if (change.key.name != name_) strangers_ = true;
+      if (change.key.name != name_) anonymous_ = true;
       if (change.now) report(change.now->json().at("spec/models"));
     });
   }
@@ -85,7 +85,7 @@ class Node {
       informer_.run(Context(stop));
     });
   }
-  bool saw_strangers() const { return strangers_; }
+  bool saw_strangers() const { return anonymous_; }
 
  private:
   runtime::Informer::Options options() const {
@@ -122,7 +122,7 @@ class Node {
   const std::string name_;
   const kube::Client client_;
   Reporters& reporters_;
-  std::atomic<bool> strangers_{false};
+  std::atomic<bool> anonymous_{false};
   runtime::Informer informer_;
   std::jthread thread_;
 };

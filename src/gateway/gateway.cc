@@ -12,13 +12,13 @@
 #include "api/edgeai/edge_node.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "gateway/anteroom.h"
 #include "gateway/caller.h"
 #include "gateway/internal/allowance.h"
 #include "gateway/layer.h"
 #include "gateway/node_key.h"
 #include "gateway/request.h"
 #include "gateway/rules.h"
+#include "gateway/startup_queue.h"
 #include "gateway/timers.h"
 #include "gateway/view.h"
 #include "gateway/watch_stream.h"
@@ -150,9 +150,9 @@ runtime::Informer::Options informer_of(const Resource& resource, metrics::Regist
   return options;
 }
 
-class TheGateway final : public Gateway, Admission {
+class GatewayImpl final : public Gateway, Admission {
  public:
-  explicit TheGateway(Options options)
+  explicit GatewayImpl(Options options)
       : options_(std::move(options)),
         client_(*options_.client),
         clock_(options_.clock ? *options_.clock : system_clock()),
@@ -165,7 +165,7 @@ class TheGateway final : public Gateway, Admission {
                     {.node_of = [](const runtime::Stored& object) { return object.metadata.name; },
                      .tombstones_max = options_.limits.tombstones_max,
                      .one_each = true,
-                     .on_news = [this](const std::string& node) { end_if_shut_out(node); },
+                     .on_change = [this](const std::string& node) { end_if_shut_out(node); },
                      .on_listed = [this] { before_edge_nodes_.look(); }}),
         pods_(client_, pod_informer(),
               {.node_of = node_of_pod,
@@ -173,7 +173,7 @@ class TheGateway final : public Gateway, Admission {
                .on_listed = [this] { before_pods_.look(); }}),
         written_({options_.limits.written_kib_burst, options_.limits.written_kib_period,
                   options_.limits.writers_max}),
-        strangers_(options_.limits.strangers),
+        anonymous_(options_.limits.anonymous),
         pool_(options_.limits.upstream),
         before_edge_nodes_({.ready = [this] { return edge_nodes_.view().complete(); },
                             .patience = options_.limits.first_read_patience}),
@@ -191,11 +191,11 @@ class TheGateway final : public Gateway, Admission {
           [this] { return static_cast<double>(watches_.watches()); });
     gauge("varda_gateway_requests_waiting", "Requests of nodes that wait to be sent upstream.",
           [this] { return static_cast<double>(pool_.waiting()); });
-    gauge("varda_gateway_strangers_waiting",
+    gauge("varda_gateway_anonymous_waiting",
           "Requests of clients without a certificate that wait to be sent upstream.",
-          [this] { return static_cast<double>(strangers_.waiting()); });
+          [this] { return static_cast<double>(anonymous_.waiting()); });
   }
-  ~TheGateway() override { stop(); }
+  ~GatewayImpl() override { stop(); }
 
   net::Handler handler() override {
     return [this](Request request, Responder respond) {
@@ -303,7 +303,7 @@ class TheGateway final : public Gateway, Admission {
 
   /// Holds a request until its objects have been read: just after the start, or at the first
   /// request for pods.
-  void wait(Anteroom& room, Request request, Responder respond) {
+  void wait(StartupQueue& room, Request request, Responder respond) {
     const std::size_t bytes = request.body.size() + request.target.size() + 1024;
     // std::function must be copyable, and these are not. It runs once.
     const auto held =
@@ -435,11 +435,11 @@ class TheGateway final : public Gateway, Admission {
 
   void enrol(Request request, Responder respond) {
     // Clients without a certificate share a separate pool, with a queue for each address.
-    const bool stranger = request.peer.certificate_common_name.empty();
-    const std::string key = stranger ? internal::address_of(request.peer.address)
-                                     : request.peer.certificate_common_name;
+    const bool anonymous_client = request.peer.certificate_common_name.empty();
+    const std::string key = anonymous_client ? internal::address_of(request.peer.address)
+                                             : request.peer.certificate_common_name;
     const std::size_t bytes = request.body.size();
-    submit(stranger ? strangers_ : pool_, key, bytes, std::move(respond),
+    submit(anonymous_client ? anonymous_ : pool_, key, bytes, std::move(respond),
            [this, request = std::move(request)] {
              std::optional<Response> response;
              if (options_.enrolment) response = options_.enrolment(upstream(), request);
@@ -763,8 +763,8 @@ class TheGateway final : public Gateway, Admission {
   mutable Mutex layers_mutex_;
   std::unordered_map<std::string, KnownLayer> layers_
       GUARDED_BY(layers_mutex_);  // as last read, by node
-  FairPool strangers_, pool_;     // destroyed first: their work uses the rest
-  Anteroom before_edge_nodes_, before_pods_;
+  FairPool anonymous_, pool_;     // destroyed first: their work uses the rest
+  StartupQueue before_edge_nodes_, before_pods_;
   metrics::SourceGuard gauges_;
 };
 
@@ -789,7 +789,7 @@ net::Server::Options server_options(const Limits& limits) {
 
 Result<std::unique_ptr<Gateway>> Gateway::create(Options options) {
   if (!options.client) return Error(Code::kInvalid, "a gateway needs a client of its API server");
-  return std::unique_ptr<Gateway>(std::make_unique<TheGateway>(std::move(options)));
+  return std::unique_ptr<Gateway>(std::make_unique<GatewayImpl>(std::move(options)));
 }
 
 }  // namespace varda::gateway

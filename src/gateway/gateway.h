@@ -53,7 +53,7 @@ struct Limits {
   std::chrono::milliseconds session_linger{500};  // from a node's last watch to its closed()
   FairPool::Options upstream;                     // 429 beyond its queues
   /// Clients without a certificate have a separate pool: nodes never wait for them.
-  FairPool::Options strangers{.threads = 2,
+  FairPool::Options anonymous{.threads = 2,
                               .in_flight_per_key_max = 1,
                               .waiting_per_key_max = 64,
                               .waiting_max = 2048,

@@ -52,25 +52,25 @@ class Heard final : public Sessions {
   void opened(const std::string& node) override { add("+" + node); }
   void closed(const std::string& node) override { add("-" + node); }
   /// Waits for `count` calls, and returns all as "+a -a".
-  std::string told(std::size_t count) {
+  std::string reported(std::size_t count) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     MutexLock lock(mutex_);
-    while (told_.size() < count && changed_.wait_until(mutex_, until)) {
+    while (reported_.size() < count && changed_.wait_until(mutex_, until)) {
     }
     std::string out;
-    for (const std::string& text : told_) out += (out.empty() ? "" : " ") + text;
+    for (const std::string& text : reported_) out += (out.empty() ? "" : " ") + text;
     return out;
   }
 
  private:
   void add(std::string text) {
     MutexLock lock(mutex_);
-    told_.push_back(std::move(text));
+    reported_.push_back(std::move(text));
     changed_.notify_all();
   }
   Mutex mutex_;
   CondVar changed_;
-  std::vector<std::string> told_ GUARDED_BY(mutex_);
+  std::vector<std::string> reported_ GUARDED_BY(mutex_);
 };
 
 TEST(Gateway, ServesEachNodeWhatTheTableSaysAndNothingElse) {
@@ -640,7 +640,7 @@ TEST(Gateway, NodesDoNotWaitForStrangersWhoEnrol) {
   std::binary_semaphore working(0), let_go(0);
   Gateway::Options options;
   options.limits.upstream.threads = 1;
-  options.limits.strangers.threads = 1;
+  options.limits.anonymous.threads = 1;
   options.enrolment = [&](const Context&, const net::Request&) {
     working.release();
     let_go.acquire();
@@ -812,7 +812,7 @@ TEST(Gateway, ANodeThatLetsGoOfItsWatchForAMomentStaysConnected) {
     ASSERT_TRUE(watch.ok());
     EXPECT_EQ(watch->status, 200);
   }
-  EXPECT_EQ(heard.told(1), "+edge0");
+  EXPECT_EQ(heard.reported(1), "+edge0");
 }
 
 TEST(Gateway, ANodeWithoutAWatchIsToldClosed) {
@@ -830,9 +830,9 @@ TEST(Gateway, ANodeWithoutAWatchIsToldClosed) {
     ASSERT_TRUE(watch.ok());
     EXPECT_EQ(watch->status, 200);
     watch->body.reset();
-    heard.told(node == "edge0" ? 2 : 4);
+    heard.reported(node == "edge0" ? 2 : 4);
   }
-  EXPECT_EQ(heard.told(4), "+edge0 -edge0 +edge1 -edge1");
+  EXPECT_EQ(heard.reported(4), "+edge0 -edge0 +edge1 -edge1");
 }
 
 TEST(Gateway, OneNodeHoldsSoManyWatchesAndNoMore) {

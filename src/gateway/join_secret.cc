@@ -33,7 +33,7 @@ Result<std::optional<SharedJoinToken>> read(const Json& secret, const meta::Obje
                                      "right one, delete it, or run "
                                      "`varda join-token --rotate-shared`");
   }
-  return std::optional(SharedJoinToken{std::move(*token), says_revoked(secret)});
+  return std::optional(SharedJoinToken{std::move(*token), join_token_is_revoked(secret)});
 }
 
 Json with_token(std::optional<Json> present, const meta::ObjectKey& key, const JoinToken& token) {
@@ -82,7 +82,7 @@ Result<Kept> keep_shared_join_token(const Context& ctx, const kube::Client& clie
     TRY(std::optional<Json> present, client.find(ctx, secrets(), secret));
     if (present) {
       // A revocation outlasts a change of the authority and the removal of the token.
-      if (says_revoked(*present)) return Kept::kAsItWas;
+      if (join_token_is_revoked(*present)) return Kept::kAsItWas;
       TRY(const std::optional<SharedJoinToken> shared, read(*present, secret));
       if (shared && shared->token.ca_sha256 == ca_sha256) return Kept::kAsItWas;
     }

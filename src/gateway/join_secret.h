@@ -28,7 +28,7 @@ Result<meta::ObjectKey> parse_join_secret(std::string_view text);
 
 struct SharedJoinToken {
   JoinToken token;
-  bool revoked = false;  // see says_revoked(): admits no node; no gateway replaces it
+  bool revoked = false;  // see join_token_is_revoked(): admits no node; no gateway replaces it
 };
 /// Nothing: no Secret, or no token in it. kCorrupt: the content is no join token.
 Result<std::optional<SharedJoinToken>> find_shared_join_token(const Context& ctx,

@@ -112,8 +112,8 @@ class Cluster {
                                                 {"containers", Json::array({container})}})}}));
     const Json status =
         Json::object({{"status", Json::object({{"phase", said["phase"].string_or("Running")}})}});
-    const auto told = client_.patch(ctx_, pods, key, kube::PatchType::kMerge, status, "status");
-    ASSERT_TRUE(told.ok()) << told.error();
+    const auto reported = client_.patch(ctx_, pods, key, kube::PatchType::kMerge, status, "status");
+    ASSERT_TRUE(reported.ok()) << reported.error();
     if (!said["deleting"].as_bool()) return;
     ASSERT_TRUE(client_.remove(ctx_, pods, key).ok());
     ASSERT_TRUE(client_.get(ctx_, pods, key)->at("metadata").contains("deletionTimestamp"));

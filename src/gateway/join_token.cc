@@ -145,11 +145,11 @@ Result<JoinTokenRecord> JoinTokenRecord::from_secret(const Json& secret) {
   if (!expires.ok()) return corrupt("data.expires is not a time");
   record.expires = *expires;
   record.used_by = text("used-by");
-  record.revoked = says_revoked(secret);
+  record.revoked = join_token_is_revoked(secret);
   return record;
 }
 
-bool says_revoked(const Json& secret) {
+bool join_token_is_revoked(const Json& secret) {
   const auto bytes = codec::unbase64(secret["data"]["revoked"].as_string());
   if (!bytes.ok()) return true;
   constexpr std::string_view kBlank = " \t\r\n";

@@ -95,7 +95,7 @@ struct StoredJoinToken {
 };
 /// True: the Secret revokes its token. Administrators also write data.revoked by hand, so only
 /// these values do not revoke: absent, blank, and "false". White space around the value is ignored.
-bool says_revoked(const codec::Json& secret);
+bool join_token_is_revoked(const codec::Json& secret);
 /// Nothing: no such token. kCorrupt: its Secret is unreadable.
 Result<std::optional<StoredJoinToken>> find_join_token(const Context& ctx,
                                                        const kube::Client& client,

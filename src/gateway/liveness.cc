@@ -98,7 +98,7 @@ void Liveness::set(const std::string& name, bool connected) {
   node.seen = true;
   node.connected = connected;
   node.call_it_cut = !connected;
-  node.said_connected = false;
+  node.reported_connected = false;
   node.since = std::chrono::steady_clock::now();
   schedule(name, node, node.since);
 }
@@ -110,7 +110,7 @@ void Liveness::changed(const runtime::Change& change) {
   Node& node = nodes_[name];
   if (!node.object || !change.now || node.object->metadata.uid != change.now->metadata.uid) {
     node.call_it_cut = true;  // this process has reported nothing for this object
-    node.said_connected = false;
+    node.reported_connected = false;
   }
   node.object = change.now;
   if (change.now) {
@@ -177,7 +177,7 @@ void Liveness::run(const std::stop_token& stop) {
     if (said && node.object == before.object && node.connected == before.connected &&
         node.since == before.since) {
       node.call_it_cut = false;
-      node.said_connected = node.connected;
+      node.reported_connected = node.connected;
     }
     // Used before the watch delivers it: a step meanwhile must not decide by the older object.
     if (written && node.object == before.object) node.object = written;
@@ -214,7 +214,7 @@ Liveness::Outcome Liveness::step(const Context& ctx, const std::string& name, co
   const std::string status = connected_status(object);
   // Another gateway has the node, and will report when the node leaves it.
   if (!node.connected && !node.call_it_cut && status == "True") return {};
-  if (node.connected && node.said_connected && !status.empty() && status != "True")
+  if (node.connected && node.reported_connected && !status.empty() && status != "True")
     warn_of_another(name);
   const SteadyTime since = node.seen ? node.since : started_;
   const WallTime wall = clock_.wall();

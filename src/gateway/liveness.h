@@ -60,10 +60,10 @@ class Liveness final : public Sessions {
   struct Node {
     bool seen = false;  // this process had a watch of the node: `connected` is the truth
     bool connected = false;
-    SteadyTime since;             // last change of `connected`
-    bool call_it_cut = true;      // this process has not reported the cut yet
-    bool said_connected = false;  // the object was Connected since the watch opened
-    runtime::StoredPtr object;    // newest known; null: no object
+    SteadyTime since;                 // last change of `connected`
+    bool call_it_cut = true;          // this process has not reported the cut yet
+    bool reported_connected = false;  // the object was Connected since the watch opened
+    runtime::StoredPtr object;        // newest known; null: no object
     std::optional<SteadyTime> due;
     bool working = false;
     bool again = false;  // a change came during the step

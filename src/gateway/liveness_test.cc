@@ -129,11 +129,11 @@ TEST_F(LivenessTest, AnEdgeNodeSaysWhetherItsAgentHasAWatchOpen) {
 
 TEST_F(LivenessTest, WhoDoesNotComeBackAfterTheStartIsCutOff) {
   make("edge0");
-  const Json told =
+  const Json reported =
       codec::parse_yaml(
           R"({status: {conditions: [{type: Connected, status: "True", reason: AgentConnected}]}})")
           .value();
-  cloud_.api().merge_patch("/apis/edgeai.io/v1alpha1/edgenodes/edge0/status", told);
+  cloud_.api().merge_patch("/apis/edgeai.io/v1alpha1/edgenodes/edge0/status", reported);
   start(std::chrono::milliseconds(1));
   wait("edge0", "Unknown");
   EXPECT_FALSE(cloud_.edge_node("edge0").at("status/lastSeen").is_null());

@@ -68,8 +68,8 @@ void View::changed(const runtime::Change& change) {
 void View::progressed(const std::string& resource_version, Informer::Progress how) {
   const std::set<std::string> touched = advance(resource_version, how);
   if (how == Informer::Progress::kListed && options_.on_listed) options_.on_listed();
-  if (!options_.on_news) return;
-  for (const std::string& node : touched) options_.on_news(node);
+  if (!options_.on_change) return;
+  for (const std::string& node : touched) options_.on_change(node);
 }
 
 std::set<std::string> View::advance(const std::string& resource_version, Informer::Progress how) {
@@ -96,7 +96,7 @@ std::set<std::string> View::advance(const std::string& resource_version, Informe
   for (const std::string& node : touched_) {
     const auto found = nodes_.find(node);
     if (found == nodes_.end()) continue;
-    for (Watcher* watcher : found->second.watchers) watcher->news();
+    for (Watcher* watcher : found->second.watchers) watcher->notify();
     if (found->second.empty()) nodes_.erase(found);
   }
   return std::exchange(touched_, {});
@@ -215,7 +215,7 @@ Result<std::string> View::read(Cursor& cursor) const {
   MutexLock lock(mutex_);
   std::string out;
   if (const auto found = nodes_.find(cursor.node); found != nodes_.end()) {
-    TRY(out, news(found->second, cursor));
+    TRY(out, changes_since(found->second, cursor));
   }
   cursor.sequence = sequence_;
   cursor.version = version_;
@@ -223,7 +223,7 @@ Result<std::string> View::read(Cursor& cursor) const {
   return out;
 }
 
-Result<std::string> View::news(const Node& node, const Cursor& cursor) const {
+Result<std::string> View::changes_since(const Node& node, const Cursor& cursor) const {
   // The first read compares versions. Later reads compare the view's own count, which has no gaps
   // and no ties.
   if (!cursor.first && cursor.sequence < floor_sequence_)
@@ -264,7 +264,7 @@ void View::wake(const std::string& node) {
   MutexLock lock(mutex_);
   const auto found = nodes_.find(node);
   if (found == nodes_.end()) return;
-  for (Watcher* watcher : found->second.watchers) watcher->news();
+  for (Watcher* watcher : found->second.watchers) watcher->notify();
 }
 
 void View::remove(const std::string& node, Watcher& watcher) {

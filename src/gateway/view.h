@@ -37,7 +37,7 @@ class View {
     bool one_each = false;
     /// Receives the nodes with changes, after their watches; on the informer's thread, without a
     /// lock.
-    std::function<void(const std::string& node)> on_news;
+    std::function<void(const std::string& node)> on_change;
     /// Called after each list, once the copy is complete; on the same thread, without a lock.
     std::function<void()> on_listed;
   };
@@ -77,7 +77,7 @@ class View {
   /// Called when the node has changes, with the view's lock held. Must only post.
   class Watcher {
    public:
-    virtual void news() = 0;
+    virtual void notify() = 0;
 
    protected:
     ~Watcher() = default;
@@ -120,7 +120,7 @@ class View {
       REQUIRES(mutex_);
   void bury(const std::string& node, const runtime::Stored& object, std::uint64_t version)
       REQUIRES(mutex_);
-  Result<std::string> news(const Node& node, const Cursor& cursor) const REQUIRES(mutex_);
+  Result<std::string> changes_since(const Node& node, const Cursor& cursor) const REQUIRES(mutex_);
 
   const Options options_;
   std::vector<Staged> staged_;  // for the informer's thread only

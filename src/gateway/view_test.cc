@@ -78,8 +78,8 @@ class ViewTest : public ::testing::Test {
     return read(*cursor);
   }
   std::string read(View::Cursor& cursor) {
-    const auto news = view_->read(cursor);
-    return news.ok() ? brief(*news) : std::string(to_string(news.error().code()));
+    const auto changes = view_->read(cursor);
+    return changes.ok() ? brief(*changes) : std::string(to_string(changes.error().code()));
   }
 
   runtime::ScriptedApi api_;
@@ -206,7 +206,7 @@ TEST_F(ViewTest, ABookmarkMovesWatchesOn) {
 TEST_F(ViewTest, OnlyTheNodeThatHasNewsIsWoken) {
   struct Count final : View::Watcher {
     std::atomic<int> woken{0};
-    void news() override { ++woken; }
+    void notify() override { ++woken; }
   };
   start(pod_list(10, {pod("a", 3, "n")}));
   Count n, m, gone;

@@ -19,13 +19,13 @@ void WatchStream::on_ready(std::function<void()> wake) {
 std::optional<std::string> WatchStream::read() {
   if (ended_ || options_.stopping->load() || options_.admission->shut_out(options_.cursor.node))
     return std::nullopt;
-  auto news = options_.view->read(options_.cursor);
-  if (!news.ok()) {
+  auto changes = options_.view->read(options_.cursor);
+  if (!changes.ok()) {
     ended_ = true;
     return "{\"type\":\"ERROR\",\"object\":" +
-           codec::write_json(meta::ApiStatus::from_error(news.error()).to_json()) + "}\n";
+           codec::write_json(meta::ApiStatus::from_error(changes.error()).to_json()) + "}\n";
   }
-  if (!news->empty()) return std::move(news).value();
+  if (!changes->empty()) return std::move(changes).value();
   if (std::chrono::steady_clock::now() < options_.end) return std::string();
   ended_ = true;
   // The final bookmark names the last complete version. So the next watch of a quiet node does not

@@ -45,7 +45,7 @@ class WatchStream final : public net::BodyStream, View::Watcher, Timers::Timed {
   void on_ready(std::function<void()> wake) override;
 
  private:
-  void news() override { wake_(); }
+  void notify() override { wake_(); }
   void due() override { wake_(); }
 
   Options options_;

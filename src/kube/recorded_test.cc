@@ -29,7 +29,7 @@ std::string name_of(const Json& object) {
   return object["kind"].as_string() + " " + object["metadata"]["name"].as_string();
 }
 
-std::string told(const Error& error) {
+std::string reported(const Error& error) {
   return std::string(to_string(error.code())) + ": " + error.message() + "\n";
 }
 
@@ -43,7 +43,7 @@ std::string understood(const std::string& name, const std::string& bytes) {
   if (name.starts_with("list") || name.starts_with("bad") || name.starts_with("wrong") ||
       name.starts_with("no-")) {
     const auto list = client.list(ctx, kMaps);
-    if (!list.ok()) return told(list.error());
+    if (!list.ok()) return reported(list.error());
     out << "list" << (list->resource_version.empty() ? " of no version" : "")
         << (list->continue_token.empty() ? "" : ", and more");
     std::size_t bytes_in_all = 0;
@@ -54,10 +54,10 @@ std::string understood(const std::string& name, const std::string& bytes) {
     out << ", " << bytes_in_all << " bytes\n";
   } else if (name.starts_with("watch")) {
     auto watch = client.watch(ctx, kMaps, {.resource_version = "1"});
-    if (!watch.ok()) return told(watch.error());
+    if (!watch.ok()) return reported(watch.error());
     while (true) {
       const auto event = (*watch)->next();
-      if (!event.ok()) return out.str() + told(event.error());
+      if (!event.ok()) return out.str() + reported(event.error());
       if (!*event) break;
       out << "event " << static_cast<int>((*event)->type) << " " << name_of((*event)->object)
           << ((*event)->resource_version.empty() ? " of no version" : "") << "; ";
@@ -65,13 +65,13 @@ std::string understood(const std::string& name, const std::string& bytes) {
     out << "the end\n";
   } else if (name.starts_with("get")) {
     const auto got = client.get(ctx, kMaps, {"default", "missing"});
-    out << (got.ok() ? name_of(*got) + "\n" : told(got.error()));
+    out << (got.ok() ? name_of(*got) + "\n" : reported(got.error()));
   } else {
     const Json map =
         Json::object({{"metadata", Json::object({{"name", "a"}, {"namespace", "default"}})}});
     const auto made = name.starts_with("update") ? client.update(ctx, kMaps, map)
                                                  : client.create(ctx, kMaps, map);
-    out << (made.ok() ? name_of(*made) + "\n" : told(made.error()));
+    out << (made.ok() ? name_of(*made) + "\n" : reported(made.error()));
   }
   return out.str();
 }

@@ -37,7 +37,7 @@ Status check_object(const Json& body) {
 }
 
 /// Checks that the value is absent or as expected.
-Status check_said(const Json& value, std::string_view expected, const char* field) {
+Status check_text(const Json& value, std::string_view expected, const char* field) {
   if (value.is_null() || (value.is_string() && value.as_string() == expected)) return {};
   return Error(Code::kInvalid, std::string(field) + ": must be \"" + std::string(expected) +
                                    "\", as the path says");
@@ -47,8 +47,8 @@ Status check_said(const Json& value, std::string_view expected, const char* fiel
 
 Result<Json> own_object(const std::string& node, const Resource& resource, const Json& body) {
   TRY_VOID(check_object(body));
-  TRY_VOID(check_said(body["kind"], resource.kind, "kind"));
-  TRY_VOID(check_said(body["apiVersion"], resource.api_version(), "apiVersion"));
+  TRY_VOID(check_text(body["kind"], resource.kind, "kind"));
+  TRY_VOID(check_text(body["apiVersion"], resource.api_version(), "apiVersion"));
   const Json& metadata = body["metadata"];
   if (metadata["name"].as_string() != node)
     return forbidden("metadata.name: a node creates the object with its own name only");
@@ -79,9 +79,9 @@ Result<Json> own_status(const ObjectKey& key, const Json& body) {
   Json kept = Json::object();
   for (const auto& [member, value] : body["metadata"].as_object()) {
     if (member == "name") {
-      TRY_VOID(check_said(value, key.name, "metadata.name"));
+      TRY_VOID(check_text(value, key.name, "metadata.name"));
     } else if (member == "namespace") {
-      TRY_VOID(check_said(value, key.ns, "metadata.namespace"));
+      TRY_VOID(check_text(value, key.ns, "metadata.namespace"));
     } else if (member == "uid" || member == "resourceVersion") {
       if (!value.is_string())
         return Error(Code::kInvalid, "metadata." + member + ": must be a string");
@@ -103,9 +103,9 @@ Result<Json> own_status(const ObjectKey& key, const Json& body) {
 
 Result<Json> own_event(const std::string& ns, const Json& body) {
   TRY_VOID(check_object(body));
-  TRY_VOID(check_said(body["kind"], "Event", "kind"));
-  TRY_VOID(check_said(body["apiVersion"], "v1", "apiVersion"));
-  TRY_VOID(check_said(body["metadata"]["namespace"], ns, "metadata.namespace"));
+  TRY_VOID(check_text(body["kind"], "Event", "kind"));
+  TRY_VOID(check_text(body["apiVersion"], "v1", "apiVersion"));
+  TRY_VOID(check_text(body["metadata"]["namespace"], ns, "metadata.namespace"));
   for (const auto& [member, value] : body["metadata"].as_object()) {
     if (member != "name" && member != "generateName" && member != "namespace" &&
         member != "creationTimestamp") {

@@ -63,13 +63,13 @@ class Lexer {
   explicit Lexer(std::string_view text) : text_(text) { advance(); }
 
   /// In places for names and values, `in` and `notin` are ordinary identifiers.
-  Lexed peek_word() const {
+  Lexed peek_token() const {
     Lexed out = next_;
     if (out.token == Token::kIn || out.token == Token::kNotIn) out.token = Token::kIdentifier;
     return out;
   }
-  Lexed take_word() {
-    Lexed out = peek_word();
+  Lexed take_token() {
+    Lexed out = peek_token();
     advance();
     return out;
   }
@@ -133,11 +133,11 @@ class Lexer {
 };
 
 Result<std::vector<std::string>> parse_values(Lexer& lexer) {
-  if (const Lexed open = lexer.take_word(); open.token != Token::kOpen)
+  if (const Lexed open = lexer.take_token(); open.token != Token::kOpen)
     return bad_selector("found '" + open.text + "' expected: '('");
   std::vector<std::string> values;
-  if (const Lexed first = lexer.peek_word(); first.token == Token::kClose) {
-    lexer.take_word();
+  if (const Lexed first = lexer.peek_token(); first.token == Token::kClose) {
+    lexer.take_token();
     return values;
   } else if (first.token != Token::kIdentifier && first.token != Token::kComma) {
     return expected(first, "',', ')' or identifier");
@@ -145,7 +145,7 @@ Result<std::vector<std::string>> parse_values(Lexer& lexer) {
   // A missing value between commas is the empty value: "(a,)" is {"a", ""}.
   bool wants_value = true;
   while (true) {
-    const Lexed word = lexer.take_word();
+    const Lexed word = lexer.take_token();
     if (word.token == Token::kIdentifier && wants_value) {
       values.push_back(word.text);
       wants_value = false;
@@ -211,14 +211,14 @@ Status check(const LabelSelector::Requirement& requirement) {
 
 Result<LabelSelector::Requirement> parse_requirement(Lexer& lexer) {
   LabelSelector::Requirement out;
-  Lexed word = lexer.take_word();
+  Lexed word = lexer.take_token();
   const bool negated = word.token == Token::kNot;
-  if (negated) word = lexer.take_word();
+  if (negated) word = lexer.take_token();
   if (word.token != Token::kIdentifier) return expected(word, "identifier");
   if (const std::string why = check_label_key(word.text); !why.empty())
     return invalid_value("<nil>", word.text, why);
   out.key = word.text;
-  const Token next = lexer.peek_word().token;
+  const Token next = lexer.peek_token().token;
   if (negated || next == Token::kEnd || next == Token::kComma) {
     out.op = negated ? Operator::kDoesNotExist : Operator::kExists;
     return out;
@@ -248,11 +248,11 @@ Result<LabelSelector::Requirement> parse_requirement(Lexer& lexer) {
   }
   if (op.token == Token::kIn || op.token == Token::kNotIn) {
     TRY(out.values, parse_values(lexer));
-  } else if (const Token after = lexer.peek_word().token;
+  } else if (const Token after = lexer.peek_token().token;
              after == Token::kEnd || after == Token::kComma) {
     out.values = {""};
   } else {
-    const Lexed value = lexer.take_word();
+    const Lexed value = lexer.take_token();
     if (value.token != Token::kIdentifier) return expected(value, "identifier");
     out.values = {value.text};
   }
@@ -315,16 +315,16 @@ Result<LabelSelector> LabelSelector::parse(std::string_view text) {
   LabelSelector out;
   Lexer lexer(text);
   while (true) {
-    const Lexed word = lexer.peek_word();
+    const Lexed word = lexer.peek_token();
     if (word.token == Token::kEnd) break;
     if (word.token != Token::kIdentifier && word.token != Token::kNot)
       return expected(word, "!, identifier, or 'end of string'");
     TRY(Requirement requirement, parse_requirement(lexer).context("unable to parse requirement"));
     out.requirements_.push_back(std::move(requirement));
-    const Lexed after = lexer.take_word();
+    const Lexed after = lexer.take_token();
     if (after.token == Token::kEnd) break;
     if (after.token != Token::kComma) return expected(after, "',' or 'end of string'");
-    const Lexed next = lexer.peek_word();
+    const Lexed next = lexer.peek_token();
     if (next.token != Token::kIdentifier && next.token != Token::kNot)
       return expected(next, "identifier after ','");
   }

@@ -198,7 +198,7 @@ Result<Owned<EVP_PKEY>> key_of(std::string_view csr_pem) {
   if (csr_pem.size() > kCsrBytesMax)
     return invalid("is longer than " + std::to_string(kCsrBytesMax) + " bytes");
   const Owned<X509_REQ> csr(PEM_read_bio_X509_REQ(internal::text_bio(csr_pem).get(), nullptr,
-                                                  internal::no_password, nullptr));
+                                                  internal::without_password, nullptr));
   ERR_clear_error();
   if (!csr) return invalid("is not a PKCS#10 in PEM");
   Owned<EVP_PKEY> key(X509_REQ_get_pubkey(csr.get()));

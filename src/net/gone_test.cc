@@ -254,9 +254,9 @@ TEST_F(Gone, AnswerEndsTheInterest) {
 }
 
 TEST_F(Gone, AnswerWithinTheCallEndsTheInterest) {
-  std::atomic<int> told{0};
+  std::atomic<int> notified{0};
   auto server = Server::create({}, [&](Request, Responder respond) {
-                  respond.on_gone([&] { ++told; });
+                  respond.on_gone([&] { ++notified; });
                   respond({200, {}, "ok", nullptr});
                 }).value();
   {
@@ -265,7 +265,7 @@ TEST_F(Gone, AnswerWithinTheCallEndsTheInterest) {
     EXPECT_THAT(socket.read_until("ok"), StartsWith("HTTP/1.1 200 OK\r\n"));
   }
   server->stop(0ms);
-  EXPECT_EQ(told, 0);
+  EXPECT_EQ(notified, 0);
 }
 
 TEST_F(Gone, WhoeverIsLeftIsGoneWhenTheServerStops) {
@@ -319,7 +319,7 @@ TEST_F(Gone, CallerOfLoopbackThatGivesUpIsGone) {
 TEST(GoneFaults, WhateverClientsDoEachIsToldOfOnceAndNothingIsKept) {
   constexpr int kClients = 4, kRounds = 60;
   const auto alive = std::make_shared<int>();
-  std::atomic<int> asked{0}, told{0}, answered{0}, told_twice{0};
+  std::atomic<int> asked{0}, notified{0}, answered{0}, notified_twice{0};
   {
     HandlerPool pool({.threads = 2, .queue_max = 1024});
     Mutex mutex;
@@ -332,8 +332,8 @@ TEST(GoneFaults, WhateverClientsDoEachIsToldOfOnceAndNothingIsKept) {
     auto server = Server::create({.io_threads = 2}, [&](Request request, Responder respond) {
                     ++asked;
                     respond.on_gone([&, once = std::make_shared<std::atomic<bool>>(false), alive] {
-                      if (once->exchange(true)) ++told_twice;
-                      ++told;
+                      if (once->exchange(true)) ++notified_twice;
+                      ++notified;
                     });
                     if (request.target != "/never")
                       return answering(std::move(request), std::move(respond));
@@ -373,11 +373,11 @@ TEST(GoneFaults, WhateverClientsDoEachIsToldOfOnceAndNothingIsKept) {
     for (std::thread& client : clients) client.join();
     server->stop(0ms);
     EXPECT_EQ(alive.use_count(), 1) << "connections are gone, and what they kept";
-    EXPECT_GE(told + answered, asked);
-    EXPECT_GT(told, 0);
+    EXPECT_GE(notified + answered, asked);
+    EXPECT_GT(notified, 0);
     EXPECT_GT(answered, 0);
   }
-  EXPECT_EQ(told_twice, 0);
+  EXPECT_EQ(notified_twice, 0);
 }
 
 }  // namespace

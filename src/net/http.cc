@@ -125,14 +125,14 @@ class Loopback final : public HttpClient {
                                    exchange->changed.notify_all();
                                  },
                                  [gone](Responder::Gone asked) { *gone = std::move(asked); }));
-    const Responder::Gone told =
+    const Responder::Gone reported =
         std::exchange(*gone, nullptr);  // other holders of the responder do not keep this callback
     std::unique_lock lock(exchange->mutex);
     if (Status status = exchange->wait(lock, ctx, [&] { return exchange->answered; });
         !status.ok()) {
       exchange->abandoned = true;
       lock.unlock();
-      if (told) told();
+      if (reported) reported();
       return status.error();
     }
     Response response = std::move(exchange->response);

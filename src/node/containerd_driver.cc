@@ -388,11 +388,11 @@ class ContainerdDriver final : public Driver {
     const seconds grace = signal == StopSignal::kKill ? seconds(0) : kTerminateGrace;
     // A signal may be lost, so the call is repeated. It succeeds once the container has ended,
     // whatever the cause.
-    for (bool told = false;; told = true) {
+    for (bool reported = false;; reported = true) {
       const Status ended = runtime_.stop_container(stopping, id, grace);
       if (ended.ok()) break;
       if (stopping.done()) return;
-      if (!told)
+      if (!reported)
         log::warn("a container cannot be ended yet", {{"id", id}, {"error", ended.error()}});
       if (!stopping.sleep_for(options_.look_period).ok()) return;
     }

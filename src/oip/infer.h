@@ -31,7 +31,7 @@ struct Limits {
   std::size_t parameters_bytes_max = 64 << 10;  // per "parameters" object
   // A dimension beside a 0 needs no bytes in the body, but a model may allocate memory for it.
   std::int64_t dimension_max = std::int64_t{1} << 26;
-  std::size_t elements_beside_zero_max = 1 << 20;  // product of the nonzero dimensions
+  std::size_t elements_with_zero_max = 1 << 20;  // product of the nonzero dimensions
 };
 
 enum class Encoding { kJson, kBinary };

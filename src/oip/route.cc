@@ -38,8 +38,8 @@ std::optional<Route> model_route(const std::vector<std::string_view>& parts) {
     route.call = Call::kModelReady;
   } else if (parts[at] == "infer") {
     route.call = Call::kModelInfer;
-  } else if (parts[at] == "cascade" && route.version.empty()) {
-    route.call = Call::kModelCascade;
+  } else if (parts[at] == "joint" && route.version.empty()) {
+    route.call = Call::kModelJoint;
   } else {
     return std::nullopt;
   }

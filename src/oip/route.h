@@ -17,7 +17,7 @@ enum class Call {
   kModelReady,       // GET  /v2/models/M[/versions/V]/ready
   kModelInfer,       // POST /v2/models/M[/versions/V]/infer
   kRepositoryIndex,  // POST /v2/repository/index
-  kModelCascade,     // GET  /v2/models/M/cascade: our extension, state of the tiers
+  kModelJoint,       // GET  /v2/models/M/joint: our extension, state of the tiers
 };
 
 struct Route {

@@ -18,7 +18,7 @@ TEST(Route, EveryPathOfTheProtocolIsKnown) {
   EXPECT_EQ(route("GET", "/v2/models/digits").call, Call::kModelMetadata);
   EXPECT_EQ(route("GET", "/v2/models/digits/ready").call, Call::kModelReady);
   EXPECT_EQ(route("POST", "/v2/repository/index").call, Call::kRepositoryIndex);
-  EXPECT_EQ(route("GET", "/v2/models/digits/cascade").call, Call::kModelCascade);
+  EXPECT_EQ(route("GET", "/v2/models/digits/joint").call, Call::kModelJoint);
   const Route infer = route("POST", "/v2/models/a%20b/versions/1.2/infer");
   EXPECT_EQ(infer.call, Call::kModelInfer);
   EXPECT_EQ(infer.model, "a b");
@@ -29,7 +29,7 @@ TEST(Route, EveryPathOfTheProtocolIsKnown) {
 TEST(Route, UnknownPathsAndWrongMethodsAreToldApart) {
   for (const char* path :
        {"/", "/v1/models/m", "/v2x", "/v2/models", "/v2/models/", "/v2/models/m/versions",
-        "/v2/models/m/versions/1/x", "/v2/models/m/versions/1/cascade", "/v2/models/m/infer/x",
+        "/v2/models/m/versions/1/x", "/v2/models/m/versions/1/joint", "/v2/models/m/infer/x",
         "/v2/models/%zz", "/v2/health", "//v2"}) {
     const RouteResult result = parse_route("GET", path);
     EXPECT_FALSE(result.route || result.wrong_method) << path;

@@ -34,7 +34,7 @@ constexpr int kLinksMax = 40,
 constexpr std::size_t kDepthMax = 64;
 
 /// False for file systems with changes unknown to this kernel (statfs(2), linux/magic.h).
-bool tells_of_changes(const struct statfs& raw) {
+bool reports_changes(const struct statfs& raw) {
   switch (static_cast<std::uint32_t>(raw.f_type)) {
     case 0x6969:      // NFS
     case 0x517B:      // SMB
@@ -67,7 +67,7 @@ class InotifyWatch final : public FileWatch {
     const std::optional<Path> there = resolve(round, path);
     if (there && scope != Scope::kNames) {
       struct statfs raw {};
-      if (::statfs(there->c_str(), &raw) == 0 && !tells_of_changes(raw))
+      if (::statfs(there->c_str(), &raw) == 0 && !reports_changes(raw))
         round.status = Error(Code::kUnsupported,
                              there->string() + " is on a file system that does not report changes");
       if (scope == Scope::kFile) {

@@ -43,7 +43,7 @@ class FileWatchTest : public ::testing::Test {
   }
 
   /// All ids reported so far. Events are ordered, so the marker's event is the last.
-  std::set<FileWatch::Id> told() {
+  std::set<FileWatch::Id> notified() {
     std::set<FileWatch::Id> out;
     EXPECT_TRUE(watch_->watch(kMarker, root_ / "marker", Scope::kFile).ok());
     append("marker", "x");
@@ -68,7 +68,7 @@ struct Case {
   Scope scope;
   std::string path;  // below the root
   std::function<void(const fs::path&)> before, change;
-  bool told = true;
+  bool notified = true;
 };
 
 void put(const fs::path& path, const std::string& text = "text") { std::ofstream(path) << text; }
@@ -178,11 +178,11 @@ TEST_F(FileWatchTest, TellsOfWhatMattersForAPathAndOfNothingElse) {
     const fs::path root = root_ / std::to_string(++id);
     fs::create_directory(root);
     one.before(root);
-    (void)told();  // clears late notifications about the new folder
+    (void)notified();  // clears late notifications about the new folder
     ASSERT_TRUE(watch_->watch(id, root / one.path, one.scope).ok());
-    EXPECT_EQ(told(), std::set<FileWatch::Id>());
+    EXPECT_EQ(notified(), std::set<FileWatch::Id>());
     one.change(root);
-    EXPECT_EQ(told(), one.told ? std::set{id} : std::set<FileWatch::Id>());
+    EXPECT_EQ(notified(), one.notified ? std::set{id} : std::set<FileWatch::Id>());
     watch_->unwatch(id);
   }
 }
@@ -190,12 +190,12 @@ TEST_F(FileWatchTest, TellsOfWhatMattersForAPathAndOfNothingElse) {
 TEST_F(FileWatchTest, WatchingAgainFollowsWhatCame) {
   ASSERT_TRUE(watch_->watch(1, root_ / "d/a", Scope::kFile).ok());
   fs::create_directory(root_ / "d");
-  EXPECT_EQ(told(), std::set<FileWatch::Id>{1});
+  EXPECT_EQ(notified(), std::set<FileWatch::Id>{1});
   write("d/a", "");  // the caller has not watched again yet
   ASSERT_TRUE(watch_->watch(1, root_ / "d/a", Scope::kFile).ok());
-  EXPECT_EQ(told(), std::set<FileWatch::Id>());
+  EXPECT_EQ(notified(), std::set<FileWatch::Id>());
   append("d/a", "x");
-  EXPECT_EQ(told(), std::set<FileWatch::Id>{1});
+  EXPECT_EQ(notified(), std::set<FileWatch::Id>{1});
 }
 
 TEST_F(FileWatchTest, OnePathOfManyAndOneThatIsWatchedNoMore) {
@@ -204,12 +204,12 @@ TEST_F(FileWatchTest, OnePathOfManyAndOneThatIsWatchedNoMore) {
   ASSERT_TRUE(watch_->watch(2, root_ / "a", Scope::kFile).ok());
   ASSERT_TRUE(watch_->watch(3, root_, Scope::kFolder).ok());
   append("a", "x");
-  EXPECT_EQ(told(), (std::set<FileWatch::Id>{1, 2, 3}));
+  EXPECT_EQ(notified(), (std::set<FileWatch::Id>{1, 2, 3}));
   watch_->unwatch(1);
   ASSERT_TRUE(watch_->watch(3, root_ / "b", Scope::kFile).ok());  // replaces the folder watch
-  EXPECT_EQ(told(), std::set<FileWatch::Id>());
+  EXPECT_EQ(notified(), std::set<FileWatch::Id>());
   append("a", "x");
-  EXPECT_EQ(told(), std::set<FileWatch::Id>{2});
+  EXPECT_EQ(notified(), std::set<FileWatch::Id>{2});
 }
 
 TEST_F(FileWatchTest, TooManyFoldersAreToldOfAndTheOthersWatched) {
@@ -220,7 +220,7 @@ TEST_F(FileWatchTest, TooManyFoldersAreToldOfAndTheOthersWatched) {
   EXPECT_EQ(status.error().code(), Code::kExhausted);
   EXPECT_THAT(status.error().message(), HasSubstr("more than 3 folders"));
   write("d/x", "");
-  EXPECT_EQ(told(), std::set<FileWatch::Id>{1});
+  EXPECT_EQ(notified(), std::set<FileWatch::Id>{1});
 }
 
 TEST_F(FileWatchTest, ALoopOfLinksLeadsNowhere) {
@@ -228,7 +228,7 @@ TEST_F(FileWatchTest, ALoopOfLinksLeadsNowhere) {
   fs::create_symlink("a", root_ / "b");
   ASSERT_TRUE(watch_->watch(1, root_ / "a", Scope::kFile).ok());
   fs::remove(root_ / "b");
-  EXPECT_EQ(told(), std::set<FileWatch::Id>{1});
+  EXPECT_EQ(notified(), std::set<FileWatch::Id>{1});
 }
 
 TEST_F(FileWatchTest, WaitingEndsWithItsContextAndWithTheFirstWatchThere) {

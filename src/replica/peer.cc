@@ -195,8 +195,8 @@ Status PeerSource::read_from(const Context& ctx, const Peer& peer, const Snapsho
       return Error(Code::kConflict, "peer " + peer.url + ": the file is shorter by now");
     const std::string range =
         "bytes " + std::to_string(offset) + "-" + std::to_string(stop - 1) + "/";
-    const auto told = response->headers.find("Content-Range");
-    if (response->status != 206 || !told || !told->starts_with(range))
+    const auto reported = response->headers.find("Content-Range");
+    if (response->status != 206 || !reported || !reported->starts_with(range))
       return Error(Code::kUnavailable, "peer " + peer.url + " answered " +
                                            std::to_string(response->status) + " to a range");
     while (offset < stop) {

@@ -15,9 +15,9 @@ constexpr const char* kCurrent = "current";
 constexpr const char* kNextCurrent = ".current";
 constexpr std::size_t kKeyDepthMax = 4;
 
-class DiskStore final : public Store {
+class StoreImpl final : public Store {
  public:
-  DiskStore(Options options, os::FileSystem& fs) : options_(std::move(options)), fs_(fs) {}
+  StoreImpl(Options options, os::FileSystem& fs) : options_(std::move(options)), fs_(fs) {}
 
   Status start() {
     TRY_VOID(fs_.make_directories(options_.root, 0700));
@@ -257,7 +257,7 @@ Result<std::unique_ptr<Store>> Store::open(Options options, os::FileSystem& fs) 
       !wrong.empty() || options.file_name.empty() ||
       options.file_name.find('/') != std::string::npos)
     return Error(Code::kInvalid, "the file name of replicas: must be one component");
-  auto store = std::make_unique<DiskStore>(std::move(options), fs);
+  auto store = std::make_unique<StoreImpl>(std::move(options), fs);
   TRY_VOID(store->start());
   return std::unique_ptr<Store>(std::move(store));
 }

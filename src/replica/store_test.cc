@@ -63,16 +63,16 @@ class ReplicaStore : public ::testing::Test {
 };
 
 TEST_F(ReplicaStore, WhatIsBroughtIsWhatReadersSee) {
-  std::vector<Progress> told;
+  std::vector<Progress> reported;
   ASSERT_TRUE(store_
                   ->bring(kForever, kKey, snapshot_of(files_, kBlock), source_,
-                          [&](const Progress& p) { told.push_back(p); })
+                          [&](const Progress& p) { reported.push_back(p); })
                   .ok());
   EXPECT_EQ(read_copy(fs_, *store_), files_);
   EXPECT_EQ(source_.given_bytes, 5000u + 3 * kBlock + 4);
-  ASSERT_FALSE(told.empty());
-  EXPECT_EQ(told.back().done_bytes, source_.given_bytes);
-  EXPECT_EQ(told.back().total_bytes, source_.given_bytes);
+  ASSERT_FALSE(reported.empty());
+  EXPECT_EQ(reported.back().done_bytes, source_.given_bytes);
+  EXPECT_EQ(reported.back().total_bytes, source_.given_bytes);
   EXPECT_EQ(store_->list(), std::vector<std::string>{kKey});
 }
 

@@ -30,14 +30,14 @@ class EventTest : public ::testing::Test {
     recorder_.flush(Context().with_timeout(seconds(60)));
   }
   /// Counts of all events by message.
-  std::map<std::string, std::int64_t> told() {
+  std::map<std::string, std::int64_t> reported() {
     const Json list = api_.get("/api/v1/namespaces/default/events").body;
     std::map<std::string, std::int64_t> out;
     for (const Json& event : list["items"].as_array())
       out[event["message"].as_string()] += event["count"].as_integer();
     return out;
   }
-  using Told = std::map<std::string, std::int64_t>;
+  using Reported = std::map<std::string, std::int64_t>;
 
   apiserver::InMemoryApiServer api_;
   kube::Client client_{api_.transport(), {}};
@@ -49,14 +49,14 @@ class EventTest : public ::testing::Test {
 
 TEST_F(EventTest, ManyThatAreAlikeBecomeOneThatSaysSo) {
   for (int i = 0; i < 30; ++i) record("attempt " + std::to_string(i));
-  Told expected;
+  Reported expected;
   for (int i = 0; i < 9; ++i) expected["attempt " + std::to_string(i)] = 1;
   expected["(combined from similar events): attempt 29"] = 21;
-  EXPECT_EQ(told(), expected);
+  EXPECT_EQ(reported(), expected);
   // Another reason or another type makes another event.
   record("other", EventType::kWarning, "Other");
   record("good", EventType::kNormal);
-  EXPECT_EQ(told().size(), expected.size() + 2);
+  EXPECT_EQ(reported().size(), expected.size() + 2);
 }
 
 TEST_F(EventTest, NamesOfOneObjectSortByTime) {
@@ -77,10 +77,10 @@ TEST_F(EventTest, AfterTenQuietMinutesTheyAreToldOneByOneAgain) {
   for (int i = 0; i < 12; ++i) record("attempt " + std::to_string(i));
   clock_.time += minutes(10);
   record("still");
-  EXPECT_EQ(told().count("still"), 0u) << "ten minutes are not over yet";
+  EXPECT_EQ(reported().count("still"), 0u) << "ten minutes are not over yet";
   clock_.time += minutes(11);
   record("later");
-  EXPECT_EQ(told().count("later"), 1u);
+  EXPECT_EQ(reported().count("later"), 1u);
 }
 
 TEST_F(EventTest, ALongNameIsCutToOneThatTheServerTakes) {
@@ -89,7 +89,7 @@ TEST_F(EventTest, ALongNameIsCutToOneThatTheServerTakes) {
         {&config_maps_resource(), {"default", std::string(199, 'w') + end}, "uid-1", "7"},
         EventType::kWarning, "Broken", end);
     recorder_.flush(Context().with_timeout(seconds(60)));
-    EXPECT_EQ(told().count(end), 1u) << end;
+    EXPECT_EQ(reported().count(end), 1u) << end;
   }
 }
 
@@ -103,10 +103,10 @@ TEST_F(EventTest, AnObjectHasABurstAndThenOneEveryFiveMinutes) {
     }
   };
   storm();
-  EXPECT_EQ(told(), (Told{{"the same", 25}}));
+  EXPECT_EQ(reported(), (Reported{{"the same", 25}}));
   clock_.time += minutes(5);
   storm();
-  EXPECT_EQ(told(), (Told{{"the same", 26}}));
+  EXPECT_EQ(reported(), (Reported{{"the same", 26}}));
   EXPECT_NE(metrics_.text().find("varda_events_dropped_total 174"), std::string::npos)
       << metrics_.text();
 }

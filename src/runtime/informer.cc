@@ -215,7 +215,7 @@ Duration Informer::step(const Context& ctx, std::size_t index) {
   return pause;
 }
 
-Strand informer_strand(Informer& informer, const Clock& clock, std::size_t scope) {
+Task informer_task(Informer& informer, const Clock& clock, std::size_t scope) {
   const auto next = std::make_shared<SteadyTime>(SteadyTime::min());
   return {"informer " + informer.resource().plural,
           [next] { return std::optional<SteadyTime>(*next); },

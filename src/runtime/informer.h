@@ -34,7 +34,7 @@
 #include "meta/patch.h"
 #include "meta/selector.h"
 #include "runtime/object.h"
-#include "runtime/strand.h"
+#include "runtime/task.h"
 
 namespace varda::runtime {
 
@@ -257,10 +257,9 @@ class Informer {
   std::vector<std::string> versions_ GUARDED_BY(mutex_);  // one for each of scopes_
 };
 
-/// For callers that schedule the work themselves; one strand for each scope. The informer and the
+/// For callers that schedule the work themselves; one task for each scope. The informer and the
 /// clock outlive it.
-Strand informer_strand(Informer& informer, const Clock& clock = system_clock(),
-                       std::size_t scope = 0);
+Task informer_task(Informer& informer, const Clock& clock = system_clock(), std::size_t scope = 0);
 
 /// Typed access to an informer's copy. A cheap value; valid as long as the informer. Thread-safe.
 template <Object T>

@@ -91,7 +91,7 @@ class InformerTest : public ::testing::Test {
            change.key.name + (change.now ? change.now->metadata.resource_version : std::string()));
     });
     if (prepare_) prepare_(*informer_);
-    if (tell_progress_) {
+    if (report_progress_) {
       informer_->on_progress([this](const std::string& version, Informer::Progress how) {
         tell((how == Informer::Progress::kListed ? "list" : "to") + version);
       });
@@ -129,7 +129,7 @@ class InformerTest : public ::testing::Test {
   std::unique_ptr<net::HttpClient> http_ = net::loopback(api_.handler());
   kube::Client client_{*http_, {}};
   std::unique_ptr<Informer> informer_;
-  bool tell_progress_ = false;
+  bool report_progress_ = false;
   Informer::Keep keep_ = Informer::Keep::kObject;
   std::function<bool(const Json&)> whole_;
   std::function<void(Informer&)> prepare_;
@@ -163,7 +163,7 @@ TEST_F(InformerTest, ListsInPagesThenWatchesFromThere) {
 }
 
 TEST_F(InformerTest, TellsUpToWhichVersionTheCopyIsCompleteAfterTheChangesThatMadeItSo) {
-  tell_progress_ = true;
+  report_progress_ = true;
   api_.answer(200, pod_list(10, {pod_object("a", 3), pod_object("b", 4)}));
   start();
   api_.wait_watches(1);

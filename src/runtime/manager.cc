@@ -37,7 +37,7 @@ struct Manager::Impl {
   std::vector<std::unique_ptr<ControllerLoop>> controllers;
   std::atomic<bool> started{false};
   std::atomic<bool> leads{false};  // with an election: leading, as last seen
-  // For strands().
+  // For tasks().
   std::unique_ptr<LeaderElector> elector;
   SteadyTime next_attempt = SteadyTime::min();
   bool led = false;
@@ -150,13 +150,13 @@ Status Manager::run(const Context& ctx) {
   return status;
 }
 
-std::vector<Strand> Manager::strands() {
+std::vector<Task> Manager::tasks() {
   CHECK(!impl_->started.exchange(true));
   const Clock& clock = impl_->options.clock ? *impl_->options.clock : system_clock();
-  std::vector<Strand> out;
+  std::vector<Task> out;
   for (const auto& informer : impl_->caches.all()) {
     for (std::size_t scope = 0; scope < informer->scopes(); ++scope)
-      out.push_back(informer_strand(*informer, clock, scope));
+      out.push_back(informer_task(*informer, clock, scope));
   }
   out.push_back({"events", [this] { return impl_->events.due(); },
                  [this](const Context& ctx) { impl_->events.step(ctx); }});

@@ -22,7 +22,7 @@
 #include "runtime/event.h"
 #include "runtime/informer.h"
 #include "runtime/leader.h"
-#include "runtime/strand.h"
+#include "runtime/task.h"
 
 namespace varda::runtime {
 
@@ -80,12 +80,12 @@ class Manager {
   /// thread. Call it once. kUnavailable: leadership was lost.
   Status run(const Context& ctx);
 
-  /// The work of run() as strands, for callers that schedule it themselves. There are strands for
-  /// informers, events, the lease, and each worker of each controller. A worker's strand is due
+  /// The work of run() as tasks, for callers that schedule it themselves. There are tasks for
+  /// informers, events, the lease, and each worker of each controller. A worker's task is due
   /// only while every cache is complete and, with an election, while leading. Valid as long as the
-  /// manager. Strands never end; the caller drops them.
-  std::vector<Strand> strands();
-  /// With strands(): this process led and no longer leads. It should end.
+  /// manager. Tasks never end; the caller drops them.
+  std::vector<Task> tasks();
+  /// With tasks(): this process led and no longer leads. It should end.
   bool leadership_lost() const;
 
  private:

@@ -42,13 +42,13 @@ std::string framed(const std::string& line) {
 std::string error_event(const char* status) {
   return framed(std::string(R"({"type": "ERROR", "object": )") + status + "}");
 }
-Fault list_says(std::string bytes) {
+Fault list_answers(std::string bytes) {
   return {.on = On::kList, .what = What::kSay, .bytes = std::move(bytes)};
 }
-Fault watch_says(std::string bytes) {
+Fault watch_answers(std::string bytes) {
   return {.on = On::kWatch, .what = What::kSay, .bytes = std::move(bytes)};
 }
-Fault watch_tells(std::size_t events, std::string then) {
+Fault watch_sends(std::size_t events, std::string then) {
   return {.on = On::kWatch, .what = What::kEvents, .bytes = std::move(then), .count = events};
 }
 std::vector<Fault> times(int count, const std::vector<Fault>& faults) {
@@ -105,13 +105,13 @@ TEST_P(Misbehaving, TheCopyIsRightInTheEnd) {
   options.backoff_max = milliseconds(5);
   options.page_items = 2;
   Informer informer(client, std::move(options));
-  Versions told;  // the state according to the handlers' changes
+  Versions reported;  // the state according to the handlers' changes
   informer.on_change([&](const Change& change) {
     if (change.key.ns != "default") return;
     if (change.now) {
-      told[change.key.name] = change.now->metadata.resource_version;
+      reported[change.key.name] = change.now->metadata.resource_version;
     } else {
-      told.erase(change.key.name);
+      reported.erase(change.key.name);
     }
   });
   std::jthread thread([&](std::stop_token stop) { informer.run(Context(stop)); });
@@ -136,87 +136,89 @@ TEST_P(Misbehaving, TheCopyIsRightInTheEnd) {
   EXPECT_EQ(copied(informer), expected);
   thread.request_stop();
   thread.join();
-  EXPECT_EQ(told, expected);
+  EXPECT_EQ(reported, expected);
 }
 
 const Case kCases[] = {
     {"Nothing", {}},
-    {"ListDroppedAtOnce", times(3, {list_says("")})},
+    {"ListDroppedAtOnce", times(3, {list_answers("")})},
     {"ListCutInTheHeader", {{.on = On::kList, .what = What::kCut, .count = 20}}},
     {"ListCutInTheBody", {{.on = On::kList, .what = What::kCut, .count = 300}}},
     {"ListByteByByte", times(3, {{.on = On::kList, .what = What::kDribble}})},
-    {"ListFaults", times(5, {list_says(http_answer(500, kFault))})},
-    {"ListFaultOfAProxy", {list_says(http_answer(502, "<html>Bad Gateway</html>", "text/html"))}},
-    {"ListIsAPage", {list_says(http_answer(200, "<html>Please log in</html>", "text/html"))}},
-    {"ListIsOtherJson", {list_says(http_answer(200, R"({"error": "quota"})"))}},
-    {"ListIsAStatus", {list_says(http_answer(200, R"({"kind": "Status", "status": "Success"})"))}},
-    {"ListIsGarbage", {list_says(std::string("\0\1\2garbage\r\n\r\n", 14))}},
-    {"ListIsGiant", {list_says(http_answer(200, std::string(2u << 20, ' ')))}},
+    {"ListFaults", times(5, {list_answers(http_answer(500, kFault))})},
+    {"ListFaultOfAProxy",
+     {list_answers(http_answer(502, "<html>Bad Gateway</html>", "text/html"))}},
+    {"ListIsAPage", {list_answers(http_answer(200, "<html>Please log in</html>", "text/html"))}},
+    {"ListIsOtherJson", {list_answers(http_answer(200, R"({"error": "quota"})"))}},
+    {"ListIsAStatus",
+     {list_answers(http_answer(200, R"({"kind": "Status", "status": "Success"})"))}},
+    {"ListIsGarbage", {list_answers(std::string("\0\1\2garbage\r\n\r\n", 14))}},
+    {"ListIsGiant", {list_answers(http_answer(200, std::string(2u << 20, ' ')))}},
     {"ListIsABomb",
-     {list_says(http_answer(200, codec::gzip(std::string(8u << 20, ' ')), "application/json",
-                            "Content-Encoding: gzip\r\n"))}},
+     {list_answers(http_answer(200, codec::gzip(std::string(8u << 20, ' ')), "application/json",
+                               "Content-Encoding: gzip\r\n"))}},
     {"ListIsHalfPacked",
-     {list_says(http_answer(200, codec::gzip("{\"items\": []}").substr(0, 12), "application/json",
-                            "Content-Encoding: gzip\r\n"))}},
-    {"ListGoneOnTheFirstPage", {list_says(http_answer(410, kGone))}},
+     {list_answers(http_answer(200, codec::gzip("{\"items\": []}").substr(0, 12),
+                               "application/json", "Content-Encoding: gzip\r\n"))}},
+    {"ListGoneOnTheFirstPage", {list_answers(http_answer(410, kGone))}},
     {"ListGoneOnTheSecondPage",
-     {{.on = On::kList, .what = What::kDribble}, list_says(http_answer(410, kGone))}},
+     {{.on = On::kList, .what = What::kDribble}, list_answers(http_answer(410, kGone))}},
     {"ListBusyThenNot",
-     times(2, {list_says(http_answer(429, kBusy, "application/json", "Retry-After: 0\r\n"))})},
+     times(2, {list_answers(http_answer(429, kBusy, "application/json", "Retry-After: 0\r\n"))})},
     {"ListBusyForLong",
-     times(9, {list_says(http_answer(429, kBusy, "application/json", "Retry-After: 0\r\n"))})},
+     times(9, {list_answers(http_answer(429, kBusy, "application/json", "Retry-After: 0\r\n"))})},
     {"ListForbiddenForAWhile",
-     times(3, {list_says(
+     times(3, {list_answers(
                   http_answer(403, R"({"kind": "Status", "code": 403, "reason": "Forbidden"})"))})},
-    {"WatchDroppedAtOnce", times(5, {watch_says("")})},
-    {"WatchRefusedAsGone", times(5, {watch_says(http_answer(410, kGone))})},
-    {"WatchTellsThatItIsGone", times(5, {watch_tells(0, error_event(kGone))})},
-    {"WatchTellsGoneAfterEvents", times(3, {watch_tells(2, error_event(kGone))})},
-    {"WatchTellsAFault", times(4, {watch_tells(1, error_event(kFault))})},
-    {"WatchOfAVersionToCome", times(4, {watch_says(http_answer(504, kTooLarge))})},
-    {"WatchFaults", times(4, {watch_says(http_answer(500, kFault))})},
+    {"WatchDroppedAtOnce", times(5, {watch_answers("")})},
+    {"WatchRefusedAsGone", times(5, {watch_answers(http_answer(410, kGone))})},
+    {"WatchTellsThatItIsGone", times(5, {watch_sends(0, error_event(kGone))})},
+    {"WatchTellsGoneAfterEvents", times(3, {watch_sends(2, error_event(kGone))})},
+    {"WatchTellsAFault", times(4, {watch_sends(1, error_event(kFault))})},
+    {"WatchOfAVersionToCome", times(4, {watch_answers(http_answer(504, kTooLarge))})},
+    {"WatchFaults", times(4, {watch_answers(http_answer(500, kFault))})},
     {"WatchBusy",
-     times(6, {watch_says(http_answer(429, kBusy, "application/json", "Retry-After: 0\r\n"))})},
-    {"WatchCutAfterAnEvent", times(4, {watch_tells(1, "")})},
+     times(6, {watch_answers(http_answer(429, kBusy, "application/json", "Retry-After: 0\r\n"))})},
+    {"WatchCutAfterAnEvent", times(4, {watch_sends(1, "")})},
     {"WatchCutInAnEvent",
-     times(4, {watch_tells(
+     times(4, {watch_sends(
                   1, R"(40)"
                      "\r\n"
                      R"({"type": "MODIFIED", "object": {"metadata": {"name": "b", "resour)")})},
-    {"WatchEndsInAnEvent", {watch_tells(1, "9\r\n{\"type\": \"\r\n0\r\n\r\n")}},
-    {"WatchTellsNoJson", times(3, {watch_tells(1, framed("<html>"))})},
+    {"WatchEndsInAnEvent", {watch_sends(1, "9\r\n{\"type\": \"\r\n0\r\n\r\n")}},
+    {"WatchTellsNoJson", times(3, {watch_sends(1, framed("<html>"))})},
     {"WatchTellsSomethingElse",
-     times(3, {watch_tells(1, framed(R"({"type": "FROBBED", "object": {}})"))})},
+     times(3, {watch_sends(1, framed(R"({"type": "FROBBED", "object": {}})"))})},
     {"WatchTellsOfNothing",
-     {watch_tells(0, framed(R"({"type": "ADDED", "object": {"metadata": {}}})"))}},
-    {"WatchTellsNoObject", {watch_tells(0, framed(R"({"type": "ADDED", "object": 5})"))}},
+     {watch_sends(0, framed(R"({"type": "ADDED", "object": {"metadata": {}}})"))}},
+    {"WatchTellsNoObject", {watch_sends(0, framed(R"({"type": "ADDED", "object": 5})"))}},
     {"WatchTellsOldNews",
-     {watch_tells(
+     {watch_sends(
          2,
          framed(
              R"({"type": "MODIFIED", "object": {"metadata": {"name": "b", "namespace": "default", "resourceVersion": "1"}}})"))}},
     {"WatchTellsOfAnOldEnd",
-     {watch_tells(
+     {watch_sends(
          2,
          framed(
              R"({"type": "DELETED", "object": {"metadata": {"name": "b", "namespace": "default", "resourceVersion": "1"}}})"))}},
     {"ServerWentBack",
-     {watch_tells(
+     {watch_sends(
           1,
           framed(
               R"({"type": "ADDED", "object": {"metadata": {"name": "lost", "namespace": "default", "resourceVersion": "999998"}}})") +
               framed(
                   R"({"type": "MODIFIED", "object": {"metadata": {"name": "c", "namespace": "default", "resourceVersion": "999999"}}})")),
-      watch_says(http_answer(410, kGone))}},
+      watch_answers(http_answer(410, kGone))}},
     {"WatchIsAPage",
-     times(2, {watch_says(http_answer(200, "<html>\nPlease log in\n</html>", "text/html"))})},
+     times(2, {watch_answers(http_answer(200, "<html>\nPlease log in\n</html>", "text/html"))})},
     {"WatchByteByByte", {{.on = On::kWatch, .what = What::kDribble}}},
-    {"WatchFramedWrongly", times(3, {watch_tells(1, "zz\r\n")})},
+    {"WatchFramedWrongly", times(3, {watch_sends(1, "zz\r\n")})},
     {"EverythingInTurn",
-     times(3,
-           {list_says(http_answer(500, kFault)), list_says(""), watch_tells(1, error_event(kGone)),
-            list_says(http_answer(410, kGone)), watch_says(http_answer(410, kGone)),
-            list_says(http_answer(200, "<html>")), watch_tells(2, error_event(kGone))})},
+     times(3, {list_answers(http_answer(500, kFault)), list_answers(""),
+               watch_sends(1, error_event(kGone)), list_answers(http_answer(410, kGone)),
+               watch_answers(http_answer(410, kGone)), list_answers(http_answer(200, "<html>")),
+               watch_sends(2, error_event(kGone))})},
 };
 
 INSTANTIATE_TEST_SUITE_P(Server, Misbehaving, ::testing::ValuesIn(kCases),

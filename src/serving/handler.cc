@@ -10,7 +10,7 @@
 #include "oip/metadata.h"
 #include "oip/route.h"
 #include "serving/inference.h"
-#include "serving/joint/journey.h"
+#include "serving/joint/tiered_request.h"
 
 namespace varda::serving {
 namespace {
@@ -157,9 +157,10 @@ class ModelServer {
         return model_ready(route);
       case oip::Call::kRepositoryIndex:
         return index(request);
-      case oip::Call::kModelCascade: {
-        const auto told = service_.repository.describe_tiers(route.model);
-        return told.ok() ? json(200, codec::write_json(*told)) : error_response(told.error());
+      case oip::Call::kModelJoint: {
+        const auto reported = service_.repository.describe_tiers(route.model);
+        return reported.ok() ? json(200, codec::write_json(*reported))
+                             : error_response(reported.error());
       }
       case oip::Call::kModelInfer:
         break;
@@ -167,7 +168,7 @@ class ModelServer {
     return error_response(Error(Code::kInternal, "no answer for this call"));
   }
 
-  // Whether the endpoint answers: upper tiers may answer while no local version is loaded.
+  // Whether the endpoint answers: later tiers may answer while no local version is loaded.
   oip::ServerMetadata server_metadata() const {
     oip::ServerMetadata out{
         service_.server_name, VARDA_VERSION, {"binary_tensor_data", "model_repository"}};

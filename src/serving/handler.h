@@ -19,8 +19,9 @@ struct Service {
   const std::atomic<bool>& draining;  // true: readiness is off, but requests are still answered
   std::string server_name = "varda-serve";
   oip::Limits limits;
-  joint::Center* joint = nullptr;  // the repository's Center; null: no model has further tiers
-  bool confined = false;           // file access is limited to what serving needs
+  joint::TierRuntime* joint =
+      nullptr;            // the repository's TierRuntime; null: no model has further tiers
+  bool confined = false;  // file access is limited to what serving needs
 };
 
 /// Body size limit by method and path: `infer_bytes_max` for inference, else 64 KiB.

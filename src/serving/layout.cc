@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::size_t kVersionBytesMax = 63;
 constexpr std::string_view kLastGood = ".last-good";
-constexpr std::string_view kCascade = "cascade.json";
-constexpr std::uint64_t kCascadeBytesMax = 1 << 20;
+constexpr std::string_view kJointFile = "joint.json";
+constexpr std::uint64_t kJointFileBytesMax = 1 << 20;
 
 bool digits(std::string_view text) {
   return !text.empty() &&
@@ -67,8 +67,8 @@ void look_at_last_good(os::FileSystem& fs, const std::filesystem::path& model, W
   out.last_good_unchanged = line == out.last_good + " " + files_name(out.last_good_fingerprint);
 }
 
-std::optional<std::string> look_at_cascade(os::FileSystem& fs, const std::filesystem::path& model) {
-  auto text = read_text(fs, model / kCascade, kCascadeBytesMax);
+std::optional<std::string> read_joint_file(os::FileSystem& fs, const std::filesystem::path& model) {
+  auto text = read_text(fs, model / kJointFile, kJointFileBytesMax);
   if (text.ok()) return std::move(text).value();
   return text.error().code() == Code::kNotFound ? std::nullopt : std::optional<std::string>("");
 }
@@ -139,7 +139,7 @@ Result<std::map<std::string, Wanted>> scan(os::FileSystem& fs,
     auto wanted = look(fs, repository / name);
     out[name] =
         wanted.ok() ? std::move(wanted).value() : Wanted{.problem = wanted.error().message()};
-    out[name].cascade = look_at_cascade(fs, repository / name);
+    out[name].joint = read_joint_file(fs, repository / name);
   }
   return out;
 }

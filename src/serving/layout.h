@@ -5,7 +5,7 @@
 //   DIR/MODEL/.last-good   optional: one line "VERSION FILES", the version that served last here
 //                          (FILES as the repository's index names them). This version needs no
 //                          probe, and serves from the start while another version is probed
-//   DIR/MODEL/cascade.json optional: the model is the first tier of several (serving/joint);
+//   DIR/MODEL/joint.json optional: the model is the first tier of several (serving/joint);
 //                          replaced by rename
 //
 // Without `target` the newest version is served. Numbers compare as numbers and rank above names;
@@ -30,9 +30,9 @@ struct Wanted {
   std::string fingerprint;  // identifies the files of `version`; changes with any of them
   std::string last_good;    // version that served last and is still present; "" unknown
   std::string last_good_fingerprint;
-  bool last_good_unchanged = false;    // the files are the ones that served
-  std::optional<std::string> cascade;  // content of cascade.json, "" if unreadable
-  std::string problem;                 // why `version` cannot be served, or ""
+  bool last_good_unchanged = false;  // the files are the ones that served
+  std::optional<std::string> joint;  // content of joint.json, "" if unreadable
+  std::string problem;               // why `version` cannot be served, or ""
   friend bool operator==(const Wanted&, const Wanted&) = default;
 };
 

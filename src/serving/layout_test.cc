@@ -60,16 +60,16 @@ TEST_F(Layout, TargetThatIsNotThereKeepsItsNameAndSaysSo) {
   EXPECT_NE(wanted("digits").problem, "");
 }
 
-TEST_F(Layout, CascadeIsTakenAsItStandsWhateverTheVersionsAre) {
+TEST_F(Layout, JointIsTakenAsItStandsWhateverTheVersionsAre) {
   file("digits/3/model.onnx");
-  EXPECT_EQ(wanted("digits").cascade, std::nullopt);
-  file("digits/cascade.json", "{}");
-  EXPECT_EQ(wanted("digits").cascade, "{}");
+  EXPECT_EQ(wanted("digits").joint, std::nullopt);
+  file("digits/joint.json", "{}");
+  EXPECT_EQ(wanted("digits").joint, "{}");
   EXPECT_EQ(wanted("digits").version, "3");
   file("digits/target", "no version\n");
-  EXPECT_EQ(wanted("digits").cascade, "{}");
-  file("digits/cascade.json", std::string((1 << 20) + 1, ' '));
-  EXPECT_EQ(wanted("digits").cascade, "") << "too large to be one";
+  EXPECT_EQ(wanted("digits").joint, "{}");
+  file("digits/joint.json", std::string((1 << 20) + 1, ' '));
+  EXPECT_EQ(wanted("digits").joint, "") << "too large to be one";
 }
 
 // Opening a pipe blocks until a writer comes.
@@ -81,7 +81,7 @@ TEST(LayoutOnDisk, PipesAndLinksToThemAreNotReadAndKeepNobodyWaiting) {
   const std::filesystem::path root = directory.data();
   for (const char* model : {"digits", "letters"})
     std::filesystem::create_directories(root / model / "3");
-  for (const char* file : {"cascade.json", "target", ".last-good"}) {
+  for (const char* file : {"joint.json", "target", ".last-good"}) {
     ASSERT_EQ(::mkfifo((root / "digits" / file).c_str(), 0600), 0);
     std::filesystem::create_symlink(root / "digits" / file, root / "letters" / file);
   }
@@ -95,7 +95,7 @@ TEST(LayoutOnDisk, PipesAndLinksToThemAreNotReadAndKeepNobodyWaiting) {
   const auto found = scan(os::real_file_system(), root);
   ASSERT_TRUE(found.ok()) << found.error();
   for (const char* model : {"digits", "letters"}) {
-    EXPECT_EQ(found->at(model).cascade, "") << "there, and unreadable";
+    EXPECT_EQ(found->at(model).joint, "") << "there, and unreadable";
     EXPECT_NE(found->at(model).problem, "");
     EXPECT_EQ(found->at(model).last_good, "");
   }

@@ -91,7 +91,7 @@ TEST(ChildProbe, WhereNoChildCanBeStartedNothingIsHeldAgainstTheModel) {
   EXPECT_EQ(probe.probe(Context::background(), kSource), std::nullopt);
 }
 
-class ToldProbe final : public LoadProbe {
+class ReportedProbe final : public LoadProbe {
  public:
   std::optional<LoadFailure> probe(const Context&, const ModelVersion::Source& source) override {
     MutexLock lock(mutex_);
@@ -149,7 +149,7 @@ class RepositoryWithProbe : public ::testing::Test {
   testing::ModelDirectory models_;
   metrics::Registry registry_;
   infer::Engines engines_{{VARDA_ENGINES}};
-  ToldProbe probe_;
+  ReportedProbe probe_;
   std::unique_ptr<Repository> repository_;
 };
 

@@ -139,8 +139,8 @@ Result<codec::Json> Repository::describe_tiers(std::string_view model) const {
     if (it->second.active != nullptr) version = it->second.active->version();
   }
   if (joint == nullptr)
-    return Error(Code::kNotFound, "model \"" + std::string(model) +
-                                      "\" has no cascade.json: the model has one tier");
+    return Error(Code::kNotFound,
+                 "model \"" + std::string(model) + "\" has no joint.json: the model has one tier");
   return joint->describe(options_.joint->instance(), version, system_clock().now(),
                          system_clock().wall());
 }
@@ -305,8 +305,8 @@ void Repository::look() {
       dropped.push_back(std::move(entry.active));
       if (entry.joint != nullptr) put_in_force(entry, entry.joint->fit_none());
     }
-    if (options_.joint != nullptr && entry.wanted.cascade != now.cascade)
-      follow_tiers(name, entry, now.cascade);
+    if (options_.joint != nullptr && entry.wanted.joint != now.joint)
+      follow_tiers(name, entry, now.joint);
     if (entry.wanted.version != now.version) entry.failure.reset();
     entry.wanted = std::move(now);
   }
@@ -315,7 +315,7 @@ void Repository::look() {
 void Repository::follow_tiers(const std::string& model, Entry& entry,
                               const std::optional<std::string>& file) {
   if (!file) {
-    log::info("cascade.json removed, model has one tier", {{"model", model}});
+    log::info("joint.json removed, model has one tier", {{"model", model}});
     entry.joint->forget();
     entry.joint = nullptr;
     entry.plan.reset();

@@ -6,7 +6,7 @@
 // old one stays active, and index() shows the reason. A LoadProbe first tries each version that
 // never loaded here. The repository never writes to the directory.
 //
-// A model with a cascade.json (serving/joint) is the first tier of several. File and version take
+// A model with a joint.json (serving/joint) is the first tier of several. File and version take
 // effect together. A version that lacks an output which the file's policy reads does not become
 // active. A file that does not fit the active version is ignored until one of the two changes.
 #pragma once
@@ -29,7 +29,7 @@
 #include "oip/metadata.h"
 #include "os/file_system.h"
 #include "serving/internal/directory_watch.h"
-#include "serving/joint/center.h"
+#include "serving/joint/tier_runtime.h"
 #include "serving/layout.h"
 #include "serving/load_probe.h"
 #include "serving/model_version.h"
@@ -46,9 +46,9 @@ class Repository {
     unsigned loads_max = 2;                         // concurrent loads
     std::chrono::milliseconds look_interval{1000};  // scan interval, in case events are missing
     std::chrono::milliseconds retry_interval{
-        30000};                      // after failures that may pass (memory, a missing library)
-    LoadProbe* probe = nullptr;      // outlives the repository; null: no probes
-    joint::Center* joint = nullptr;  // likewise; null: cascade.json is ignored
+        30000};                  // after failures that may pass (memory, a missing library)
+    LoadProbe* probe = nullptr;  // outlives the repository; null: no probes
+    joint::TierRuntime* joint = nullptr;  // likewise; null: joint.json is ignored
   };
   /// Starts to follow the directory. kNotFound, kInvalid: the directory cannot be read. `fs`,
   /// `engines` and `registry` outlive the repository.
@@ -72,7 +72,7 @@ class Repository {
     std::shared_ptr<const joint::Plan> plan;  // the tiers, fitted to that version; null: no tiers
   };
   Serving serving(std::string_view model) const;
-  /// State of the model's tiers, for /v2/models/MODEL/cascade. kNotFound: no such model, or no
+  /// State of the model's tiers, for /v2/models/MODEL/joint. kNotFound: no such model, or no
   /// tiers.
   Result<codec::Json> describe_tiers(std::string_view model) const;
 
@@ -108,7 +108,7 @@ class Repository {
     std::optional<Failure> failure;
     std::string fallback_failed;  // fingerprint of a last good version that did not load
     std::unique_ptr<ModelStats> stats;
-    joint::Model* joint = nullptr;            // null: no cascade.json
+    joint::Model* joint = nullptr;            // null: no joint.json
     std::shared_ptr<const joint::Plan> plan;  // in force for `active`
   };
   // One load on a separate thread. That thread touches `result` and `done` only.

@@ -168,7 +168,8 @@ class Answer {
     TRY(const Floats corners, Floats::of(boxes));
     TRY(const Floats values, Floats::of(scores));
     const tensor::Shape& shape = boxes.shape();
-    if ((shape.size() != 2 && shape.size() != 3) || shape.back() != 4) return misfit(boxes, scores);
+    if ((shape.size() != 2 && shape.size() != 3) || shape.back() != 4)
+      return mismatch(boxes, scores);
     const std::size_t images = shape.size() == 3 ? static_cast<std::size_t>(shape[0]) : 1;
     const auto count = static_cast<std::size_t>(shape[shape.size() - 2]);
     // The scores have the same leading dimensions, and then either classes or nothing.
@@ -176,7 +177,7 @@ class Answer {
     const bool one_class = scores.shape() == rows;
     if (!one_class && (scores.shape().size() != shape.size() ||
                        !std::equal(rows.begin(), rows.end(), scores.shape().begin())))
-      return misfit(boxes, scores);
+      return mismatch(boxes, scores);
     const std::size_t classes = one_class ? 1 : static_cast<std::size_t>(scores.shape().back());
     if (!prepared_.images.empty() && prepared_.images.size() != images) {
       return Error(Code::kInvalid, "postprocess.nms: the model gave boxes of " +
@@ -201,7 +202,7 @@ class Answer {
     return Error(Code::kInvalid, "the model gave no classes: " + quoted(spec) + " is " +
                                      tensor::to_string(in.shape()));
   }
-  static Error misfit(const Tensor& boxes, const Tensor& scores) {
+  static Error mismatch(const Tensor& boxes, const Tensor& scores) {
     return Error(Code::kInvalid,
                  "postprocess.nms takes boxes [n,4] with scores [n,classes] or [n], all with or "
                  "without a batch dimension; "

@@ -35,7 +35,7 @@ class Pair:
         if linked:
             test.addCleanup(self.link.close)
         self.edge = j.Server(self.work / 'edge', 'digits', 'small', '--drain-delay', '0')
-        self.edge.write('cascade.json', j.cascade('http://127.0.0.1:%d' % (self.link.port if linked else self.cloud.port), *POLICY, cloud_deadline_ms=deadline_ms))
+        self.edge.write('joint.json', j.joint_file('http://127.0.0.1:%d' % (self.link.port if linked else self.cloud.port), *POLICY, cloud_deadline_ms=deadline_ms))
         test.addCleanup(self.edge.kill)
         self.edge.start()
         self.url = self.edge.url

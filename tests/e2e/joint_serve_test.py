@@ -150,12 +150,12 @@ class JointServe(unittest.TestCase):
 
     def joined(self, url, *policy):
         """Starts the edge with that upper tier. Only a fault can miss the deadlines."""
-        self.edge.write('cascade.json', self.cascade(url, *policy))
+        self.edge.write('joint.json', self.joint_file(url, *policy))
         self.edge.start()
 
     @staticmethod
-    def cascade(url, *policy):
-        return j.cascade(url, *policy, deadline_ms=120000, cloud_deadline_ms=60000)
+    def joint_file(url, *policy):
+        return j.joint_file(url, *policy, deadline_ms=120000, cloud_deadline_ms=60000)
 
     def client(self, kind=j.Client, images=IMAGES):
         client = kind(self.edge.url, 'digits', images)
@@ -173,7 +173,7 @@ class JointServe(unittest.TestCase):
         hard = j.expected('CrossEntropy', 0.5)[0]
         counters = self.told()['counters']
         self.assertEqual((counters['inferences'], counters['hard'], counters['answered']['cloud']), (2 * len(IMAGES), 2 * hard, 2 * hard))
-        self.edge.write('cascade.json', self.cascade(self.cloud.url, 'CrossEntropy', 0.7))
+        self.edge.write('joint.json', self.joint_file(self.cloud.url, 'CrossEntropy', 0.7))
         client = self.client()
         m.wait_until('the new threshold', lambda: j.hard_and_right(client.all_once(), LABELS) == j.expected('CrossEntropy', 0.7))
         metrics = read(self.edge.url, '/metrics')
@@ -201,11 +201,11 @@ class JointServe(unittest.TestCase):
         # The cloud listens on loopback and refuses requests by other names than localhost.
         m.wait_until('the cloud refuses', lambda: [a.fallback for a in j.answers(client.all_once())] == ['cloud: Refused'])
 
-    def faults(self, reasons, cascade):
+    def faults(self, reasons, joint_file):
         """Tries every fault once, each after good answers, so that the breaker stays closed."""
         proxy = FaultyServer(self.cloud.address)
         self.addCleanup(proxy.close)
-        self.edge.write('cascade.json', cascade(proxy.url, 'CloudOnly'))
+        self.edge.write('joint.json', joint_file(proxy.url, 'CloudOnly'))
         self.edge.start()
         client = self.client(images=IMAGES[:3])
         for fault, reason in reasons.items():
@@ -219,10 +219,10 @@ class JointServe(unittest.TestCase):
         self.assertEqual(m.failures(client.samples), [])
 
     def test_broken_answers_of_the_tier_above_cost_no_request(self):
-        self.faults({'500': 'Failed', 'html': 'Failed', 'reset': 'Failed', 'garbage': 'Unreachable', 'close': 'Unreachable'}, self.cascade)
+        self.faults({'500': 'Failed', 'html': 'Failed', 'reset': 'Failed', 'garbage': 'Unreachable', 'close': 'Unreachable'}, self.joint_file)
 
     def test_slow_answers_of_the_tier_above_cost_no_request(self):
-        self.faults({f: 'Timeout' for f in ('mute', 'late', 'trickle')}, lambda *args: j.cascade(*args, deadline_ms=120000, cloud_deadline_ms=400))
+        self.faults({f: 'Timeout' for f in ('mute', 'late', 'trickle')}, lambda *args: j.joint_file(*args, deadline_ms=120000, cloud_deadline_ms=400))
 
     def test_tier_killed_under_load_costs_no_request_and_comes_back(self):
         # a stable address in front of the changing port of the server
@@ -250,23 +250,23 @@ class JointServe(unittest.TestCase):
         load = m.Load(self.edge.url, 'digits', IMAGES, clients=3, kind=j.Client)
         self.addCleanup(load.stop)
         told = lambda tier, fallback: lambda a: a.tier == tier and a.fallback == fallback  # noqa: E731
-        changes = [(j.cascade(self.cloud.url, 'CloudOnly'), told('cloud', None)), (j.cascade('', 'CloudOnly'), told('edge', 'cloud: NoAddress')),
-                   (j.cascade(self.cloud.url, 'EdgeOnly'), told('edge', None)), (j.cascade(self.cloud.url, 'Random'), told('cloud', None))]
+        changes = [(j.joint_file(self.cloud.url, 'CloudOnly'), told('cloud', None)), (j.joint_file('', 'CloudOnly'), told('edge', 'cloud: NoAddress')),
+                   (j.joint_file(self.cloud.url, 'EdgeOnly'), told('edge', None)), (j.joint_file(self.cloud.url, 'Random'), told('cloud', None))]
         for round in range(8):
             version = '14'[round % 2]
             self.edge.write('target', version + '\n')
             text, wanted = changes[round % len(changes)]
-            self.edge.write('cascade.json', text)
+            self.edge.write('joint.json', text)
             since = time.monotonic()
             m.wait_until('round %d' % round, lambda: any(wanted(a) and a.version == (version if a.tier == 'edge' else '1')
                                                            for a in j.answers(load.samples(since=since))))
-        self.edge.write('cascade.json', '{"version": 1}')
+        self.edge.write('joint.json', '{"version": 1}')
         m.wait_until('the problem is reported', lambda: self.told().get('problem'))
         self.assertEqual(m.failures(load.stop()), [])
 
     def test_policy_that_the_model_cannot_serve_is_told_in_the_index(self):
         self.joined(self.cloud.url, 'EdgeOnly')
-        self.edge.write('cascade.json', json.dumps(dict(json.loads(j.cascade(self.cloud.url, 'EdgeOnly')), tiers=[
+        self.edge.write('joint.json', json.dumps(dict(json.loads(j.joint_file(self.cloud.url, 'EdgeOnly')), tiers=[
             {'name': 'edge', 'policy': {'name': 'IBT', 'parameters': {}}}, {'name': 'cloud', 'url': self.cloud.url, 'model': 'digits-big'}])))
         problem = m.wait_until('the problem is reported', lambda: self.told().get('problem'))
         self.assertEqual(problem['reason'], 'PolicyMismatch')
@@ -296,7 +296,7 @@ class JointServe(unittest.TestCase):
     def test_clients_that_hang_up_while_the_cloud_is_frozen_free_their_places(self):
         proxy = FaultyServer(self.cloud.address)
         self.addCleanup(proxy.close)
-        self.edge.write('cascade.json', json.dumps(dict(json.loads(self.cascade(proxy.url, 'CloudOnly')), inFlightMax=2)))
+        self.edge.write('joint.json', json.dumps(dict(json.loads(self.joint_file(proxy.url, 'CloudOnly')), inFlightMax=2)))
         self.edge.start()
         client = self.client(images=IMAGES[:1])
         m.wait_until('the cloud answers', lambda: all(a.tier == 'cloud' for a in j.answers(client.all_once())))

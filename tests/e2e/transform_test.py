@@ -135,11 +135,11 @@ class Transforms(unittest.TestCase):
         m.wait_until('the first tier serves', lambda: self.get('/v2/models/joint/ready')[0] == 200)
         # threshold 0: nothing is hard; 1: everything uncertain is
         for threshold, tier in (('0', 'little'), ('1', 'big')):
-            scratch = self.models / 'joint/.cascade'
+            scratch = self.models / 'joint/.joint'
             scratch.write_text(json.dumps({'version': 1, 'service': 'default/joint', 'deadlineMs': 120000, 'inFlightMax': 8, 'tiers': [
                 {'name': 'little', 'policy': {'name': 'CrossEntropy', 'parameters': {'threshold_cross_entropy': threshold}}},
                 {'name': 'big', 'url': self.url, 'model': 'digits', 'deadlineMs': 120000}]}))
-            scratch.rename(self.models / 'joint/cascade.json')
+            scratch.rename(self.models / 'joint/joint.json')
 
             def answered():
                 status, answer = self.get('/v2/models/joint/infer', PNGS[5], {'Content-Type': 'image/png'})

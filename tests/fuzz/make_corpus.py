@@ -385,16 +385,16 @@ def gateway_requests():
         put('gateway_requests', '%03d' % number, ('%s %s\n%s' % (case['method'], case['target'], body)).encode())
 
 
-def cascade_answers():
+def tier_counters():
     """A server's report of its tiers, and the agent's record of it."""
     def said(instance, inferences, **more):
         return compact({'instance': instance, 'counters': {'inferences': inferences, 'answered': {'edge': inferences}, 'errors': {'cloud': {'Timeout': 1, 'Failed': 0}}},
                         'tiers': [{'name': 'edge', 'state': 'Ready', 'p50Us': 83}, {'name': 'cloud', 'state': 'HalfOpen', 'lastError': 'Timeout'}], **more})
-    put('cascade_answers', 'starts', lines(said('a', 3), said('a', 7, degraded={'reason': 'BreakerOpen', 'message': 'cloud', 'since': '2026-01-31T12:00:00Z'}), said('b', 1), said('a', 9)).encode())
-    put('cascade_answers', 'record', lines(compact({'epoch': 'e', 'base': {'/inferences': -2}, 'instances': [{'instance': 'a', 'seen': {'/inferences': 5}}], 'skip': True,
+    put('tier_counters', 'starts', lines(said('a', 3), said('a', 7, degraded={'reason': 'BreakerOpen', 'message': 'cloud', 'since': '2026-01-31T12:00:00Z'}), said('b', 1), said('a', 9)).encode())
+    put('tier_counters', 'record', lines(compact({'epoch': 'e', 'base': {'/inferences': -2}, 'instances': [{'instance': 'a', 'seen': {'/inferences': 5}}], 'skip': True,
                                                     'before': 'd', 'counters': {'inferences': 9}}), said('a', 6)).encode())
-    put('cascade_answers', 'clash', lines('{"instance":"a","counters":{"x":1,"~/":{"y":2}},"tiers":[]}', '{"instance":"b","counters":{"x":{"y":2}},"tiers":[]}').encode())
-    put('cascade_answers', 'wrong', lines('{"instance":"a","counters":{"x":-1},"tiers":[]}', '{"instance":"a","counters":{"x":{"x":{"x":{"x":{}}}}},"tiers":[{}],"problem":1}').encode())
+    put('tier_counters', 'clash', lines('{"instance":"a","counters":{"x":1,"~/":{"y":2}},"tiers":[]}', '{"instance":"b","counters":{"x":{"y":2}},"tiers":[]}').encode())
+    put('tier_counters', 'wrong', lines('{"instance":"a","counters":{"x":-1},"tiers":[]}', '{"instance":"a","counters":{"x":{"x":{"x":{"x":{}}}}},"tiers":[{}],"problem":1}').encode())
 
 
 def worker_messages():
@@ -427,22 +427,22 @@ def container_runtime():
     put('runtime', 'away', b'h' + frame(4, 0, 0, b'') + frame(6, 0, 0, bytes(8)) + frame(7, 0, 0, bytes(8)) + frame(3, 0, 1, b'\0\0\0\7'))
 
 
-def cascade():
-    put('cascade', 'config', 'c' + compact({'version': 1, 'service': 'default/digits', 'deadlineMs': 2000, 'inFlightMax': 64, 'tiers': [
+def tiers():
+    put('tiers', 'config', 'c' + compact({'version': 1, 'service': 'default/digits', 'deadlineMs': 2000, 'inFlightMax': 64, 'tiers': [
         {'name': 'device', 'policy': {'name': 'CrossEntropy', 'parameters': {'threshold_cross_entropy': '0.8'}}, 'deadlineMs': 300},
         {'name': 'edge', 'url': '', 'model': 'mid', 'policy': {'name': 'Labels', 'parameters': {'labels': '["a, b"]', 'output': 'x'}}},
         {'name': 'cloud', 'url': 'http://203.0.113.7:31080/', 'model': 'big', 'deadlineMs': 1000}]}))
-    put('cascade', 'small', 'c' + compact({'version': 1, 'service': '', 'tiers': [{'name': 'a'}, {'name': 'b', 'url': 'https://h', 'model': 'm'}]}))
-    put('cascade', 'policy', 'p' + lines('IBT', 'threshold_img', '0.9', 'threshold_box', '1e-1', 'Output', 'y', 'output', 'z'))
-    put('cascade', 'numbers', 'p' + lines('Random', 'random_ratio', '00.30E+0'))
-    put('cascade', 'list', 'p' + lines('Labels', 'labels', ' one , two, three'))
-    put('cascade', 'rows', b'j' + lines('CrossEntropy', 'threshold_cross_entropy=0.9', 'logits INT64 2 3', 'p FP32 2 3 1', '', '').encode() + struct.pack('<3f', 0.5, 0.25, 0.25))
-    put('cascade', 'flat', b'j' + lines('IBT', '=', 'scores FP16 3', 'counts INT64 3', '', '').encode() + b'\1\0\0\0\0\0\0\0')
-    put('cascade', 'padded', b'j' + lines('Threshold', 'threshold=1', 'detection_scores FP64 1 4', 'num_detections FP32 1 1', '', '').encode() + bytes(8))
-    put('cascade', 'boxes', b'j' + lines('IBT', 'output=x', 'x BF16 1 2 6', '', '').encode() + b'\0\x3f')
-    put('cascade', 'labels', b'j' + lines('Labels', 'labels=a,1', 'labels BYTES 2 2', '', 'ab').encode())
-    put('cascade', 'best', b'j' + lines('Labels', 'labels=1', 'p FP32 2 2', '', '').encode() + struct.pack('<2f', 0.25, 0.75))
-    put('cascade', 'margin', b'j' + lines('Margin', 'threshold_margin=.5', 'p FP64 4', '', '').encode() + struct.pack('<2d', 0.75, 0.25))
+    put('tiers', 'small', 'c' + compact({'version': 1, 'service': '', 'tiers': [{'name': 'a'}, {'name': 'b', 'url': 'https://h', 'model': 'm'}]}))
+    put('tiers', 'policy', 'p' + lines('IBT', 'threshold_img', '0.9', 'threshold_box', '1e-1', 'Output', 'y', 'output', 'z'))
+    put('tiers', 'numbers', 'p' + lines('Random', 'random_ratio', '00.30E+0'))
+    put('tiers', 'list', 'p' + lines('Labels', 'labels', ' one , two, three'))
+    put('tiers', 'rows', b'j' + lines('CrossEntropy', 'threshold_cross_entropy=0.9', 'logits INT64 2 3', 'p FP32 2 3 1', '', '').encode() + struct.pack('<3f', 0.5, 0.25, 0.25))
+    put('tiers', 'flat', b'j' + lines('IBT', '=', 'scores FP16 3', 'counts INT64 3', '', '').encode() + b'\1\0\0\0\0\0\0\0')
+    put('tiers', 'padded', b'j' + lines('Threshold', 'threshold=1', 'detection_scores FP64 1 4', 'num_detections FP32 1 1', '', '').encode() + bytes(8))
+    put('tiers', 'boxes', b'j' + lines('IBT', 'output=x', 'x BF16 1 2 6', '', '').encode() + b'\0\x3f')
+    put('tiers', 'labels', b'j' + lines('Labels', 'labels=a,1', 'labels BYTES 2 2', '', 'ab').encode())
+    put('tiers', 'best', b'j' + lines('Labels', 'labels=1', 'p FP32 2 2', '', '').encode() + struct.pack('<2f', 0.25, 0.75))
+    put('tiers', 'margin', b'j' + lines('Margin', 'threshold_margin=.5', 'p FP64 4', '', '').encode() + struct.pack('<2d', 0.75, 0.25))
 
 
 def pictures():
@@ -472,20 +472,20 @@ def node_reports():
                                               'serving': {'version': version, 'state': 'Ready'}, **rest}
         said = {'observedGeneration': 1, 'modelRoot': '/data/models', 'workerRoot': '/data/workers', 'workerSocketDirectory': '/data/worker', 'address': '192.0.2.1%d' % node,
                 'peerUrl': 'https://192.0.2.1%d:10445' % node, 'conditions': [{'type': 'Connected', 'status': 'True', 'reason': 'AgentConnected', 'message': ''}],
-                'models': [ready('m%d' % node, served), ready('digits.edge', '1' * 12, cascade=cascade('e1', 41)), ready('helmet.edge', '1' * 12)]}
+                'models': [ready('m%d' % node, served), ready('digits.edge', '1' * 12, joint=joint_file('e1', 41)), ready('helmet.edge', '1' * 12)]}
         return dict(said, **more)
 
-    def cascade(epoch, inferences, **more):
+    def joint_file(epoch, inferences, **more):
         return dict({'epoch': epoch, 'counters': {'inferences': inferences, 'hard': 12, 'bytesUp': 40960, 'up': 12, 'answered': {'edge': 30, 'cloud': 11},
                                                   'asked': {'cloud': 12}, 'errors': {'cloud': {'Timeout': 1}}},
                      'tiers': [{'name': 'edge', 'state': 'Ready', 'p50Us': 80, 'p99Us': 210}, {'name': 'cloud', 'p50Us': 5100}]}, **more)
 
     digits = lambda said: {'models': [{'key': 'default/digits.edge', 'exposed': '1' * 12, 'versions': [{'version': '1' * 12, 'state': 'Ready'}],
-                                       'serving': {'version': '1' * 12, 'state': 'Ready'}, 'cascade': said}]}
+                                       'serving': {'version': '1' * 12, 'state': 'Ready'}, 'joint': said}]}
     put('node_reports', 'serving', lines(status(0, '3'), status(1, '4')))
     put('node_reports', 'silent', lines({}, {}))
-    put('node_reports', 'counts', lines(*(status(i % 2, '3', **digits(cascade('e%d' % i, 2 ** 62 if i == 2 else 7 - i))) for i in range(6))))
-    put('node_reports', 'degraded', lines(status(0, '3', **digits(cascade('e', 1, degraded={'reason': 'BreakerOpen', 'message': 'cloud: refused'}, problem={
+    put('node_reports', 'counts', lines(*(status(i % 2, '3', **digits(joint_file('e%d' % i, 2 ** 62 if i == 2 else 7 - i))) for i in range(6))))
+    put('node_reports', 'degraded', lines(status(0, '3', **digits(joint_file('e', 1, degraded={'reason': 'BreakerOpen', 'message': 'cloud: refused'}, problem={
         'reason': 'PolicyMismatch', 'message': 'no such output'})))))
     put('node_reports', 'failed', lines(status(0, '', models=[{'key': 'default/m0', 'versions': [{'version': '3', 'state': 'Failed', 'reason': 'DigestMismatch', 'message': 'x'},
         {'version': '4', 'state': 'Downloading', 'bytesDone': 5, 'bytesTotal': 9}], 'serving': {'state': 'Failed', 'failedVersion': '3', 'reason': 'LoadFailed'}}])))
@@ -579,8 +579,8 @@ def backups():
 
 
 def model_directories():
-    model = lambda name, yaml='', labels='', target='', last_good='', cascade='', files=('model.onnx',): put(
-        'model_yaml', name, '\0'.join([yaml if isinstance(yaml, str) else compact(yaml), labels, target, last_good, cascade, *files]))
+    model = lambda name, yaml='', labels='', target='', last_good='', joint='', files=('model.onnx',): put(
+        'model_yaml', name, '\0'.join([yaml if isinstance(yaml, str) else compact(yaml), labels, target, last_good, joint, *files]))
     model('plain')
     model('all', {'engine': 'onnxruntime', 'file': 'a.onnx', 'instances': 2, 'threads': 0, 'memoryArena': False, 'options': {'optimization': 'all', 'x': 1.5, 'y': True},
                   'queue': {'max': 0, 'maxBytes': 9223372036854775807, 'timeoutMs': 86400000}, 'warmup': {'runs': 0, 'shapes': {'images': [1, 8, 16777216], 'x': []}},
@@ -642,7 +642,7 @@ def main():
         if not GROWN.fullmatch(path.name):
             path.unlink()
     for make in (texts, http, protobuf, archives, nodes, schemas, store_file, datasets, snapshots, enrolment, gateway_requests,
-                 worker_messages, cascade_answers, container_runtime, cascade, pictures, node_reports, peers, artifact_answers, backups,
+                 worker_messages, tier_counters, container_runtime, tiers, pictures, node_reports, peers, artifact_answers, backups,
                  model_directories, model_files, enrolment_answers):
         make()
     files = [p for p in CORPUS.glob('*/*') if not GROWN.fullmatch(p.name)]

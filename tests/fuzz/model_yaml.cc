@@ -1,7 +1,7 @@
 // Model directories as a model server reads them: model.yaml, labels, and the files that select the
 // version.
 //
-// Input: parts separated by a 0 byte: model.yaml, labels.txt, `target`, `.last-good`, cascade.json,
+// Input: parts separated by a 0 byte: model.yaml, labels.txt, `target`, `.last-good`, joint.json,
 // then names of further files of the version. An empty part means no such file.
 //
 // An accepted configuration is within its limits, names existing files, and is equal after writing
@@ -114,7 +114,7 @@ void check_order(const std::string& a, const std::string& b) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   const std::string yaml(input.until('\0')), labels(input.until('\0')), target(input.until('\0')),
-      last_good(input.until('\0')), cascade(input.until('\0'));
+      last_good(input.until('\0')), joint_file(input.until('\0'));
   os::testing::MemoryFileSystem fs;
   for (const char* version : {"3", "20", "v1.0"})
     CHECK(fs.make_directories(kModel / version, 0755).ok());
@@ -132,7 +132,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   put(kVersion / "labels.txt", labels);
   put(kModel / "target", target);
   put(kModel / ".last-good", last_good);
-  put(kModel / "cascade.json", cascade);
+  put(kModel / "joint.json", joint_file);
   check_order(target, last_good);
   check_layout(fs);
   check_config(fs, yaml);

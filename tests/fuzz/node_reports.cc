@@ -168,7 +168,7 @@ status: {observedGeneration: 1, modelRoot: /data/models, workerRoot: /data/worke
   peerUrl: "https://192.0.2.10:10445", conditions: [{type: Connected, status: "True", reason: AgentConnected, message: ""}],
   models: [{key: default/m0, exposed: "3", versions: [{version: "3", state: Ready}], serving: {version: "3", state: Ready}},
     {key: default/digits.edge, exposed: "111111111111", versions: [{version: "111111111111", state: Ready}],
-      serving: {version: "111111111111", state: Ready}, cascade: {tiers: [{name: cloud, state: Ready}]}},
+      serving: {version: "111111111111", state: Ready}, joint: {tiers: [{name: cloud, state: Ready}]}},
     {key: default/helmet.edge, exposed: "111111111111", versions: [{version: "111111111111", state: Ready}]}]}
 ---
 apiVersion: edgeai.io/v1alpha1
@@ -179,7 +179,7 @@ status: {observedGeneration: 1, modelRoot: /data/models, workerRoot: /data/worke
   peerUrl: "https://192.0.2.11:10445", conditions: [{type: Connected, status: "True", reason: AgentConnected, message: ""}],
   models: [{key: default/m1, exposed: "4", versions: [{version: "4", state: Ready}], serving: {version: "4", state: Ready}},
     {key: default/digits.edge, exposed: "111111111111", versions: [{version: "111111111111", state: Ready}],
-      serving: {version: "111111111111", state: Ready}, cascade: {tiers: [{name: cloud, state: Ready}]}},
+      serving: {version: "111111111111", state: Ready}, joint: {tiers: [{name: cloud, state: Ready}]}},
     {key: default/helmet.edge, exposed: "111111111111", versions: [{version: "111111111111", state: Ready}]}]}
 )";
 
@@ -269,7 +269,7 @@ struct Cluster {
   std::shared_ptr<const api::Service> cloud_service;  // for helmet's cloud worker
   std::vector<std::shared_ptr<const api::EndpointSlice>> cloud_slices;
   std::vector<PodPtr> pods;
-  ArchiveGivers givers;
+  ArchivePeers peers;
   WallTime now = meta::parse_time("2024-05-01T12:00:00Z").value();
 };
 
@@ -418,7 +418,7 @@ Json work_list(const std::string& name, Cluster& cluster) {
       world.jobs.push_back(std::move(*work));
   api::EdgeNodeSpec spec = plan_edge_node(node, world);
   if (!node.status.usable_peer_url().empty() && !spec.models.empty())
-    share_archives(spec, node, world, cluster.givers);
+    share_archives(spec, node, world, cluster.peers);
 
   part(api::EdgeNode::kind(), "spec").check(spec.to_json());
   const auto check_sources = [&](const std::vector<api::EdgeReplicaSource>& sources) {

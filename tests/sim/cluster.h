@@ -43,8 +43,8 @@ class Cluster {
  private:
   // Each schedule has a new observer of sessions, but the server keeps one listener.
   struct Sessions final : apiserver::SessionObserver {
-    void opened(const apiserver::Identity& who) override { now->opened(who); }
-    void closed(const apiserver::Identity& who) override { now->closed(who); }
+    void opened(const apiserver::Identity& caller) override { now->opened(caller); }
+    void closed(const apiserver::Identity& caller) override { now->closed(caller); }
     std::unique_ptr<controllers::NodeSessions> now;
   };
   void open_server();

@@ -137,14 +137,15 @@ std::optional<std::string> JointUser::first_tier_works(Machine&, const Container
   return {};
 }
 
-JointUser::TiersTold JointUser::tiers_told(Machine& home) {
-  const auto file = codec::parse_json(home.model_file(key(), "cascade.json").value_or("{}"));
+JointUser::TiersReported JointUser::tiers_reported(Machine& home) {
+  const auto file = codec::parse_json(home.model_file(key(), "joint.json").value_or("{}"));
   if (!file.ok()) return {};
   return {file->at("tiers/1/url").as_string(),
           file->at("tiers/0/policy/parameters/threshold_cross_entropy").as_string()};
 }
 
-std::optional<std::string> JointUser::cloud_settled(const Json& status, const TiersTold& told) {
+std::optional<std::string> JointUser::cloud_settled(const Json& status,
+                                                    const TiersReported& reported) {
   const std::string what = service_.what();
   const auto model =
       world_.cluster()
@@ -160,8 +161,8 @@ std::optional<std::string> JointUser::cloud_settled(const Json& status, const Ti
   const Json& tier = status["tiers"].as_array().at(1);
   if (tier["url"].as_string() != url)
     return what + "tier cloud has URL " + tier["url"].as_string() + " and not " + url;
-  if (told.cloud_url != url) return what + "its node does not know the URL of tier cloud";
-  if (told.threshold !=
+  if (reported.cloud_url != url) return what + "its node does not know the URL of tier cloud";
+  if (reported.threshold !=
       service_.spec().at("edgeWorker/hardExampleMining/parameters/0/value").as_string())
     return what + "its node does not know the policy";
   return cloud_model_serves(world_, child(), version_of(big_), 1);
@@ -176,10 +177,10 @@ std::optional<std::string> JointUser::settled() {
   if (status["tiers"].size() != 2)
     return service_.what() + "its status has " + std::to_string(status["tiers"].size()) + " tiers";
   if (auto wrong = edge_settled(status)) return wrong;
-  TiersTold told;
+  TiersReported reported;
   for (const auto& machine : world_.machines())
-    if (machine->name() == node()) told = tiers_told(*machine);
-  if (auto wrong = cloud_settled(status, told)) return wrong;
+    if (machine->name() == node()) reported = tiers_reported(*machine);
+  if (auto wrong = cloud_settled(status, reported)) return wrong;
   for (const char* type : {"Ready", "EdgeReady", "CloudReady"})
     if (const std::string is = condition(reply.body, type); is != "True Serving")
       return service_.what() + type + " is " + is;

@@ -28,10 +28,10 @@ class JointUser : public User {
   virtual std::optional<std::string> first_tier_works(Machine& home, const Container& server,
                                                       const codec::Json& status);
   /// The tiers that the first tier's node announces to it.
-  struct TiersTold {
+  struct TiersReported {
     std::string cloud_url, threshold;
   };
-  virtual TiersTold tiers_told(Machine& home);
+  virtual TiersReported tiers_reported(Machine& home);
   World& world() const { return world_; }
   const Object& service() const { return service_; }
   const Object& small() const { return small_; }
@@ -51,7 +51,8 @@ class JointUser : public User {
   std::optional<std::string> models_settled();
   std::optional<std::string> gone();
   std::optional<std::string> edge_settled(const codec::Json& status);
-  std::optional<std::string> cloud_settled(const codec::Json& status, const TiersTold& told);
+  std::optional<std::string> cloud_settled(const codec::Json& status,
+                                           const TiersReported& reported);
 
   World& world_;
   Object service_, small_, big_;

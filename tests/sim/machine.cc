@@ -141,7 +141,7 @@ class ServerClient final : public net::HttpClient {
       const std::string url =
           "http://" + container->address + ":" + std::to_string(container->port);
       if (!container->model_key.empty() &&
-          request.url == url + "/v2/models/" + container->model_name + "/cascade")
+          request.url == url + "/v2/models/" + container->model_name + "/joint")
         tiers = tiers_of(*container);
       if (container->model_key.empty() || request.url != url + "/v2/repository/index") continue;
       if (machine_.mutations_.server_lies) {
@@ -190,7 +190,7 @@ class ServerClient final : public net::HttpClient {
     // Every tier with an address answers.
     Json tiers = Json::array();
     const auto file =
-        codec::parse_json(machine_.model_file(container.model_key, "cascade.json").value_or("{}"));
+        codec::parse_json(machine_.model_file(container.model_key, "joint.json").value_or("{}"));
     for (const Json& tier : file.ok() ? (*file)["tiers"].as_array() : Json::Array()) {
       const bool asked = tiers.empty() || !tier["url"].as_string().empty();
       tiers.push_back(
@@ -245,7 +245,7 @@ class Runner final : public node::PodRunner {
           continue;
         }
         host_.finished(name);
-        told_.erase(uid);
+        reported_.erase(uid);
         ended_.erase(uid);
         at = machine_.pods_.erase(at);
         continue;
@@ -334,9 +334,9 @@ class Runner final : public node::PodRunner {
         std::to_string(container.restarts) + (ready                    ? "ready"
                                               : container.fetch_failed ? "failed"
                                                                        : "");
-    std::string& told = told_[name.uid];
-    if (told == key) return;
-    told = key;
+    std::string& reported = reported_[name.uid];
+    if (reported == key) return;
+    reported = key;
     const char* truth = ready ? "True" : "False";
     const std::string since = meta::format_time(WallTime(
         std::chrono::duration_cast<WallTime::duration>(container.started.time_since_epoch())));
@@ -382,7 +382,7 @@ class Runner final : public node::PodRunner {
   std::optional<SteadyTime> next_;
   std::set<std::string> ended_, started_;
   std::map<std::string, SteadyTime> ending_;
-  std::map<std::string, std::string> told_;
+  std::map<std::string, std::string> reported_;
 };
 
 struct Machine::Life {
@@ -398,12 +398,12 @@ struct Machine::Life {
              m.scheduler_.clock(), m.product_rng_),
         runner(m, pods.host()),
         workers({.directory = agent::worker_root(kData), .clock = &m.scheduler_.clock()}, m.fs_,
-                *m.journal_, m.product_rng_),
+                *m.state_store_, m.product_rng_),
         core({.options = options,
               .api = client,
               .http = http,
               .fs = m.fs_,
-              .journal = *m.journal_,
+              .state_store = *m.state_store_,
               .store = artifacts,
               .tree = tree,
               .clock = m.scheduler_.clock(),
@@ -420,7 +420,7 @@ struct Machine::Life {
   }
   static agent::Options options_of(const Machine& m) {
     agent::Options options;
-    options.marks_period = std::chrono::hours(24);  // unused here; a check would be a step
+    options.requests_period = std::chrono::hours(24);  // unused here; a check would be a step
     options.node_name = m.name_;
     options.data_directory = kData;
     options.runner = agent::Runner::kProcess;
@@ -439,7 +439,7 @@ struct Machine::Life {
   const agent::Options options;
   agent::Pods pods;
   Runner runner;
-  agent::WorkerKeeper workers;
+  agent::WorkerManager workers;
   agent::Core core;
 };
 
@@ -455,7 +455,7 @@ Machine::Machine(std::string name, std::string layer, int number, const Origin& 
       network_(network),
       scheduler_(scheduler),
       product_rng_(product_rng),
-      journal_(agent::Journal::in_memory()) {}
+      state_store_(agent::StateStore::in_memory()) {}
 
 Machine::~Machine() {
   stop_agent();
@@ -464,10 +464,10 @@ Machine::~Machine() {
 
 void Machine::start_agent() {
   life_ = std::make_unique<Life>(*this);
-  for (runtime::Strand& strand : life_->core.strands()) {
-    if (mutations_.files_stay && strand.name == "models") {
+  for (runtime::Task& task : life_->core.tasks()) {
+    if (mutations_.files_stay && task.name == "models") {
       // Runs the step, then restores what it hid.
-      strand.step = [this, step = strand.step](const Context& ctx) {
+      task.step = [this, step = task.step](const Context& ctx) {
         const std::map<std::string, std::string> before = exposed();
         step(ctx);
         const std::map<std::string, std::string> after = exposed();
@@ -478,7 +478,7 @@ void Machine::start_agent() {
           }
       };
     }
-    scheduler_.add(life_->process, std::move(strand));
+    scheduler_.add(life_->process, std::move(task));
   }
   if (mutations_.heartbeats) {
     const auto due = std::make_shared<SteadyTime>(scheduler_.clock().now());
@@ -547,8 +547,8 @@ Json Machine::assignment(const std::string& worker_key) const {
 }
 
 void Machine::expects_workers(const std::set<std::string>& keys) {
-  for (auto& [worker, told] : told_)
-    told.taken_away = told.taken_away || !keys.contains(worker.first);
+  for (auto& [worker, reported] : reported_)
+    reported.taken_away = reported.taken_away || !keys.contains(worker.first);
 }
 
 std::set<std::string> Machine::tokens() {
@@ -606,8 +606,8 @@ void Machine::add_container(std::unique_ptr<Container> container) {
 void Machine::start_program(const std::string& uid, const Container& container) {
   programs_[uid] = std::make_unique<WorkerProgram>(
       uid + "-" + std::to_string(container.restarts),
-      [this, key = container.worker_key](const std::string& of) -> Told& {
-        return told_[{key, of}];
+      [this, key = container.worker_key](const std::string& of) -> Reported& {
+        return reported_[{key, of}];
       },
       mutations_);
 }

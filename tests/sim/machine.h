@@ -94,10 +94,12 @@ class Machine {
   /// The node must expect exactly these workers.
   void expects_workers(const std::set<std::string>& keys);
   /// The results that programs reported here, by worker key and uid.
-  const std::map<std::pair<std::string, std::string>, Told>& told() const { return told_; }
+  const std::map<std::pair<std::string, std::string>, Reported>& reported() const {
+    return reported_;
+  }
   /// The keys of the workers with a token on disk.
   std::set<std::string> tokens();
-  /// A file beside the versions of a model: "target", "cascade.json". Nothing: no such file.
+  /// A file beside the versions of a model: "target", "joint.json". Nothing: no such file.
   std::optional<std::string> model_file(const std::string& model_key, const std::string& name);
 
   static constexpr const char* kDatasets = "/datasets";
@@ -133,13 +135,13 @@ class Machine {
   std::map<std::string, std::string>
       exposed_;  // as of call exposed_at_ of fs_: most steps touch no file
   std::uint64_t exposed_at_ = 0;
-  std::unique_ptr<agent::Journal> journal_;
+  std::unique_ptr<agent::StateStore> state_store_;
   std::map<codec::Sha256, std::uint64_t> artifacts_;
   std::set<std::string> verified_;
   std::map<std::string, std::unique_ptr<Container>> containers_;
   std::map<std::string, std::unique_ptr<Process>> servers_;  // a container's process, by pod uid
   std::map<std::string, std::unique_ptr<WorkerProgram>> programs_;  // of workers, by pod uid
-  std::map<std::pair<std::string, std::string>, Told> told_;
+  std::map<std::pair<std::string, std::string>, Reported> reported_;
   std::map<std::string, codec::Json> pods_;  // the runner's records, by uid
   std::set<std::tuple<std::string, std::string, std::string>> answered_;
   int addresses_ = 0;  // count of addresses given to pods

@@ -64,8 +64,8 @@ std::string without_tiers(const std::string& text) {
   const codec::Json& read = *body;
   if (read["kind"].as_string() != "EdgeNode" || !read["spec"]["models"].is_array()) return text;
   for (codec::Json& model : (*body)["spec"]["models"].array_items())
-    if (codec::Json* cascade = model.find("cascade"))
-      (*cascade)["tiers"].array_items().back().set("url", "");
+    if (codec::Json* joint = model.find("joint"))
+      (*joint)["tiers"].array_items().back().set("url", "");
   return codec::write_json(read);
 }
 

@@ -1,6 +1,6 @@
 #include "operator.h"
 
-#include "controllers/builtin/found_by.h"
+#include "controllers/builtin/indexes.h"
 #include "controllers/builtin/service.h"
 
 namespace varda::sim {
@@ -85,8 +85,8 @@ Operator::Life::Life(const Operator& self)
 void Operator::start() {
   ++lives_;
   life_ = std::make_unique<Life>(*this);
-  for (runtime::Strand& strand : life_->manager.strands())
-    scheduler_.add(life_->process, std::move(strand));
+  for (runtime::Task& task : life_->manager.tasks())
+    scheduler_.add(life_->process, std::move(task));
 }
 
 void Operator::stop() {

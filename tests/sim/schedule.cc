@@ -8,7 +8,7 @@ namespace {
 
 // Longer than every periodic task: checks of the Node every 10 s, polls of servers every 2 s.
 // Watches are renewed every 10 to 15 s.
-constexpr seconds kShortQuiet{10}, kShortRest{12};
+constexpr seconds kShortIdle{10}, kShortRest{12};
 
 // PCT (Burckhardt et al., ASPLOS 2010): with priorities and d changes of them, a bug of depth d is
 // found with a known probability. A random walk finds bugs that need many small changes. Half of
@@ -19,11 +19,11 @@ void draw_policy(World& world, std::uint64_t steps) {
                                  static_cast<int>(world.rng().below(5)));
 }
 
-Outcome come_to_rest(World& world, Duration quiet, Duration rest) {
+Outcome come_to_rest(World& world, Duration idle, Duration rest) {
   Outcome out;
   out.order = world.scheduler().order();
   if (!world.failure()) world.heal();
-  if (!world.failure()) world.settle(quiet);
+  if (!world.failure()) world.settle(idle);
   if (!world.failure()) world.rest(rest);
   out.failure = world.failure();
   out.steps = world.steps();
@@ -63,7 +63,7 @@ Batch::Batch(Cluster& cluster, std::uint64_t seed, const Mutations& mutations, T
 
 Outcome Batch::begin() {
   users_.begin();
-  return come_to_rest(world_, kShortQuiet, kShortRest);
+  return come_to_rest(world_, kShortIdle, kShortRest);
 }
 
 Outcome Batch::next() {
@@ -81,7 +81,7 @@ Outcome Batch::next() {
     trouble.before_step(world_.steps());
     (void)world_.go_on(world_.cluster().clock().now() + minutes(1));
   }
-  return come_to_rest(world_, kShortQuiet, kShortRest);
+  return come_to_rest(world_, kShortIdle, kShortRest);
 }
 
 }  // namespace varda::sim

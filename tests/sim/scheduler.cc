@@ -32,12 +32,12 @@ void Scheduler::begin() {
   trace_.clear();
 }
 
-void Scheduler::add(Process& process, runtime::Strand strand) {
-  auto task = std::make_unique<Task>();
-  task->process = &process;
-  task->strand = std::move(strand);
-  task->priority = kHighest + rng_.below(1u << 30);
-  tasks_.push_back(std::move(task));
+void Scheduler::add(Process& process, runtime::Task task) {
+  auto entry = std::make_unique<Task>();
+  entry->process = &process;
+  entry->task = std::move(task);
+  entry->priority = kHighest + rng_.below(1u << 30);
+  tasks_.push_back(std::move(entry));
 }
 
 void Scheduler::kill(Process& process) {
@@ -86,7 +86,7 @@ void Scheduler::run(Task& task) {
   current_ = &task;
   if (!task.fiber) {
     task.fiber = &fibers_.take();
-    task.fiber->start([&task] { task.strand.step(Context(task.process->stop.get_token())); });
+    task.fiber->start([&task] { task.task.step(Context(task.process->stop.get_token())); });
   }
   if (!task.fiber->resume()) {
     fibers_.give_back(*task.fiber);
@@ -118,12 +118,12 @@ Status Scheduler::wait(Due due) {
 
 void Scheduler::note(std::string_view what, std::string_view detail) {
   const std::string_view process = current_ ? std::string_view(current_->process->name) : "";
-  const std::string_view strand = current_ ? std::string_view(current_->strand.name) : "";
+  const std::string_view task = current_ ? std::string_view(current_->task.name) : "";
   const auto mix = [this](std::string_view text) {
     for (const char c : text) order_ = (order_ ^ static_cast<unsigned char>(c)) * kFnvPrime;
   };
   mix(process);
-  mix(strand);
+  mix(task);
   mix(what);
   fingerprint_ = (fingerprint_ ^ order_) * kFnvPrime;
   fingerprint_ =
@@ -135,7 +135,7 @@ void Scheduler::note(std::string_view what, std::string_view detail) {
       std::chrono::duration<double>(clock_.now().time_since_epoch() % std::chrono::hours(24))
           .count());
   std::string line = time;
-  line.append(process).append(strand.empty() ? "" : " / ").append(strand).append(": ").append(what);
+  line.append(process).append(task.empty() ? "" : " / ").append(task).append(": ").append(what);
   if (!detail.empty()) line.append("  ").append(detail);
   trace_.push_back(std::move(line));
   if (trace_.size() > kTraceLinesMax) trace_.pop_front();

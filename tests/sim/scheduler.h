@@ -1,5 +1,5 @@
-// Scheduler: runs all strands of all simulated processes in one thread and one virtual time. The
-// seed draws the next strand among those that are due, so the same seed is the same schedule.
+// Scheduler: runs all tasks of all simulated processes in one thread and one virtual time. The
+// seed draws the next task among those that are due, so the same seed is the same schedule.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 #include "base/context.h"
 #include "base/rng.h"
 #include "fiber.h"
-#include "runtime/strand.h"
+#include "runtime/task.h"
 
 namespace varda::sim {
 
@@ -61,8 +61,8 @@ struct Process {
 class Scheduler {
  public:
   enum class Policy {
-    kWalk,      // any due strand, with equal probability
-    kPriority,  // the due strand of highest priority; a few random steps lower the highest
+    kWalk,      // any due task, with equal probability
+    kPriority,  // the due task of highest priority; a few random steps lower the highest
   };
 
   Scheduler(VirtualClock& clock, SeededRng& rng) : clock_(clock), rng_(rng) {}
@@ -72,23 +72,23 @@ class Scheduler {
   SeededRng& rng() { return rng_; }
 
   void set_policy(Policy policy, std::uint64_t steps_expected, int changes);
-  void add(Process& process, runtime::Strand strand);
-  /// Ends running calls with kCancelled and removes all strands. The caller may then destroy the
+  void add(Process& process, runtime::Task task);
+  /// Ends running calls with kCancelled and removes all tasks. The caller may then destroy the
   /// objects that they use.
   void kill(Process& process);
 
   /// Starts a new schedule: resets trace, fingerprint, order and priorities.
   void begin();
-  /// One step of one strand; false: no strand is due now.
+  /// One step of one task; false: no task is due now.
   bool step();
-  /// When the next strand is due; nothing: never.
+  /// When the next task is due; nothing: never.
   std::optional<SteadyTime> next();
   std::uint64_t steps() const { return steps_; }
 
-  // Within a strand's step.
+  // Within a task's step.
 
   using Due = std::function<std::optional<SteadyTime>()>;
-  /// Runs other strands until `due` is reached. kCancelled: the process was killed.
+  /// Runs other tasks until `due` is reached. kCancelled: the process was killed.
   Status wait(Due due);
   /// Lets others run first, if the seed decides so.
   Status pause() {
@@ -107,11 +107,11 @@ class Scheduler {
  private:
   struct Task {
     Process* process;
-    runtime::Strand strand;
+    runtime::Task task;
     Fiber* fiber = nullptr;  // set: in the middle of a step
     Due waiting;
     std::uint64_t priority = 0;
-    std::optional<SteadyTime> due() const { return fiber ? waiting() : strand.due(); }
+    std::optional<SteadyTime> due() const { return fiber ? waiting() : task.due(); }
   };
   Task* choose();
   void run(Task& task);

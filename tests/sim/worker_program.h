@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "agent/worker_keeper.h"
+#include "agent/worker_manager.h"
 #include "mutations.h"
 
 namespace varda::sim {
 
 /// Results sent to the agent of one worker. Each is a new number.
-struct Told {
+struct Reported {
   bool acknowledged = false;
   bool taken_away = false;  // the work list dropped the worker; unreported results are lost
   /// The last acknowledged result, and those sent since.
@@ -26,16 +26,16 @@ struct Told {
 class WorkerProgram {
  public:
   /// `told` returns the results of the worker with that uid, and outlives the program.
-  WorkerProgram(std::string instance, std::function<Told&(const std::string& uid)> told,
+  WorkerProgram(std::string instance, std::function<Reported&(const std::string& uid)> reported,
                 const Mutations& mutations)
       : state_(std::make_shared<State>()),
         instance_(std::move(instance)),
-        told_(std::move(told)),
+        reported_(std::move(reported)),
         mutations_(mutations) {}
 
   std::optional<SteadyTime> due() const { return state_->due; }
   /// Sends the next requests. `token` is the content of the token file; nothing: no file.
-  void step(SteadyTime now, agent::WorkerKeeper& keeper, const std::optional<std::string>& token);
+  void step(SteadyTime now, agent::WorkerManager& manager, const std::optional<std::string>& token);
   /// Connections broke: pending requests may have been stored or not.
   void agent_is_gone();
   void agent_is_there() { state_->due = SteadyTime::min(); }
@@ -48,12 +48,13 @@ class WorkerProgram {
   const codec::Json& assignment() const { return state_->assignment; }
 
  private:
-  enum class Word { kUnsaid, kUnderWay, kSaid };
+  enum class Message { kUnsent, kUnderWay, kSent };
   /// The state that callbacks change. A callback may come after the program ended.
   struct State {
     std::optional<SteadyTime> due = SteadyTime::min();
     std::string uid;  // of the worker that it registered as
-    Word registration = Word::kUnsaid, result = Word::kSaid, assignment_read = Word::kUnsaid;
+    Message registration = Message::kUnsent, result = Message::kSent,
+            assignment_read = Message::kUnsent;
     bool counted = false;  // the agent lacks the current count
     int accuracy = 0;
     std::string revision;
@@ -61,12 +62,12 @@ class WorkerProgram {
   };
   static constexpr std::chrono::seconds kRetry{2}, kPatience{60};
 
-  void tell_result(SteadyTime now, agent::WorkerKeeper& keeper,
-                   const agent::WorkerKeeper::Who& who);
+  void send_result(SteadyTime now, agent::WorkerManager& manager,
+                   const agent::WorkerManager::Caller& caller);
 
   const std::shared_ptr<State> state_;
   const std::string instance_;
-  const std::function<Told&(const std::string& uid)> told_;
+  const std::function<Reported&(const std::string& uid)> reported_;
   const Mutations& mutations_;
   std::int64_t inferences_ = 0;
 };

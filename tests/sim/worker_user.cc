@@ -43,10 +43,10 @@ std::optional<std::string> WorkerUser::result_arrived(Machine& home) {
   std::vector<int> possible;
   bool elsewhere = false;
   for (const auto& machine : world().machines()) {
-    for (const auto& [worker, told] : machine->told()) {
-      if (worker.second == service().uid() && machine.get() == &home && told.acknowledged &&
-          !told.taken_away)
-        possible = told.possible;
+    for (const auto& [worker, reported] : machine->reported()) {
+      if (worker.second == service().uid() && machine.get() == &home && reported.acknowledged &&
+          !reported.taken_away)
+        possible = reported.possible;
       elsewhere = elsewhere || (worker.second == service().uid() && machine.get() != &home);
     }
   }
@@ -58,7 +58,7 @@ std::optional<std::string> WorkerUser::result_arrived(Machine& home) {
   return {};
 }
 
-JointUser::TiersTold WorkerUser::tiers_told(Machine& home) {
+JointUser::TiersReported WorkerUser::tiers_reported(Machine& home) {
   const Json read = home.assignment(worker_key(home.name()));
   return {read.at("cloud/url").as_string(),
           read.at("hardExampleMining/parameters/0/value").as_string()};

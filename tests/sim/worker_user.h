@@ -20,7 +20,7 @@ class WorkerUser final : public JointUser {
   codec::Json edge_worker() override;
   std::optional<std::string> first_tier_works(Machine& home, const Container& server,
                                               const codec::Json& status) override;
-  TiersTold tiers_told(Machine& home) override;
+  TiersReported tiers_reported(Machine& home) override;
 
  private:
   std::string worker_key(const std::string& node) const;

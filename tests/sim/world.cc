@@ -13,7 +13,7 @@ namespace {
 
 // Everything heals within this time: downloads and queues retry after minutes at most.
 constexpr minutes kHealing{30};
-// Far more than any schedule needs. Beyond it, work never ends: a strand is always due, and time
+// Far more than any schedule needs. Beyond it, work never ends: a task is always due, and time
 // stands still.
 constexpr std::uint64_t kStepsMax = 50'000;
 constexpr seconds kCounts{15};
@@ -106,7 +106,7 @@ void World::server_dies(SteadyTime back) {
 bool World::go_on(SteadyTime limit) {
   if (scheduler_.step()) {
     if (auto wrong = checker_.after_step()) fail(std::move(*wrong));
-    // Priorities are unfair, and virtual time stands still while a strand is due. Two strands that
+    // Priorities are unfair, and virtual time stands still while a task is due. Two tasks that
     // keep each other busy would starve a third forever, which no real clock allows.
     if (steps() == kStepsFair) scheduler_.set_policy(Scheduler::Policy::kWalk, 1, 0);
     if (steps() >= kStepsFair) cluster_.clock().move_to(cluster_.clock().now() + milliseconds(1));
@@ -153,21 +153,21 @@ bool World::led() const {
   });
 }
 
-void World::settle(Duration quiet) {
+void World::settle(Duration idle) {
   // Agents report counts 10 s after their last report, and operators 10 s after their last write.
   if (std::any_of(users_.begin(), users_.end(),
                   [](const auto& user) { return user->reports_counts(); }))
-    quiet += kCounts;
+    idle += kCounts;
   const SteadyTime limit = cluster_.clock().now() + kHealing;
   std::optional<std::string> wrong = "nothing was looked at yet";
-  SteadyTime look = cluster_.clock().now() + quiet;
+  SteadyTime look = cluster_.clock().now() + idle;
   while (!failure_ && cluster_.clock().now() < limit) {
     if (!go_on(std::min(look, limit)) && cluster_.clock().now() >= look) {
-      const bool is_quiet = cluster_.clock().now() - checker_.last_write() >= quiet;
-      look = is_quiet ? cluster_.clock().now() + quiet : checker_.last_write() + quiet;
+      const bool is_idle = cluster_.clock().now() - checker_.last_write() >= idle;
+      look = is_idle ? cluster_.clock().now() + idle : checker_.last_write() + idle;
       wrong = led() ? checker_.at_rest() : "no operator leads";
-      if (is_quiet && !wrong) return;
-      if (!is_quiet)
+      if (is_idle && !wrong) return;
+      if (!is_idle)
         wrong =
             "writes do not end, the last to " + checker_.last_written() + "; " + wrong.value_or("");
     }

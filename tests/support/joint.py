@@ -1,5 +1,5 @@
 """Joint inference from outside: clients that record the tier of each answer, and two model servers
-joined by a cascade.json.
+joined by a joint.json.
 
 The test split of examples/digits comes with the results computed in training (report.json), so
 that a run is compared with exact numbers.
@@ -93,7 +93,7 @@ def get(url, path, timeout=m.seconds(60)):
 
 def statistics(url, name):
     """The statistics of all tiers, from the server of the first tier."""
-    return get(url, '/v2/models/%s/cascade' % name)
+    return get(url, '/v2/models/%s/joint' % name)
 
 
 def gone_back(before, after, path=''):
@@ -147,7 +147,7 @@ def http_status(url, path):
         c.close()
 
 
-def cascade(cloud_url, policy, threshold=None, deadline_ms=int(m.seconds(2000)), cloud_deadline_ms=int(m.seconds(1000)), cloud_model='digits-big'):
+def joint_file(cloud_url, policy, threshold=None, deadline_ms=int(m.seconds(2000)), cloud_deadline_ms=int(m.seconds(1000)), cloud_model='digits-big'):
     """The file beside the model of the first tier."""
     parameters = {} if threshold is None else {KEYS[policy]: str(threshold)}
     return json.dumps({'version': 1, 'service': 'default/digits', 'deadlineMs': deadline_ms, 'inFlightMax': 64, 'tiers': [
@@ -189,7 +189,7 @@ def knows_its_tiers(url, model):
     """Waits until the server reaches every tier. The addresses of the other tiers arrive there
     after the status is Ready."""
     def probe():
-        with m.DIRECT.open('%s/v2/models/%s/cascade' % (url, model), timeout=m.seconds(60)) as response:
+        with m.DIRECT.open('%s/v2/models/%s/joint' % (url, model), timeout=m.seconds(60)) as response:
             return 'degraded' not in json.loads(response.read())
     m.wait_until('the server of %s asks every tier' % url, probe)
 

@@ -22,7 +22,7 @@ runtime::Informer::Options pod_informer(const Options& options, const Clock& clo
 }
 
 /// Opens the roots that exist now, so that an unmounted disk does not block the others.
-DatasetKeeper::OpenTree below(const std::vector<os::Path>& roots) {
+DatasetManager::OpenTree below(const std::vector<os::Path>& roots) {
   return [roots]() {
     std::vector<os::Path> there;
     for (const os::Path& root : roots)
@@ -49,11 +49,11 @@ Pods::Pods(const Options& options, const kube::Client& api, NodeFacts facts, con
   });
 }
 
-std::vector<runtime::Strand> Pods::strands() {
-  std::vector<runtime::Strand> out;
+std::vector<runtime::Task> Pods::tasks() {
+  std::vector<runtime::Task> out;
   out.push_back({"registration", [this] { return std::optional(registration_.due()); },
                  [this](const Context& ctx) { registration_.step(ctx); }});
-  out.push_back(runtime::informer_strand(informer_, clock_));
+  out.push_back(runtime::informer_task(informer_, clock_));
   out.push_back({"events", [this] { return events_.due(); },
                  [this](const Context& ctx) { events_.step(ctx); }});
   out.push_back({"pod statuses", [this] { return host_.due(); },
@@ -117,15 +117,15 @@ Core::Core(Parts parts, Pods* pods)
              .rng = &parts_.rng,
              .metrics = parts_.options.metrics},
             [this](const api::EdgeNode& node) {
-              models_.set_desired(node);
-              datasets_.set_desired(node);
-              if (parts_.replicas != nullptr) parts_.replicas->set_desired(node);
-              if (parts_.workers != nullptr) parts_.workers->set_desired(node);
+              models_.set_node(node);
+              datasets_.set_node(node);
+              if (parts_.replicas != nullptr) parts_.replicas->set_node(node);
+              if (parts_.workers != nullptr) parts_.workers->set_node(node);
             }),
       models_({.install_threads = parts_.options.install_threads,
                .retry = {.first = parts_.options.retry_first},
                .serving = {.busy = parts_.options.poll_busy, .steady = parts_.options.poll_steady},
-               .marks_period = parts_.options.marks_period,
+               .requests_period = parts_.options.requests_period,
                .progress_period = parts_.options.progress_period,
                .clock = &parts_.clock,
                .client_of_node =
@@ -134,7 +134,7 @@ Core::Core(Parts parts, Pods* pods)
                        : [this](const std::string& node) { return parts_.peers->client_of(node); },
                .archives = parts_.archives,
                .metrics = parts_.options.metrics},
-              parts_.store, parts_.tree, parts_.fs, parts_.http, parts_.journal, parts_.rng,
+              parts_.store, parts_.tree, parts_.fs, parts_.http, parts_.state_store, parts_.rng,
               [this](const api::EdgeNodeStatus& status, const std::string& uid) {
                 {
                   const MutexLock lock(mutex_);
@@ -149,7 +149,7 @@ Core::Core(Parts parts, Pods* pods)
            .clock = &parts_.clock,
            .metrics = parts_.options.metrics},
           parts_.fs, parts_.open_tree ? parts_.open_tree : below(parts_.options.dataset_roots),
-          parts_.watch != nullptr ? *parts_.watch : *watch_, parts_.journal,
+          parts_.watch != nullptr ? *parts_.watch : *watch_, parts_.state_store,
           [this](std::vector<api::EdgeDatasetReport> datasets, const std::string& uid,
                  std::int64_t generation) {
             {
@@ -160,8 +160,8 @@ Core::Core(Parts parts, Pods* pods)
             report();
           }) {
   if (parts_.workers != nullptr) {
-    parts_.workers->on_news([this](std::vector<api::EdgeWorkerReport> workers,
-                                   const std::string& uid, std::int64_t generation) {
+    parts_.workers->on_change([this](std::vector<api::EdgeWorkerReport> workers,
+                                     const std::string& uid, std::int64_t generation) {
       {
         const MutexLock lock(mutex_);
         of_workers_ = Said{{.observed_generation = generation, .workers = std::move(workers)}, uid};
@@ -170,9 +170,9 @@ Core::Core(Parts parts, Pods* pods)
     });
   }
   if (parts_.replicas == nullptr) return;
-  parts_.replicas->on_news([this](std::vector<api::EdgeShareReport> shares,
-                                  std::vector<api::EdgeReplicaReport> replicas,
-                                  const std::string& uid, std::int64_t generation) {
+  parts_.replicas->on_change([this](std::vector<api::EdgeShareReport> shares,
+                                    std::vector<api::EdgeReplicaReport> replicas,
+                                    const std::string& uid, std::int64_t generation) {
     {
       const MutexLock lock(mutex_);
       of_replicas_ = Said{{.observed_generation = generation,
@@ -220,20 +220,20 @@ void Core::report() {
   link_.report(std::move(status), of_models_->uid);
 }
 
-std::vector<runtime::Strand> Core::strands() {
+std::vector<runtime::Task> Core::tasks() {
   models_.load();
   datasets_.load();
   if (parts_.replicas != nullptr) parts_.replicas->load();
   if (parts_.workers != nullptr) parts_.workers->load();
-  std::vector<runtime::Strand> out = link_.strands();
-  for (runtime::Strand& strand : models_.strands()) out.push_back(std::move(strand));
-  for (runtime::Strand& strand : datasets_.strands()) out.push_back(std::move(strand));
+  std::vector<runtime::Task> out = link_.tasks();
+  for (runtime::Task& task : models_.tasks()) out.push_back(std::move(task));
+  for (runtime::Task& task : datasets_.tasks()) out.push_back(std::move(task));
   if (parts_.replicas != nullptr)
-    for (runtime::Strand& strand : parts_.replicas->strands()) out.push_back(std::move(strand));
+    for (runtime::Task& task : parts_.replicas->tasks()) out.push_back(std::move(task));
   if (parts_.workers != nullptr)
-    for (runtime::Strand& strand : parts_.workers->strands()) out.push_back(std::move(strand));
+    for (runtime::Task& task : parts_.workers->tasks()) out.push_back(std::move(task));
   if (pods_ != nullptr)
-    for (runtime::Strand& strand : pods_->strands()) out.push_back(std::move(strand));
+    for (runtime::Task& task : pods_->tasks()) out.push_back(std::move(task));
   return out;
 }
 

@@ -9,20 +9,20 @@
 #include <vector>
 
 #include "agent/agent.h"
-#include "agent/dataset_keeper.h"
-#include "agent/journal.h"
+#include "agent/dataset_manager.h"
 #include "agent/link.h"
-#include "agent/model_keeper.h"
+#include "agent/model_manager.h"
 #include "agent/node_registration.h"
 #include "agent/pod_host.h"
-#include "agent/replica_keeper.h"
-#include "agent/worker_keeper.h"
+#include "agent/replica_manager.h"
+#include "agent/state_store.h"
+#include "agent/worker_manager.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "node/pod_runner.h"
 #include "runtime/event.h"
 #include "runtime/informer.h"
-#include "runtime/strand.h"
+#include "runtime/task.h"
 
 namespace varda::agent {
 
@@ -38,7 +38,7 @@ class Pods {
 
   /// Does not run the runner's own thread.
   void run(const Context& ctx);
-  std::vector<runtime::Strand> strands();
+  std::vector<runtime::Task> tasks();
 
  private:
   /// Passes the pods to the runner, from complete lists only: the runner ends each pod that is
@@ -70,26 +70,26 @@ class Core {
     const kube::Client& api;
     net::HttpClient& http;
     os::FileSystem& fs;
-    Journal& journal;
+    StateStore& state_store;
     artifact::Store& store;
     artifact::ModelTree& tree;
     const Clock& clock;
     Rng& rng;
     std::string address;
-    os::FileWatch* watch = nullptr;          // null: the system's
-    DatasetKeeper::OpenTree open_tree = {};  // empty: real files below options.dataset_roots
-    ReplicaKeeper* replicas = nullptr;       // null: this node neither shares files nor has copies
-    std::string peer_url = {};               // URL where other nodes fetch the shared files
-    Peers* peers = nullptr;                  // null: archives are not fetched from other nodes
-    replica::Archives* archives = nullptr;   // null: archives are not served to other nodes
-    WorkerKeeper* workers = nullptr;         // null: this node expects no workers
+    os::FileWatch* watch = nullptr;           // null: the system's
+    DatasetManager::OpenTree open_tree = {};  // empty: real files below options.dataset_roots
+    ReplicaManager* replicas = nullptr;       // null: this node neither shares files nor has copies
+    std::string peer_url = {};                // URL where other nodes fetch the shared files
+    Peers* peers = nullptr;                   // null: archives are not fetched from other nodes
+    replica::Archives* archives = nullptr;    // null: archives are not served to other nodes
+    WorkerManager* workers = nullptr;         // null: this node expects no workers
   };
   /// `pods` null: this agent has no runner.
   Core(Parts parts, Pods* pods);
 
   void run(const Context& ctx);
-  /// Loads the persisted work list. The strands do the same work as run(), except for the runner.
-  std::vector<runtime::Strand> strands();
+  /// Loads the persisted work list. The tasks do the same work as run(), except for the runner.
+  std::vector<runtime::Task> tasks();
 
  private:
   /// The last status of one component, and the uid of the work list that it answers.
@@ -108,8 +108,8 @@ class Core {
       of_replicas_ GUARDED_BY(mutex_), of_workers_ GUARDED_BY(mutex_);
   const std::unique_ptr<os::FileWatch> watch_;  // used if Parts has none
   Link link_;
-  ModelKeeper models_;
-  DatasetKeeper datasets_;
+  ModelManager models_;
+  DatasetManager datasets_;
 };
 
 }  // namespace varda::agent

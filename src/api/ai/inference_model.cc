@@ -179,7 +179,7 @@ void ModelSecurity::describe(Type<ModelSecurity>& t) {
   };
   t.rule(forbidden_where(
       "has(self.tls) && self.tls && " + std::string(kNamesSecret), ".tlsSecretName",
-      "may not be given beside tls: true",
+      "may not be set together with tls: true",
       [names_secret](const Json& self) { return self["tls"].as_bool() && names_secret(self); }));
   // An issued certificate identifies the server. It contains no authority for clients.
   t.rule(forbidden_where(

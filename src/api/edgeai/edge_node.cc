@@ -94,8 +94,8 @@ void EdgeModelVersion::describe(Type<EdgeModelVersion>& t) {
   t.keep_unknown(&EdgeModelVersion::unknown);
 }
 
-void EdgeStatusReading::describe(Type<EdgeStatusReading>& t) {
-  using R = EdgeStatusReading;
+void EdgeStatusQuery::describe(Type<EdgeStatusQuery>& t) {
+  using R = EdgeStatusQuery;
   t.doc(
       "How to read the serving version from the server. Pointers (RFC 6901) lead into an item of "
       "the list.");
@@ -130,7 +130,7 @@ void EdgeStatusReading::describe(Type<EdgeStatusReading>& t) {
   t.field("message", &R::message, "Pointer to the explanation of any other state.")
       .always()
       .length(0, 253);
-  t.field("quiet", &R::quiet, "Explanations that are not failures.")
+  t.field("ignoredMessages", &R::ignored_messages, "Explanations that are not failures.")
       .always()
       .items_max(16)
       .each_length(1, 253);
@@ -141,7 +141,7 @@ void EdgeModelServing::describe(Type<EdgeModelServing>& t) {
   t.doc("Address of the model's pod.");
   t.field("url", &EdgeModelServing::url, "Base URL of the server.").required().length(0, 2048);
   t.field(
-      "reading", &EdgeModelServing::reading,
+      "statusQuery", &EdgeModelServing::status_query,
       "How to read the serving version. Default: the Open Inference Protocol's repository index.");
   t.keep_unknown(&EdgeModelServing::unknown);
 }
@@ -160,7 +160,7 @@ void EdgeModel::describe(Type<EdgeModel>& t) {
           "numbered: directories with whole numbers as names, and the greatest is active. Default: "
           "target.")
       .one_of({"target", "numbered"});
-  t.field("beside", &EdgeModel::beside,
+  t.field("extraFiles", &EdgeModel::extra_files,
           "With numbered: files from the root of the active version that are placed beside the "
           "numbered directories.")
       .items_max(16)
@@ -170,8 +170,8 @@ void EdgeModel::describe(Type<EdgeModel>& t) {
       .list_map({"version"});
   t.field("target", &EdgeModel::target, "The version to expose as active.").length(0, 63);
   t.field("serving", &EdgeModel::serving, "Address of the model's pod. Absent: nothing is served.");
-  t.field("cascade", &EdgeModel::cascade,
-          "Content of the file cascade.json beside the versions: the tiers of joint inference. At "
+  t.field("joint", &EdgeModel::joint,
+          "Content of the file joint.json beside the versions: the tiers of joint inference. At "
           "most 64 KiB. Absent: no such file.");
   t.keep_unknown(&EdgeModel::unknown);
 }
@@ -318,7 +318,7 @@ void EdgeModelReport::describe(Type<EdgeModelReport>& t) {
       .items_max(64)
       .list_map({"version"});
   t.field("serving", &EdgeModelReport::serving, "State of the model's server.");
-  t.field("cascade", &EdgeModelReport::cascade,
+  t.field("joint", &EdgeModelReport::joint,
           "The server's report on the tiers of joint inference. The agent reports changes of state "
           "at once, and counts at most "
           "every 10 s. Counters are summed over starts of the server, and grow within an epoch.");

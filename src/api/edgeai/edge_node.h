@@ -51,7 +51,7 @@ struct EdgeModelVersion {
 
 /// Describes how to read the serving version from a server. JSON pointers (RFC 6901) lead into one
 /// item of the list. The defaults fit the repository index of the Open Inference Protocol.
-struct EdgeStatusReading {
+struct EdgeStatusQuery {
   std::string path = "/v2/repository/index";
   std::string method = "POST";  // POST sends {}
   // Pointer to the versions in the answer. "": the answer itself. An object is a list of one.
@@ -64,16 +64,16 @@ struct EdgeStatusReading {
   std::string code = "/code";  // reason of a failure, one word
   // Explanation of any other state. "" and the texts in `quiet` are not failures.
   std::string message = "/reason";
-  std::vector<std::string> quiet{"unloaded"};
+  std::vector<std::string> ignored_messages{"unloaded"};
   Json unknown;
-  friend bool operator==(const EdgeStatusReading&, const EdgeStatusReading&) = default;
-  static void describe(Type<EdgeStatusReading>& t);
+  friend bool operator==(const EdgeStatusQuery&, const EdgeStatusQuery&) = default;
+  static void describe(Type<EdgeStatusQuery>& t);
 };
 
 struct EdgeModelServing {
   std::string url;  // address of the pod
   // Absent: the repository index of the Open Inference Protocol.
-  std::optional<EdgeStatusReading> reading;
+  std::optional<EdgeStatusQuery> status_query;
   Json unknown;
   static void describe(Type<EdgeModelServing>& t);
 };
@@ -89,12 +89,12 @@ struct EdgeModel {
   std::string layout;
   // With kNumbered: files from the root of the active version, placed beside the numbered
   // directories.
-  std::vector<std::string> beside;
+  std::vector<std::string> extra_files;
   std::vector<EdgeModelVersion> versions;
   std::string target;
   std::optional<EdgeModelServing> serving;
-  // Content of the file cascade.json beside `target`, an object for the server. Null: no file.
-  Json cascade;
+  // Content of the file joint.json beside `target`, an object for the server. Null: no file.
+  Json joint;
   Json unknown;
   static void describe(Type<EdgeModel>& t);
 };
@@ -191,7 +191,7 @@ struct EdgeModelReport {
   std::optional<EdgeServingReport> serving;
   // The server's report on its tiers. Counters are summed over starts of the server
   // (docs/design/017). Null: no report.
-  Json cascade;
+  Json joint;
   Json unknown;
   const EdgeVersionReport* find_version(std::string_view version) const;
   static void describe(Type<EdgeModelReport>& t);

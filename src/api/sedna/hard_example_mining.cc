@@ -1,4 +1,4 @@
-// HardExampleMining: the policy table of src/cascade as schema rules for names, keys and values.
+// HardExampleMining: the policy table of src/tiers as schema rules for names, keys and values.
 
 #include <algorithm>
 #include <charconv>
@@ -6,18 +6,18 @@
 #include <utility>
 
 #include "api/sedna/describe_worker.h"
-#include "cascade/policy_table.h"
+#include "tiers/policy_table.h"
 
 namespace varda::api {
 
 namespace {
 
-using cascade::ParameterKind;
-using cascade::ParameterRow;
-using cascade::PolicyRow;
+using tiers::ParameterKind;
+using tiers::ParameterRow;
+using tiers::PolicyRow;
 
 // Keeps the UTF-8 of a value within the limit of the policies.
-constexpr std::size_t kValueCharactersMax = cascade::kParameterValueBytesMax / 4;
+constexpr std::size_t kValueCharactersMax = tiers::kParameterValueBytesMax / 4;
 
 std::vector<std::string> names_of(const PolicyRow& row) {
   std::vector<std::string> names{std::string(row.name)};
@@ -46,12 +46,12 @@ using Ask = std::function<std::optional<Violation>(const ParameterRow& row,
 std::function<std::vector<Violation>(const Json&)> for_each_value(Ask ask) {
   return [ask = std::move(ask)](const Json& self) {
     std::vector<Violation> found;
-    const PolicyRow* policy = cascade::find_policy(self["name"].as_string());
+    const PolicyRow* policy = tiers::find_policy(self["name"].as_string());
     if (policy == nullptr) return found;  // another rule refuses it
     std::size_t index = 0;
     for (const Json& parameter : self["parameters"].as_array()) {
       const std::size_t at = index++;
-      const ParameterRow* row = cascade::find_parameter(*policy, parameter["key"].as_string());
+      const ParameterRow* row = tiers::find_parameter(*policy, parameter["key"].as_string());
       if (row == nullptr || !parameter["value"].is_string()) continue;
       if (auto violation = ask(*row, parameter_field(at, "value"), parameter["value"]))
         found.push_back(std::move(*violation));
@@ -64,7 +64,7 @@ std::function<std::vector<Violation>(const Json&)> for_each_value(Ask ask) {
 std::string cel_for_each_value(const std::function<bool(const ParameterRow&)>& wanted,
                                const std::string& condition) {
   std::string cases;
-  for (const PolicyRow& policy : cascade::policy_table()) {
+  for (const PolicyRow& policy : tiers::policy_table()) {
     std::vector<std::string> keys;
     for (const ParameterRow& row : policy.parameters) {
       if (wanted(row)) keys.emplace_back(row.key);
@@ -79,7 +79,7 @@ std::string cel_for_each_value(const std::function<bool(const ParameterRow&)>& w
 Rule keys_are_known() {
   Rule rule;
   std::string cases, said;
-  for (const PolicyRow& policy : cascade::policy_table()) {
+  for (const PolicyRow& policy : tiers::policy_table()) {
     cases += (cases.empty() ? "(" : " || (") + is_called(policy) + " && p.key in [" +
              rules::cel_quote(keys_of(policy)) + "])";
     if (policy.parameters.empty()) continue;
@@ -93,13 +93,13 @@ Rule keys_are_known() {
   rule.field_path = ".parameters";
   rule.check = [](const Json& self) {
     std::vector<Violation> found;
-    const PolicyRow* policy = cascade::find_policy(self["name"].as_string());
+    const PolicyRow* policy = tiers::find_policy(self["name"].as_string());
     std::size_t index = 0;
     for (const Json& parameter : self["parameters"].as_array()) {
       const std::size_t at = index++;
       const Json& key = parameter["key"];
       if (policy == nullptr || !key.is_string() ||
-          cascade::find_parameter(*policy, key.as_string()) != nullptr)
+          tiers::find_parameter(*policy, key.as_string()) != nullptr)
         continue;
       if (policy->parameters.empty()) {
         found.push_back({"FieldValueForbidden", parameter_field(at, "key"),
@@ -132,13 +132,13 @@ Rule numbers_are_numbers(double min, double max) {
   };
   Rule rule;
   rule.cel =
-      cel_for_each_value(wanted, "p.value.matches(" + rules::cel_quote(cascade::kNumberPattern) +
+      cel_for_each_value(wanted, "p.value.matches(" + rules::cel_quote(tiers::kNumberPattern) +
                                      ") && double(p.value) >= " + number_text(min, true) +
                                      " && double(p.value) <= " + number_text(max, true));
   const std::string what = "must be a number from " + number_text(min, false) + " to " +
                            number_text(max, false) + ", as text";
   std::string keys;
-  for (const PolicyRow& policy : cascade::policy_table()) {
+  for (const PolicyRow& policy : tiers::policy_table()) {
     for (const ParameterRow& row : policy.parameters) {
       if (wanted(row)) keys += (keys.empty() ? "" : ", ") + std::string(row.key);
     }
@@ -148,7 +148,7 @@ Rule numbers_are_numbers(double min, double max) {
   rule.field_path = ".parameters";
   rule.check =
       for_each_value([=](const ParameterRow& row, const std::string& field, const Json& value) {
-        const bool wrong = wanted(row) && !cascade::parse_number(value.as_string(), min, max).ok();
+        const bool wrong = wanted(row) && !tiers::parse_number(value.as_string(), min, max).ok();
         return wrong ? std::optional(rules::invalid(field, value, what)) : std::nullopt;
       });
   return rule;
@@ -271,7 +271,7 @@ Rule lists_are_lists() {
 
 std::vector<Rule> required_parameters() {
   std::vector<Rule> all;
-  for (const PolicyRow& policy : cascade::policy_table()) {
+  for (const PolicyRow& policy : tiers::policy_table()) {
     for (const ParameterRow& row : policy.parameters) {
       if (!row.required) continue;
       const std::string key(row.key);
@@ -284,7 +284,7 @@ std::vector<Rule> required_parameters() {
       rule.field_path = ".parameters";
       rule.check = [&policy, key,
                     message = rule.message](const Json& self) -> std::vector<Violation> {
-        if (cascade::find_policy(self["name"].as_string()) != &policy) return {};
+        if (tiers::find_policy(self["name"].as_string()) != &policy) return {};
         for (const Json& parameter : self["parameters"].as_array()) {
           if (parameter["key"].as_string() == key) return {};
         }
@@ -298,7 +298,7 @@ std::vector<Rule> required_parameters() {
 
 std::vector<std::string> known_names() {
   std::vector<std::string> all;
-  for (const PolicyRow& policy : cascade::policy_table()) {
+  for (const PolicyRow& policy : tiers::policy_table()) {
     for (std::string& name : names_of(policy)) all.push_back(std::move(name));
   }
   return all;
@@ -308,7 +308,7 @@ std::vector<std::string> known_names() {
 std::vector<Rule> policy_rules() {
   std::vector<Rule> all{keys_are_known()};
   std::vector<std::pair<double, double>> ranges;
-  for (const PolicyRow& policy : cascade::policy_table()) {
+  for (const PolicyRow& policy : tiers::policy_table()) {
     for (const ParameterRow& row : policy.parameters) {
       if (row.kind == ParameterKind::kNumber) ranges.emplace_back(row.min, row.max);
     }
@@ -333,7 +333,7 @@ Rule name_is_known() {
   rule.field_path = ".name";
   rule.check = [](const Json& self) -> std::vector<Violation> {
     const Json& name = self["name"];
-    if (!name.is_string() || cascade::find_policy(name.as_string()) != nullptr) return {};
+    if (!name.is_string() || tiers::find_policy(name.as_string()) != nullptr) return {};
     std::string supported;
     for (const std::string& one : known_names())
       supported += (supported.empty() ? "\"" : ", \"") + one + "\"";
@@ -368,7 +368,7 @@ Rule within(const std::string& member, Rule rule) {
 /// "Threshold: hard if ... (threshold 0.5); ...", the user's documentation in `kubectl explain`.
 std::string formulas() {
   std::string out;
-  for (const PolicyRow& policy : cascade::policy_table()) {
+  for (const PolicyRow& policy : tiers::policy_table()) {
     out += (out.empty() ? "" : "; ") + std::string(policy.name);
     for (const std::string_view alias : policy.aliases) out += " or " + std::string(alias);
     out += ": " + std::string(policy.formula);
@@ -385,8 +385,8 @@ std::string formulas() {
 
 }  // namespace
 
-std::vector<cascade::PolicyParameter> HardExampleMining::policy_parameters() const {
-  std::vector<cascade::PolicyParameter> out;
+std::vector<tiers::PolicyParameter> HardExampleMining::policy_parameters() const {
+  std::vector<tiers::PolicyParameter> out;
   for (const MiningParameter& parameter : parameters)
     out.push_back({parameter.key, parameter.value});
   return out;
@@ -403,7 +403,7 @@ void MiningParameter::describe(Type<MiningParameter>& t) {
   t.doc("One parameter of the policy.");
   t.field("key", &MiningParameter::key, "Name of the parameter.")
       .required()
-      .length(1, cascade::kParameterKeyBytesMax);
+      .length(1, tiers::kParameterKeyBytesMax);
   t.field("value", &MiningParameter::value, "Value as text. Put numbers in quotes.")
       .required()
       .length(0, kValueCharactersMax);
@@ -416,10 +416,10 @@ void HardExampleMining::describe(Type<HardExampleMining>& t) {
           "Name of the policy. A worker with a workerSpec or template may use its own policies. " +
               formulas() + ".")
       .required()
-      .length(1, cascade::kPolicyNameBytesMax);
+      .length(1, tiers::kPolicyNameBytesMax);
   t.field("parameters", &HardExampleMining::parameters,
           "Parameters of the policy. Missing parameters have their defaults.")
-      .items_max(cascade::kPolicyParametersMax)
+      .items_max(tiers::kPolicyParametersMax)
       .list_map({"key"});
   t.keep_unknown(&HardExampleMining::unknown);
 }
@@ -432,7 +432,7 @@ void TierPolicy::describe(Type<TierPolicy>& t) {
   t.field<std::vector<MiningParameter>>(
        "parameters", &HardExampleMining::parameters,
        "Parameters of the policy. Missing parameters have their defaults.")
-      .items_max(cascade::kPolicyParametersMax)
+      .items_max(tiers::kPolicyParametersMax)
       .list_map({"key"});
   t.keep_unknown(&HardExampleMining::unknown);
   for (Rule& rule : policy_rules()) t.rule(std::move(rule));

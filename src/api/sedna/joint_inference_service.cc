@@ -224,9 +224,9 @@ void JointTier::describe(Type<JointTier>& t) {
   t.keep_unknown(&T::unknown);
   t.rule(rules::any_required({{"nodeName"}, {"layer"}},
                              "exactly one of nodeName and layer says where the tier is"));
-  t.rule(rules::forbidden_beside(
+  t.rule(rules::forbidden_with(
       {"layer"}, {{"nodeName"}},
-      "may not be given beside nodeName: exactly one of them says where the tier is"));
+      "may not be set together with nodeName: exactly one of them says where the tier is"));
 }
 
 void JointInferenceServiceSpec::describe(Type<JointInferenceServiceSpec>& t) {
@@ -269,8 +269,8 @@ void JointInferenceServiceSpec::describe(Type<JointInferenceServiceSpec>& t) {
       {kTiers}, rules::when_any_set(
                     {kEdgeWorker},
                     rules::required(kCloudWorker, "cloudWorker is required beside edgeWorker"))));
-  t.rule(rules::forbidden_beside(kEdgeWorker, {kTiers}, "may not be given beside tiers"));
-  t.rule(rules::forbidden_beside(kCloudWorker, {kTiers}, "may not be given beside tiers"));
+  t.rule(rules::forbidden_with(kEdgeWorker, {kTiers}, "may not be set together with tiers"));
+  t.rule(rules::forbidden_with(kCloudWorker, {kTiers}, "may not be set together with tiers"));
   t.rule(layers_go_up());
   t.rule(last_tier_has_no_policy());
   t.rule(total_is_longest());

@@ -57,8 +57,8 @@ TEST(JointInferenceService, WorkerSpecHasItsNodeBesideIt) {
   EXPECT_EQ(edge.declared_port(), 80);
   ASSERT_TRUE(edge.hard_example_mining);
   EXPECT_EQ(edge.hard_example_mining->name, "IBT");
-  const std::vector<cascade::PolicyParameter> parameters{{"threshold_img", "0.9"},
-                                                         {"threshold_box", "0.9"}};
+  const std::vector<tiers::PolicyParameter> parameters{{"threshold_img", "0.9"},
+                                                       {"threshold_box", "0.9"}};
   EXPECT_EQ(edge.hard_example_mining->policy_parameters(), parameters);
   EXPECT_EQ(codec::write_json(edge.hard_example_mining->parameters_to_json()),
             R"([{"key":"threshold_img","value":"0.9"},{"key":"threshold_box","value":"0.9"}])");
@@ -226,22 +226,22 @@ TEST(HardExampleMining, IsTakenWhereAPolicyCanBeMadeOfIt) {
       "a, b", "a,,b", "[\"a\"]", "[\"a\"", "[]",  "[1]",      "猫,a",     "[\"\"]", ",",
       "a,",   "[a]",  "a[0]",    "0x1",    "1_0", "[\"a\",]", "[\" b\"]", "\" \"",  "\t\n"};
   std::vector<std::string> names{"MyOwn", "ibt", ""}, keys{"unknown"};
-  for (const cascade::PolicyRow& row : cascade::policy_table()) {
+  for (const tiers::PolicyRow& row : tiers::policy_table()) {
     names.emplace_back(row.name);
     for (const std::string_view alias : row.aliases) names.emplace_back(alias);
-    for (const cascade::ParameterRow& parameter : row.parameters) keys.emplace_back(parameter.key);
+    for (const tiers::ParameterRow& parameter : row.parameters) keys.emplace_back(parameter.key);
   }
   Json object = object_of("models");
   std::size_t taken = 0, refused = 0;
   const auto ask = [&](const std::string& name,
-                       const std::vector<cascade::PolicyParameter>& parameters) {
+                       const std::vector<tiers::PolicyParameter>& parameters) {
     Json list = Json::array();
     for (const auto& [key, value] : parameters)
       list.push_back(Json::object({{"key", key}, {"value", value}}));
     object["spec"]["edgeWorker"].set("hardExampleMining",
                                      Json::object({{"name", name}, {"parameters", list}}));
     const bool valid = validate(JointInferenceService::kind(), object).empty();
-    EXPECT_EQ(valid, cascade::check_policy(name, parameters).empty())
+    EXPECT_EQ(valid, tiers::check_policy(name, parameters).empty())
         << codec::write_json(std::as_const(object).at("spec/edgeWorker/hardExampleMining"));
     ++(valid ? taken : refused);
   };

@@ -137,18 +137,18 @@ namespace detail {
 std::vector<Rule> worker_rules() {
   using namespace rules;
   std::vector<Rule> all{
-      forbidden_beside(kTemplate, {kWorkerSpec},
-                       "may not be given beside workerSpec: they are two spellings of the same"),
-      forbidden_beside(
+      forbidden_with(kTemplate, {kWorkerSpec},
+                     "may not be set together with workerSpec: they are two spellings of the same"),
+      forbidden_with(
           kSelector, {{"nodeName"}},
-          "may not be given beside nodeName: exactly one of them says where the worker runs"),
+          "may not be set together with nodeName: exactly one of them says where the worker runs"),
       unless_any_set(
           {kWorkerSpec, kTemplate},
-          forbidden_beside(kHpa, {kHpa},
-                           "needs a workerSpec or template: our server is not scaled by load")),
+          forbidden_with(kHpa, {kHpa},
+                         "needs a workerSpec or template: our server is not scaled by load")),
   };
   for (const char* node : {"workerSpec.nodeName", "template.spec.nodeName"}) {
-    all.push_back(forbidden_beside({node}, {kSelector}, "may not be given beside a selector"));
+    all.push_back(forbidden_with({node}, {kSelector}, "may not be set together with a selector"));
     all.push_back(same(node, "nodeName", "must be the nodeName of the worker"));
   }
   return all;
@@ -178,8 +178,8 @@ std::vector<Rule> cloud_worker_rules() {
                          "must be Always in the cloud layer, where the worker is a Deployment"));
   all.push_back(unless_any_set(
       {kWorkerSpec, kTemplate},
-      forbidden_beside({"selector.matchExpressions", Shape::kList}, {kSelector},
-                       "needs a workerSpec or template: our server is placed by matchLabels")));
+      forbidden_with({"selector.matchExpressions", Shape::kList}, {kSelector},
+                     "needs a workerSpec or template: our server is placed by matchLabels")));
   return all;
 }
 

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "base/result.h"
-#include "cascade/policy_table.h"
 #include "codec/json.h"
 #include "meta/selector.h"
+#include "tiers/policy_table.h"
 
 namespace varda::api {
 
@@ -69,12 +69,12 @@ struct MiningParameter {
 };
 
 /// The policy for hard answers, by name (docs/guides/joint-inference.md). With our server it is a
-/// policy of src/cascade; a worker of the user may have its own.
+/// policy of src/tiers; a worker of the user may have its own.
 struct HardExampleMining {
   std::string name;
   std::vector<MiningParameter> parameters;
   Json unknown;
-  std::vector<cascade::PolicyParameter> policy_parameters() const;
+  std::vector<tiers::PolicyParameter> policy_parameters() const;
   /// [{key, value}, ...], the form in HEM_PARAMETERS and in assignments.
   Json parameters_to_json() const;
   friend bool operator==(const HardExampleMining&, const HardExampleMining&) = default;

@@ -30,11 +30,11 @@ std::string host_of(std::string_view address) {
   return std::string(host);
 }
 
-Json user_of(const Identity& who) {
-  if (who.name.empty()) return Json::object();
+Json user_of(const Identity& caller) {
+  if (caller.name.empty()) return Json::object();
   Json groups = Json::array();
-  for (const std::string& group : who.groups) groups.push_back(group);
-  return Json::object({{"username", who.name}, {"groups", std::move(groups)}});
+  for (const std::string& group : caller.groups) groups.push_back(group);
+  return Json::object({{"username", caller.name}, {"groups", std::move(groups)}});
 }
 
 Json reference(const Attributes& what) {
@@ -105,7 +105,7 @@ std::optional<Json> audit_event(const Call& call, const net::Response& response,
                              {"verb", verb},
                              {"user", user_of(call.authenticated)},
                              {"sourceIPs", Json::array({host_of(call.http.peer.address)})}});
-  if (call.who != call.authenticated) event.set("impersonatedUser", user_of(call.who));
+  if (call.caller != call.authenticated) event.set("impersonatedUser", user_of(call.caller));
   if (const auto agent = call.http.headers.find("User-Agent"))
     event.set("userAgent", std::string(*agent));
   if (what.is_resource) event.set("objectRef", reference(what));
@@ -124,11 +124,13 @@ std::optional<Json> audit_event(const Call& call, const net::Response& response,
   return event;
 }
 
-std::optional<Json> audit_event(const net::Request& request, const Identity& who,
+std::optional<Json> audit_event(const net::Request& request, const Identity& caller,
                                 const net::Response& response, AuditLevel level, std::string id) {
   const WallTime now = system_clock().wall();
-  const Call call{
-      .http = request, .who = who, .authenticated = who, .info = parse_path(request.path())};
+  const Call call{.http = request,
+                  .caller = caller,
+                  .authenticated = caller,
+                  .info = parse_path(request.path())};
   return audit_event(call, response, level, std::move(id), {now, now});
 }
 

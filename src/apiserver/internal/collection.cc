@@ -147,7 +147,7 @@ Dialect::Reply Dialect::watch(Call& call) {
       .resource_version = std::string(call.query.get("resourceVersion")),
       .bookmarks = truthy(call.query.find("allowWatchBookmarks")),
       .timeout = std::chrono::seconds(std::clamp<std::int64_t>(timeout.value_or(0), 0, 86400)),
-      .who = call.who};
+      .caller = call.caller};
   request.how.output.format = Output::Format::kJson;
   net::Response response;
   TRY(response.stream, open_watch(core_, std::move(request)));

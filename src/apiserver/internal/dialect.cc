@@ -122,7 +122,7 @@ net::Response Dialect::serve(const net::Request& request, const std::optional<Id
 net::Response Dialect::serve(const net::Request& request, RequestInfo info,
                              const std::optional<Identity>& identity) {
   Call call{.http = request,
-            .who = {},
+            .caller = {},
             .authenticated = {},
             .info = std::move(info),
             .query = net::Query::parse(request.query()),
@@ -152,13 +152,13 @@ std::optional<net::Response> Dialect::serve_at_once(const net::Request& request)
       info.legacy_watch)
     return std::nullopt;
   if (request.headers.find("Impersonate-User")) return std::nullopt;  // may impersonate a node
-  std::optional<Identity> who;
+  std::optional<Identity> caller;
   if (core_.options.authenticator != nullptr) {
-    who = core_.options.authenticator->authenticate(request);
+    caller = core_.options.authenticator->authenticate(request);
     // The permissions of a node may depend on every pod.
-    if (!who || !who->in("system:masters")) return std::nullopt;
+    if (!caller || !caller->in("system:masters")) return std::nullopt;
   }
-  return serve(request, std::move(info), who);
+  return serve(request, std::move(info), caller);
 }
 
 net::Response Dialect::respond(Call& call, const std::optional<Identity>& identity) {
@@ -167,11 +167,11 @@ net::Response Dialect::respond(Call& call, const std::optional<Identity>& identi
   const bool open_to_all =
       path == "/healthz" || path == "/readyz" || path == "/livez" || path == "/version";
   if (identity) {
-    call.who = *identity;
+    call.caller = *identity;
   } else if (core_.options.authenticator == nullptr) {
-    call.who = {.name = "system:anonymous", .groups = {"system:masters"}};
-  } else if (auto who = core_.options.authenticator->authenticate(request)) {
-    call.who = std::move(*who);
+    call.caller = {.name = "system:anonymous", .groups = {"system:masters"}};
+  } else if (auto caller = core_.options.authenticator->authenticate(request)) {
+    call.caller = std::move(*caller);
   } else if (!open_to_all) {
     ApiStatus status;
     status.code = 401;
@@ -182,7 +182,7 @@ net::Response Dialect::respond(Call& call, const std::optional<Identity>& identi
     response.headers.add("WWW-Authenticate", "Bearer");
     return response;
   }
-  call.authenticated = call.who;
+  call.authenticated = call.caller;
   auto reply = [&]() -> Reply {
     if (!open_to_all) {
       TRY_VOID(impersonate(call));
@@ -230,14 +230,14 @@ Outcome<void> Dialect::authorize(Call& call) const {
   if (allowed(call, what)) return {};
   if (!what.is_resource) {
     ApiStatus status = forbidden({}, "", "");
-    status.message = "forbidden: User " + in_quotes(call.who.name) + " cannot " + what.verb +
+    status.message = "forbidden: User " + in_quotes(call.caller.name) + " cannot " + what.verb +
                      " path " + in_quotes(what.path);
     status.kind.clear();
     return status;
   }
   meta::Resource resource{what.group, what.version, "", what.resource, true};
   std::string why =
-      "User " + in_quotes(call.who.name) + " cannot " + what.verb + " resource " +
+      "User " + in_quotes(call.caller.name) + " cannot " + what.verb + " resource " +
       in_quotes(what.resource + (what.subresource.empty() ? "" : "/" + what.subresource)) +
       " in API group " + in_quotes(what.group);
   why += what.ns.empty() ? " at the cluster scope" : " in the namespace " + in_quotes(what.ns);
@@ -257,14 +257,14 @@ Outcome<void> outcome_of(const Status& status, const Kind& kind, const Json& obj
 
 Outcome<void> Dialect::narrow_creation(const Call& call, Json& object) const {
   if (core_.options.authorizer == nullptr) return {};
-  const Status status = core_.options.authorizer->narrow_creation(call.who, call.attributes, object,
-                                                                  objects_of(call));
+  const Status status = core_.options.authorizer->narrow_creation(call.caller, call.attributes,
+                                                                  object, objects_of(call));
   return outcome_of(status, *call.kind, object);
 }
 
 Outcome<void> Dialect::narrow_change(const Call& call, const Json& old, Json& object) const {
   if (core_.options.authorizer == nullptr) return {};
-  const Status status = core_.options.authorizer->narrow_change(call.who, call.attributes, old,
+  const Status status = core_.options.authorizer->narrow_change(call.caller, call.attributes, old,
                                                                 object, objects_of(call));
   return outcome_of(status, *call.kind, object);
 }

@@ -20,7 +20,7 @@ namespace varda::apiserver {
 /// One request in progress.
 struct Call {
   const net::Request& http;
-  Identity who;
+  Identity caller;
   Identity authenticated;  // identity before impersonation
   RequestInfo info;
   net::Query query;

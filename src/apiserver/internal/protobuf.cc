@@ -189,7 +189,7 @@ Result<Json> decode_value(const Type& type, const Field& field, const Item& item
 }
 
 // Go encodes zeros of non-pointer fields; such zeros mean "absent".
-bool says_nothing(const Field& field, const Json& value) {
+bool is_unassigned(const Field& field, const Json& value) {
   if (value.is_null()) return true;
   if (field.pointer) return false;
   return (value.is_string() && value.as_string().empty()) ||
@@ -234,7 +234,7 @@ Status add_field(const Type& type, const Field& field, const Item& item, int dep
     return {};
   }
   TRY(Json value, decode_value(type, field, item, depth));
-  if (!says_nothing(field, value)) out.set(field.name, std::move(value));
+  if (!is_unassigned(field, value)) out.set(field.name, std::move(value));
   return {};
 }
 

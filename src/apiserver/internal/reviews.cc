@@ -61,7 +61,7 @@ Authorizer::Objects Dialect::objects_of(const Call& call) const {
 
 bool Dialect::allowed(const Call& call, const Attributes& what) const {
   return core_.options.authorizer == nullptr ||
-         core_.options.authorizer->allows(call.who, what, objects_of(call));
+         core_.options.authorizer->allows(call.caller, what, objects_of(call));
 }
 
 // Checks resource by resource, because the authorizer exposes decisions and no rules.
@@ -126,12 +126,12 @@ Dialect::Reply Dialect::review(Call& call) {
   if (resource.kind == "SelfSubjectAccessReview") {
     const bool may = allowed(call, asked_for(spec));
     status = Json::object({{"allowed", may}});
-    if (!may) status.set("reason", call.who.name + " is not allowed to");
+    if (!may) status.set("reason", call.caller.name + " is not allowed to");
   } else if (resource.kind == "SelfSubjectRulesReview") {
     status = rules_of(call, spec["namespace"].as_string());
   } else {
-    status = Json::object({{"userInfo", Json::object({{"username", call.who.name},
-                                                      {"groups", texts(call.who.groups)}})}});
+    status = Json::object({{"userInfo", Json::object({{"username", call.caller.name},
+                                                      {"groups", texts(call.caller.groups)}})}});
   }
   object["metadata"].set("creationTimestamp", nullptr);
   object.set("status", std::move(status));
@@ -172,12 +172,12 @@ Outcome<void> Dialect::impersonate(Call& call) const {
   for (const Attributes& what : needed) {
     if (allowed(call, what)) continue;
     return forbidden({"", "v1", "", what.resource, false}, what.name,
-                     "User " + in_quotes(call.who.name) + " cannot impersonate resource " +
+                     "User " + in_quotes(call.caller.name) + " cannot impersonate resource " +
                          in_quotes(what.resource) + " in API group \"\" at the cluster scope");
   }
   as.groups.push_back(as.name == "system:anonymous" ? "system:unauthenticated"
                                                     : "system:authenticated");
-  call.who = std::move(as);
+  call.caller = std::move(as);
   return {};
 }
 

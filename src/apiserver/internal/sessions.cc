@@ -2,32 +2,32 @@
 
 namespace varda::apiserver {
 
-std::unique_ptr<Sessions::Handle> Sessions::open(const Identity& who) {
-  std::lock_guard telling(telling_);
+std::unique_ptr<Sessions::Handle> Sessions::open(const Identity& caller) {
+  std::lock_guard publishing(telling_);
   bool first = false;
   {
     std::lock_guard lock(mutex_);
     if (total_ >= watches_max_) return nullptr;
     ++total_;
-    first = ++open_[who.name] == 1;
+    first = ++open_[caller.name] == 1;
   }
-  if (first && observer_ != nullptr) observer_->opened(who);
-  return std::make_unique<Handle>(*this, who);
+  if (first && observer_ != nullptr) observer_->opened(caller);
+  return std::make_unique<Handle>(*this, caller);
 }
 
-void Sessions::close(const Identity& who) {
-  std::lock_guard telling(telling_);
+void Sessions::close(const Identity& caller) {
+  std::lock_guard publishing(telling_);
   bool last = false;
   {
     std::lock_guard lock(mutex_);
     --total_;
-    const auto found = open_.find(who.name);
+    const auto found = open_.find(caller.name);
     if (found != open_.end() && --found->second == 0) {
       open_.erase(found);
       last = true;
     }
   }
-  if (last && observer_ != nullptr) observer_->closed(who);
+  if (last && observer_ != nullptr) observer_->closed(caller);
 }
 
 void Sessions::on_stop(const std::shared_ptr<WakeCell>& cell) {

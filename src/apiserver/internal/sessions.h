@@ -21,24 +21,24 @@ class Sessions {
   /// One open watch; its end closes it.
   class Handle {
    public:
-    Handle(Sessions& sessions, Identity who) : sessions_(sessions), who_(std::move(who)) {}
-    ~Handle() { sessions_.close(who_); }
+    Handle(Sessions& sessions, Identity caller) : sessions_(sessions), caller_(std::move(caller)) {}
+    ~Handle() { sessions_.close(caller_); }
     Handle(const Handle&) = delete;
     Handle& operator=(const Handle&) = delete;
 
    private:
     Sessions& sessions_;
-    Identity who_;
+    Identity caller_;
   };
   /// Null: watches_max is reached.
-  std::unique_ptr<Handle> open(const Identity& who);
+  std::unique_ptr<Handle> open(const Identity& caller);
   /// wake_all() wakes `cell` while it exists, so that streams notice the server's stop.
   void on_stop(const std::shared_ptr<WakeCell>& cell);
   void wake_all();
   std::size_t count();
 
  private:
-  void close(const Identity& who);
+  void close(const Identity& caller);
 
   SessionObserver* observer_;
   const std::size_t watches_max_;

@@ -248,7 +248,7 @@ Outcome<std::unique_ptr<net::BodyStream>> open_watch(Core& core, WatchRequest re
     after = static_cast<store::Revision>(
         std::min<std::uint64_t>(value, std::numeric_limits<store::Revision>::max()));
   }
-  auto session = core.sessions.open(request.who);
+  auto session = core.sessions.open(request.caller);
   if (session == nullptr) return too_many_requests("too many watches are open; try again later");
   if (request.timeout.count() <= 0) request.timeout = core.options.limits.watch_timeout;
 

@@ -19,7 +19,7 @@ struct WatchRequest {
   std::string resource_version;  // "" and "0": existing objects first, then changes
   bool bookmarks = false;
   std::chrono::seconds timeout{0};  // 0: the server's default
-  Identity who;
+  Identity caller;
 };
 
 /// 500 for a malformed resourceVersion; 429 when there are too many watches. For an expired

@@ -68,9 +68,9 @@ class EventKind : public CoreKind {
     std::string object = first_letter_lower(about["kind"].as_string());
     if (!about["name"].as_string().empty()) object += "/" + about["name"].as_string();
     const Json& source = event["source"];
-    std::string who = text_or(source["component"], event["reportingComponent"].as_string());
+    std::string caller = text_or(source["component"], event["reportingComponent"].as_string());
     const std::string host = text_or(source["host"], event["reportingInstance"].as_string());
-    if (!host.empty()) who += ", " + host;
+    if (!host.empty()) caller += ", " + host;
     std::int64_t count = event["count"].as_integer();
     if (!event["series"].is_null()) count = event.at("series/count").as_integer();
     return {seen(last_seen(event), now),
@@ -78,7 +78,7 @@ class EventKind : public CoreKind {
             event["reason"].as_string(),
             object,
             about["fieldPath"].as_string(),
-            who,
+            caller,
             trim(event["message"].as_string()),
             seen(first_of(event), now),
             std::max<std::int64_t>(count, event["eventTime"].is_string() ? 1 : 0),

@@ -140,7 +140,7 @@ type NonResourceRule
 
 package authentication/v1
 
-type SelfSubjectReview # Asks who the user is.
+type SelfSubjectReview # Asks caller the user is.
   2 status SelfSubjectReviewStatus
 
 type SelfSubjectReviewStatus

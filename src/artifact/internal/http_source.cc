@@ -25,7 +25,7 @@ std::string notes_text(const std::string& url, std::string_view validator) {
 }
 
 // Notes without validator: bytes from peer nodes have none.
-constexpr std::string_view kNeighboursNotes = "neighbours";
+constexpr std::string_view kPeerNotes = "neighbours";
 
 // Extracts an S3 error code, such as <Code>NoSuchKey</Code>, if it consists of letters only.
 std::string s3_code(std::string_view body) {
@@ -58,9 +58,9 @@ ContentRange parse_content_range(std::string_view text) {
 
 os::Path notes_of(const os::Path& spool) { return os::Path(spool) += ".notes"; }
 
-bool spool_has_neighbours_bytes(os::FileSystem& fs, const os::Path& spool) {
+bool spool_has_peer_bytes(os::FileSystem& fs, const os::Path& spool) {
   const auto notes = os::read_file(fs, notes_of(spool), 4096);
-  return notes.ok() && *notes == kNeighboursNotes;
+  return notes.ok() && *notes == kPeerNotes;
 }
 
 StallGuard::StallGuard(const Context& ctx, Duration stall)
@@ -167,10 +167,9 @@ Result<net::ClientResponse> HttpSource::ask(std::uint64_t offset) {
   request.headers.add("Accept", "*/*");
   // The digest is over the stored bytes, so no content coding is wanted.
   request.headers.add("Accept-Encoding", "identity");
-  const bool neighbour = options_.kind == SourceKind::kNeighbour;
-  if (offset > 0 || neighbour)
-    request.headers.add("Range", "bytes=" + std::to_string(offset) + "-");
-  if (offset > 0 && !neighbour) {
+  const bool peer = options_.kind == SourceKind::kPeer;
+  if (offset > 0 || peer) request.headers.add("Range", "bytes=" + std::to_string(offset) + "-");
+  if (offset > 0 && !peer) {
     if (validator_.empty()) validator_ = kept_validator();
     if (!validator_.empty()) request.headers.add("If-Range", validator_);
   }
@@ -203,20 +202,19 @@ Failure HttpSource::refused(net::ClientResponse& response) {
   return failure;
 }
 
-std::optional<Failure> HttpSource::await_neighbour(net::ClientResponse& response) {
+std::optional<Failure> HttpSource::await_peer(net::ClientResponse& response) {
   const SteadyTime now = clock_.now();
   const std::uint64_t done =
       byte_number(response.headers.find(kBytesDoneHeader).value_or("")).value_or(0);
-  if (!neighbour_waited_) {
-    neighbour_waited_ = now;
-    neighbour_since_ = 0;
+  if (!peer_waited_) {
+    peer_waited_ = now;
+    peer_since_ = 0;
   }
-  if (!neighbour_moved_ || done != neighbour_done_) neighbour_moved_ = now;
-  neighbour_done_ = done;
+  if (!peer_moved_ || done != peer_done_) peer_moved_ = now;
+  peer_done_ = done;
   const bool unaware = response.status == 404;
-  const Duration patience =
-      unaware ? Duration(kNeighbourUnawarePatience) : Duration(kNeighbourPatience);
-  if (now - *neighbour_moved_ >= patience || now - *neighbour_waited_ >= kNeighbourPatienceMax) {
+  const Duration patience = unaware ? Duration(kPeerUnawarePatience) : Duration(kPeerPatience);
+  if (now - *peer_moved_ >= patience || now - *peer_waited_ >= kPeerPatienceMax) {
     return failed(Error(Code::kUnavailable, unaware ? "the peer does not have the archive"
                                                     : "it gets on no further with the archive")
                       .as_terminal(unaware));
@@ -235,19 +233,18 @@ std::optional<Failure> HttpSource::await_neighbour(net::ClientResponse& response
 }
 
 bool HttpSource::drips(Duration took, std::uint64_t bytes) {
-  if (options_.kind != SourceKind::kNeighbour) return false;
-  if (neighbour_waited_) {
+  if (options_.kind != SourceKind::kPeer) return false;
+  if (peer_waited_) {
     // A byte now and then must not extend the wait by another hour.
-    neighbour_since_ += bytes;
+    peer_since_ += bytes;
     const auto minutes =
-        std::chrono::floor<std::chrono::minutes>(clock_.now() - *neighbour_waited_).count() + 1;
-    if (neighbour_since_ >= kNeighbourFloorBytes * static_cast<std::uint64_t>(minutes))
-      neighbour_waited_.reset();
+        std::chrono::floor<std::chrono::minutes>(clock_.now() - *peer_waited_).count() + 1;
+    if (peer_since_ >= kPeerFloorBytes * static_cast<std::uint64_t>(minutes)) peer_waited_.reset();
   }
   giving_ += took;
   given_ += bytes;
   if (giving_ < std::chrono::minutes(1)) return false;
-  const bool little = given_ < kNeighbourFloorBytes;
+  const bool little = given_ < kPeerFloorBytes;
   giving_ = Duration(0);
   given_ = 0;
   return little;
@@ -268,11 +265,10 @@ std::optional<Failure> HttpSource::connect() {
   encoding_ = response.headers.find("Content-Encoding").value_or("");
   const bool page = is_page_type(response.headers.find("Content-Type").value_or(""));
   const auto range = parse_content_range(response.headers.find("Content-Range").value_or(""));
-  const bool neighbour = options_.kind == SourceKind::kNeighbour;
-  if (neighbour && (response.status == 503 || response.status == 404))
-    return await_neighbour(response);
+  const bool peer = options_.kind == SourceKind::kPeer;
+  if (peer && (response.status == 503 || response.status == 404)) return await_peer(response);
   if (response.status == 206) total_ = range.total.value_or(0);
-  if (neighbour && response.status == 206 && offset == 0 && range.start == offset && total_ > 0) {
+  if (peer && response.status == 206 && offset == 0 && range.start == offset && total_ > 0) {
     if (auto failure = begin_whole(response, total_)) return failure;
   } else if (offset > 0 && response.status == 206 && range.start == offset) {
     if (range.total) meter_.set_total(*range.total, hashed_.count());
@@ -325,7 +321,7 @@ std::optional<Failure> HttpSource::begin_whole(const net::ClientResponse& respon
                     (other_origin_ ? std::string("more") : std::to_string(*length)) +
                     " bytes, the disk " + std::to_string(space->available_bytes) + " free")};
   }
-  if (options_.kind == SourceKind::kNeighbour) return std::nullopt;
+  if (options_.kind == SourceKind::kPeer) return std::nullopt;
   // A weak ETag does not promise equal bytes, so If-Range must not use it (RFC 9110, 13.1.5).
   std::string_view validator = response.headers.find("ETag").value_or("");
   if (validator.empty() || validator.starts_with("W/"))
@@ -351,10 +347,10 @@ Outcome<std::string> HttpSource::take(std::string bytes) {
 Status HttpSource::keep(std::string_view bytes) {
   if (spool_ == nullptr) return {};
   TRY_VOID(room_.take(bytes.size()));
-  if (options_.kind == SourceKind::kNeighbour && !noted_) {
+  if (options_.kind == SourceKind::kPeer && !noted_) {
     // Written before the first such byte: after a crash these bytes must not pass as the file
     // server's bytes.
-    TRY_VOID(os::write_file_atomically(fs_, notes_of(options_.spool), kNeighboursNotes, 0600));
+    TRY_VOID(os::write_file_atomically(fs_, notes_of(options_.spool), kPeerNotes, 0600));
     noted_ = true;
   }
   TRY_VOID(spool_->write(bytes));
@@ -392,8 +388,8 @@ Outcome<std::string> HttpSource::next() {
     };
     // A server may send less of a range than exists (RFC 9110, 14.2 and 15.3.7). The rest is
     // requested as after a break.
-    const bool neighbour = options_.kind == SourceKind::kNeighbour;
-    if (piece.ok() && !*piece && hashed_.count() < total_ && !neighbour)
+    const bool peer = options_.kind == SourceKind::kPeer;
+    if (piece.ok() && !*piece && hashed_.count() < total_ && !peer)
       piece = Error(Code::kUnavailable, other_origin_ ? std::string("the answer ended early")
                                                       : "the answer ended at byte " +
                                                             std::to_string(hashed_.count()) +
@@ -423,7 +419,7 @@ Outcome<std::string> HttpSource::next() {
     if ((*piece)->empty()) continue;
     guard_.moved((*piece)->size());
     connection_bytes_ += (*piece)->size();
-    neighbour_moved_.reset();
+    peer_moved_.reset();
     if (Status status = keep(**piece); !status.ok()) return disk_failure(status.error());
     if (drip) return drip_failure();
     return take(std::move(**piece));

@@ -107,7 +107,7 @@ class HttpSource final : public Source {
  private:
   std::optional<Failure> connect();
   /// The peer node has no bytes now: waits a little. Fails after the patience has run out.
-  std::optional<Failure> await_neighbour(net::ClientResponse& response);
+  std::optional<Failure> await_peer(net::ClientResponse& response);
   /// Records `bytes` received in `took`. True: too few arrived within a minute.
   bool drips(Duration took, std::uint64_t bytes);
   Result<net::ClientResponse> ask(std::uint64_t offset);
@@ -141,15 +141,15 @@ class HttpSource final : public Source {
   StallGuard guard_;
   std::unique_ptr<net::BodyReader> body_;
   std::uint64_t connection_bytes_ = 0;
-  std::optional<Error> broke_;        // the error that ended the previous connection
-  std::uint64_t total_ = 0;           // size of the archive, from a Content-Range; 0: unknown
-  std::uint64_t neighbour_done_ = 0;  // progress reported by the peer node
+  std::optional<Error> broke_;   // the error that ended the previous connection
+  std::uint64_t total_ = 0;      // size of the archive, from a Content-Range; 0: unknown
+  std::uint64_t peer_done_ = 0;  // progress reported by the peer node
   std::optional<SteadyTime>
-      neighbour_moved_;  // time of the last reported progress, while it gives no bytes
-  std::optional<SteadyTime> neighbour_waited_;  // start of the time with no or too few bytes
-  std::uint64_t neighbour_since_ = 0;           // bytes given since then
-  Duration giving_{0};                          // time spent receiving in the current minute ...
-  std::uint64_t given_ = 0;                     // ... and the bytes received in it
+      peer_moved_;  // time of the last reported progress, while it gives no bytes
+  std::optional<SteadyTime> peer_waited_;  // start of the time with no or too few bytes
+  std::uint64_t peer_since_ = 0;           // bytes given since then
+  Duration giving_{0};                     // time spent receiving in the current minute ...
+  std::uint64_t given_ = 0;                // ... and the bytes received in it
   bool replaying_ = false;
   bool resumed_ = false;
   bool replayed_ = false;      // some bytes are from an earlier attempt, of unknown origin

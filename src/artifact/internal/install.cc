@@ -211,7 +211,7 @@ struct Turn {
   bool final = false;            // no other source can do better
   bool claimed = false;          // an untrusted peer node gave or promised more than fits
   bool blame_the_spool = false;  // an attempt without the spool may succeed
-  SourceBook::Trouble trouble = SourceBook::Trouble::kRefused;
+  SourceHistory::Trouble trouble = SourceHistory::Trouble::kRefused;
 };
 
 Result<std::uint64_t> spooled_bytes(os::FileSystem& fs, const SourceOptions& options) {
@@ -246,7 +246,7 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
     return {disk_failure(status.error()), true};
   const auto kept = spooled_bytes(fs, options);
   if (!kept.ok()) return {disk_failure(kept.error()), true};
-  const bool tainted = options.spooled && spool_has_neighbours_bytes(fs, options.spool);
+  const bool tainted = options.spooled && spool_has_peer_bytes(fs, options.spool);
   // The reading thread must also stop when only this side ends: on a full disk, or at a refused
   // entry.
   std::stop_source enough;
@@ -275,8 +275,7 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
   // attempt.
   const bool full = failure.reason == Reason::kDiskFull;
   const bool suspect_spool = bytes.resumed() && tainted;
-  turn.claimed =
-      full && options.kind == SourceKind::kNeighbour && (*kept == 0 || bytes.bytes() > *kept);
+  turn.claimed = full && options.kind == SourceKind::kPeer && (*kept == 0 || bytes.bytes() > *kept);
   turn.final = tried.verified || (full && !turn.claimed && !suspect_spool) ||
                failure.reason == Reason::kCancelled;
   turn.blame_the_spool = bytes.stale() ||
@@ -284,10 +283,10 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
                          (full && suspect_spool);
   if (failure.reason == Reason::kDigestMismatch || failure.reason == Reason::kUnsafeArchive ||
       page) {
-    turn.trouble = SourceBook::Trouble::kWrong;
+    turn.trouble = SourceHistory::Trouble::kWrong;
   } else if (!failure.error.terminal() && !bytes.stale()) {
     turn.trouble =
-        bytes.bytes() > *kept ? SourceBook::Trouble::kBroke : SourceBook::Trouble::kSilent;
+        bytes.bytes() > *kept ? SourceHistory::Trouble::kBroke : SourceHistory::Trouble::kSilent;
   }
   // After a transient failure the spool is kept if it holds archive bytes. A failed source must not
   // destroy the bytes that were there before.
@@ -298,7 +297,7 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
     if (Status status = cut_spool(fs, options.spool, tried.verified ? 0 : *kept); !status.ok())
       return {disk_failure(status.error()), true};
     // The remaining bytes do not come from a peer node.
-    if (options.kind == SourceKind::kNeighbour && !tainted && *kept > 0)
+    if (options.kind == SourceKind::kPeer && !tainted && *kept > 0)
       if (Status status = forget_notes(fs, options.spool); !status.ok())
         return {disk_failure(status.error()), true};
   }
@@ -377,18 +376,19 @@ Failure sum_up(const std::vector<Failure>& failures) {
 
 /// Installs from the request's file servers, in the order of the book.
 Outcome<Tree> install_from_origins(const Context& ctx, os::FileSystem& fs, net::HttpClient& client,
-                                   SourceOptions options, SourceBook& book, const os::Path& into) {
+                                   SourceOptions options, SourceHistory& history,
+                                   const os::Path& into) {
   constexpr std::chrono::milliseconds kPauseMax{
       250};  // spreads many nodes that move on to the next source
   std::vector<std::string> urls{options.request.url};
   urls.insert(urls.end(), options.request.mirrors.begin(), options.request.mirrors.end());
-  urls = book.order(urls);
+  urls = history.order(urls);
   std::map<std::string, Failure> failures;
   // At most two rounds: first with the spool, then without it for sources that may then succeed.
   for (int round = 0; round < 2; ++round) {
     std::vector<std::string> again;
     for (const std::string& url : urls) {
-      if (const auto closed = book.closed_for(url); closed.count() > 0) {
+      if (const auto closed = history.closed_for(url); closed.count() > 0) {
         failures.insert_or_assign(
             url,
             Failure{Reason::kDownloadFailed,
@@ -406,14 +406,14 @@ Outcome<Tree> install_from_origins(const Context& ctx, os::FileSystem& fs, net::
       options.url = url;
       Turn turn = take_turn(ctx, fs, client, options, into);
       if (turn.tree.ok()) {
-        book.worked(url);
+        history.worked(url);
         return std::move(turn.tree);
       }
       if (turn.final) return turn.tree.failure();
       if (turn.blame_the_spool && round == 0) {
         again.push_back(url);
       } else {
-        book.failed(url, turn.trouble, turn.tree.failure().retry_after);
+        history.failed(url, turn.trouble, turn.tree.failure().retry_after);
       }
       log::debug("source failed", {{"url", shown_url(url)}, {"error", turn.tree.failure().error}});
       failures.insert_or_assign(url, turn.tree.failure());
@@ -442,19 +442,19 @@ struct Heard {
 };
 
 /// Installs from the first peer node that gives the archive. Absent: none does.
-std::optional<Outcome<Tree>> install_from(const std::vector<Neighbour>& neighbours,
-                                          const Context& ctx, os::FileSystem& fs,
-                                          SourceOptions options, SourceBook& book,
-                                          const os::Path& into, Heard& heard) {
-  options.kind = SourceKind::kNeighbour;
+std::optional<Outcome<Tree>> install_from(const std::vector<Peer>& peers, const Context& ctx,
+                                          os::FileSystem& fs, SourceOptions options,
+                                          SourceHistory& history, const os::Path& into,
+                                          Heard& heard) {
+  options.kind = SourceKind::kPeer;
   options.credentials = nullptr;
-  for (const Neighbour& neighbour : neighbours) {
-    options.url = neighbour.url;
+  for (const Peer& peer : peers) {
+    options.url = peer.url;
     // A second round without the spool, if the spool may be at fault.
     for (int round = 0; round < 2; ++round) {
-      Turn turn = take_turn(ctx, fs, *neighbour.http, options, into);
+      Turn turn = take_turn(ctx, fs, *peer.http, options, into);
       if (turn.tree.ok()) {
-        book.worked(neighbour.url);
+        history.worked(peer.url);
         return std::move(turn.tree);
       }
       if (turn.final) return std::move(turn.tree);
@@ -466,9 +466,9 @@ std::optional<Outcome<Tree>> install_from(const std::vector<Neighbour>& neighbou
         continue;
       }
       if (turn.claimed) {
-        heard.too_much.push_back(neighbour.url);
+        heard.too_much.push_back(peer.url);
       } else {
-        book.failed(neighbour.url, turn.trouble, std::chrono::seconds(0));
+        history.failed(peer.url, turn.trouble, std::chrono::seconds(0));
       }
       break;
     }
@@ -487,9 +487,9 @@ Outcome<Tree> extract(os::FileSystem& fs, Source& source, const os::Path& into,
 Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
                       const SourceOptions& given, const os::Path& into) {
   SourceOptions options = given;
-  SourceBook nothing_known(options.transport.clock != nullptr ? *options.transport.clock
-                                                              : system_clock());
-  SourceBook& book = options.book != nullptr ? *options.book : nothing_known;
+  SourceHistory nothing_known(options.transport.clock != nullptr ? *options.transport.clock
+                                                                 : system_clock());
+  SourceHistory& history = options.history != nullptr ? *options.history : nothing_known;
   const auto credentials = read_credentials(ctx, options);
   if (!credentials.ok()) return credentials.failure();
   std::unique_ptr<net::HttpClient> trusting;
@@ -506,9 +506,9 @@ Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& h
   }
   net::HttpClient& client = trusting != nullptr ? *trusting : http;
   if (auto tree = install_from_kept(ctx, fs, http, options, into)) return std::move(*tree);
-  std::vector<Neighbour> well, troubled;
-  for (const Neighbour& one : options.request.neighbours)
-    (book.well(one.url) ? well : troubled).push_back(one);
+  std::vector<Peer> well, troubled;
+  for (const Peer& one : options.request.peers)
+    (history.well(one.url) ? well : troubled).push_back(one);
   Heard heard;
   // If the file server's archive is as large, the peer nodes may be right. Then they come first
   // again once there is room.
@@ -517,20 +517,20 @@ Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& h
         (tree.failure().reason == Reason::kDiskFull || tree.failure().reason == Reason::kCancelled))
       return;
     for (const std::string& url : heard.too_much)
-      book.failed(url, SourceBook::Trouble::kWrong, std::chrono::seconds(0));
+      history.failed(url, SourceHistory::Trouble::kWrong, std::chrono::seconds(0));
     heard.too_much.clear();
   };
-  if (auto tree = install_from(well, ctx, fs, options, book, into, heard)) {
+  if (auto tree = install_from(well, ctx, fs, options, history, into, heard)) {
     blame_unless_right(*tree);
     return std::move(*tree);
   }
-  Outcome<Tree> tree = install_from_origins(ctx, fs, client, options, book, into);
+  Outcome<Tree> tree = install_from_origins(ctx, fs, client, options, history, into);
   blame_unless_right(tree);
   if (tree.ok() || tree.failure().reason == Reason::kCancelled ||
       tree.failure().reason == Reason::kDiskFull ||
       retry_of(tree.failure().reason) == Retry::kOnChange)
     return tree;
-  auto given_after_all = install_from(troubled, ctx, fs, options, book, into, heard);
+  auto given_after_all = install_from(troubled, ctx, fs, options, history, into, heard);
   blame_unless_right(given_after_all ? *given_after_all : tree);
   if (given_after_all) return std::move(*given_after_all);
   if (heard.said.empty()) return tree;

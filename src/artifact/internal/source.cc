@@ -132,9 +132,9 @@ Outcome<os::Path> allowed_file(os::FileSystem& fs, const std::vector<os::Path>& 
       // A name in the same directory is below the root too: "current" of a replica leads to the
       // newest one.
       const auto leads_to = fs.read_link(at);
-      const bool beside = leads_to.ok() && !leads_to->empty() && *leads_to != "." &&
-                          *leads_to != ".." && leads_to->find('/') == std::string::npos;
-      if (!beside) return forbidden(url + ": \"" + at.string() + "\" is a link");
+      const bool extra_files = leads_to.ok() && !leads_to->empty() && *leads_to != "." &&
+                               *leads_to != ".." && leads_to->find('/') == std::string::npos;
+      if (!extra_files) return forbidden(url + ": \"" + at.string() + "\" is a link");
       at.replace_filename(*leads_to);
       const auto there = fs.stat(at);
       if (!there.ok()) return Failure{Reason::kDownloadFailed, there.error()};

@@ -7,7 +7,7 @@
 
 #include "artifact/credentials.h"
 #include "artifact/failure.h"
-#include "artifact/internal/source_book.h"
+#include "artifact/internal/source_history.h"
 #include "artifact/limits.h"
 #include "artifact/request.h"
 #include "artifact/transport.h"
@@ -42,9 +42,9 @@ class Source {
 
 /// The kind of source.
 enum class SourceKind {
-  kOrigin,     // a file server, which has the whole archive unless it is faulty
-  kNeighbour,  // a peer node (request.h), which may have only a part so far, or none
-  kKept,       // SourceOptions::archive, which was verified when it was stored
+  kOrigin,  // a file server, which has the whole archive unless it is faulty
+  kPeer,    // a peer node (request.h), which may have only a part so far, or none
+  kKept,    // SourceOptions::archive, which was verified when it was stored
 };
 
 struct SourceOptions {
@@ -67,7 +67,7 @@ struct SourceOptions {
       60);  // a connection that brings less than kStallBytes in this time is closed
   ProgressSink progress;
   Transport transport;
-  SourceBook* book = nullptr;                // the store's book; null: no history
+  SourceHistory* history = nullptr;          // the store's book; null: no history
   const Credentials* credentials = nullptr;  // values for request.credentials; install() sets it
   std::string withheld;                      // why they are not sent to it; open_source() sets it
 };
@@ -86,18 +86,18 @@ Outcome<std::unique_ptr<Source>> open_source(const Context& ctx, os::FileSystem&
                                              net::HttpClient& http, SourceOptions options);
 
 /// The wait for a peer node without progress, and for one that does not know the archive yet.
-inline constexpr std::chrono::seconds kNeighbourPatience{60}, kNeighbourUnawarePatience{30};
-/// The longest wait for a peer node that progresses but gives fewer than kNeighbourFloorBytes per
+inline constexpr std::chrono::seconds kPeerPatience{60}, kPeerUnawarePatience{30};
+/// The longest wait for a peer node that progresses but gives fewer than kPeerFloorBytes per
 /// minute.
-inline constexpr std::chrono::hours kNeighbourPatienceMax{1};
+inline constexpr std::chrono::hours kPeerPatienceMax{1};
 /// Minimum per minute of receiving; waiting does not count. A peer node must send what it has at
 /// once, because other sources have the rest. 256 KiB a minute is 35 kbit/s, so nodes behind the
 /// slowest links still share.
-inline constexpr std::uint64_t kNeighbourFloorBytes = 256 << 10;
+inline constexpr std::uint64_t kPeerFloorBytes = 256 << 10;
 
 /// Some spooled bytes came from untrusted peer nodes. They may be the fault, instead of the file
 /// server.
-bool spool_has_neighbours_bytes(os::FileSystem& fs, const os::Path& spool);
+bool spool_has_peer_bytes(os::FileSystem& fs, const os::Path& spool);
 
 Status forget_notes(os::FileSystem& fs, const os::Path& spool);
 /// Removes the spool and its notes.

@@ -162,7 +162,7 @@ Result<std::vector<std::string>> compare_with_record(const Context& ctx, os::Fil
   }));
   std::vector<std::string> differences;
   std::set<std::string> known;
-  const auto tell = [&](const std::string& path, const std::string& what) {
+  const auto add_difference = [&](const std::string& path, const std::string& what) {
     if (differences.size() < kDifferencesMax) differences.push_back(path + " " + what);
   };
   TRY_VOID(each(fs, record, [&](const Entry& entry) -> Status {
@@ -171,11 +171,11 @@ Result<std::vector<std::string>> compare_with_record(const Context& ctx, os::Fil
     const std::string path = stripped ? entry.path.substr(top.size() + 1) : entry.path;
     known.insert(path);
     TRY(const std::string what, difference(ctx, fs, tree / path, entry));
-    if (!what.empty()) tell(path, what);
+    if (!what.empty()) add_difference(path, what);
     return {};
   }));
   TRY_VOID(walk(fs, tree, [&](const os::Path& path, const os::FileInfo&) {
-    if (!known.contains(path.string())) tell(path.string(), "was not in the archive");
+    if (!known.contains(path.string())) add_difference(path.string(), "was not in the archive");
     return ok_status();
   }));
   return differences;

@@ -94,7 +94,7 @@ class DaemonSetPlanner {
     for (auto& [node, place] : places_) settle(node, place);
     roll();
     write_status();
-    plan_.again = alarm_.due();
+    plan_.again = timer_.due();
     return std::move(plan_);
   }
 
@@ -128,7 +128,7 @@ class DaemonSetPlanner {
         place.leaving = true;
       } else if (finished(*pod)) {
         place.leaving = true;
-        if (may_replace(*pod, now_, failed_pod_delay_, alarm_)) plan_.changes.remove.push_back(pod);
+        if (may_replace(*pod, now_, failed_pod_delay_, timer_)) plan_.changes.remove.push_back(pod);
       } else {
         const auto label = pod->metadata.labels.find(std::string(kRevisionHashLabel));
         PodPtr& slot =
@@ -159,7 +159,7 @@ class DaemonSetPlanner {
 
   bool up(const PodPtr& pod) {
     return pod && available(*pod, {.now = now_, .min_ready = seconds(set_.spec.min_ready_seconds)},
-                            alarm_);
+                            timer_);
   }
 
   void roll() {
@@ -247,7 +247,7 @@ class DaemonSetPlanner {
   const std::string hash_;
   const Json template_;
   std::map<std::string, Place> places_;
-  Alarm alarm_;
+  Timer timer_;
   DaemonSetPlan plan_;
 };
 

@@ -31,7 +31,7 @@ class Played {
   void annotate(const std::string& name, const std::string& value) {
     set_["metadata"].make("annotations").set(name, value);
   }
-  void be_made_anew() { set_["metadata"].set("uid", "u2"); }
+  void be_recreated() { set_["metadata"].set("uid", "u2"); }
   api::DaemonSet set() const { return *api::DaemonSet::from_json(set_); }
   /// A pod of the current template, as the DaemonSet creates it.
   PodPtr pod() const {
@@ -170,14 +170,14 @@ TEST(DaemonSetHistory, TakesWhatNobodyHasAndLeavesWhatOthersHave) {
   daemon.change_image("two");
   daemon.step();
   // Deleted with --cascade=orphan and created again; meanwhile one revision got another owner.
-  daemon.be_made_anew();
+  daemon.be_recreated();
   for (auto& [name, json] : daemon.revisions) json["metadata"].erase("ownerReferences");
   daemon.change_image("one");
   daemon.step();
   EXPECT_EQ(daemon.images(), (Images{{2, "two"}, {3, "one"}}));
   EXPECT_TRUE(nothing(daemon.plan()));
   Played stranger;
-  stranger.be_made_anew();
+  stranger.be_recreated();
   stranger.revisions = daemon.revisions;
   for (auto& [name, json] : stranger.revisions)
     json["metadata"]["ownerReferences"].array_items()[0].set("uid", "somebody");

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "controllers/builtin/deployment_status.h"
-#include "controllers/builtin/found_by.h"
+#include "controllers/builtin/indexes.h"
 #include "controllers/builtin/rollout.h"
 #include "meta/selector.h"
 
@@ -148,9 +148,9 @@ class DeploymentPlanner {
       scale();
       if (!deployment_.spec.paused && deployment_complete(bounds_, counts_)) clean_up();
     }
-    Alarm alarm;
-    plan_.status = deployment_status(deployment_, bounds_, counts_, story_, now_, alarm);
-    plan_.again = alarm.due();
+    Timer timer;
+    plan_.status = deployment_status(deployment_, bounds_, counts_, story_, now_, timer);
+    plan_.again = timer.due();
     return std::move(plan_);
   }
 
@@ -184,7 +184,7 @@ class DeploymentPlanner {
       counts_.available += set->status.available_replicas;
       if (story_.replica_failure && set != fresh_) continue;  // the current template's failure wins
       if (const auto* failure = api::find_condition(set->status.conditions, "ReplicaFailure"))
-        story_.replica_failure = Wording{failure->status, failure->reason, failure->message};
+        story_.replica_failure = Phrasing{failure->status, failure->reason, failure->message};
     }
     counts_.wanted += static_cast<std::int64_t>(legacy_.size());
     if (fresh_) {
@@ -267,7 +267,7 @@ class DeploymentPlanner {
     story_.set = DeploymentStory::Set::kCreated;
     story_.set_name = deployment_.metadata.name + "-" + hash_;
     counts_.wanted += replicas;
-    if (replicas > 0) plan_.told.push_back(scaled(story_.set_name, 0, replicas));
+    if (replicas > 0) plan_.events.push_back(scaled(story_.set_name, 0, replicas));
   }
 
   void change(const ReplicaSetPtr& set, std::int64_t replicas) {
@@ -295,7 +295,7 @@ class DeploymentPlanner {
     });
     if (replicas == before && wanted.empty() && min_ready == set->spec.min_ready_seconds) return;
     counts_.wanted += replicas - before;
-    if (replicas != before) plan_.told.push_back(scaled(set->metadata.name, before, replicas));
+    if (replicas != before) plan_.events.push_back(scaled(set->metadata.name, before, replicas));
     plan_.change.push_back({.set = set,
                             .replicas = replicas,
                             .min_ready_seconds = min_ready,
@@ -438,8 +438,8 @@ Result<runtime::Action> DeploymentReconciler::reconcile(const Context& ctx,
   for (const PodPtr& pod : plan.remove) note(writer.remove(ctx, runtime::ObjectRef::of(*pod)));
   for (const ReplicaSetPtr& set : plan.drop) note(writer.remove(ctx, runtime::ObjectRef::of(*set)));
   if (first.ok()) {
-    for (const std::string& told : plan.told)
-      writer.event(deployment, runtime::EventType::kNormal, "ScalingReplicaSet", told);
+    for (const std::string& events : plan.events)
+      writer.event(deployment, runtime::EventType::kNormal, "ScalingReplicaSet", events);
   }
   // The revision is written with the status, as in Kubernetes: a separate write would create
   // another generation.

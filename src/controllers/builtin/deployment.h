@@ -43,7 +43,7 @@ struct DeploymentPlan {
   std::vector<Change> change;
   std::vector<ReplicaSetPtr> drop;  // beyond revisionHistoryLimit
   PodList remove;                   // from `own`
-  std::vector<std::string> told;    // Events: ScalingReplicaSet
+  std::vector<std::string> events;  // Events: ScalingReplicaSet
   std::string revision;             // for the annotation of the Deployment; "": unchanged
   Json status;
   std::string problem;            // the spec is invalid: nothing is created or removed

@@ -31,19 +31,19 @@ class Progress {
   const Json& json() const { return now_; }
 
   enum class Touch { kOnChange, kAlways };
-  void set(const Wording& wording, Touch touch) {
+  void set(const Phrasing& phrasing, Touch touch) {
     const bool same =
-        there() && now_["status"].as_string() == wording.status && reason() == wording.reason;
+        there() && now_["status"].as_string() == phrasing.status && reason() == phrasing.reason;
     if (same && touch == Touch::kOnChange) return;
-    const bool same_status = there() && now_["status"].as_string() == wording.status;
+    const bool same_status = there() && now_["status"].as_string() == phrasing.status;
     Json next =
         Json::object({{"type", "Progressing"},
-                      {"status", wording.status},
+                      {"status", phrasing.status},
                       {"lastUpdateTime", text_},
                       {"lastTransitionTime",
                        same_status ? std::as_const(now_)["lastTransitionTime"] : Json(text_)},
-                      {"reason", wording.reason},
-                      {"message", wording.message}});
+                      {"reason", phrasing.reason},
+                      {"message", phrasing.message}});
     now_ = std::move(next);
   }
 
@@ -100,7 +100,7 @@ void note_set(const DeploymentStory& story, Progress& progress) {
 
 void note_progress(const api::Deployment& deployment, const Bounds& bounds,
                    const DeploymentCounts& counts, const DeploymentStory& story, seconds deadline,
-                   WallTime now, Progress& progress, Alarm& alarm) {
+                   WallTime now, Progress& progress, Timer& timer) {
   // After a complete roll-out, a lost pod or a scaling is no new roll-out.
   if (counts.replicas == counts.updated && progress.reason() == kAvailableSet) return;
   const std::string name = story.set_name.empty()
@@ -114,7 +114,7 @@ void note_progress(const api::Deployment& deployment, const Bounds& bounds,
   if (moved(deployment.status, counts)) {
     progress.set({"True", "ReplicaSetUpdated", name + " is progressing."},
                  Progress::Touch::kAlways);
-    alarm.after(deadline);
+    timer.after(deadline);
     return;
   }
   if (!progress.there() || progress.reason() == kAvailableSet || progress.reason() == kTimedOut)
@@ -125,18 +125,18 @@ void note_progress(const api::Deployment& deployment, const Bounds& bounds,
     progress.set({"False", kTimedOut, name + " has timed out progressing."},
                  Progress::Touch::kOnChange);
   } else {
-    alarm.after(std::chrono::duration_cast<Duration>(over - now));
+    timer.after(std::chrono::duration_cast<Duration>(over - now));
   }
 }
 
 Json availability(const api::Deployment& deployment, bool enough, WallTime now) {
-  const Wording wording{enough ? "True" : "False",
-                        enough ? "MinimumReplicasAvailable" : "MinimumReplicasUnavailable",
-                        enough ? "Deployment has minimum availability."
-                               : "Deployment does not have minimum availability."};
-  Json out = condition(deployment.status.conditions, "Available", wording, now);
+  const Phrasing phrasing{enough ? "True" : "False",
+                          enough ? "MinimumReplicasAvailable" : "MinimumReplicasUnavailable",
+                          enough ? "Deployment has minimum availability."
+                                 : "Deployment does not have minimum availability."};
+  Json out = condition(deployment.status.conditions, "Available", phrasing, now);
   const CoreCondition* was = api::find_condition(deployment.status.conditions, "Available");
-  const bool same = was && was->status == wording.status && was->reason == wording.reason;
+  const bool same = was && was->status == phrasing.status && was->reason == phrasing.reason;
   const std::string before = was ? was->unknown["lastUpdateTime"].as_string() : "";
   out.set("lastUpdateTime", same && !before.empty() ? before : meta::format_time(now));
   return out;
@@ -151,7 +151,7 @@ bool deployment_complete(const Bounds& bounds, const DeploymentCounts& counts) {
 
 Json deployment_status(const api::Deployment& deployment, const Bounds& bounds,
                        const DeploymentCounts& counts, const DeploymentStory& story, WallTime now,
-                       Alarm& alarm) {
+                       Timer& timer) {
   Json status = Json::object({{"observedGeneration", deployment.metadata.generation}});
   const auto set = [&](const char* name, std::int64_t number) {
     if (number > 0) status.set(name, number);
@@ -168,7 +168,7 @@ Json deployment_status(const api::Deployment& deployment, const Bounds& bounds,
     note_pause(deployment, progress);
     note_set(story, progress);
     if (story.mode == DeploymentStory::Mode::kRolling)
-      note_progress(deployment, bounds, counts, story, *deadline, now, progress, alarm);
+      note_progress(deployment, bounds, counts, story, *deadline, now, progress, timer);
     if (progress.there()) conditions.push_back(progress.json());
   }
   if (story.replica_failure) {

@@ -25,13 +25,13 @@ struct DeploymentStory {
     kRolling
   } mode = Mode::kRolling;  // kScaling, also if paused: no deadline
   std::string set_name;
-  std::optional<Wording> replica_failure;
+  std::optional<Phrasing> replica_failure;
 };
 
 /// Pure. Sets `alarm` to the progress deadline.
 Json deployment_status(const api::Deployment& deployment, const Bounds& bounds,
                        const DeploymentCounts& counts, const DeploymentStory& story, WallTime now,
-                       Alarm& alarm);
+                       Timer& timer);
 
 /// True if all replicas run the current template and are available.
 bool deployment_complete(const Bounds& bounds, const DeploymentCounts& counts);

@@ -107,7 +107,7 @@ class Rollout {
       set["metadata"].set("ownerReferences", owner(json_));
       sets_.emplace(name, std::move(set));
     }
-    told_.insert(told_.end(), plan.told.begin(), plan.told.end());
+    reported_.insert(reported_.end(), plan.events.begin(), plan.events.end());
     json_.set("status", plan.status);
     if (!plan.revision.empty()) json_.make("metadata/annotations").set(kRevision, plan.revision);
     return plan;
@@ -210,7 +210,7 @@ class Rollout {
   std::int64_t replicas_of(const std::string& image) {
     return std::as_const(set_of_image(image)).at("spec/replicas").as_integer();
   }
-  const std::vector<std::string>& told() const { return told_; }
+  const std::vector<std::string>& events() const { return reported_; }
   void pass(std::chrono::seconds time) { now_ += time; }
   void drop(const std::string& name) { pods_.erase(name); }
   std::string reason(const char* type) const {
@@ -259,7 +259,7 @@ class Rollout {
   Json json_;
   std::map<std::string, Json> sets_, pods_;
   WallTime now_ = *meta::parse_time("2024-05-01T10:00:00Z");
-  std::vector<std::string> told_;
+  std::vector<std::string> reported_;
   int next_ = 0;
   bool linger_ = false;
 };
@@ -500,7 +500,7 @@ TEST(DeploymentPlan, ScalingDownTakesPodsThatAreNotReadyFirst) {
   const auto names = rollout.names();
   EXPECT_EQ(names.size(), 2u);
   EXPECT_EQ(std::count(names.begin(), names.end(), victim), 0);
-  EXPECT_EQ(rollout.told().back(),
+  EXPECT_EQ(rollout.events().back(),
             "Scaled down replica set " + rollout.sets().begin()->first + " from 3 to 2");
   rollout.scale(0);
   rollout.run();

@@ -112,7 +112,7 @@ class JobPlanner {
       decide();
       write_status();
     }
-    plan_.again = alarm_.due();
+    plan_.again = timer_.due();
     return std::move(plan_);
   }
 
@@ -128,15 +128,15 @@ class JobPlanner {
     const auto since = time_of(end->last_transition_time);
     const auto left = since.value_or(now_) + seconds(*job_.spec.ttl_seconds_after_finished) - now_;
     plan_.expired = left <= left.zero();
-    if (!plan_.expired) alarm_.after(std::chrono::duration_cast<Duration>(left));
+    if (!plan_.expired) timer_.after(std::chrono::duration_cast<Duration>(left));
   }
 
   void count() {
     succeeded_ = job_.status.succeeded;
     failed_ = job_.status.failed;
     completed_ = parse_indexes(job_.status.completed_indexes);
-    const Uids told_succeeded = uids_of(job_.status.uncounted_terminated_pods["succeeded"]);
-    const Uids told_failed = uids_of(job_.status.uncounted_terminated_pods["failed"]);
+    const Uids reported_succeeded = uids_of(job_.status.uncounted_terminated_pods["succeeded"]);
+    const Uids reported_failed = uids_of(job_.status.uncounted_terminated_pods["failed"]);
     Uids held;  // still have the finalizer
     for (const PodPtr& pod : pods_) {
       if (tracked(*pod)) held.insert(pod->metadata.uid);
@@ -156,14 +156,14 @@ class JobPlanner {
       uncounted_succeeded_.insert(pod->metadata.uid);
       if (const auto index = index_of(*pod); indexed_ && index) completed_.insert(*index);
     }
-    for (const std::string& uid : told_succeeded) {
+    for (const std::string& uid : reported_succeeded) {
       if (!held.contains(uid)) ++succeeded_;
     }
-    for (const std::string& uid : told_failed) {
+    for (const std::string& uid : reported_failed) {
       if (!held.contains(uid)) ++failed_;
     }
     // A pod recorded as failed stays failed, even if the pod's phase has changed.
-    for (const std::string& uid : told_failed) {
+    for (const std::string& uid : reported_failed) {
       if (uncounted_succeeded_.erase(uid) > 0) uncounted_failed_.insert(uid);
     }
     if (indexed_) succeeded_ = static_cast<std::int64_t>(completed_.size());
@@ -181,27 +181,29 @@ class JobPlanner {
            uncounted_succeeded_.empty();
   }
 
-  std::optional<Wording> failure() {
+  std::optional<Phrasing> failure() {
     if (const auto* target = api::find_condition(job_.status.conditions, "FailureTarget"))
-      return Wording{"True", target->reason, target->message};
+      return Phrasing{"True", target->reason, target->message};
     if (const std::string field = unsupported(job_); !field.empty())
-      return Wording{"True", "Unsupported",
-                     field + " is not supported on a single machine: leave it out"};
+      return Phrasing{"True", "Unsupported",
+                      field + " is not supported on a single machine: leave it out"};
     const std::int64_t limit = job_.spec.backoff_limit.value_or(6);
     std::int64_t restarts = 0;
     if (job_.spec.pod_template.spec.restart_policy == "OnFailure") {
       for (const PodPtr& pod : active_) restarts += restarts_of(*pod);
     }
     if (all_failed() > limit || (restarts > 0 && restarts >= limit))
-      return Wording{"True", "BackoffLimitExceeded", "Job has reached the specified backoff limit"};
+      return Phrasing{"True", "BackoffLimitExceeded",
+                      "Job has reached the specified backoff limit"};
     if (const auto start = time_of(job_.status.start_time);
         start && job_.spec.active_deadline_seconds && !job_.spec.suspend) {
       const auto left = *start + seconds(*job_.spec.active_deadline_seconds) - now_;
       if (left <= left.zero())
-        return Wording{"True", "DeadlineExceeded", "Job was active longer than specified deadline"};
-      alarm_.after(std::chrono::duration_cast<Duration>(left));
+        return Phrasing{"True", "DeadlineExceeded",
+                        "Job was active longer than specified deadline"};
+      timer_.after(std::chrono::duration_cast<Duration>(left));
     } else if (!start && job_.spec.active_deadline_seconds && !job_.spec.suspend) {
-      alarm_.after(seconds(*job_.spec.active_deadline_seconds));
+      timer_.after(seconds(*job_.spec.active_deadline_seconds));
     }
     return std::nullopt;
   }
@@ -272,12 +274,12 @@ class JobPlanner {
     const seconds delay = std::min(kBackoffMax, backoff_ * (1 << std::min(failures - 1, 10)));
     const auto left = last_failure + delay - now_;
     if (left <= left.zero()) return false;
-    alarm_.after(std::chrono::duration_cast<Duration>(left));
+    timer_.after(std::chrono::duration_cast<Duration>(left));
     return true;
   }
 
-  void say(Json& conditions, std::string_view type, const Wording& wording) const {
-    Json next = condition(job_.status.conditions, type, wording, now_);
+  void say(Json& conditions, std::string_view type, const Phrasing& phrasing) const {
+    Json next = condition(job_.status.conditions, type, phrasing, now_);
     next.set("lastProbeTime", std::as_const(next)["lastTransitionTime"]);
     conditions.push_back(std::move(next));
   }
@@ -287,10 +289,10 @@ class JobPlanner {
     const bool known = api::find_condition(job_.status.conditions, "Suspended") != nullptr;
     if (suspended_) {
       say(conditions, "Suspended", {"True", "JobSuspended", "Job suspended"});
-      if (!was) plan_.told.push_back({runtime::EventType::kNormal, "Suspended", "Job suspended"});
+      if (!was) plan_.events.push_back({runtime::EventType::kNormal, "Suspended", "Job suspended"});
     } else if (known) {
       say(conditions, "Suspended", {"False", "JobResumed", "Job resumed"});
-      if (was) plan_.told.push_back({runtime::EventType::kNormal, "Resumed", "Job resumed"});
+      if (was) plan_.events.push_back({runtime::EventType::kNormal, "Resumed", "Job resumed"});
     }
   }
 
@@ -299,19 +301,19 @@ class JobPlanner {
     Json conditions = Json::array();
     note_suspension(conditions);
     if (complete_) {
-      const Wording wording{"True", "CompletionsReached",
-                            "Reached expected number of succeeded pods"};
-      say(conditions, "SuccessCriteriaMet", wording);
+      const Phrasing phrasing{"True", "CompletionsReached",
+                              "Reached expected number of succeeded pods"};
+      say(conditions, "SuccessCriteriaMet", phrasing);
       if (quiet()) {
-        say(conditions, "Complete", wording);
+        say(conditions, "Complete", phrasing);
         status.set("completionTime", meta::format_time(now_));
-        plan_.told.push_back({runtime::EventType::kNormal, "Completed", "Job completed"});
+        plan_.events.push_back({runtime::EventType::kNormal, "Completed", "Job completed"});
       }
     } else if (failure_) {
       say(conditions, "FailureTarget", *failure_);
       if (quiet()) {
         say(conditions, "Failed", *failure_);
-        plan_.told.push_back({runtime::EventType::kWarning, failure_->reason, failure_->message});
+        plan_.events.push_back({runtime::EventType::kWarning, failure_->reason, failure_->message});
       }
     }
     if (!conditions.empty()) status.set("conditions", std::move(conditions));
@@ -344,8 +346,8 @@ class JobPlanner {
   std::set<std::int64_t> completed_;
   Uids uncounted_succeeded_, uncounted_failed_;
   bool suspended_ = false, complete_ = false;
-  std::optional<Wording> failure_;
-  Alarm alarm_;
+  std::optional<Phrasing> failure_;
+  Timer timer_;
   JobPlan plan_;
 };
 
@@ -394,7 +396,7 @@ JobReconciler::JobReconciler(const runtime::Caches& caches, const BuiltinOptions
 
 void JobReconciler::watches(runtime::Watches<api::Job>& w) const { w.owns<api::Pod>(); }
 
-Status JobReconciler::release_strangers(const Context& ctx, const meta::ObjectKey& key,
+Status JobReconciler::release_anonymous(const Context& ctx, const meta::ObjectKey& key,
                                         const std::string& uid, runtime::Writer& writer) const {
   for (const PodPtr& pod : caches_.of<api::Pod>().list(key.ns)) {
     const meta::OwnerReference* controller = pod->metadata.controller();
@@ -408,14 +410,14 @@ Status JobReconciler::release_strangers(const Context& ctx, const meta::ObjectKe
 
 Result<runtime::Action> JobReconciler::gone(const Context& ctx, const meta::ObjectKey& key,
                                             runtime::Writer& writer) const {
-  TRY_VOID(release_strangers(ctx, key, "", writer));
+  TRY_VOID(release_anonymous(ctx, key, "", writer));
   return runtime::Action::await_change();
 }
 
 Result<runtime::Action> JobReconciler::reconcile(const Context& ctx, const api::Job& job,
                                                  runtime::Writer& writer) const {
   // A Job that is being deleted stops counting.
-  TRY_VOID(release_strangers(ctx, job.metadata.key(),
+  TRY_VOID(release_anonymous(ctx, job.metadata.key(),
                              job.metadata.deleting() ? "" : job.metadata.uid, writer));
   if (job.metadata.deleting()) return runtime::Action::await_change();
   if (!job.spec.managed_by.empty() && job.spec.managed_by != "kubernetes.io/job-controller")
@@ -429,7 +431,8 @@ Result<runtime::Action> JobReconciler::reconcile(const Context& ctx, const api::
   }
   // This order counts each pod once: the status has the uid before the finalizer is removed.
   TRY_VOID(writer.status(ctx, job, plan.status));
-  for (const auto& told : plan.told) writer.event(job, told.type, told.reason, told.message);
+  for (const auto& events : plan.events)
+    writer.event(job, events.type, events.reason, events.message);
   for (const PodPtr& pod : plan.count) {
     TRY_VOID(writer.remove_finalizer(ctx, runtime::ObjectRef::of(*pod), kJobFinalizer));
   }

@@ -30,7 +30,7 @@ struct JobPlan {
     runtime::EventType type;
     std::string reason, message;
   };
-  std::vector<Told> told;
+  std::vector<Told> events;
   bool expired = false;           // the Job itself is due for deletion
   std::optional<Duration> again;  // a deadline, a back-off, or the TTL after the end
 };
@@ -55,7 +55,7 @@ class JobReconciler {
                                runtime::Writer& writer) const;
 
  private:
-  Status release_strangers(const Context& ctx, const meta::ObjectKey& key, const std::string& uid,
+  Status release_anonymous(const Context& ctx, const meta::ObjectKey& key, const std::string& uid,
                            runtime::Writer& writer) const;
 
   const runtime::Caches& caches_;

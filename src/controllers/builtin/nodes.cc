@@ -189,11 +189,12 @@ Result<runtime::Action> EdgeNodeLivenessReconciler::reconcile(const Context& ctx
   const Liveness liveness = judge(session, now, options_.disconnect_grace);
   if (liveness.state == Liveness::State::kUndecided) return runtime::Action::after(liveness.again);
   // Most changes of an EdgeNode do not concern liveness, and its lists are long: skip early.
-  const meta::Condition* told = meta::find_condition(node.status.conditions, "Connected");
+  const meta::Condition* reported = meta::find_condition(node.status.conditions, "Connected");
   const Words wanted = words(liveness.state);
   const bool stale =
       liveness.state == Liveness::State::kConnected && !node.status.last_seen.empty();
-  if (told != nullptr && told->status == wanted.status && told->reason == wanted.reason && !stale)
+  if (reported != nullptr && reported->status == wanted.status &&
+      reported->reason == wanted.reason && !stale)
     return runtime::Action::await_change();
   const WallTime wall = clock_.wall();
   const WallTime seen = wall - std::chrono::duration_cast<WallTime::duration>(now - session.since);

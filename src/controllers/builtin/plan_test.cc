@@ -202,15 +202,15 @@ TEST(Liveness, GraceDelaysTheLossButNotTheReturn) {
 
 TEST(NodeSessions, OnlyNodesCount) {
   NodeSessions sessions;
-  std::vector<std::string> told;
-  sessions.on_change([&](const std::string& node) { told.push_back(node); });
+  std::vector<std::string> notified;
+  sessions.on_change([&](const std::string& node) { notified.push_back(node); });
   sessions.opened({.name = "varda-admin", .groups = {"system:masters"}});
   sessions.opened({.name = "system:node:edge0", .groups = {"system:nodes"}});
   EXPECT_TRUE(sessions.of("edge0").connected);
   EXPECT_FALSE(sessions.of("cloud").connected);
   sessions.closed({.name = "system:node:edge0", .groups = {"system:nodes"}});
   EXPECT_FALSE(sessions.of("edge0").connected);
-  EXPECT_EQ(told, (std::vector<std::string>{"edge0", "edge0"}));
+  EXPECT_EQ(notified, (std::vector<std::string>{"edge0", "edge0"}));
 }
 
 }  // namespace

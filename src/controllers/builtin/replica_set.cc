@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "controllers/builtin/found_by.h"
+#include "controllers/builtin/indexes.h"
 #include "meta/selector.h"
 
 namespace varda::controllers {
@@ -13,7 +13,7 @@ namespace {
 using meta::ObjectKey;
 using std::chrono::seconds;
 
-enum class Claim { kOurs, kAdopt, kRelease, kTheirs };
+enum class Claim { kOurs, kAdopt, kRelease, kForeign };
 
 Claim claim(const api::ReplicaSet& set, const meta::LabelSelector& selector, const api::Pod& pod) {
   const meta::OwnerReference* controller = pod.metadata.controller();
@@ -23,9 +23,9 @@ Claim claim(const api::ReplicaSet& set, const meta::LabelSelector& selector, con
   }
   // Compares labels last: every set checks all pods of a namespace, and most belong to other sets.
   const meta::OwnerReference* deployment = set.metadata.controller();
-  if (controller && !(deployment && deployment->uid == controller->uid)) return Claim::kTheirs;
-  if (pod.metadata.deleting() || finished(pod)) return Claim::kTheirs;
-  return selector.matches(pod.metadata.labels) ? Claim::kAdopt : Claim::kTheirs;
+  if (controller && !(deployment && deployment->uid == controller->uid)) return Claim::kForeign;
+  if (pod.metadata.deleting() || finished(pod)) return Claim::kForeign;
+  return selector.matches(pod.metadata.labels) ? Claim::kAdopt : Claim::kForeign;
 }
 
 bool has_labels(const api::Pod& pod, const std::map<std::string, std::string>& labels) {
@@ -61,12 +61,12 @@ ReplicaSetPlan plan_replica_set(const api::ReplicaSet& set, const PodList& pods,
     plan.problem = "spec.selector does not match the labels of spec.template: change one of them";
     return plan;
   }
-  Alarm alarm;
+  Timer timer;
   PodList active;
   std::int64_t labeled = 0, ready = 0, ready_long = 0;
   for (const PodPtr& pod : pods) {
     const Claim whose = claim(set, *selector, *pod);
-    if (whose == Claim::kTheirs) continue;
+    if (whose == Claim::kForeign) continue;
     if (whose == Claim::kRelease) {
       plan.release.push_back(pod);
       continue;
@@ -76,7 +76,7 @@ ReplicaSetPlan plan_replica_set(const api::ReplicaSet& set, const PodList& pods,
       plan.adopt.push_back({pod, controller ? controller->uid : ""});
     }
     if (pod->metadata.deleting()) continue;
-    if (finished(*pod) && may_replace(*pod, now, failed_pod_delay, alarm)) {
+    if (finished(*pod) && may_replace(*pod, now, failed_pod_delay, timer)) {
       plan.changes.remove.push_back(pod);
       continue;
     }
@@ -84,7 +84,7 @@ ReplicaSetPlan plan_replica_set(const api::ReplicaSet& set, const PodList& pods,
     labeled += has_labels(*pod, set.spec.pod_template.metadata.labels);
     ready += pod->ready();
     ready_long +=
-        available(*pod, {.now = now, .min_ready = seconds(set.spec.min_ready_seconds)}, alarm);
+        available(*pod, {.now = now, .min_ready = seconds(set.spec.min_ready_seconds)}, timer);
   }
   const auto replicas = static_cast<std::int64_t>(active.size());
   plan.status =
@@ -103,7 +103,7 @@ ReplicaSetPlan plan_replica_set(const api::ReplicaSet& set, const PodList& pods,
     plan.changes.create.push_back(
         pod_of_template(pod_template, set.metadata.name + "-", set.metadata.ns));
   }
-  plan.again = alarm.due();
+  plan.again = timer.due();
   return plan;
 }
 
@@ -144,8 +144,8 @@ Result<runtime::Action> ReplicaSetReconciler::reconcile(const Context& ctx,
   Status changed = apply_pod_changes(ctx, writer, owner, plan.changes);
   Json status = plan.status;
   if (!changed.ok()) {
-    const Wording failure{"True", plan.changes.create.empty() ? "FailedDelete" : "FailedCreate",
-                          changed.error().message()};
+    const Phrasing failure{"True", plan.changes.create.empty() ? "FailedDelete" : "FailedCreate",
+                           changed.error().message()};
     status.set(
         "conditions",
         Json::array({condition(set.status.conditions, "ReplicaFailure", failure, clock_.wall())}));

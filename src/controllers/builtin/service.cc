@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "controllers/builtin/found_by.h"
+#include "controllers/builtin/indexes.h"
 #include "meta/node_address.h"
 
 namespace varda::controllers {

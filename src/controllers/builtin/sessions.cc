@@ -12,7 +12,7 @@ void NodeSessions::set(const apiserver::Identity& who, bool connected) {
   nodes_[*node] = {.connected = connected, .since = clock_.now()};
   // Under the lock, so that the listener is never called after on_change(nullptr). The listener
   // only enqueues a key.
-  if (told_) told_(*node);
+  if (reported_) reported_(*node);
 }
 
 NodeSessions::State NodeSessions::of(const std::string& node) const {
@@ -21,9 +21,9 @@ NodeSessions::State NodeSessions::of(const std::string& node) const {
   return found == nodes_.end() ? State{.connected = false, .since = started_} : found->second;
 }
 
-void NodeSessions::on_change(std::function<void(const std::string& node)> told) {
+void NodeSessions::on_change(std::function<void(const std::string& node)> callback) {
   MutexLock lock(mutex_);
-  told_ = std::move(told);
+  reported_ = std::move(callback);
 }
 
 }  // namespace varda::controllers

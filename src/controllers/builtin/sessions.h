@@ -29,7 +29,7 @@ class NodeSessions final : public apiserver::SessionObserver {
 
   /// Called with the node's name after each change, on the API server's threads. Set once, before
   /// run(); nullptr removes the callback.
-  void on_change(std::function<void(const std::string& node)> told) EXCLUDES(mutex_);
+  void on_change(std::function<void(const std::string& node)> reported) EXCLUDES(mutex_);
 
  private:
   void set(const apiserver::Identity& who, bool connected);
@@ -38,7 +38,7 @@ class NodeSessions final : public apiserver::SessionObserver {
   const SteadyTime started_;
   mutable Mutex mutex_;
   std::map<std::string, State> nodes_ GUARDED_BY(mutex_);
-  std::function<void(const std::string&)> told_ GUARDED_BY(mutex_);
+  std::function<void(const std::string&)> reported_ GUARDED_BY(mutex_);
 };
 
 }  // namespace varda::controllers

@@ -71,7 +71,7 @@ std::optional<WallTime> time_of(const std::string& text) {
   return *time;
 }
 
-void Alarm::after(Duration delay) {
+void Timer::after(Duration delay) {
   const Duration positive = std::max<Duration>(delay, std::chrono::milliseconds(1));
   if (!due_ || positive < *due_) due_ = positive;
 }
@@ -80,22 +80,22 @@ bool finished(const api::Pod& pod) {
   return pod.status.phase == "Succeeded" || pod.status.phase == "Failed";
 }
 
-bool available(const api::Pod& pod, const Readiness& readiness, Alarm& alarm) {
+bool available(const api::Pod& pod, const Readiness& readiness, Timer& timer) {
   if (!pod.ready()) return false;
   if (readiness.min_ready <= seconds(0)) return true;
   const auto since = time_of(ready_since(pod));
   if (!since) return false;
   const auto left = *since + readiness.min_ready - readiness.now;
   if (left <= left.zero()) return true;
-  alarm.after(std::chrono::duration_cast<Duration>(left));
+  timer.after(std::chrono::duration_cast<Duration>(left));
   return false;
 }
 
-bool may_replace(const api::Pod& failed, WallTime now, seconds delay, Alarm& alarm) {
+bool may_replace(const api::Pod& failed, WallTime now, seconds delay, Timer& timer) {
   const auto created = time_of(failed.metadata.creation_timestamp);
   const auto left = created ? *created + delay - now : WallTime::duration::zero();
   if (left <= left.zero()) return true;
-  alarm.after(std::chrono::duration_cast<Duration>(left));
+  timer.after(std::chrono::duration_cast<Duration>(left));
   return false;
 }
 
@@ -128,15 +128,15 @@ Json pod_of_template(const Json& pod_template, const std::string& generate_name,
 }
 
 Json condition(const std::vector<api::CoreCondition>& before, std::string_view type,
-               const Wording& wording, WallTime now) {
+               const Phrasing& phrasing, WallTime now) {
   const api::CoreCondition* was = api::find_condition(before, type);
-  const bool same = was && was->status == wording.status && !was->last_transition_time.empty();
+  const bool same = was && was->status == phrasing.status && !was->last_transition_time.empty();
   return Json::object(
       {{"type", type},
-       {"status", wording.status},
+       {"status", phrasing.status},
        {"lastTransitionTime", same ? was->last_transition_time : meta::format_time(now)},
-       {"reason", wording.reason},
-       {"message", wording.message}});
+       {"reason", phrasing.reason},
+       {"message", phrasing.message}});
 }
 
 Status hand_over(const Context& ctx, runtime::Writer& writer, const runtime::ObjectRef& object,

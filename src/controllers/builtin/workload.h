@@ -34,7 +34,7 @@ std::int64_t amount(const Json& value, std::int64_t total, Round round, std::str
 std::optional<WallTime> time_of(const std::string& text);
 
 /// Keeps the earliest of several times at which something changes by itself.
-class Alarm {
+class Timer {
  public:
   void after(Duration delay);
   std::optional<Duration> due() const { return due_; }
@@ -52,11 +52,11 @@ struct Readiness {
   std::chrono::seconds min_ready{0};
 };
 /// True if the pod has been ready that long. If it will be, sets `alarm` to that time.
-bool available(const api::Pod& pod, const Readiness& readiness, Alarm& alarm);
+bool available(const api::Pod& pod, const Readiness& readiness, Timer& timer);
 
 /// True once a failed pod is old enough to be replaced. The delay limits the rate at which pods of
 /// a broken template are created and deleted.
-bool may_replace(const api::Pod& failed, WallTime now, std::chrono::seconds delay, Alarm& alarm);
+bool may_replace(const api::Pod& failed, WallTime now, std::chrono::seconds delay, Timer& timer);
 
 /// Sorts pods by the order of removal: unbound, not running, not ready, cheap (annotation
 /// controller.kubernetes.io/pod-deletion-cost), ready for the shortest time, youngest.
@@ -68,11 +68,11 @@ Json pod_of_template(const Json& pod_template, const std::string& generate_name,
                      const std::string& ns);
 
 /// A condition of a workload; its lastTransitionTime changes with the status only.
-struct Wording {
+struct Phrasing {
   std::string status, reason, message;
 };
 Json condition(const std::vector<api::CoreCondition>& before, std::string_view type,
-               const Wording& wording, WallTime now);
+               const Phrasing& phrasing, WallTime now);
 
 /// Makes `owner` the controller of an object without controller, or controlled by `from` (a uid). A
 /// null `owner` removes the controller.

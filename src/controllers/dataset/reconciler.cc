@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "controllers/replication/concern.h"
+#include "controllers/replication/affected.h"
 
 namespace varda::controllers {
 
@@ -32,8 +32,8 @@ EdgeNodeMap edge_nodes(const runtime::Caches& caches) {
 }
 
 // Emits Events for transitions that people care about.
-void tell(const runtime::ObjectRef& ref, const api::DatasetStatus& before,
-          const api::DatasetStatus& now, runtime::Writer& writer) {
+void record_events(const runtime::ObjectRef& ref, const api::DatasetStatus& before,
+                   const api::DatasetStatus& now, runtime::Writer& writer) {
   const meta::Condition* was = meta::find_condition(before.conditions, "Ready");
   const meta::Condition* is = meta::find_condition(now.conditions, "Ready");
   if (is == nullptr || (was != nullptr && was->status == is->status && was->reason == is->reason))
@@ -74,7 +74,7 @@ Result<runtime::Action> DatasetReconciler<G>::reconcile(const Context& ctx, cons
     status.replication =
         observe_replication(*claim, {caches_.of<api::Node>().list(), edge_nodes(caches_)},
                             dataset.status.replication.value_or(api::ReplicationStatus()), now);
-  tell(runtime::ObjectRef::of(dataset), dataset.status, status, writer);
+  record_events(runtime::ObjectRef::of(dataset), dataset.status, status, writer);
   TRY_VOID(writer.status(ctx, dataset, status.to_json()));
   return runtime::Action::await_change();
 }

@@ -38,12 +38,12 @@ const ArchiveHolder* find(const std::vector<ArchiveHolder>& holders, std::string
 }
 
 /// The givers according to the current work lists: a restarted operator continues with these.
-std::vector<std::string> told_to_give(const std::vector<ArchiveHolder>& holders) {
+std::vector<std::string> listed_to_share(const std::vector<ArchiveHolder>& holders) {
   std::vector<const ArchiveHolder*> out;
   for (const ArchiveHolder& one : holders)
-    if (!one.told_share_with.empty()) out.push_back(&one);
+    if (!one.listed_share_with.empty()) out.push_back(&one);
   std::sort(out.begin(), out.end(), [](const ArchiveHolder* a, const ArchiveHolder* b) {
-    return std::pair(a->told_peers.size(), a->node) < std::pair(b->told_peers.size(), b->node);
+    return std::pair(a->listed_peers.size(), a->node) < std::pair(b->listed_peers.size(), b->node);
   });
   std::vector<std::string> names;
   for (const ArchiveHolder* one : out) names.push_back(one->node);
@@ -72,8 +72,8 @@ ArchiveHolder holder_of(const api::EdgeNode& node, const std::string& sha256) {
   for (const api::EdgeModel& model : node.spec.models) {
     for (const api::EdgeModelVersion& version : model.versions) {
       if (version.sha256 != sha256) continue;
-      if (!version.peers.empty()) out.told_peers = version.peers;
-      if (!version.share_with.empty()) out.told_share_with = version.share_with;
+      if (!version.peers.empty()) out.listed_peers = version.peers;
+      if (!version.share_with.empty()) out.listed_share_with = version.share_with;
     }
   }
   return out;
@@ -89,10 +89,10 @@ bool names_any(const api::InferenceModel& model,
 
 }  // namespace
 
-std::vector<std::string> choose_givers(std::string_view sha256,
-                                       const std::vector<ArchiveHolder>& holders,
-                                       const std::vector<std::string>& before) {
-  const std::vector<std::string> known = before.empty() ? told_to_give(holders) : before;
+std::vector<std::string> choose_peers(std::string_view sha256,
+                                      const std::vector<ArchiveHolder>& holders,
+                                      const std::vector<std::string>& before) {
+  const std::vector<std::string> known = before.empty() ? listed_to_share(holders) : before;
   // Nodes that failed come last, since the cause may not affect other nodes. Present givers come
   // next, then nodes that have the archive.
   using Order = std::tuple<bool, std::ptrdiff_t, bool, std::string, std::string>;
@@ -106,40 +106,40 @@ std::vector<std::string> choose_givers(std::string_view sha256,
   }
   std::sort(candidates.begin(), candidates.end());
   const std::size_t wanted =
-      std::min(1 + (holders.size() + kNodesPerGiver - 2) / kNodesPerGiver, kGiversMax);
-  std::vector<std::string> givers;
+      std::min(1 + (holders.size() + kNodesPerPeer - 2) / kNodesPerPeer, kPeersMax);
+  std::vector<std::string> peers;
   for (const Order& one : candidates)
-    if (givers.size() < wanted) givers.push_back(std::get<4>(one));
-  return givers;
+    if (peers.size() < wanted) peers.push_back(std::get<4>(one));
+  return peers;
 }
 
 ArchiveRole role_of(std::string_view node, const std::vector<ArchiveHolder>& holders,
-                    const std::vector<std::string>& givers) {
+                    const std::vector<std::string>& peers) {
   ArchiveRole role;
   const ArchiveHolder* self = find(holders, node);
   if (self == nullptr || holders.size() < 2) return role;
-  const auto at = std::find(givers.begin(), givers.end(), node);
+  const auto at = std::find(peers.begin(), peers.end(), node);
   const bool installed =
       self->state == ArchiveHolder::State::kKept || self->state == ArchiveHolder::State::kUnpacked;
-  const bool told = !self->told_peers.empty() || !self->told_share_with.empty();
+  const bool listed = !self->listed_peers.empty() || !self->listed_share_with.empty();
   // The present role stays if the node is installed, or is offline and may return with its state.
-  if (at == givers.end() && installed && self->connected) {
-    role.peers = self->told_peers;
+  if (at == peers.end() && installed && self->connected) {
+    role.peers = self->listed_peers;
     return role;
   }
-  if (at == givers.end() && !self->connected && told)
-    return {self->told_peers, self->told_share_with};
-  std::vector<std::string> sources(givers.begin(), at);
-  if (at == givers.end() && sources.size() > 1) {
+  if (at == peers.end() && !self->connected && listed)
+    return {self->listed_peers, self->listed_share_with};
+  std::vector<std::string> sources(peers.begin(), at);
+  if (at == peers.end() && sources.size() > 1) {
     // Each node starts with another giver, to spread the load.
     const auto first = std::stoul(rank("", node).substr(0, 7), nullptr, 16) % sources.size();
     std::rotate(sources.begin(), sources.begin() + static_cast<std::ptrdiff_t>(first),
                 sources.end());
   }
   for (const std::string& name : sources)
-    if (const ArchiveHolder* giver = find(holders, name))
-      role.peers.push_back({.node = name, .url = giver->url, .unknown = {}});
-  if (at == givers.end()) return role;
+    if (const ArchiveHolder* peer = find(holders, name))
+      role.peers.push_back({.node = name, .url = peer->url, .unknown = {}});
+  if (at == peers.end()) return role;
   for (const ArchiveHolder& one : holders)
     if (one.node != node) role.share_with.push_back(one.node);
   std::sort(role.share_with.begin(), role.share_with.end());
@@ -148,7 +148,7 @@ ArchiveRole role_of(std::string_view node, const std::vector<ArchiveHolder>& hol
 }
 
 void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const EdgeNodeWorld& world,
-                    ArchiveGivers& givers) {
+                    ArchivePeers& peers) {
   const std::string& name = node.metadata.name;
   if (node.status.usable_peer_url().empty() || api::is_revoked(node.metadata)) return;
   std::set<std::string, std::less<>> digests;
@@ -190,8 +190,8 @@ void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const Ed
       if (members == groups.end()) continue;
       std::vector<ArchiveHolder> holders;
       for (const auto& [member, holder] : members->second) holders.push_back(holder);
-      std::vector<std::string>& chosen = givers[group];
-      chosen = choose_givers(version.sha256, holders, chosen);
+      std::vector<std::string>& chosen = peers[group];
+      chosen = choose_peers(version.sha256, holders, chosen);
       ArchiveRole role = role_of(name, holders, chosen);
       std::erase_if(role.peers,
                     [&](const api::EdgeReplicaSource& peer) { return is_out(peer.node); });

@@ -19,8 +19,8 @@
 namespace varda::controllers {
 
 inline constexpr std::string_view kZoneLabel = "topology.kubernetes.io/zone";
-/// One giver per kNodesPerGiver nodes plus one in reserve, at most kGiversMax.
-inline constexpr std::size_t kNodesPerGiver = 8, kGiversMax = 8;
+/// One giver per kNodesPerPeer nodes plus one in reserve, at most kPeersMax.
+inline constexpr std::size_t kNodesPerPeer = 8, kPeersMax = 8;
 
 /// A node that needs an archive and is reachable for other nodes.
 struct ArchiveHolder {
@@ -35,8 +35,8 @@ struct ArchiveHolder {
   bool connected = false;
   State state = State::kOnTheWay;
   // The node's current work list.
-  std::vector<api::EdgeReplicaSource> told_peers;
-  std::vector<std::string> told_share_with;
+  std::vector<api::EdgeReplicaSource> listed_peers;
+  std::vector<std::string> listed_share_with;
 };
 
 /// The part of a work list about one archive.
@@ -48,13 +48,13 @@ struct ArchiveRole {
 
 /// Names of an archive's givers, in order. `before`: the previous givers, which stay if possible;
 /// empty: unknown, taken from the holders' work lists.
-std::vector<std::string> choose_givers(std::string_view sha256,
-                                       const std::vector<ArchiveHolder>& holders,
-                                       const std::vector<std::string>& before);
+std::vector<std::string> choose_peers(std::string_view sha256,
+                                      const std::vector<ArchiveHolder>& holders,
+                                      const std::vector<std::string>& before);
 
 /// The role of `node`, one of the holders.
 ArchiveRole role_of(std::string_view node, const std::vector<ArchiveHolder>& holders,
-                    const std::vector<std::string>& givers);
+                    const std::vector<std::string>& peers);
 
 /// Identifies an archive among nodes that may share it: zone, digest, and the Secret for the
 /// source.
@@ -64,12 +64,12 @@ struct ArchiveGroup {
 };
 
 /// The last chosen givers of each archive. In memory only: work lists hold the same facts.
-using ArchiveGivers = std::map<ArchiveGroup, std::vector<std::string>>;
+using ArchivePeers = std::map<ArchiveGroup, std::vector<std::string>>;
 
 /// Fills in peers and shareWith of the models in `spec`, the work list of `node`. Files of a node's
 /// own disk are not shared. A revoked node neither serves nor receives.
 void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const EdgeNodeWorld& world,
-                    ArchiveGivers& givers);
+                    ArchivePeers& peers);
 
 /// A text that changes if facts change that matter to the work lists of other nodes. It must not
 /// change with every number that a node reports.

@@ -29,99 +29,99 @@ Names names(const std::vector<api::EdgeReplicaSource>& peers) {
   return out;
 }
 
-TEST(ArchiveGivers, AreOneForEightNodesAndOneInReserveAndEightAtMost) {
-  for (const auto& [nodes, givers] : std::map<std::size_t, std::size_t>{
+TEST(ArchivePeers, AreOneForEightNodesAndOneInReserveAndEightAtMost) {
+  for (const auto& [nodes, peers] : std::map<std::size_t, std::size_t>{
            {1, 1}, {2, 2}, {8, 2}, {9, 2}, {10, 3}, {50, 8}, {500, 8}})
-    EXPECT_EQ(choose_givers(kArchive, holders(nodes), {}).size(), givers) << nodes;
+    EXPECT_EQ(choose_peers(kArchive, holders(nodes), {}).size(), peers) << nodes;
 }
 
-TEST(ArchiveGivers, AreOthersForAnotherArchive) {
+TEST(ArchivePeers, AreOthersForAnotherArchive) {
   std::set<std::string> first;
   for (char c = 'a'; c <= 'f'; ++c)
-    first.insert(choose_givers(std::string(64, c), holders(50), {}).front());
+    first.insert(choose_peers(std::string(64, c), holders(50), {}).front());
   EXPECT_GT(first.size(), 3u);
 }
 
-TEST(ArchiveGivers, StayWhileTheyCan) {
+TEST(ArchivePeers, StayWhileTheyCan) {
   auto all = holders(8);
-  const Names before = choose_givers(kArchive, all, {});
+  const Names before = choose_peers(kArchive, all, {});
   // Connections, progress and additional nodes change nothing.
   for (auto& one : all)
     one.state = one.node == before[0] || one.node == before[1] ? State::kKept : State::kUnpacked;
   all.push_back({.node = "another", .url = "https://another", .connected = true});
-  EXPECT_EQ(choose_givers(kArchive, all, before), before);
-  EXPECT_EQ(choose_givers(kArchive, all, {"n7", "n2"}).size(), 2u);
+  EXPECT_EQ(choose_peers(kArchive, all, before), before);
+  EXPECT_EQ(choose_peers(kArchive, all, {"n7", "n2"}).size(), 2u);
 }
 
-TEST(ArchiveGivers, OneThatIsAwayOrHasNoArchiveOrFailedIsReplaced) {
+TEST(ArchivePeers, OneThatIsAwayOrHasNoArchiveOrFailedIsReplaced) {
   for (const auto change : {+[](ArchiveHolder& one) { one.connected = false; },
                             +[](ArchiveHolder& one) { one.state = State::kUnpacked; },
                             +[](ArchiveHolder& one) { one.state = State::kFailed; }}) {
     auto all = holders(8);
-    const Names before = choose_givers(kArchive, all, {});
+    const Names before = choose_peers(kArchive, all, {});
     change(of(all, before[0]));
-    const Names now = choose_givers(kArchive, all, before);
+    const Names now = choose_peers(kArchive, all, before);
     ASSERT_EQ(now.size(), 2u);
     EXPECT_EQ(now[0], before[1]) << "the one in reserve";
     EXPECT_NE(now[1], before[0]);
-    EXPECT_EQ(choose_givers(kArchive, all, now), now);
+    EXPECT_EQ(choose_peers(kArchive, all, now), now);
   }
 }
 
-TEST(ArchiveGivers, WhereAllFailTheySettle) {
+TEST(ArchivePeers, WhereAllFailTheySettle) {
   auto all = holders(8);
-  Names now = choose_givers(kArchive, all, {});
+  Names now = choose_peers(kArchive, all, {});
   int changes = 0;
   for (auto& one : all) {
     one.state = State::kFailed;
-    const Names next = choose_givers(kArchive, all, now);
+    const Names next = choose_peers(kArchive, all, now);
     changes += next != now ? 1 : 0;
     now = next;
   }
   EXPECT_LE(changes, 8);
   EXPECT_EQ(now.size(), 2u);
-  EXPECT_EQ(choose_givers(kArchive, all, now), now);
+  EXPECT_EQ(choose_peers(kArchive, all, now), now);
 }
 
-TEST(ArchiveGivers, AnOperatorThatBeginsAnewGoesOnWithWhatListsSay) {
+TEST(ArchivePeers, AnOperatorThatBeginsAnewGoesOnWithWhatListsSay) {
   auto all = holders(8);
   const Names before{"n6", "n1"};
   for (auto& one : all) {
     const ArchiveRole role = role_of(one.node, all, before);
-    one.told_peers = role.peers;
-    one.told_share_with = role.share_with;
+    one.listed_peers = role.peers;
+    one.listed_share_with = role.share_with;
   }
-  EXPECT_EQ(choose_givers(kArchive, all, {}), before);
+  EXPECT_EQ(choose_peers(kArchive, all, {}), before);
 }
 
-TEST(ArchiveGivers, OfThoseThatComeWhoHasTheArchiveComesFirst) {
+TEST(ArchivePeers, OfThoseThatComeWhoHasTheArchiveComesFirst) {
   auto all = holders(8);
   of(all, "n5").state = State::kKept;
-  EXPECT_EQ(choose_givers(kArchive, all, {"gone"}).front(), "n5");
+  EXPECT_EQ(choose_peers(kArchive, all, {"gone"}).front(), "n5");
 }
 
 TEST(ArchiveRoles, NobodyWaitsForWhoWaitsForHim) {
   const auto all = holders(30);
-  const Names givers = choose_givers(kArchive, all, {});
+  const Names peers = choose_peers(kArchive, all, {});
   for (const auto& one : all) {
-    const ArchiveRole role = role_of(one.node, all, givers);
-    const auto at = static_cast<std::size_t>(std::find(givers.begin(), givers.end(), one.node) -
-                                             givers.begin());
+    const ArchiveRole role = role_of(one.node, all, peers);
+    const auto at =
+        static_cast<std::size_t>(std::find(peers.begin(), peers.end(), one.node) - peers.begin());
     Names asked = names(role.peers);
     std::sort(asked.begin(), asked.end());
-    Names may(givers.begin(), givers.begin() + static_cast<std::ptrdiff_t>(at));
+    Names may(peers.begin(), peers.begin() + static_cast<std::ptrdiff_t>(at));
     std::sort(may.begin(), may.end());
     EXPECT_EQ(asked, may) << one.node;
-    EXPECT_EQ(role.share_with.size(), at < givers.size() ? all.size() - 1 : 0u) << one.node;
+    EXPECT_EQ(role.share_with.size(), at < peers.size() ? all.size() - 1 : 0u) << one.node;
   }
 }
 
 TEST(ArchiveRoles, WhoAsksIsAlwaysOnTheListOfWhomHeAsks) {
   const auto all = holders(30);
-  const Names givers = choose_givers(kArchive, all, {});
+  const Names peers = choose_peers(kArchive, all, {});
   for (const auto& one : all) {
-    for (const auto& peer : role_of(one.node, all, givers).peers) {
-      const Names may = role_of(peer.node, all, givers).share_with;
+    for (const auto& peer : role_of(one.node, all, peers).peers) {
+      const Names may = role_of(peer.node, all, peers).share_with;
       EXPECT_TRUE(std::binary_search(may.begin(), may.end(), one.node))
           << one.node << " asks " << peer.node;
       EXPECT_EQ(peer.url, "https://" + peer.node);
@@ -132,16 +132,16 @@ TEST(ArchiveRoles, WhoAsksIsAlwaysOnTheListOfWhomHeAsks) {
 TEST(ArchiveRoles, OneThatHasItIsToldNothingNew) {
   auto all = holders(8);
   of(all, "n3").state = State::kUnpacked;
-  of(all, "n3").told_peers = {{.node = "gone", .url = "https://gone", .unknown = {}}};
+  of(all, "n3").listed_peers = {{.node = "gone", .url = "https://gone", .unknown = {}}};
   EXPECT_EQ(names(role_of("n3", all, {"n1", "n2"}).peers), Names{"gone"});
 }
 
 TEST(ArchiveRoles, AGiverThatIsAwayIsOneStillWhenItComesBack) {
   auto all = holders(3);
   of(all, "n0").connected = false;
-  of(all, "n0").told_share_with = {"n1", "n2"};
+  of(all, "n0").listed_share_with = {"n1", "n2"};
   EXPECT_EQ(role_of("n0", all, {"n1", "n2"}).share_with, (Names{"n1", "n2"}));
-  of(all, "n0").told_share_with.clear();
+  of(all, "n0").listed_share_with.clear();
   EXPECT_EQ(role_of("n0", all, {"n1"}).share_with, Names());
   EXPECT_EQ(names(role_of("n0", all, {"n1"}).peers), Names{"n1"})
       << "one that comes for the first time does not begin at the source";
@@ -184,7 +184,7 @@ class ShareArchives : public ::testing::Test {
     std::size_t writes = 0;
     for (const auto& [name, edge_node] : edge_nodes_) {
       api::EdgeNodeSpec spec = plan_edge_node(*edge_node, world_);
-      share_archives(spec, *edge_node, world_, givers_);
+      share_archives(spec, *edge_node, world_, peers_);
       if (spec.to_json() == edge_node->spec.to_json()) continue;
       edge_node->spec = std::move(spec);
       ++writes;
@@ -218,7 +218,7 @@ class ShareArchives : public ::testing::Test {
 
   EdgeNodeWorld world_;
   std::map<std::string, std::shared_ptr<api::EdgeNode>> edge_nodes_;
-  ArchiveGivers givers_;
+  ArchivePeers peers_;
 };
 
 TEST_F(ShareArchives, ARolloutToEightNodesIsWrittenOnceAndItsProgressNever) {
@@ -232,15 +232,15 @@ TEST_F(ShareArchives, ARolloutToEightNodesIsWrittenOnceAndItsProgressNever) {
   const std::string first = seed();
   ASSERT_NE(first, "");
   EXPECT_EQ(version(first).share_with.size(), 7u);
-  const Names givers = sharing();
+  const Names peers = sharing();
   for (const auto& [name, edge_node] : edge_nodes_) {
     report(name, "Downloading", false, 1000);
     EXPECT_EQ(write_all(), 0u) << name;
-    report(name, "Ready", std::find(givers.begin(), givers.end(), name) != givers.end());
+    report(name, "Ready", std::find(peers.begin(), peers.end(), name) != peers.end());
     EXPECT_EQ(write_all(), 0u) << name;
   }
   // A new operator knows only the written lists.
-  givers_.clear();
+  peers_.clear();
   EXPECT_EQ(write_all(), 0u);
 }
 
@@ -286,10 +286,10 @@ TEST_F(ShareArchives, WhereTheSeedGoesAwayOnlyThoseWithoutTheArchiveAreToldOfAno
   }
   write_all();
   const std::string first = seed();
-  const Names givers = sharing();
+  const Names peers = sharing();
   std::size_t missing = 0;
   for (const auto& [name, edge_node] : edge_nodes_) {
-    if (std::find(givers.begin(), givers.end(), name) != givers.end()) {
+    if (std::find(peers.begin(), peers.end(), name) != peers.end()) {
       report(name, "Ready", true);
     } else if (++missing > 2) {
       report(name, "Ready");
@@ -312,10 +312,10 @@ TEST_F(ShareArchives, ARevokedNodeNeitherGivesNorGets) {
   }
   write_all();
   const std::string first = seed();
-  const Names givers = sharing();
+  const Names peers = sharing();
   std::string away, installed;  // nodes that keep their role
   for (const auto& [name, edge_node] : edge_nodes_) {
-    const bool gives = std::find(givers.begin(), givers.end(), name) != givers.end();
+    const bool gives = std::find(peers.begin(), peers.end(), name) != peers.end();
     if (gives && name != first) {
       away = name;
     } else if (!gives && installed.empty()) {

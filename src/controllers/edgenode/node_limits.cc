@@ -21,8 +21,8 @@ std::optional<Problem> no_room_for_model(const api::EdgeNode& node, std::string_
 std::optional<Problem> no_room_for_worker(const api::EdgeNode& node, std::string_view key,
                                           std::string_view job_uid) {
   if (node.spec.workers.size() < kWorkersPerNode) return {};
-  const api::EdgeWorker* told = node.spec.find_worker(key);
-  if (told != nullptr && told->uid == job_uid) return {};
+  const api::EdgeWorker* listed = node.spec.find_worker(key);
+  if (listed != nullptr && listed->uid == job_uid) return {};
   return full(node, kWorkersPerNode, "workers of jobs");
 }
 

@@ -21,7 +21,7 @@ constexpr std::size_t kToldOfKey = 400;  // bytes of a left-out item's key in a 
 
 /// One requested item and its age.
 template <typename Item>
-struct Wish {
+struct Candidate {
   std::string since;  // of the object, RFC 3339 in UTC: sorts by time
   Item item;
   std::size_t turn = 0;  // takes precedence over age: items of different owners alternate
@@ -43,56 +43,61 @@ std::string refusal(const Item& item, std::vector<Item> api::EdgeNodeSpec::*list
 
 /// Removes items that the server would reject; the older one wins a duplicate key.
 template <typename Item>
-void leave_out_refused(std::vector<Wish<Item>>& wishes, std::vector<Item> api::EdgeNodeSpec::*list,
+void leave_out_refused(std::vector<Candidate<Item>>& candidates,
+                       std::vector<Item> api::EdgeNodeSpec::*list,
                        std::vector<std::string>& left_out) {
-  const auto age = [](const Wish<Item>& wish) { return std::tie(wish.since, wish.item.key); };
-  std::stable_sort(wishes.begin(), wishes.end(),
+  const auto age = [](const Candidate<Item>& candidate) {
+    return std::tie(candidate.since, candidate.item.key);
+  };
+  std::stable_sort(candidates.begin(), candidates.end(),
                    [&](const auto& a, const auto& b) { return age(a) < age(b); });
   std::set<std::string> keys;
-  std::erase_if(wishes, [&](const Wish<Item>& wish) {
-    std::string why = refusal(wish.item, list);
-    if (why.empty() && !keys.insert(wish.item.key).second) why = "another item has the same key";
-    if (!why.empty()) left_out.push_back(wish.item.key.substr(0, kToldOfKey) + ": " + why);
+  std::erase_if(candidates, [&](const Candidate<Item>& candidate) {
+    std::string why = refusal(candidate.item, list);
+    if (why.empty() && !keys.insert(candidate.item.key).second)
+      why = "another item has the same key";
+    if (!why.empty()) left_out.push_back(candidate.item.key.substr(0, kToldOfKey) + ": " + why);
     return !why.empty();
   });
 }
 
 /// The oldest acceptable items, sorted by key.
 template <typename Item>
-std::vector<Item> oldest(std::vector<Wish<Item>> wishes, std::vector<Item> api::EdgeNodeSpec::*list,
-                         std::size_t max, std::vector<std::string>& left_out) {
-  leave_out_refused(wishes, list, left_out);
-  const auto turn = [](const Wish<Item>& wish) {
-    return std::tie(wish.turn, wish.since, wish.item.key);
+std::vector<Item> oldest(std::vector<Candidate<Item>> candidates,
+                         std::vector<Item> api::EdgeNodeSpec::*list, std::size_t max,
+                         std::vector<std::string>& left_out) {
+  leave_out_refused(candidates, list, left_out);
+  const auto turn = [](const Candidate<Item>& candidate) {
+    return std::tie(candidate.turn, candidate.since, candidate.item.key);
   };
-  std::sort(wishes.begin(), wishes.end(),
+  std::sort(candidates.begin(), candidates.end(),
             [&](const auto& a, const auto& b) { return turn(a) < turn(b); });
-  if (wishes.size() > max) wishes.resize(max);
-  std::sort(wishes.begin(), wishes.end(),
+  if (candidates.size() > max) candidates.resize(max);
+  std::sort(candidates.begin(), candidates.end(),
             [](const auto& a, const auto& b) { return a.item.key < b.item.key; });
   std::vector<Item> items;
-  for (auto& wish : wishes) items.push_back(std::move(wish.item));
+  for (auto& candidate : candidates) items.push_back(std::move(candidate.item));
   return items;
 }
 
 template <typename Item>
 std::vector<Item> valid(std::vector<Item> items, std::vector<Item> api::EdgeNodeSpec::*list,
                         std::vector<std::string>& left_out) {
-  std::vector<Wish<Item>> wishes;
-  for (Item& item : items) wishes.push_back({"", std::move(item)});
-  const std::size_t all = wishes.size();
-  return oldest(std::move(wishes), list, all, left_out);
+  std::vector<Candidate<Item>> candidates;
+  for (Item& item : items) candidates.push_back({"", std::move(item)});
+  const std::size_t all = candidates.size();
+  return oldest(std::move(candidates), list, all, left_out);
 }
 
 /// Gives each namespace one turn per worker. Each job's first worker comes before any job's second.
 /// On input, `turn` is the worker's number within its job.
-void share_by_namespace(std::vector<Wish<api::EdgeWorker>>& wishes) {
-  std::map<std::string, std::vector<Wish<api::EdgeWorker>*>> namespaces;
-  for (auto& wish : wishes)
-    namespaces[wish.item.key.substr(0, wish.item.key.find('/'))].push_back(&wish);
+void share_by_namespace(std::vector<Candidate<api::EdgeWorker>>& candidates) {
+  std::map<std::string, std::vector<Candidate<api::EdgeWorker>*>> namespaces;
+  for (auto& candidate : candidates)
+    namespaces[candidate.item.key.substr(0, candidate.item.key.find('/'))].push_back(&candidate);
   for (auto& [name, all] : namespaces) {
-    const auto order = [](const Wish<api::EdgeWorker>* wish) {
-      return std::tie(wish->turn, wish->since, wish->item.key);
+    const auto order = [](const Candidate<api::EdgeWorker>* candidate) {
+      return std::tie(candidate->turn, candidate->since, candidate->item.key);
     };
     std::sort(all.begin(), all.end(),
               [&](const auto* a, const auto* b) { return order(a) < order(b); });
@@ -101,12 +106,12 @@ void share_by_namespace(std::vector<Wish<api::EdgeWorker>>& wishes) {
 }
 
 template <typename Datasets>
-void add_wishes(const Datasets& datasets, const std::string& node,
-                std::vector<Wish<api::EdgeDataset>>& wishes) {
+void add_candidates(const Datasets& datasets, const std::string& node,
+                    std::vector<Candidate<api::EdgeDataset>>& candidates) {
   for (const auto& dataset : datasets) {
     if (dataset->spec.node_name != node) continue;
     if (auto item = work_for(view(*dataset)))
-      wishes.push_back({dataset->metadata.creation_timestamp, std::move(*item)});
+      candidates.push_back({dataset->metadata.creation_timestamp, std::move(*item)});
   }
 }
 
@@ -123,7 +128,7 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
                                  std::vector<std::string>* left_out) {
   std::vector<std::string> refused;
   api::EdgeNodeSpec spec;
-  std::vector<Wish<api::EdgeModel>> models;
+  std::vector<Candidate<api::EdgeModel>> models;
   for (const auto& model : world.models) {
     if (!model->spec.on_edge() || place(*model, world.nodes).node != node.metadata.name) continue;
     const ServerEntry* server = nullptr;
@@ -135,7 +140,7 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
     if (auto item = work_for(*model, node, edge_pod(*model, world.pods), server))
       models.push_back({model->metadata.creation_timestamp, std::move(*item)});
   }
-  std::vector<Wish<api::EdgeWorker>> workers;
+  std::vector<Candidate<api::EdgeWorker>> workers;
   for (const NodeWork& job : world.jobs) {
     for (const api::EdgeModel& model : job.models) models.push_back({job.since, model});
     for (const api::EdgeWorker& worker : job.workers)
@@ -146,9 +151,9 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
   // Left-out models and workers get the condition NodeFull.
   spec.models = oldest(std::move(models), &api::EdgeNodeSpec::models, kModelsPerNode, refused);
   spec.workers = oldest(std::move(workers), &api::EdgeNodeSpec::workers, kWorkersPerNode, refused);
-  std::vector<Wish<api::EdgeDataset>> datasets;
-  add_wishes(world.datasets, node.metadata.name, datasets);
-  add_wishes(world.sedna_datasets, node.metadata.name, datasets);
+  std::vector<Candidate<api::EdgeDataset>> datasets;
+  add_candidates(world.datasets, node.metadata.name, datasets);
+  add_candidates(world.sedna_datasets, node.metadata.name, datasets);
   // Left-out datasets get the condition TooManyDatasets.
   spec.datasets =
       oldest(std::move(datasets), &api::EdgeNodeSpec::datasets, kDatasetsPerNode, refused);

@@ -10,9 +10,9 @@
 
 #include "base/log.h"
 #include "controllers/edgenode/plan.h"
-#include "controllers/inferencemodel/found_by.h"
+#include "controllers/inferencemodel/indexes.h"
 #include "controllers/inferencemodel/plan.h"
-#include "controllers/replication/concern.h"
+#include "controllers/replication/affected.h"
 
 namespace varda::controllers {
 
@@ -65,7 +65,7 @@ void add_model_claims(const runtime::Caches& caches, std::vector<ReplicationClai
 }
 
 // A node's report about its files affects the other nodes of the same claims.
-Keys nodes_beside(const api::EdgeNode& node, const runtime::Caches& caches) {
+Keys nodes_also(const api::EdgeNode& node, const runtime::Caches& caches) {
   return nodes_with(node.metadata.name, labels_of(node.metadata.name, caches), caches);
 }
 
@@ -145,7 +145,7 @@ void EdgeNodeReconciler::watches(runtime::Watches<api::EdgeNode>& w) const {
   constexpr auto kSameSpec = [](const auto& before, const auto& now) {
     return same_spec(before.metadata, now.metadata);
   };
-  w.maps<api::EdgeNode>(nodes_beside, kSame).maps<api::Node>(nodes_labelled, kSame);
+  w.maps<api::EdgeNode>(nodes_also, kSame).maps<api::Node>(nodes_labelled, kSame);
   w.maps<api::Model>(nodes_of_copies<api::Group::kEdgeai>, kSameSpec);
   w.maps<api::SednaModel>(nodes_of_copies<api::Group::kSedna>, kSameSpec);
   w.maps<api::Dataset>(node_of_dataset<api::Group::kEdgeai>, kSameSpec);
@@ -162,14 +162,14 @@ Keys EdgeNodeReconciler::nodes_that_share(const std::string& name, std::string f
   Digests all = digests;
   {
     const MutexLock lock(mutex_);
-    const auto known = words_.find(name);
-    if (known == words_.end() ? facts.empty() : known->second.facts == facts) return {};
-    if (known != words_.end())
+    const auto known = last_seen_.find(name);
+    if (known == last_seen_.end() ? facts.empty() : known->second.facts == facts) return {};
+    if (known != last_seen_.end())
       all.insert(known->second.digests.begin(), known->second.digests.end());
     if (facts.empty()) {
-      words_.erase(known);
+      last_seen_.erase(known);
     } else {
-      words_[name] = {std::move(facts), std::move(digests)};
+      last_seen_[name] = {std::move(facts), std::move(digests)};
     }
   }
   if (all.empty()) return {};
@@ -260,13 +260,13 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   }
   std::vector<std::string> left_out;
   api::EdgeNodeSpec wanted = plan_edge_node(node, world, &left_out);
-  tell_left_out(node, std::move(left_out), writer);
+  report_left_out(node, std::move(left_out), writer);
   if (!node.status.usable_peer_url().empty() && !wanted.models.empty()) {
     if (world.edge_nodes.empty())
       for (auto& other : caches_.of<api::EdgeNode>().list())
         world.edge_nodes.emplace(other->metadata.name, other);
-    if (givers_.size() > kGroupsMax) givers_.clear();
-    share_archives(wanted, node, world, givers_);
+    if (peers_.size() > kGroupsMax) peers_.clear();
+    share_archives(wanted, node, world, peers_);
   }
   const codec::Json plan = wanted.to_json();
   // Empty lists are written too. An object without lists, as created by an agent, means "no
@@ -303,8 +303,8 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   return runtime::Action::await_change();
 }
 
-void EdgeNodeReconciler::tell_left_out(const api::EdgeNode& node, std::vector<std::string> now,
-                                       runtime::Writer& writer) {
+void EdgeNodeReconciler::report_left_out(const api::EdgeNode& node, std::vector<std::string> now,
+                                         runtime::Writer& writer) {
   std::vector<std::string>& before = left_out_[node.metadata.name];
   for (const std::string& item : now) {
     if (std::find(before.begin(), before.end(), item) != before.end()) continue;

@@ -48,20 +48,20 @@ class EdgeNodeReconciler {
   std::vector<meta::ObjectKey> nodes_that_share_with(const api::EdgeNode& node) const;
   std::vector<meta::ObjectKey> nodes_that_share_with(const api::Node& node) const;
   std::vector<meta::ObjectKey> nodes_that_share(const api::InferenceModel& model) const;
-  void tell_left_out(const api::EdgeNode& node, std::vector<std::string> now,
-                     runtime::Writer& writer);
+  void report_left_out(const api::EdgeNode& node, std::vector<std::string> now,
+                       runtime::Writer& writer);
 
   const runtime::Caches& caches_;
   const Clock& clock_;
   const ServerTable servers_;
   const std::vector<const JobWork*> jobs_;
-  ArchiveGivers givers_;  // worker thread only
-  struct Word {
+  ArchivePeers peers_;  // worker thread only
+  struct LastSeen {
     std::string facts;
     Digests digests;
   };
   mutable Mutex mutex_;
-  mutable std::map<std::string, Word> words_
+  mutable std::map<std::string, LastSeen> last_seen_
       GUARDED_BY(mutex_);                         // facts from watches, by kind and name
   std::map<std::string, SteadyTime> next_write_;  // by node; worker thread only
   std::map<std::string, std::vector<std::string>> left_out_;  // by node; worker thread only

@@ -212,7 +212,7 @@ TEST_F(EdgeNodeWrites, AnItemThatCannotBeWrittenIsLeftOutAndToldAndTheOthersAreW
   struct Case {
     const char* what;
     std::function<void(NodeWork&)> spoil;
-    std::vector<std::string> models, workers, told;
+    std::vector<std::string> models, workers, reported;
   };
   const std::string long_name(64, 'm');
   const std::vector<std::string> all_models{"default/a", "default/bad.edge", "default/good.edge"},
@@ -272,7 +272,7 @@ TEST_F(EdgeNodeWrites, AnItemThatCannotBeWrittenIsLeftOutAndToldAndTheOthersAreW
   };
   add_model("a");
   jobs_.names = {"bad", "good"};
-  std::size_t told = 0;
+  std::size_t reported = 0;
   for (const Case& test : cases) {
     SCOPED_TRACE(test.what);
     jobs_.spoil = [&test](const std::string& name, NodeWork& work) {
@@ -288,9 +288,9 @@ TEST_F(EdgeNodeWrites, AnItemThatCannotBeWrittenIsLeftOutAndToldAndTheOthersAreW
     };
     EXPECT_EQ(keys("models"), test.models);
     EXPECT_EQ(keys("workers"), test.workers);
-    told += test.told.size();
-    for (const std::string& text : test.told) {
-      wait_for("the events are written", [&] { return left_out_events().size() == told; });
+    reported += test.reported.size();
+    for (const std::string& text : test.reported) {
+      wait_for("the events are written", [&] { return left_out_events().size() == reported; });
       const auto events = left_out_events();
       EXPECT_TRUE(std::any_of(events.begin(), events.end(), [&](const auto& one) {
         return one.find(text) != std::string::npos;

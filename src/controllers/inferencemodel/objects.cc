@@ -196,7 +196,7 @@ Json named_node(const std::string& node) {
 
 }  // namespace
 
-std::vector<std::string> upper_tier_arguments(const api::ModelSecurity& security) {
+std::vector<std::string> tier_arguments(const api::ModelSecurity& security) {
   std::vector<std::string> out;
   if (security.https()) out.insert(out.end(), {"--tier-ca", std::string(kTlsPath) + "/ca.crt"});
   if (!security.token_secret_name.empty())
@@ -331,8 +331,8 @@ Json make_deployment(const InferenceModel& model, const ServerEntry* server,
                       options.fetch_arguments.end());
     for (const std::string& mirror : entry->mirrors)
       fetch.args.insert(fetch.args.end(), {"--mirror", mirror});
-    for (const std::string& file : server->beside)
-      fetch.args.insert(fetch.args.end(), {"--beside", file});
+    for (const std::string& file : server->extra_files)
+      fetch.args.insert(fetch.args.end(), {"--extra-file", file});
     const std::string volume = parent(directory);
     fetch.volume_mounts.push_back(mount(volume, false));
     if (entry->credentials) {

@@ -19,7 +19,7 @@ codec::Json resources_of(const api::InferenceModel& model);
 /// The part of spec.security that replaces the pod when it changes. Null: the port is open.
 codec::Json security_asked(const api::InferenceModel& model);
 /// Further arguments of a server that asks upper tiers, which have the same security.
-std::vector<std::string> upper_tier_arguments(const api::ModelSecurity& security);
+std::vector<std::string> tier_arguments(const api::ModelSecurity& security);
 /// The content of an edge pod without its placement: the server's container, its network (host,
 /// hostport), and the model's directory on the node. `server` null: the model names an image, and
 /// has no directory.

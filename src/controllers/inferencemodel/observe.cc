@@ -66,11 +66,11 @@ std::optional<Verdict> unreachable(const Plan& plan, const World& world, bool ag
   return Verdict{kUnknown, std::move(lost->reason), std::move(lost->message)};
 }
 
-bool same_work(const api::EdgeModel& told, const InferenceModel& model) {
-  if (told.target != model.spec.target_version) return false;
-  const api::ManifestEntry* entry = model.spec.find_version(told.target);
-  for (const api::EdgeModelVersion& version : told.versions) {
-    if (version.version == told.target)
+bool same_work(const api::EdgeModel& assigned, const InferenceModel& model) {
+  if (assigned.target != model.spec.target_version) return false;
+  const api::ManifestEntry* entry = model.spec.find_version(assigned.target);
+  for (const api::EdgeModelVersion& version : assigned.versions) {
+    if (version.version == assigned.target)
       return entry != nullptr && version.url == entry->download_url &&
              version.sha256 == entry->sha256sum;
   }
@@ -141,7 +141,7 @@ std::optional<Failure> target_failure(const EdgeView& view) {
 Verdict target_progress(const EdgeView& view) {
   const std::string& node = view.plan.placement.node;
   const std::string& target = view.model.spec.target_version;
-  const api::EdgeModel* told =
+  const api::EdgeModel* assigned =
       view.world.edge_node == nullptr
           ? nullptr
           : view.world.edge_node->spec.find_model(view.model.metadata.key().str());
@@ -149,7 +149,7 @@ Verdict target_progress(const EdgeView& view) {
     if (auto full = no_room_for_model(*view.world.edge_node, view.model.metadata.key().str()))
       return no(std::move(full->reason), std::move(full->message));
   }
-  if (told == nullptr || !same_work(*told, view.model) || view.report == nullptr) {
+  if (assigned == nullptr || !same_work(*assigned, view.model) || view.report == nullptr) {
     return no("WaitingForNode",
               "waiting for the agent of node " + node + " to accept version " + target);
   }
@@ -269,9 +269,9 @@ Finding observe_edge(const InferenceModel& model, const Plan& plan, const World&
                         options.node_port_host.empty() ? Machines::kMany : Machines::kOne);
         !host.empty()) {
       const api::Container* server = server_of(*pod);
-      const bool told = server != nullptr && !server->ports.empty();
+      const bool assigned = server != nullptr && !server->ports.empty();
       found.url = with_scheme(
-          http_url(host, told ? server->ports.front().container_port : model.spec.port()),
+          http_url(host, assigned ? server->ports.front().container_port : model.spec.port()),
           server != nullptr && answers_https(*server));
     }
     if (report != nullptr) found.serving_version = report->serving->version;

@@ -26,21 +26,23 @@ Result<std::vector<std::string>> read_list(const Json& value, const std::string&
 
 bool is_pointer(const std::string& text) { return text.empty() || text.front() == '/'; }
 
-Result<api::EdgeStatusReading> read_reading(const Json& value, const std::string& where) {
+Result<api::EdgeStatusQuery> read_status_query(const Json& value, const std::string& where) {
   if (!value.is_object()) return invalid(where, "must be an object");
-  api::EdgeStatusReading reading;
+  api::EdgeStatusQuery query;
   // Another path is another protocol: members that the entry leaves out are not in its answers.
   if (value.contains("path")) {
-    reading.method = "GET";
-    reading.name = reading.state = reading.code = reading.message = "";
-    reading.ready = reading.loading = reading.quiet = {};
+    query.method = "GET";
+    query.name = query.state = query.code = query.message = "";
+    query.ready = query.loading = query.ignored_messages = {};
   }
   const std::pair<std::string_view, std::string*> texts[] = {
-      {"path", &reading.path}, {"method", &reading.method},   {"list", &reading.list},
-      {"name", &reading.name}, {"version", &reading.version}, {"state", &reading.state},
-      {"code", &reading.code}, {"message", &reading.message}};
+      {"path", &query.path}, {"method", &query.method},   {"list", &query.list},
+      {"name", &query.name}, {"version", &query.version}, {"state", &query.state},
+      {"code", &query.code}, {"message", &query.message}};
   const std::pair<std::string_view, std::vector<std::string>*> lists[] = {
-      {"ready", &reading.ready}, {"loading", &reading.loading}, {"quiet", &reading.quiet}};
+      {"ready", &query.ready},
+      {"loading", &query.loading},
+      {"ignoredMessages", &query.ignored_messages}};
   for (const auto& [member, content] : value.as_object()) {
     const std::string at = where + "." + member;
     bool known = false;
@@ -65,9 +67,9 @@ Result<api::EdgeStatusReading> read_reading(const Json& value, const std::string
                      "is unknown: must be path, method, list, name, version, state, ready, "
                      "loading, code, message or quiet");
   }
-  if (!reading.state.empty() && reading.ready.empty())
+  if (!query.state.empty() && query.ready.empty())
     return invalid(where + ".ready", "is required if state is set");
-  return reading;
+  return query;
 }
 
 std::string with_the_longest_names(std::string text) {
@@ -87,10 +89,10 @@ Status check_limits(const std::string& name, const ServerEntry& entry) {
   api::EdgeModel model;
   model.key = "namespace/name";
   model.layout = entry.layout;
-  model.beside = entry.beside;
-  api::EdgeStatusReading& reading = model.serving.emplace().reading.emplace(entry.reading);
+  model.extra_files = entry.extra_files;
+  api::EdgeStatusQuery& query = model.serving.emplace().status_query.emplace(entry.status_query);
   model.serving->url = "http://server";
-  reading.path = with_the_longest_names(reading.path);
+  query.path = with_the_longest_names(query.path);
   api::EdgeNodeSpec spec;
   spec.models.push_back(std::move(model));
   const auto causes =
@@ -98,7 +100,7 @@ Status check_limits(const std::string& name, const ServerEntry& entry) {
   if (causes.empty()) return {};
   std::string field = causes.front().field;
   for (const auto& [theirs, ours] :
-       {std::pair<std::string_view, std::string_view>("models[0].serving.reading", "status"),
+       {std::pair<std::string_view, std::string_view>("models[0].serving.statusQuery", "status"),
         {"models[0].", ""}}) {
     if (field.starts_with(theirs)) field.replace(0, theirs.size(), ours);
   }
@@ -120,8 +122,8 @@ Result<ServerEntry> read_entry(const std::string& name, const Json& value) {
       TRY(entry.command, read_list(content, where));
     } else if (member == "args") {
       TRY(entry.args, read_list(content, where));
-    } else if (member == "beside") {
-      TRY(entry.beside, read_list(content, where));
+    } else if (member == "extraFiles") {
+      TRY(entry.extra_files, read_list(content, where));
     } else if (member == "env") {
       if (!content.is_object()) return invalid(where, "must be an object");
       for (const auto& [variable, text] : content.as_object()) {
@@ -129,7 +131,7 @@ Result<ServerEntry> read_entry(const std::string& name, const Json& value) {
         entry.env[variable] = text.as_string();
       }
     } else if (member == "status") {
-      TRY(entry.reading, read_reading(content, where));
+      TRY(entry.status_query, read_status_query(content, where));
     } else if (member == "closable") {
       if (!content.is_bool()) return invalid(where, "must be true or false");
       entry.closable = content.as_bool();
@@ -147,7 +149,7 @@ Result<ServerEntry> read_entry(const std::string& name, const Json& value) {
       if (!known) {
         return invalid(where,
                        "is unknown: must be image, command, args, env, mountPath, readyPath, "
-                       "layout, beside, status, closable or "
+                       "layout, extraFiles, status, closable or "
                        "securityContext");
       }
     }
@@ -157,13 +159,13 @@ Result<ServerEntry> read_entry(const std::string& name, const Json& value) {
     return invalid(name + ".mountPath", "must be an absolute path");
   if (entry.layout != api::EdgeModel::kTarget && entry.layout != api::EdgeModel::kNumbered)
     return invalid(name + ".layout", "must be target or numbered");
-  for (const std::string& file : entry.beside) {
+  for (const std::string& file : entry.extra_files) {
     if (file.empty() || file.front() == '.' || file.find('/') != std::string::npos)
-      return invalid(name + ".beside",
+      return invalid(name + ".extraFiles",
                      "must be file names that have no / and do not begin with a dot");
   }
-  if (!entry.beside.empty() && entry.layout != api::EdgeModel::kNumbered)
-    return invalid(name + ".beside", "may be set only with layout: numbered");
+  if (!entry.extra_files.empty() && entry.layout != api::EdgeModel::kNumbered)
+    return invalid(name + ".extraFiles", "may be set only with layout: numbered");
   TRY_VOID(check_limits(name, entry));
   return entry;
 }
@@ -192,17 +194,17 @@ ServerEntry tensorflow_serving() {
   // /v1/models/NAME answers 200 while a version loads; its metadata is there once one is AVAILABLE.
   entry.ready_path = "/v1/models/{modelName}/metadata";
   entry.layout = api::EdgeModel::kNumbered;
-  entry.reading.path = "/v1/models/{modelName}";
-  entry.reading.method = "GET";
-  entry.reading.list = "/model_version_status";
-  entry.reading.name = "";
-  entry.reading.version = "/version";
-  entry.reading.state = "/state";
-  entry.reading.ready = {"AVAILABLE"};
-  entry.reading.loading = {"START", "LOADING"};
-  entry.reading.code = "";
-  entry.reading.message = "/status/error_message";
-  entry.reading.quiet = {"OK"};
+  entry.status_query.path = "/v1/models/{modelName}";
+  entry.status_query.method = "GET";
+  entry.status_query.list = "/model_version_status";
+  entry.status_query.name = "";
+  entry.status_query.version = "/version";
+  entry.status_query.state = "/state";
+  entry.status_query.ready = {"AVAILABLE"};
+  entry.status_query.loading = {"START", "LOADING"};
+  entry.status_query.code = "";
+  entry.status_query.message = "/status/error_message";
+  entry.status_query.ignored_messages = {"OK"};
   entry.security_context = unprivileged(65532);
   return entry;
 }
@@ -228,7 +230,7 @@ ServerEntry triton() {
                 "--allow-metrics=false"};
   entry.ready_path = "/v2/models/{modelName}/ready";
   entry.layout = api::EdgeModel::kNumbered;
-  entry.beside = {"config.pbtxt"};
+  entry.extra_files = {"config.pbtxt"};
   entry.security_context = unprivileged(1000);  // triton-server in the image
   return entry;
 }

@@ -29,10 +29,11 @@ struct ServerEntry {
   /// and the file `target` has the wanted one. kNumbered: folders are numbers
   /// (api/edgeai/version_number.h), and the greatest is wanted.
   std::string layout{api::EdgeModel::kTarget};
-  std::vector<std::string> beside;  // kNumbered: files of an archive that go beside the numbers
-  api::EdgeStatusReading reading;   // the way to read the serving version from the server
-  codec::Json security_context;     // of its container; null: none
-  bool closable = false;            // takes varda-serve's flags for spec.security of a model
+  std::vector<std::string>
+      extra_files;                    // kNumbered: files of an archive that go beside the numbers
+  api::EdgeStatusQuery status_query;  // the way to read the serving version from the server
+  codec::Json security_context;       // of its container; null: none
+  bool closable = false;              // takes varda-serve's flags for spec.security of a model
 };
 
 class CertificateIssuer;

@@ -5,9 +5,9 @@
 #include <tuple>
 
 #include "controllers/inferencemodel/held_versions.h"
-#include "controllers/inferencemodel/kept_pod.h"
 #include "controllers/inferencemodel/objects.h"
 #include "controllers/inferencemodel/pod_problem.h"
+#include "controllers/inferencemodel/unchanged_pod.h"
 #include "controllers/service_address.h"
 #include "net/url.h"
 
@@ -110,8 +110,8 @@ void add_edge_pod(const InferenceModel& model, const World& world, const ServerE
   Json wanted = make_edge_pod(model, node, server, model_root, options);
   annotate(model, node, server, wanted);
   if (const api::Pod* pod = edge_pod(model, world.pods)) {
-    if (auto kept =
-            keep_pod(model, node, *pod, server, wanted, answers(find_node(world.nodes, node)))) {
+    if (auto kept = unchanged_pod_of(model, node, *pod, server, wanted,
+                                     answers(find_node(world.nodes, node)))) {
       plan.keeps_pod = true;
       plan.outdated_pod = kept->outdated;
       wanted = std::move(kept->object);
@@ -248,7 +248,7 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
   const api::EdgeModel traits = server_traits(here ? pod : nullptr, server);
   if (traits.layout == api::EdgeModel::kNumbered) {
     work.layout = traits.layout;
-    work.beside = traits.beside;
+    work.extra_files = traits.extra_files;
   }
   // A pod without volumes was made for an image, and is being replaced.
   const bool answers = here && !pod->status.pod_ip.empty() && !pod->spec.volumes.empty();
@@ -262,8 +262,9 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
       https = answers_https(container);
     }
     work.serving.emplace().url = with_scheme(http_url(pod->status.pod_ip, port), https);
-    if (traits.serving && traits.serving->reading) {
-      api::EdgeStatusReading& reading = work.serving->reading.emplace(*traits.serving->reading);
+    if (traits.serving && traits.serving->status_query) {
+      api::EdgeStatusQuery& reading =
+          work.serving->status_query.emplace(*traits.serving->status_query);
       reading.path = fill_in(reading.path, model);
     }
   }

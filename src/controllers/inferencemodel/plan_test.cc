@@ -165,14 +165,15 @@ TEST(ServerTable, ErrorsNameTheEntryAndTheField) {
             "servers.onnx.args: must be a list of strings");
   EXPECT_EQ(message("{onnx: {image: x, color: red}}"),
             "servers.onnx.color: is unknown: must be image, command, args, env, mountPath, "
-            "readyPath, layout, beside, status, "
+            "readyPath, layout, extraFiles, status, "
             "closable or securityContext");
   EXPECT_EQ(message("{onnx: {image: x, layout: heap}}"),
             "servers.onnx.layout: must be target or numbered");
-  EXPECT_EQ(message("{onnx: {image: x, layout: numbered, beside: [a/b]}}"),
-            "servers.onnx.beside: must be file names that have no / and do not begin with a dot");
-  EXPECT_EQ(message("{onnx: {image: x, beside: [a]}}"),
-            "servers.onnx.beside: may be set only with layout: numbered");
+  EXPECT_EQ(
+      message("{onnx: {image: x, layout: numbered, extraFiles: [a/b]}}"),
+      "servers.onnx.extraFiles: must be file names that have no / and do not begin with a dot");
+  EXPECT_EQ(message("{onnx: {image: x, extraFiles: [a]}}"),
+            "servers.onnx.extraFiles: may be set only with layout: numbered");
   EXPECT_EQ(message("{onnx: {image: x, securityContext: 1000}}"),
             "servers.onnx.securityContext: must be an object");
   EXPECT_EQ(message("{onnx: {image: x, status: {path: v1}}}"),
@@ -212,13 +213,13 @@ TEST(ServerTable, EntriesBeyondWhatAnEdgeNodeTakesAreRefusedWhenTheTableIsRead) 
       {"status.path", pointer(961) + "{modelName}", pointer(962) + "{modelName}"},
       {"status.ready", list(16), list(17)},
       {"status.loading", list(16), list(17)},
-      {"status.quiet", list(16), list(17)},
+      {"status.ignoredMessages", list(16), list(17)},
       {"status.ready[0]", Json::array({word(63)}), Json::array({word(64)})},
       {"status.ready[0]", Json::array({word(1)}), Json::array({""})},
       {"status.loading[0]", Json::array({word(63)}), Json::array({word(64)})},
-      {"status.quiet[0]", Json::array({word(253)}), Json::array({word(254)})},
-      {"beside", list(16), list(17)},
-      {"beside[0]", Json::array({word(253)}), Json::array({word(254)})}};
+      {"status.ignoredMessages[0]", Json::array({word(253)}), Json::array({word(254)})},
+      {"extraFiles", list(16), list(17)},
+      {"extraFiles[0]", Json::array({word(253)}), Json::array({word(254)})}};
   for (const char* member : {"list", "name", "version", "state", "code", "message"})
     limits.push_back({std::string("status.") + member, pointer(253), pointer(254)});
   for (const Limit& limit : limits) {

@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "controllers/certificates/issuer.h"
-#include "controllers/inferencemodel/found_by.h"
+#include "controllers/inferencemodel/indexes.h"
 #include "controllers/service_address.h"
 
 namespace varda::controllers {
@@ -91,10 +91,10 @@ Keys of_slice(const api::EndpointSlice& slice, const runtime::Caches& caches) {
 }
 
 // Writes Events for transitions that matter to people. A status that stays the same causes none.
-void tell(const InferenceModel& model, const api::InferenceModelStatus& now,
-          PassingProblems& passing, SteadyTime time, runtime::Writer& writer) {
+void record_events(const InferenceModel& model, const api::InferenceModelStatus& now,
+                   PassingProblems& passing, SteadyTime time, runtime::Writer& writer) {
   const api::InferenceModelStatus& before = model.status;
-  std::string told;
+  std::string recorded;
   for (const meta::Condition& condition : now.conditions) {
     if (condition.status == "True" || is_progress(condition.reason)) {
       passing.clear(model.metadata.key(), condition.type);
@@ -104,8 +104,8 @@ void tell(const InferenceModel& model, const api::InferenceModelStatus& now,
                      condition, time))
       continue;
     const std::string event = condition.reason + condition.message;
-    if (event == told) continue;  // both conditions have one cause
-    told = event;
+    if (event == recorded) continue;  // both conditions have one cause
+    recorded = event;
     writer.event(model, runtime::EventType::kWarning, condition.reason, condition.message);
   }
   const meta::Condition* ready = meta::find_condition(now.conditions, "Ready");
@@ -131,9 +131,9 @@ void InferenceModelReconciler::watches(runtime::Watches<InferenceModel>& w) cons
   w.maps<api::Pod>(of_pod).maps<api::EndpointSlice>(of_slice);
   w.maps<api::Node>(of_node).maps<api::EdgeNode>(of_edge_node);
   w.maps<InferenceModel>(rivals, same_to_rivals);
-  w.indexes<InferenceModel>(kByNode, found_by_node).indexes<InferenceModel>(kByPort, found_by_port);
-  w.indexes<InferenceModel>(kByAddress, found_by_address)
-      .indexes<api::Pod>(kByModel, found_by_model);
+  w.indexes<InferenceModel>(kByNode, index_by_node).indexes<InferenceModel>(kByPort, index_by_port);
+  w.indexes<InferenceModel>(kByAddress, index_by_address)
+      .indexes<api::Pod>(kByModel, index_by_model);
   w.indexes<api::EndpointSlice>(std::string(kSlicesByService), slices_by_service);
 }
 
@@ -222,7 +222,7 @@ Result<runtime::Action> InferenceModelReconciler::reconcile(const Context& ctx,
   std::optional<Duration> report_in;
   {
     const MutexLock lock(mutex_);
-    tell(model, status, passing_, clock_.now(), writer);
+    record_events(model, status, passing_, clock_.now(), writer);
     report_in = passing_.wait(model.metadata.key(), clock_.now());
   }
   TRY_VOID(writer.status(ctx, model, status.to_json()));

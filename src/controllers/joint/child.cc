@@ -114,7 +114,7 @@ Json manifest_of(const api::EdgeModelVersion& archive, const InferenceModel* exi
 
 // True: our server understands the server's answers.
 bool speaks_open_inference(const ServerEntry& server) {
-  return server.reading == api::EdgeStatusReading{};
+  return server.status_query == api::EdgeStatusQuery{};
 }
 
 std::optional<Problem> model_problem(const Tier& tier, const ResolvedModel& model,
@@ -166,13 +166,13 @@ bool is_left_over(const InferenceModel& model, const JointInferenceService& serv
          owner->name == service.metadata.name && owner->uid != service.metadata.uid;
 }
 
-std::optional<Json> wish_of(const InferenceModel& child) {
+std::optional<Json> applied_of(const InferenceModel& child) {
   const auto noted = child.metadata.annotations.find(std::string(runtime::kLastApplied));
   if (noted == child.metadata.annotations.end()) return {};
-  auto wish = codec::parse_json(noted->second);
-  if (!wish.ok() || !wish->is_object()) return {};
-  wish->make("metadata").set("uid", child.metadata.uid);
-  return std::move(*wish);
+  auto candidate = codec::parse_json(noted->second);
+  if (!candidate.ok() || !candidate->is_object()) return {};
+  candidate->make("metadata").set("uid", child.metadata.uid);
+  return std::move(*candidate);
 }
 
 std::optional<Problem> server_problem(const InferenceModel& model,

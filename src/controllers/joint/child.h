@@ -21,7 +21,7 @@ bool is_child(const api::InferenceModel& model, const api::JointInferenceService
 bool is_left_over(const api::InferenceModel& model, const api::JointInferenceService& service);
 
 /// The child as it was last applied, with the uid of the present object. Nothing: unknown.
-std::optional<Json> wish_of(const api::InferenceModel& child);
+std::optional<Json> applied_of(const api::InferenceModel& child);
 
 struct ChildPlan {
   std::optional<Json> object;      // absent: see `problem`; an existing child stays

@@ -56,7 +56,7 @@ spec:
     }
     return {};
   }
-  std::string cloud_url() { return work().at("cascade/tiers/1/url").as_string(); }
+  std::string cloud_url() { return work().at("joint/tiers/1/url").as_string(); }
   bool has_event(std::string_view reason) {
     const Json events = get("/api/v1/namespaces/default/events");
     for (const Json& event : events["items"].as_array()) {
@@ -86,7 +86,7 @@ spec:
         kEdgeNodes + "/edge0",
         "{models: [{key: default/digits.edge, exposed: '" + target + "', versions: [{version: '" +
             target + "', state: Ready}], serving: {version: '" + target +
-            "', state: Ready}, cascade: {" + std::string(counts) +
+            "', state: Ready}, joint: {" + std::string(counts) +
             ", tiers: [{name: edge, state: Ready}, {name: cloud, state: " + cloud + "}]}}]}");
   }
   void expose() {
@@ -190,7 +190,7 @@ TEST_F(JointCluster, APolicyChangesWhatTheNodeIsToldAndNoPod) {
   const std::string pod = pod_uid();
   patch(kServices + "/digits", "{spec: {edgeWorker: {hardExampleMining: {name: AlwaysCloud}}}}");
   ASSERT_TRUE(eventually(
-      [&] { return work().at("cascade/tiers/0/policy/name").as_string() == "AlwaysCloud"; }));
+      [&] { return work().at("joint/tiers/0/policy/name").as_string() == "AlwaysCloud"; }));
   patch(kModels + "/small", "{spec: {sha256: '" + std::string(64, '5') + "', version: next}}");
   ASSERT_TRUE(eventually([&] { return work()["target"].as_string() == "next"; }))
       << codec::write_json(work());
@@ -352,7 +352,7 @@ TEST_F(JointCluster, FromOurServersToTheUsersWorkersAndBack) {
                .as_string() == "cloud-worker:1";
   })) << codec::write_json(status());
   ASSERT_TRUE(eventually([&] { return !exists(kInferenceModels + "/digits-cloud"); }));
-  ASSERT_TRUE(eventually([&] { return work()["cascade"].is_null(); }));
+  ASSERT_TRUE(eventually([&] { return work()["joint"].is_null(); }));
   ASSERT_TRUE(eventually([&] {
     if (get(kPods + "/digits-edge-adfa01a70198")["metadata"].contains("deletionTimestamp"))
       end_pod("digits-edge-adfa01a70198");
@@ -371,7 +371,7 @@ TEST_F(JointCluster, FromOurServersToTheUsersWorkersAndBack) {
     return get(kPods + "/digits-edge-adfa01a70198").at("spec/containers/0/name").as_string() ==
            "server";
   })) << codec::write_json(status());
-  ASSERT_TRUE(eventually([&] { return !work()["cascade"].is_null(); }));
+  ASSERT_TRUE(eventually([&] { return !work()["joint"].is_null(); }));
 }
 
 TEST_F(JointCluster, CountsGoOnThroughARestartOfTheOperatorAndAnotherEpochOfTheNode) {

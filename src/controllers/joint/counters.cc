@@ -72,22 +72,22 @@ void add_to_past(std::vector<JointCounters>& kept, const Json& counters) {
 
 }  // namespace
 
-std::vector<JointCounters> gather(std::vector<JointCounters> kept, const std::vector<Count>& told,
+std::vector<JointCounters> gather(std::vector<JointCounters> kept, const std::vector<Count>& counts,
                                   const Counting& who) {
   std::set<std::pair<std::string, std::string>> current;
   std::set<std::string> speaking;
-  for (const Count& count : told) {
+  for (const Count& count : counts) {
     if (count.node.empty() || count.counters.empty()) continue;
     current.emplace(count.node, count.epoch);
     speaking.insert(count.node);
   }
-  const auto is_told = [&](const JointCounters& record) {
+  const auto is_reported = [&](const JointCounters& record) {
     return current.contains({record.node, record.epoch});
   };
   // Folds the least needed record into the nameless one. False: all others are reported now.
   const auto make_room = [&] {
     const auto silent = [&](const JointCounters& record) {
-      return !record.node.empty() && !is_told(record);
+      return !record.node.empty() && !is_reported(record);
     };
     auto found = std::find_if(kept.begin(), kept.end(), [&](const JointCounters& record) {
       return silent(record) && !who.nodes.contains(record.node);
@@ -99,7 +99,7 @@ std::vector<JointCounters> gather(std::vector<JointCounters> kept, const std::ve
     add_to_past(kept, folded.counters);
     return true;
   };
-  for (const Count& count : told) {
+  for (const Count& count : counts) {
     if (count.node.empty() || count.counters.empty()) continue;
     const auto found = std::find_if(kept.begin(), kept.end(), [&](const JointCounters& one) {
       return one.node == count.node && one.epoch == count.epoch;
@@ -126,13 +126,13 @@ std::vector<JointCounters> gather(std::vector<JointCounters> kept, const std::ve
   while (kept.size() > kRecordsMax && make_room()) {
   }
   std::stable_partition(kept.begin(), kept.end(),
-                        [&](const JointCounters& record) { return !is_told(record); });
+                        [&](const JointCounters& record) { return !is_reported(record); });
   // Old epochs are unknown for a silent node, so only reporting nodes are trimmed.
   const std::size_t most = std::max(kOldEpochsMax, 2 * who.side_by_side);
   std::map<std::string, std::size_t> old;
   std::vector<JointCounters> dropped;
   for (auto record = kept.rbegin(); record != kept.rend(); ++record) {
-    if (!speaking.contains(record->node) || is_told(*record)) continue;
+    if (!speaking.contains(record->node) || is_reported(*record)) continue;
     if (++old[record->node] > most) dropped.push_back(*record);
   }
   for (const JointCounters& record : dropped) {

@@ -20,13 +20,13 @@ namespace varda::controllers {
 struct Count {
   /// Meaning of a count that is smaller than before.
   enum class Back {
-    kOldWord,   // an older record was restored: the earlier count holds
-    kNewStart,  // the source restarted at zero: add both (users' workers count since their start)
+    kOldReport,  // an older record was restored: the earlier count holds
+    kNewStart,   // the source restarted at zero: add both (users' workers count since their start)
   };
   std::string node;
   std::string epoch;     // of the record; sources side by side on a node differ in it
   codec::Json counters;  // integers at any depth; other values are ignored
-  Back back = Back::kOldWord;
+  Back back = Back::kOldReport;
 };
 
 /// The sources that count now.
@@ -40,7 +40,7 @@ struct Counting {
 /// old epochs that it reported last: kOldEpochsMax, or twice `side_by_side`. All nodes together
 /// keep kRecordsMax records; those of absent nodes are folded first.
 std::vector<api::JointCounters> gather(std::vector<api::JointCounters> kept,
-                                       const std::vector<Count>& told, const Counting& who = {});
+                                       const std::vector<Count>& counts, const Counting& who = {});
 
 /// The sum of all, member by member.
 codec::Json total(const std::vector<api::JointCounters>& counters);

@@ -13,7 +13,7 @@ using codec::Json;
 Json yaml(std::string_view text) { return codec::parse_yaml(text).value(); }
 
 Count count(std::string node, std::string epoch, std::string_view counters,
-            Count::Back back = Count::Back::kOldWord) {
+            Count::Back back = Count::Back::kOldReport) {
   return {
       .node = std::move(node), .epoch = std::move(epoch), .counters = yaml(counters), .back = back};
 }
@@ -29,10 +29,10 @@ TEST(JointCounters, AreSummedUpOverNodesMemberByMember) {
 }
 
 TEST(JointCounters, ToldAgainChangeNothing) {
-  const std::vector<Count> told = {count("a", "1", "{inferences: 3}"),
-                                   count("b", "9", "{inferences: 4}")};
-  const auto once = gather({}, told);
-  EXPECT_EQ(gather(once, told), once);
+  const std::vector<Count> counts = {count("a", "1", "{inferences: 3}"),
+                                     count("b", "9", "{inferences: 4}")};
+  const auto once = gather({}, counts);
+  EXPECT_EQ(gather(once, counts), once);
 }
 
 TEST(JointCounters, OfANodeThatIsSilentOrHasLeftStay) {
@@ -83,19 +83,19 @@ TEST(JointCounters, OldEpochsOfANodeAreBounded) {
 TEST(JointCounters, OfManyWorkersOnANodeThatIsSilentForAWhileAreNotCountedTwice) {
   constexpr int kReplicas = 6;
   const Counting who{.side_by_side = kReplicas, .nodes = {"a"}};
-  std::vector<Count> told;
+  std::vector<Count> counts;
   for (int worker = 0; worker < kReplicas; ++worker)
-    told.push_back(
+    counts.push_back(
         count("a", "w-" + std::to_string(worker), "{inferences: 10}", Count::Back::kNewStart));
-  const auto once = gather({}, told, who);
+  const auto once = gather({}, counts, who);
   EXPECT_EQ(inferences(once), 10 * kReplicas);
   const auto silent = gather(once, {}, who);
   EXPECT_EQ(inferences(silent), 10 * kReplicas);
-  EXPECT_EQ(gather(silent, told, who), once);
+  EXPECT_EQ(gather(silent, counts, who), once);
   // The workers return one by one.
   auto kept = silent;
-  for (std::size_t some = 1; some <= told.size(); ++some) {
-    kept = gather(kept, {told.begin(), told.begin() + static_cast<std::ptrdiff_t>(some)}, who);
+  for (std::size_t some = 1; some <= counts.size(); ++some) {
+    kept = gather(kept, {counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(some)}, who);
     EXPECT_EQ(inferences(kept), 10 * kReplicas) << some;
   }
 }
@@ -103,13 +103,13 @@ TEST(JointCounters, OfManyWorkersOnANodeThatIsSilentForAWhileAreNotCountedTwice)
 TEST(JointCounters, OfANodeThatIsSilentStayApartHoweverManyThereAre) {
   const Counting one{.side_by_side = 1,
                      .nodes = {"a", "b"}};  // scaled down while the node is silent
-  std::vector<Count> told;
+  std::vector<Count> counts;
   for (int worker = 0; worker < 30; ++worker)
-    told.push_back(count("a", std::to_string(worker), "{inferences: 1}"));
-  const auto kept = gather(gather({}, told, {.side_by_side = 30, .nodes = {"a", "b"}}),
+    counts.push_back(count("a", std::to_string(worker), "{inferences: 1}"));
+  const auto kept = gather(gather({}, counts, {.side_by_side = 30, .nodes = {"a", "b"}}),
                            {count("b", "1", "{inferences: 1}")}, one);
   EXPECT_EQ(inferences(kept), 31);
-  EXPECT_EQ(inferences(gather(kept, told, one)), 31);
+  EXPECT_EQ(inferences(gather(kept, counts, one)), 31);
 }
 
 TEST(JointCounters, TheEpochThatWasToldLastIsFoldedLast) {
@@ -125,12 +125,12 @@ TEST(JointCounters, TheEpochThatWasToldLastIsFoldedLast) {
 }
 
 TEST(JointCounters, RecordsAreBounded) {
-  std::vector<Count> told;
+  std::vector<Count> counts;
   for (std::size_t node = 0; node < kRecordsMax + 100; ++node)
-    told.push_back(count("n" + std::to_string(node), "1", "{inferences: 1}"));
-  const auto kept = gather({}, told);
+    counts.push_back(count("n" + std::to_string(node), "1", "{inferences: 1}"));
+  const auto kept = gather({}, counts);
   EXPECT_LE(kept.size(), kRecordsMax);
-  EXPECT_EQ(gather(kept, told), kept);
+  EXPECT_EQ(gather(kept, counts), kept);
 }
 
 TEST(JointCounters, NodesThatLeaveMakeRoomForThoseThatCome) {

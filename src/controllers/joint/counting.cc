@@ -68,15 +68,14 @@ std::map<std::string, std::int64_t> errors_of(const Json& reasons) {
 std::vector<Count> told_counts(const View& view, const FirstTier& first) {
   std::vector<Count> out;
   for (const PodFinding& pod : first.pods) {
-    if (pod.report == nullptr || !pod.report->cascade["counters"].is_object()) continue;
+    if (pod.report == nullptr || !pod.report->joint["counters"].is_object()) continue;
     // While its agent is away, the EdgeNode shows the counts of a deleted service with the same
     // name.
-    if (pod.report->cascade["uid"].string_or(view.service.metadata.uid) !=
-        view.service.metadata.uid)
+    if (pod.report->joint["uid"].string_or(view.service.metadata.uid) != view.service.metadata.uid)
       continue;
     out.push_back({.node = pod.endpoint.node,
-                   .epoch = epoch_of(pod.report->cascade["epoch"].as_string()),
-                   .counters = known_counters(pod.report->cascade["counters"], view.plan.tiers)});
+                   .epoch = epoch_of(pod.report->joint["epoch"].as_string()),
+                   .counters = known_counters(pod.report->joint["counters"], view.plan.tiers)});
   }
   if (view.plan.ours_first()) return out;
   std::string node;
@@ -118,7 +117,7 @@ std::string latency(const FirstTier& first, const std::string& tier, const char*
   std::int64_t most = 0;
   for (const PodFinding& pod : first.pods) {
     if (pod.report == nullptr) continue;
-    for (const Json& one : pod.report->cascade["tiers"].as_array()) {
+    for (const Json& one : pod.report->joint["tiers"].as_array()) {
       if (one["name"].as_string() == tier) most = std::max(most, one[member].as_integer());
     }
   }

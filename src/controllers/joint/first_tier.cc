@@ -57,30 +57,31 @@ std::string url_of(const View& view, const WorkerPod& pod, const api::EdgeNode* 
 
 // The reason why the node fails to serve its target version, or to apply its tiers.
 std::optional<Verdict> model_failure(const PodFinding& found, const std::string& key) {
-  const api::EdgeModel* told = found.agent == nullptr ? nullptr : found.agent->spec.find_model(key);
-  if (told == nullptr || found.report == nullptr) return {};
-  const api::EdgeVersionReport* version = found.report->find_version(told->target);
+  const api::EdgeModel* assigned =
+      found.agent == nullptr ? nullptr : found.agent->spec.find_model(key);
+  if (assigned == nullptr || found.report == nullptr) return {};
+  const api::EdgeVersionReport* version = found.report->find_version(assigned->target);
   if (version != nullptr && version->state == api::EdgeVersionReport::kFailed) {
     return no(version->reason.empty() ? "InstallFailed" : version->reason,
-              "version " + told->target + ": " + version->message);
+              "version " + assigned->target + ": " + version->message);
   }
   const auto& serving = found.report->serving;
-  if (serving && !serving->failed_version.empty() && serving->failed_version == told->target)
+  if (serving && !serving->failed_version.empty() && serving->failed_version == assigned->target)
     return no(serving->reason.empty() ? "LoadFailed" : serving->reason,
-              "version " + told->target + ": " + serving->message);
-  const Json& problem = found.report->cascade["problem"];
+              "version " + assigned->target + ": " + serving->message);
+  const Json& problem = found.report->joint["problem"];
   if (problem.is_object())
-    return no(reason_of(problem, "CascadeRefused"),
+    return no(reason_of(problem, "JointRefused"),
               "the previous tiers stay in use: " +
                   problem["message"].string_or("the server gave no reason"));
   for (const Json& tier :
-       found.report->cascade["tiers"].as_array()) {  // of a tier above, seen in its answers
-    const Json& misfit = tier["problem"];
-    if (!misfit.is_object()) continue;
-    return no(reason_of(misfit, "PolicyMismatch"),
+       found.report->joint["tiers"].as_array()) {  // of a tier above, seen in its answers
+    const Json& mismatch = tier["problem"];
+    if (!mismatch.is_object()) continue;
+    return no(reason_of(mismatch, "PolicyMismatch"),
               "the policy of tier " + tier["name"].as_string() +
                   " cannot read the tier's answers, so every answer is accepted: " +
-                  misfit["message"].as_string());
+                  mismatch["message"].as_string());
   }
   return {};
 }
@@ -88,16 +89,16 @@ std::optional<Verdict> model_failure(const PodFinding& found, const std::string&
 std::optional<Verdict> model_progress(const PodFinding& found, const std::string& node,
                                       const std::string& key) {
   if (found.agent == nullptr) return {};
-  const api::EdgeModel* told = found.agent->spec.find_model(key);
-  if (told == nullptr) return {};
+  const api::EdgeModel* assigned = found.agent->spec.find_model(key);
+  if (assigned == nullptr) return {};
   const api::EdgeVersionReport* version =
-      found.report == nullptr ? nullptr : found.report->find_version(told->target);
+      found.report == nullptr ? nullptr : found.report->find_version(assigned->target);
   if (version == nullptr || version->state != api::EdgeVersionReport::kDownloading) return {};
   std::string url;
-  for (const api::EdgeModelVersion& one : told->versions) {
-    if (one.version == told->target) url = one.url;
+  for (const api::EdgeModelVersion& one : assigned->versions) {
+    if (one.version == assigned->target) url = one.url;
   }
-  return no("Downloading", "node " + node + " is downloading version " + told->target +
+  return no("Downloading", "node " + node + " is downloading version " + assigned->target +
                                progress_text(*version, url));
 }
 

@@ -20,10 +20,11 @@ const JointTierStatus* tier_before(const View& view, const std::string& name) {
   return nullptr;
 }
 
-ServiceAddress address_of_service(const View& view, const std::string& told, ServiceState state) {
-  return service_address(
-      {view.world.service, view.world.slices, view.world.nodes, view.options.node_port_host, told},
-      state);
+ServiceAddress address_of_service(const View& view, const std::string& reported_url,
+                                  ServiceState state) {
+  return service_address({view.world.service, view.world.slices, view.world.nodes,
+                          view.options.node_port_host, reported_url},
+                         state);
 }
 
 void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier& tier) {
@@ -84,12 +85,12 @@ void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier
 
 void observe_cloud_worker(const View& view, const TierPlan& plan, FurtherTier& tier) {
   const JointTierStatus* before = tier_before(view, tier.status.name);
-  const std::string told = before == nullptr ? "" : before->url;
-  const ServiceAddress known = address_of_service(view, told, ServiceState::kAllocated);
-  const ServiceAddress answering = address_of_service(view, told, ServiceState::kAnswering);
+  const std::string reported_url = before == nullptr ? "" : before->url;
+  const ServiceAddress known = address_of_service(view, reported_url, ServiceState::kAllocated);
+  const ServiceAddress answering = address_of_service(view, reported_url, ServiceState::kAnswering);
   const std::string& url =
       view.plan.ours_first() ? answering.url : known.url;  // see observe_inference_model()
-  tier.status.url = url.empty() ? told : url;
+  tier.status.url = url.empty() ? reported_url : url;
   std::optional<Problem> problem = plan.problem;
   std::size_t ready = 0, all = 0;
   for (const PodPtr& pod : view.world.pods) {

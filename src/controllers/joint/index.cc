@@ -40,7 +40,7 @@ std::optional<meta::ObjectKey> service_of_owner(const std::string& owner) {
                          owner.substr(slash + 1)};
 }
 
-std::vector<PortClaim> told_claims(const api::JointInferenceService& service) {
+std::vector<PortClaim> known_claims(const api::JointInferenceService& service) {
   std::vector<PortClaim> claims;
   const auto add = [&](const std::string& node, std::int64_t port, bool held) {
     claims.push_back({.node = node,
@@ -132,7 +132,7 @@ void JointIndex::set(const meta::ObjectKey& key, const api::JointInferenceServic
     entry.models.insert({key.ns, key.name + "-" + tier.name});
   }
   for (std::string& node : named_nodes(tiers)) entry.nodes.insert(std::move(node));
-  entry.every_node = concerns_every_node(tiers);
+  entry.every_node = affects_every_node(tiers);
   if (!tiers.empty()) {
     entry.first_node = tiers.front().node;
     entry.first_anywhere = entry.first_node.empty();
@@ -152,7 +152,7 @@ void JointIndex::set(const meta::ObjectKey& key, const api::JointInferenceServic
   }
   by_uid_[entry.uid] = key;
   services_[key] = std::move(entry);
-  if (!claims_.contains(owner_of(key))) claim(owner_of(key), told_claims(*service));
+  if (!claims_.contains(owner_of(key))) claim(owner_of(key), known_claims(*service));
 }
 
 Keys JointIndex::set(const meta::ObjectKey& key, const api::InferenceModel* model) {
@@ -326,8 +326,8 @@ std::pair<bool, std::string> JointIndex::first_node(const meta::ObjectKey& servi
   return {!found->second.first_anywhere, found->second.first_node};
 }
 
-Keys JointIndex::news_of(const std::string& name, const api::EdgeNode* node) {
-  NodeWords words;
+Keys JointIndex::changes_of(const std::string& name, const api::EdgeNode* node) {
+  LastReport words;
   if (node != nullptr) {
     words.facts = facts_of(*node);
     // The hash covers the whole JSON, so a member added to reports later counts too.
@@ -378,7 +378,7 @@ Keys JointIndex::news_of(const std::string& name, const api::EdgeNode* node) {
   return {keys.begin(), keys.end()};
 }
 
-Keys JointIndex::news_of(const std::string& name, const api::Node* node) {
+Keys JointIndex::changes_of(const std::string& name, const api::Node* node) {
   const std::uint64_t facts = node == nullptr ? 0 : facts_of(*node);
   const MutexLock lock(mutex_);
   const auto before = nodes_.find(name);

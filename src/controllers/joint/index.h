@@ -56,8 +56,8 @@ class JointIndex {
 
   /// Services affected by the changes of `node` since the last call. A change of the node itself
   /// affects all services of the node. Null: the node is gone.
-  Keys news_of(const std::string& name, const api::EdgeNode* node);
-  Keys news_of(const std::string& name, const api::Node* node);
+  Keys changes_of(const std::string& name, const api::EdgeNode* node);
+  Keys changes_of(const std::string& name, const api::Node* node);
 
  private:
   using KeySet = std::set<meta::ObjectKey>;
@@ -71,7 +71,7 @@ class JointIndex {
     bool first_anywhere = false;
     std::string first_node;
   };
-  struct NodeWords {
+  struct LastReport {
     std::uint64_t facts = 0;
     std::map<std::string, std::uint64_t> reports;  // by key of a model, or uid of a service
   };
@@ -96,7 +96,7 @@ class JointIndex {
       GUARDED_BY(mutex_);  // pod to service
   std::map<meta::ObjectKey, std::string> node_of_pod_ GUARDED_BY(mutex_);
   std::set<meta::ObjectKey> woken_ GUARDED_BY(mutex_);
-  std::map<std::string, NodeWords> agents_ GUARDED_BY(mutex_);
+  std::map<std::string, LastReport> agents_ GUARDED_BY(mutex_);
   std::map<std::string, std::uint64_t> nodes_ GUARDED_BY(mutex_);
 };
 

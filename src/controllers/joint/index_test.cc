@@ -73,26 +73,27 @@ TEST_F(JointIndexTest, OfANodesReportOnlyWhatIsNewConcernsAnybody) {
   add(service("b", "nodeName: edge0"));
   const std::string a = "{key: default/a.edge, exposed: '1'}",
                     b = "{key: default/b.edge, exposed: '1'}";
-  const auto news = [&](const std::string& models, const std::string& more = "") {
+  const auto changes = [&](const std::string& models, const std::string& more = "") {
     const api::EdgeNode node = agent("{modelRoot: /m, models: [" + models + "]" + more + "}");
-    return sorted(index_.news_of("edge0", &node));
+    return sorted(index_.changes_of("edge0", &node));
   };
-  EXPECT_EQ(news(a + ", " + b), keys({"a", "b"})) << "the node is new";
-  EXPECT_EQ(news(a + ", " + b), Keys{});
-  EXPECT_EQ(news(a + ", {key: default/b.edge, exposed: '2'}"), keys({"b"}));
-  EXPECT_EQ(news(a), keys({"b"})) << "its report went";
-  EXPECT_EQ(news(a + ", {key: default/model, exposed: '1'}"), Keys{}) << "an InferenceModel's";
+  EXPECT_EQ(changes(a + ", " + b), keys({"a", "b"})) << "the node is new";
+  EXPECT_EQ(changes(a + ", " + b), Keys{});
+  EXPECT_EQ(changes(a + ", {key: default/b.edge, exposed: '2'}"), keys({"b"}));
+  EXPECT_EQ(changes(a), keys({"b"})) << "its report went";
+  EXPECT_EQ(changes(a + ", {key: default/model, exposed: '1'}"), Keys{}) << "an InferenceModel's";
   EXPECT_EQ(
-      news(a,
-           ", workers: [{key: default/pod, uid: uid-b, report: {metrics: {inferenceNumber: 1}}}]"),
+      changes(
+          a,
+          ", workers: [{key: default/pod, uid: uid-b, report: {metrics: {inferenceNumber: 1}}}]"),
       keys({"b"}));
-  EXPECT_EQ(news(a,
-                 ", address: 192.0.2.1, workers: [{key: default/pod, uid: uid-b, report: {metrics: "
-                 "{inferenceNumber: 1}}}]"),
+  EXPECT_EQ(changes(a,
+                    ", address: 192.0.2.1, workers: [{key: default/pod, uid: uid-b, report: "
+                    "{metrics: {inferenceNumber: 1}}}]"),
             keys({"a", "b"}));
-  EXPECT_EQ(sorted(index_.news_of("edge0", static_cast<const api::EdgeNode*>(nullptr))),
+  EXPECT_EQ(sorted(index_.changes_of("edge0", static_cast<const api::EdgeNode*>(nullptr))),
             keys({"a", "b"}));
-  EXPECT_EQ(index_.news_of("edge0", static_cast<const api::EdgeNode*>(nullptr)), Keys{});
+  EXPECT_EQ(index_.changes_of("edge0", static_cast<const api::EdgeNode*>(nullptr)), Keys{});
 }
 
 TEST_F(JointIndexTest, WhoIsLeftOutHearsThatAListIsFullAndThatItHasRoom) {
@@ -105,7 +106,7 @@ TEST_F(JointIndexTest, WhoIsLeftOutHearsThatAListIsFullAndThatItHasRoom) {
     node.spec.workers.assign(workers, {});
     for (std::size_t i = 0; i < workers; ++i)
       node.spec.workers[i].key = "others/w" + std::to_string(i);
-    return index_.news_of("edge0", &node);
+    return index_.changes_of("edge0", &node);
   };
   with(127, 63);
   EXPECT_EQ(with(126, 62), Keys{});
@@ -114,22 +115,22 @@ TEST_F(JointIndexTest, WhoIsLeftOutHearsThatAListIsFullAndThatItHasRoom) {
   EXPECT_EQ(with(128, 64), keys({"a"}));
   node.spec.workers.back().key = "default/a-edge";
   node.spec.workers.back().uid = "uid-a";
-  EXPECT_EQ(index_.news_of("edge0", &node), keys({"a"})) << "it is told of now";
-  EXPECT_EQ(index_.news_of("edge0", &node), Keys{});
+  EXPECT_EQ(index_.changes_of("edge0", &node), keys({"a"})) << "it is told of now";
+  EXPECT_EQ(index_.changes_of("edge0", &node), Keys{});
   EXPECT_EQ(with(128, 64), keys({"a"})) << "it is left out again";
 }
 
 TEST_F(JointIndexTest, AHeartbeatOfANodeConcernsNobody) {
   add(service("a", "nodeName: edge0"));
-  const auto news = [&](const std::string& heartbeat, const std::string& ready) {
+  const auto changes = [&](const std::string& heartbeat, const std::string& ready) {
     const auto node = read<api::Node>(
         "{metadata: {name: edge0, uid: node}, status: {conditions: [{type: Ready, status: '" +
         ready + "', lastHeartbeatTime: '" + heartbeat + "'}]}}");
-    return index_.news_of("edge0", &node);
+    return index_.changes_of("edge0", &node);
   };
-  EXPECT_EQ(news("2026-01-01T00:00:00Z", "True"), keys({"a"}));
-  EXPECT_EQ(news("2026-01-01T00:00:10Z", "True"), Keys{});
-  EXPECT_EQ(news("2026-01-01T00:00:20Z", "Unknown"), keys({"a"}));
+  EXPECT_EQ(changes("2026-01-01T00:00:00Z", "True"), keys({"a"}));
+  EXPECT_EQ(changes("2026-01-01T00:00:10Z", "True"), Keys{});
+  EXPECT_EQ(changes("2026-01-01T00:00:20Z", "Unknown"), keys({"a"}));
 }
 
 TEST_F(JointIndexTest, PortsOfOthersAreKnownByNodeAndWhoWaitsHearsOfTheirEnd) {

@@ -62,34 +62,34 @@ std::optional<double> seconds(const std::string& milliseconds) {
 
 void tell_tier(const JointInferenceService& service, const JointTierStatus& tier, Families& of) {
   const std::string &ns = service.metadata.ns, &name = service.metadata.name;
-  const auto tell = [&](Family& family, double value) {
+  const auto add = [&](Family& family, double value) {
     family.add({{"namespace", ns}, {"name", name}, {"tier", tier.name}}, value);
   };
-  tell(of.tier_ready, tier.ready ? 1 : 0);
-  tell(of.answered, static_cast<double>(tier.answered));
-  tell(of.asked, static_cast<double>(tier.asked));
+  add(of.tier_ready, tier.ready ? 1 : 0);
+  add(of.answered, static_cast<double>(tier.answered));
+  add(of.asked, static_cast<double>(tier.asked));
   for (const auto& [reason, count] : tier.errors)
     of.errors.add({{"namespace", ns}, {"name", name}, {"tier", tier.name}, {"reason", reason}},
                   static_cast<double>(count));
-  if (const auto value = seconds(tier.p50_ms)) tell(of.p50, *value);
-  if (const auto value = seconds(tier.p99_ms)) tell(of.p99, *value);
+  if (const auto value = seconds(tier.p50_ms)) add(of.p50, *value);
+  if (const auto value = seconds(tier.p99_ms)) add(of.p99, *value);
 }
 
-void tell(const JointInferenceService& service, Families& of) {
+void add_service(const JointInferenceService& service, Families& of) {
   const std::string &ns = service.metadata.ns, &name = service.metadata.name;
   const api::JointInferenceServiceStatus& status = service.status;
-  const auto tell = [&](Family& family, double value) {
+  const auto add = [&](Family& family, double value) {
     family.add({{"namespace", ns}, {"name", name}}, value);
   };
-  tell(of.ready, is_true(service, "Ready"));
-  tell(of.degraded, is_true(service, "Degraded"));
+  add(of.ready, is_true(service, "Ready"));
+  add(of.degraded, is_true(service, "Degraded"));
   of.workers.add({{"namespace", ns}, {"name", name}, {"state", "active"}},
                  static_cast<double>(status.active));
   of.workers.add({{"namespace", ns}, {"name", name}, {"state", "failed"}},
                  static_cast<double>(status.failed));
-  tell(of.inferences, static_cast<double>(status.inference_number));
-  tell(of.hard, static_cast<double>(status.hard_example_number));
-  tell(of.sent_up, static_cast<double>(status.bytes_sent_up));
+  add(of.inferences, static_cast<double>(status.inference_number));
+  add(of.hard, static_cast<double>(status.hard_example_number));
+  add(of.sent_up, static_cast<double>(status.bytes_sent_up));
   for (const JointTierStatus& tier : status.tiers) tell_tier(service, tier, of);
 }
 
@@ -98,7 +98,8 @@ void tell(const JointInferenceService& service, Families& of) {
 void JointMetrics::collect(metrics::Samples& out) const {
   if (!is_reporter_()) return;
   Families families(out);
-  for (const auto& service : caches_.of<JointInferenceService>().list()) tell(*service, families);
+  for (const auto& service : caches_.of<JointInferenceService>().list())
+    add_service(*service, families);
 }
 
 }  // namespace varda::controllers

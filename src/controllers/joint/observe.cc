@@ -36,9 +36,9 @@ constexpr std::size_t kMessageMax = 8192;  // a node's report has room for more
 const Json& report_of(const View& view, const PodFinding& pod, const std::string& tier) {
   static const Json none;
   if (pod.report == nullptr) return none;
-  const std::string& of = pod.report->cascade["uid"].as_string();
+  const std::string& of = pod.report->joint["uid"].as_string();
   if (!of.empty() && of != view.service.metadata.uid) return none;
-  for (const Json& one : pod.report->cascade["tiers"].as_array()) {
+  for (const Json& one : pod.report->joint["tiers"].as_array()) {
     if (one["name"].as_string() == tier) return one;
   }
   return none;
@@ -95,12 +95,12 @@ Verdict degraded(const View& view, const FirstTier& first,
   for (const PodFinding& pod : first.pods) {
     if (pod.answers.status == kUnknown && !pod.leaving && lost == nullptr) lost = &pod;
     if (pod.answers.status != kTrue || pod.report == nullptr ||
-        !pod.report->cascade["degraded"].is_object())
+        !pod.report->joint["degraded"].is_object())
       continue;
     if (count++ == 0) one = &pod;
   }
   if (one != nullptr) {
-    const Json& said = one->report->cascade["degraded"];
+    const Json& said = one->report->joint["degraded"];
     return {kTrue, joint::reason_of(said, "Degraded"),
             (first.pods.size() > 1
                  ? counted(count, first.pods.size()) + " nodes; " + one->endpoint.node + ": "

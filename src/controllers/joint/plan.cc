@@ -70,7 +70,7 @@ std::optional<Problem> spec_problem(const JointInferenceService& service,
 }
 
 // The status's URL of a tier, for workers that ask the tier themselves.
-std::string told_url(const JointInferenceService& service, const Tier& tier) {
+std::string reported_url(const JointInferenceService& service, const Tier& tier) {
   for (const api::JointTierStatus& one : service.status.tiers) {
     if (one.name == tier.name) return one.url;
   }
@@ -163,7 +163,7 @@ Worker first_worker(const JointInferenceService& service, const std::vector<Tier
   if (tier.has_template()) {
     worker = worker_of(tier.name, Worker::Layer::kEdge, *tier.worker);
     if (tier.policy != nullptr) worker.hard_example_mining = *tier.policy;
-    worker.cloud_url = told_url(service, tiers[1]);
+    worker.cloud_url = reported_url(service, tiers[1]);
   } else {
     worker.name = tier.name;
     worker.layer = Worker::Layer::kEdge;
@@ -183,7 +183,7 @@ Worker first_worker(const JointInferenceService& service, const std::vector<Tier
       api::Pod pod;
       pod.spec = edge_server(model, &server, network, directory);
       std::vector<std::string>& args = pod.spec.containers.front().args;
-      for (std::string& argument : upper_tier_arguments(model.spec.security))
+      for (std::string& argument : tier_arguments(model.spec.security))
         args.push_back(std::move(argument));
       return pod.to_json()["spec"];
     };
@@ -191,7 +191,7 @@ Worker first_worker(const JointInferenceService& service, const std::vector<Tier
         Json::object({{"port", worker.serving_port}, {"modelName", service.model_name()}});
     if (Json security = security_asked(model); !security.is_null())
       worker.asked.set("security", std::move(security));
-    worker.cascade = cascade_of(service, tiers);
+    worker.joint = joint_file_of(service, tiers);
   }
   ModelResolution model =
       resolve_model(*tier.model, models_of(tier.model->name, service, world),
@@ -312,7 +312,7 @@ void plan_inference_model(const JointInferenceService& service, const Tier& tier
     plan.objects.push_back(std::move(*child.object));
   } else if (existing != nullptr) {
     // The present child stays.
-    if (auto wish = wish_of(*existing)) plan.objects.push_back(std::move(*wish));
+    if (auto candidate = applied_of(*existing)) plan.objects.push_back(std::move(*candidate));
   }
 }
 
@@ -323,16 +323,16 @@ bool answers(const JointInferenceService& service, const TierPlan& tier, const J
          (!tier.owned || is_child(*model, service));
 }
 
-// True: the work list of some node (cascade.json) still has such a tier to ask.
+// True: the work list of some node (joint.json) still has such a tier to ask.
 template <typename Which>
 bool is_asked(const JointInferenceService& service, const JointPlan& plan, const JointWorld& world,
               Which which) {
   const std::string key = service.metadata.key().str() + "." + plan.tiers.front().name;
   return std::any_of(plan.first.pods.begin(), plan.first.pods.end(), [&](const WorkerPod& pod) {
     const EdgeNodePtr agent = world.edge_node(pod.node);
-    const api::EdgeModel* told = agent == nullptr ? nullptr : agent->spec.find_model(key);
-    if (told == nullptr) return false;
-    const auto& tiers = told->cascade["tiers"].as_array();
+    const api::EdgeModel* reported = agent == nullptr ? nullptr : agent->spec.find_model(key);
+    if (reported == nullptr) return false;
+    const auto& tiers = reported->joint["tiers"].as_array();
     return std::any_of(tiers.begin(), tiers.end(), [&](const Json& tier) {
       return !tier["url"].as_string().empty() && which(tier);
     });
@@ -371,7 +371,7 @@ void keep_replaced(const JointInferenceService& service, const JointWorld& world
                })) {
       continue;
     }
-    if (auto wish = wish_of(*child)) plan.objects.push_back(std::move(*wish));
+    if (auto candidate = applied_of(*child)) plan.objects.push_back(std::move(*candidate));
   }
 }
 
@@ -387,7 +387,7 @@ std::vector<std::string> named_nodes(const std::vector<Tier>& tiers) {
   return names;
 }
 
-bool concerns_every_node(const std::vector<Tier>& tiers) {
+bool affects_every_node(const std::vector<Tier>& tiers) {
   return std::any_of(tiers.begin(), tiers.end(), [&](const Tier& tier) {
     if (tier.has_template() && &tier != &tiers.front())
       return true;  // the node port of its Service

@@ -30,7 +30,7 @@ namespace varda::controllers {
 
 /// The surroundings of one service, as cached.
 struct JointWorld {
-  NodeList nodes;  // nodes that tiers name; all nodes if concerns_every_node()
+  NodeList nodes;  // nodes that tiers name; all nodes if affects_every_node()
   std::function<EdgeNodePtr(const std::string& node)> edge_node;
   /// Objects in its namespace, by name: those that tiers refer to, or with the name of a child.
   std::map<std::string, std::shared_ptr<const api::SednaModel>> models;
@@ -104,7 +104,7 @@ JointObservation observe(const api::JointInferenceService& service, const JointP
 /// The nodes that tiers name, sorted.
 std::vector<std::string> named_nodes(const std::vector<Tier>& tiers);
 /// True: any node may affect the service, since it selects nodes or publishes a node's address.
-bool concerns_every_node(const std::vector<Tier>& tiers);
+bool affects_every_node(const std::vector<Tier>& tiers);
 
 /// Range of node ports that a service chooses itself.
 inline constexpr std::int64_t kJointPortMin = 18080, kJointPortMax = 18999;

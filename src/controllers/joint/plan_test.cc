@@ -157,8 +157,8 @@ class JointCounts : public ::testing::Test {
   }
   void report(std::string_view change) {
     api::EdgeNode node = *test_->agents.at("edge0");
-    Json& cascade = node.status.models.front().cascade;
-    cascade = meta::apply_merge_patch(cascade, codec::parse_yaml(change).value());
+    Json& joint = node.status.models.front().joint;
+    joint = meta::apply_merge_patch(joint, codec::parse_yaml(change).value());
     test_->agents["edge0"] = std::make_shared<const api::EdgeNode>(std::move(node));
   }
   std::string condition(std::string_view type) {
@@ -206,14 +206,14 @@ TEST_F(JointCounts, OfAHostileNodeLeaveAStatusThatTheServerTakes) {
   counters["errors"].set("cloud", many);
   counters["errors"].set("nowhere", many);
   api::EdgeNode node = *test_->agents.at("edge0");
-  node.status.models.front().cascade = hostile;
+  node.status.models.front().joint = hostile;
   test_->agents["edge0"] = std::make_shared<const api::EdgeNode>(std::move(node));
   const api::JointInferenceServiceStatus status = take(at(std::chrono::seconds(20))).status;
   for (const auto& cause : api::validate(
            api::JointInferenceService::kind().schema->find("status")->schema, status.to_json()))
     ADD_FAILURE() << cause.field << ": " << cause.message;
   EXPECT_EQ(condition("Degraded"), "True Degraded");
-  EXPECT_EQ(condition("EdgeReady"), "False CascadeRefused");
+  EXPECT_EQ(condition("EdgeReady"), "False JointRefused");
   EXPECT_EQ(status.inference_number, 46);
   EXPECT_EQ(status.counters.back().counters.size(), 2u) << "inferences and errors";
   EXPECT_EQ(status.counters.back().counters["errors"].size(), 1u);

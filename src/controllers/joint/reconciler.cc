@@ -55,12 +55,13 @@ Keys of_free_name(const T& object, const runtime::Caches& caches) {
 }
 
 // Writes Events for transitions that matter to people. A status that stays the same causes none.
-void tell(const JointInferenceService& service, const api::JointInferenceServiceStatus& now,
-          PassingProblems& passing, SteadyTime time, runtime::Writer& writer) {
+void record_events(const JointInferenceService& service,
+                   const api::JointInferenceServiceStatus& now, PassingProblems& passing,
+                   SteadyTime time, runtime::Writer& writer) {
   const auto before = [&](std::string_view type) {
     return meta::find_condition(service.status.conditions, type);
   };
-  std::vector<std::string> told;  // reasons: several conditions may share a cause
+  std::vector<std::string> reported;  // reasons: several conditions may share a cause
   for (const char* type : {"Ready", "EdgeReady", "CloudReady", "Autoscaling"}) {
     const meta::Condition* condition = meta::find_condition(now.conditions, type);
     if (condition == nullptr || condition->status == "True" || is_progress(condition->reason)) {
@@ -68,8 +69,8 @@ void tell(const JointInferenceService& service, const api::JointInferenceService
       continue;
     }
     if (!passing.due(service.metadata.key(), before(type), *condition, time)) continue;
-    if (std::find(told.begin(), told.end(), condition->reason) != told.end()) continue;
-    told.push_back(condition->reason);
+    if (std::find(reported.begin(), reported.end(), condition->reason) != reported.end()) continue;
+    reported.push_back(condition->reason);
     writer.event(service, runtime::EventType::kWarning, condition->reason, condition->message);
   }
   const auto turned = [&](const char* type, std::string_view to) {
@@ -141,12 +142,12 @@ void JointInferenceReconciler::watches(runtime::Watches<JointInferenceService>& 
   w.maps<api::SednaModel>(
       [index](const api::SednaModel& model) { return index->of_model(model.metadata.key()); });
   w.maps<api::EdgeNode>([index](const api::EdgeNode& node, const runtime::Caches& caches) {
-    return index->news_of(node.metadata.name,
-                          caches.of<api::EdgeNode>().get(node.metadata.key()).get());
+    return index->changes_of(node.metadata.name,
+                             caches.of<api::EdgeNode>().get(node.metadata.key()).get());
   });
   w.maps<api::Node>([index](const api::Node& node, const runtime::Caches& caches) {
-    return index->news_of(node.metadata.name,
-                          caches.of<api::Node>().get(node.metadata.key()).get());
+    return index->changes_of(node.metadata.name,
+                             caches.of<api::Node>().get(node.metadata.key()).get());
   });
   w.maps<api::Pod>(of_worker_pod);
   w.maps<api::Pod>(of_free_name<api::Pod>);
@@ -165,7 +166,7 @@ JointWorld JointInferenceReconciler::look(const JointInferenceService& service,
                                           const std::vector<Tier>& tiers) const {
   JointWorld world;
   const ObjectKey key = service.metadata.key();
-  if (concerns_every_node(tiers)) {
+  if (affects_every_node(tiers)) {
     world.nodes = caches_.of<api::Node>().list();
   } else {
     for (const std::string& name : named_nodes(tiers)) {
@@ -204,7 +205,7 @@ JointWorld JointInferenceReconciler::look(const JointInferenceService& service,
     }
   }
   std::vector<std::string> nodes =
-      concerns_every_node(tiers) ? names_of(world.nodes) : named_nodes(tiers);
+      affects_every_node(tiers) ? names_of(world.nodes) : named_nodes(tiers);
   for (const PodPtr& pod : world.pods) {  // nodes of present pods too
     const std::string& name = pod->spec.node_name;
     if (name.empty() || find_node(world.nodes, name) != nullptr) continue;
@@ -274,8 +275,8 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx,
   if (wanted.children == JointPlan::Children::kConverge) {
     index_.set_claims(service.metadata.key(), wanted.claims);
     index_.set_waiting(service.metadata.key(),
-                       waits_for_port(wanted) ? (concerns_every_node(tiers) ? names_of(world.nodes)
-                                                                            : named_nodes(tiers))
+                       waits_for_port(wanted) ? (affects_every_node(tiers) ? names_of(world.nodes)
+                                                                           : named_nodes(tiers))
                                               : std::vector<std::string>{});
     converged = writer.converge(ctx, service, wanted.objects);
   }
@@ -290,7 +291,7 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx,
   std::optional<Duration> report_in;
   {
     const MutexLock lock(mutex_);
-    tell(service, seen.status, passing_, clock_.now(), writer);
+    record_events(service, seen.status, passing_, clock_.now(), writer);
     report_in = passing_.wait(service.metadata.key(), clock_.now());
   }
   TRY_VOID(writer.status(ctx, service, seen.status.to_json()));

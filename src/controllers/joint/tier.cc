@@ -60,7 +60,7 @@ std::vector<Tier> tiers_of(const api::JointInferenceService& service) {
   return tiers;
 }
 
-Json cascade_of(const api::JointInferenceService& service, const std::vector<Tier>& tiers) {
+Json joint_file_of(const api::JointInferenceService& service, const std::vector<Tier>& tiers) {
   Json items = Json::array();
   for (const Tier& tier : tiers) {
     const bool first = items.empty();

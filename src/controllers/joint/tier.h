@@ -27,9 +27,10 @@ struct Tier {
 /// In order from the device to the cloud. Fewer than two: the spec is invalid.
 std::vector<Tier> tiers_of(const api::JointInferenceService& service);
 
-/// The file cascade.json for the node of the first tier, with all tiers (docs/design/017).
+/// The file joint.json for the node of the first tier, with all tiers (docs/design/017).
 /// Addresses come from the service's status; a tier without one there has none. The uid is for the
 /// agent: a recreated service counts from zero.
-codec::Json cascade_of(const api::JointInferenceService& service, const std::vector<Tier>& tiers);
+codec::Json joint_file_of(const api::JointInferenceService& service,
+                          const std::vector<Tier>& tiers);
 
 }  // namespace varda::controllers

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "controllers/replication/concern.h"
+#include "controllers/replication/affected.h"
 
 namespace varda::controllers {
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "controllers/replication/concern.h"
+#include "controllers/replication/affected.h"
 
 namespace varda::controllers {
 namespace replication_plan_test {

@@ -229,11 +229,11 @@ TEST_F(WorkersInACluster, AWorkerThatFollowsItsAssignmentGoesOn) {
     return api_.get(kServices + "/bright").body.at("status/inferenceNumber").as_integer() == 7;
   }));
   patch(kServices + "/bright", "{spec: {edgeWorker: {hardExampleMining: {name: NeverCloud}}}}");
-  const auto told = [&] {
+  const auto reported = [&] {
     return api_.get(kEdgeNodes + "/edge0")
         .body.at("spec/workers/0/assignment/hardExampleMining/name");
   };
-  EXPECT_TRUE(eventually([&] { return told().as_string() == "NeverCloud"; }));
+  EXPECT_TRUE(eventually([&] { return reported().as_string() == "NeverCloud"; }));
   // The pod's annotation shows that the pod was checked with the current policy.
   const auto hash = [&] {
     return api_.get(kPods + "/bright-edge-adfa01a70198")
@@ -241,7 +241,8 @@ TEST_F(WorkersInACluster, AWorkerThatFollowsItsAssignmentGoesOn) {
   };
   const Json before = hash();
   patch(kServices + "/bright", "{spec: {edgeWorker: {hardExampleMining: {name: AlwaysCloud}}}}");
-  EXPECT_TRUE(eventually([&] { return told().as_string() == "AlwaysCloud" && hash() != before; }));
+  EXPECT_TRUE(
+      eventually([&] { return reported().as_string() == "AlwaysCloud" && hash() != before; }));
   EXPECT_EQ(pods().begin()->second.uid, first);
 }
 
@@ -268,20 +269,20 @@ TEST_F(WorkersInACluster, ANodeBeyondThoseThatAWorkerMayHaveIsToldNothingUntilAP
   add_service("selector: {matchLabels: {line: '7'}}");
   ASSERT_TRUE(eventually([&] { return edge_ready().starts_with("TooManyNodes"); })) << edge_ready();
   EXPECT_NE(edge_ready().find("1 nodes have no worker"), std::string::npos) << edge_ready();
-  const auto told = [&](const std::string& node) {
+  const auto reported = [&](const std::string& node) {
     const Json models = get(kEdgeNodes + "/" + node).at("spec/models");
     return models.is_null() ? "nothing"
            : models.empty() ? "no model"
                             : models.as_array().front()["key"].as_string();
   };
   add_agent("n1000");
-  ASSERT_TRUE(eventually([&] { return told("n1000") == "default/bright.edge"; }));
+  ASSERT_TRUE(eventually([&] { return reported("n1000") == "default/bright.edge"; }));
   add_agent("n1500");
-  ASSERT_TRUE(eventually([&] { return told("n1500") != "nothing"; }));
-  EXPECT_EQ(told("n1500"), "no model");
+  ASSERT_TRUE(eventually([&] { return reported("n1500") != "nothing"; }));
+  EXPECT_EQ(reported("n1500"), "no model");
   EXPECT_TRUE(workers_of("n1500").empty());
   ASSERT_EQ(api_.remove(kNodes + "/n1001").status, 200);
-  EXPECT_TRUE(eventually([&] { return told("n1500") == "default/bright.edge"; }));
+  EXPECT_TRUE(eventually([&] { return reported("n1500") == "default/bright.edge"; }));
   EXPECT_TRUE(eventually([&] { return !edge_ready().starts_with("TooManyNodes"); }))
       << edge_ready();
 }

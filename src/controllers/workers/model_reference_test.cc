@@ -27,7 +27,7 @@ TEST(ModelReference, WhatNoNodeCanBeToldIsUnsupported) {
   struct Case {
     const char* what;
     std::function<void(api::SednaModel&)> change;
-    const char* told;
+    const char* reported;
   };
   const Case cases[] = {
       {"a url that nodes cannot be told",
@@ -49,7 +49,7 @@ TEST(ModelReference, WhatNoNodeCanBeToldIsUnsupported) {
       ASSERT_TRUE(found.problem);
       EXPECT_FALSE(found.model);
       EXPECT_EQ(found.problem->reason, "ModelUnsupported");
-      EXPECT_EQ(found.problem->message.find(std::string("Model small has ") + test.told), 0u)
+      EXPECT_EQ(found.problem->message.find(std::string("Model small has ") + test.reported), 0u)
           << found.problem->message;
     }
   }

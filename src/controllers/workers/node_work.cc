@@ -38,10 +38,10 @@ const api::EdgeModelVersion* find_version(const std::vector<api::EdgeModelVersio
 // The model's archives, plus those that only the current work list has (a Model has only its latest
 // archive).
 std::vector<api::EdgeModelVersion> archives_on(const ResolvedModel& model,
-                                               const api::EdgeModel* told) {
+                                               const api::EdgeModel* assigned) {
   std::vector<api::EdgeModelVersion> archives;
-  if (told != nullptr) {
-    for (const api::EdgeModelVersion& version : told->versions) {
+  if (assigned != nullptr) {
+    for (const api::EdgeModelVersion& version : assigned->versions) {
       if (find_version(model.archives, version.version) == nullptr) archives.push_back(version);
     }
   }
@@ -77,8 +77,8 @@ ModelOnNode model_on(const Job& job, const Worker& worker, const api::EdgeNode& 
   if (version != nullptr && archive != nullptr)
     out.settled = ready && version->sha256 == archive->sha256;
   if (archive == nullptr) {
-    if (const api::EdgeModel* told = node.spec.find_model(key))
-      archive = find_version(told->versions, report->exposed);
+    if (const api::EdgeModel* assigned = node.spec.find_model(key))
+      archive = find_version(assigned->versions, report->exposed);
   }
   if (archive != nullptr) out.url = archive->url;
   return out;
@@ -112,8 +112,8 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, co
   if (job.metadata.deleting() || !runs_on(job, worker, nodes, node.metadata.name, pods)) return {};
   const std::string key = worker_model_key(job, worker);
   if (!worker.model) {  // the present item stays for running pods
-    const api::EdgeModel* told = node.spec.find_model(key);
-    return told == nullptr ? std::nullopt : std::optional(*told);
+    const api::EdgeModel* assigned = node.spec.find_model(key);
+    return assigned == nullptr ? std::nullopt : std::optional(*assigned);
   }
   if (!worker.model->fetched()) return {};
   const bool server = worker.pods == Worker::Pods::kServer;
@@ -133,7 +133,7 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, co
       work.versions.push_back(archive);
   }
   if (!server) return work;
-  work.cascade = worker.cascade;
+  work.joint = worker.joint;
   for (const PodPtr& pod : pods) {
     if (pod->metadata.deleting() || pod->spec.node_name != node.metadata.name ||
         pod->status.pod_ip.empty())
@@ -169,11 +169,11 @@ std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
     one.uid = job.metadata.uid;
     one.owner = std::string(job.kind) + "/" + job.metadata.name;
     one.assignment = make_assignment(job, worker, there);
-    const api::EdgeWorker* told = node.spec.find_worker(one.key);
+    const api::EdgeWorker* assigned = node.spec.find_worker(one.key);
     // While the model is unknown or being installed, the previous assignment stays, to avoid an
     // intermediate change.
-    if (told != nullptr && told->uid == one.uid && (!worker.model || !there.settled))
-      one.assignment = told->assignment;
+    if (assigned != nullptr && assigned->uid == one.uid && (!worker.model || !there.settled))
+      one.assignment = assigned->assignment;
     out.push_back(std::move(one));
   }
   return out;

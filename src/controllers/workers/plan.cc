@@ -8,6 +8,7 @@
 #include "api/core/service.h"
 #include "controllers/edgenode/node_limits.h"
 #include "controllers/inferencemodel/pod_problem.h"
+#include "controllers/last_applied.h"
 #include "controllers/workers/model_on_node.h"
 #include "controllers/workers/pod_template.h"
 #include "controllers/workers/workers.h"
@@ -23,17 +24,6 @@ const std::string& annotation(const meta::ObjectMeta& metadata, std::string_view
   return found == metadata.annotations.end() ? none : found->second;
 }
 
-// The last applied configuration of a child. Null: another party removed the annotation.
-Json last_wish(const meta::ObjectMeta& metadata) {
-  auto wish = codec::parse_json(annotation(metadata, runtime::kLastApplied));
-  return wish.ok() && wish->is_object() ? std::move(*wish) : Json();
-}
-
-Json without_metadata(Json object) {
-  object.erase("metadata");
-  return object;
-}
-
 Json object_of(const meta::Resource& resource, const std::string& name, const std::string& ns,
                Json metadata, Json spec) {
   metadata.set("name", name);
@@ -46,7 +36,7 @@ Json object_of(const meta::Resource& resource, const std::string& name, const st
 
 // The pod unchanged. With its uid, so that a pod deleted meanwhile is not created again.
 Json as_it_is(const api::Pod& pod) {
-  Json object = last_wish(pod.metadata);
+  Json object = last_applied(pod.metadata);
   if (object.is_null()) object = pod.to_json();
   object.erase("status");
   Json metadata = Json::object({{"name", pod.metadata.name}, {"namespace", pod.metadata.ns}});
@@ -232,7 +222,7 @@ class EdgePlan {
         // The pod has not started and serves no client; the new pod may fix what it lacks.
         const bool fresh = pod.status.phase.empty() || pod.status.phase == "Pending";
         slot.replace =
-            fresh && without_metadata(last_wish(pod.metadata)) != without_metadata(*slot.wanted);
+            fresh && without_metadata(last_applied(pod.metadata)) != without_metadata(*slot.wanted);
         continue;
       }
       if (!slot.wanted) continue;
@@ -308,8 +298,8 @@ class EdgePlan {
         out_.objects.push_back(as_it_is(*pod));
       return;
     }
-    const Json wish = last_wish(pod->metadata);
-    if (without_metadata(wish) == without_metadata(*slot.wanted)) {
+    const Json applied = last_applied(pod->metadata);
+    if (without_metadata(applied) == without_metadata(*slot.wanted)) {
       out_.objects.push_back(std::move(*slot.wanted));
       return;
     }
@@ -382,13 +372,13 @@ WorkerPlan plan_cloud(const Job& job, const Worker& worker, const WorkerWorld& w
     const meta::OwnerReference* owner = live->metadata.controller();
     if (owner == nullptr || owner->uid != job.metadata.uid) live = nullptr;
   }
-  const Json wish = live == nullptr ? Json() : last_wish(live->metadata);
+  const Json applied = live == nullptr ? Json() : last_applied(live->metadata);
   if (!worker.model) {
     if (!out.problem)
       out.problem =
           Problem{"ModelPending", "the model of worker " + worker.name + " is not resolved yet"};
-    if (wish.is_null()) return out;
-    Json kept = wish;
+    if (applied.is_null()) return out;
+    Json kept = applied;
     kept.make("metadata").set("uid", live->metadata.uid);
     out.objects.push_back(std::move(kept));
     return out;
@@ -401,11 +391,11 @@ WorkerPlan plan_cloud(const Job& job, const Worker& worker, const WorkerWorld& w
   const std::string template_hash = made.template_hash, assignment_hash = made.assignment_hash;
   Json wanted = deployment_of(job, worker, std::move(made), replicas_of(worker, live));
   // A working Deployment keeps its pod template, even if this build would create it differently.
-  if (!wish.is_null() && live->status.ready_replicas > 0 &&
+  if (!applied.is_null() && live->status.ready_replicas > 0 &&
       annotation(live->metadata, kTemplateHash) == template_hash &&
       annotation(live->metadata, kAssignmentHash) == assignment_hash &&
-      wish.at("spec/template").is_object()) {
-    wanted.make("spec").set("template", wish.at("spec/template"));
+      applied.at("spec/template").is_object()) {
+    wanted.make("spec").set("template", applied.at("spec/template"));
   }
   out.objects.push_back(std::move(wanted));
   return out;

@@ -92,7 +92,7 @@ struct Worker {
   std::function<Json(const std::string& directory)> server_spec;
   Json asked;                     // an object; a change of it, or of the node, replaces the pod
   std::int64_t serving_port = 0;  // the pod's port
-  Json cascade;                   // for EdgeNode.spec.models; null: none
+  Json joint;                     // for EdgeNode.spec.models; null: none
 
   std::optional<ResolvedModel> model;  // absent: unresolved; running pods stay, no pod is created
 };

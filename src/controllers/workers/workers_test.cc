@@ -75,7 +75,7 @@ Workers workers_of(const Json& job, const Case& test) {
       worker.pods = Worker::Pods::kServer;
       worker.serving_port = 8080;
       worker.asked = Json::object({{"port", 8080}});
-      worker.cascade = Json::object({{"version", 1}});
+      worker.joint = Json::object({{"version", 1}});
       worker.server_spec = [](const std::string& directory) {
         return codec::parse_yaml(
                    "{hostNetwork: true, containers: [{name: server, image: varda-serve, ports: "
@@ -113,7 +113,7 @@ WorkerWorld world_of(const Case& test) {
 // The object on the API server after the writer has sent it and the node has started it.
 Json live_object(Json object, const Json& owner, const std::string& uid, const std::string& node,
                  const Json& status) {
-  const Json wish = object;
+  const Json candidate = object;
   Json& metadata = object.make("metadata");
   metadata.erase("uid");
   metadata.set("uid", uid);
@@ -123,7 +123,7 @@ Json live_object(Json object, const Json& owner, const std::string& uid, const s
                                                              {"name", owner["metadata"]["name"]},
                                                              {"uid", owner["metadata"]["uid"]},
                                                              {"controller", true}})}));
-  object.make("metadata/annotations").set(runtime::kLastApplied, codec::write_json(wish));
+  object.make("metadata/annotations").set(runtime::kLastApplied, codec::write_json(candidate));
   if (!node.empty()) object.make("spec").set("nodeName", node);
   object.set("status", status);
   return object;
@@ -347,13 +347,14 @@ TEST_P(WorkersGolden, WhatWasMadeStays) {
     const WorkerPlan plan = plan_worker(workers.job(), worker, world_of(test));
     for (const Json& object : plan.objects) {
       if (object["kind"].as_string() != "Pod") continue;
-      Json wish;
+      Json candidate;
       for (const PodPtr& pod : test.pods) {
         if (pod->metadata.name == object["metadata"]["name"].as_string())
-          wish = codec::parse_json(pod->metadata.annotations.at(std::string(runtime::kLastApplied)))
-                     .value();
+          candidate =
+              codec::parse_json(pod->metadata.annotations.at(std::string(runtime::kLastApplied)))
+                  .value();
       }
-      EXPECT_EQ(codec::write_yaml(wish["spec"]), codec::write_yaml(object["spec"]));
+      EXPECT_EQ(codec::write_yaml(candidate["spec"]), codec::write_yaml(object["spec"]));
     }
   }
 }

@@ -21,16 +21,16 @@ std::string address_of(std::string_view peer) {
   return std::string(text) + "/64";
 }
 
-std::chrono::milliseconds Allowance::wait(const std::string& who, SteadyTime now) const {
-  const auto found = paid_at_.find(who);
+std::chrono::milliseconds Allowance::wait(const std::string& caller, SteadyTime now) const {
+  const auto found = paid_at_.find(caller);
   if (found == paid_at_.end()) return {};
   const auto too_much = found->second - now - options_.period * (options_.burst - 1);
   return std::max(std::chrono::milliseconds(0),
                   std::chrono::ceil<std::chrono::milliseconds>(too_much));
 }
 
-void Allowance::spend(const std::string& who, SteadyTime now, int units) {
-  if (auto found = paid_at_.find(who); found != paid_at_.end()) {
+void Allowance::spend(const std::string& caller, SteadyTime now, int units) {
+  if (auto found = paid_at_.find(caller); found != paid_at_.end()) {
     found->second = std::max(found->second, now) + options_.period * units;
     return;
   }
@@ -42,7 +42,7 @@ void Allowance::spend(const std::string& who, SteadyTime now, int units) {
         std::min_element(paid_at_.begin(), paid_at_.end(),
                          [](const auto& a, const auto& b) { return a.second < b.second; }));
   }
-  paid_at_.emplace(who, now + options_.period * units);
+  paid_at_.emplace(caller, now + options_.period * units);
 }
 
 }  // namespace varda::gateway::internal

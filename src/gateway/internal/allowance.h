@@ -24,8 +24,8 @@ class Allowance {
   explicit Allowance(Options options) : options_(options) {}
 
   /// Time that `who` has to wait; zero: none.
-  std::chrono::milliseconds wait(const std::string& who, SteadyTime now) const;
-  void spend(const std::string& who, SteadyTime now, int units = 1);
+  std::chrono::milliseconds wait(const std::string& caller, SteadyTime now) const;
+  void spend(const std::string& caller, SteadyTime now, int units = 1);
   std::size_t size() const { return paid_at_.size(); }
 
  private:

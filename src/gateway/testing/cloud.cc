@@ -50,10 +50,10 @@ void Cloud::apply(const std::string& yaml) {
     const auto made = api_.post(path, object);
     CHECK(made.status == 201);
     if (object["status"].is_null()) continue;
-    const auto told =
+    const auto reported =
         api_.merge_patch(path + "/" + object.at("metadata/name").as_string() + "/status",
                          Json::object({{"status", object["status"]}}));
-    CHECK(told.status == 200);
+    CHECK(reported.status == 200);
   }
 }
 

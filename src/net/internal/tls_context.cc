@@ -15,12 +15,13 @@ namespace {
 Status use_certificate(SSL_CTX* ctx, const std::string& certificate_pem,
                        const std::string& key_pem) {
   const Owned<BIO> certificates = text_bio(certificate_pem);
-  const Owned<X509> first(PEM_read_bio_X509(certificates.get(), nullptr, no_password, nullptr));
+  const Owned<X509> first(
+      PEM_read_bio_X509(certificates.get(), nullptr, without_password, nullptr));
   if (!first || SSL_CTX_use_certificate(ctx, first.get()) != 1) {
     return Error(Code::kInvalid,
                  "the TLS certificate is not PEM: " + tls_error("no certificate found"));
   }
-  while (X509* next = PEM_read_bio_X509(certificates.get(), nullptr, no_password, nullptr)) {
+  while (X509* next = PEM_read_bio_X509(certificates.get(), nullptr, without_password, nullptr)) {
     if (SSL_CTX_add0_chain_cert(ctx, next) != 1) {
       X509_free(next);
       return Error(Code::kInvalid,
@@ -41,7 +42,7 @@ Status trust(SSL_CTX* ctx, const std::string& ca_pem) {
   const Owned<BIO> bio = text_bio(ca_pem);
   X509_STORE* store = SSL_CTX_get_cert_store(ctx);
   int count = 0;
-  while (X509* raw = PEM_read_bio_X509(bio.get(), nullptr, no_password, nullptr)) {
+  while (X509* raw = PEM_read_bio_X509(bio.get(), nullptr, without_password, nullptr)) {
     const Owned<X509> certificate(raw);
     // Makes OpenSSL cache the extensions now, instead of on the first server thread that needs
     // them.

@@ -9,7 +9,7 @@
 
 namespace varda::net::internal {
 
-int no_password(char*, int, int, void*) { return 0; }
+int without_password(char*, int, int, void*) { return 0; }
 
 Owned<BIO> text_bio(std::string_view pem) {
   return Owned<BIO>(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
@@ -23,12 +23,12 @@ Result<std::string> text_of(BIO* bio) {
 }
 
 Owned<X509> read_certificate(std::string_view pem) {
-  return Owned<X509>(PEM_read_bio_X509(text_bio(pem).get(), nullptr, no_password, nullptr));
+  return Owned<X509>(PEM_read_bio_X509(text_bio(pem).get(), nullptr, without_password, nullptr));
 }
 
 Owned<EVP_PKEY> read_private_key(std::string_view pem) {
   return Owned<EVP_PKEY>(
-      PEM_read_bio_PrivateKey(text_bio(pem).get(), nullptr, no_password, nullptr));
+      PEM_read_bio_PrivateKey(text_bio(pem).get(), nullptr, without_password, nullptr));
 }
 
 std::string sha256_hex(const unsigned char* bytes, std::size_t size) {

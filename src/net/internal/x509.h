@@ -30,7 +30,7 @@ using Owned = std::unique_ptr<T, Free>;
 
 /// Password callback for every function that reads PEM: refuses, so that OpenSSL never prompts on a
 /// terminal.
-int no_password(char*, int, int, void*);
+int without_password(char*, int, int, void*);
 
 /// A BIO that reads `pem`. `pem` must outlive it.
 Owned<BIO> text_bio(std::string_view pem);

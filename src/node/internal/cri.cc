@@ -336,13 +336,13 @@ CgroupDriver configured_cgroup_driver(std::string_view text) {
 }  // namespace
 
 Result<CgroupDriver> Runtime::cgroup_driver(const Context& ctx) {
-  const Result<std::string> told =
+  const Result<std::string> reported =
       call(ctx, kLimit, "RuntimeConfig", {});  // containerd 2.0 and later
-  if (told.ok()) {
-    if (const CgroupDriver driver = read_cgroup_driver(*told); driver != CgroupDriver::kUnknown)
+  if (reported.ok()) {
+    if (const CgroupDriver driver = read_cgroup_driver(*reported); driver != CgroupDriver::kUnknown)
       return driver;
-  } else if (told.error().code() != Code::kUnsupported) {
-    return told.error();
+  } else if (reported.error().code() != Code::kUnsupported) {
+    return reported.error();
   }
   TRY(const std::string answer,
       call(ctx, kLimit, "Status", ProtoWriter().number(1, 1).bytes()));  // verbose

@@ -7,7 +7,7 @@
 #include "node/internal/addresses.h"
 #include "node/internal/config_cache.h"
 #include "node/internal/isolation.h"
-#include "node/internal/last_words.h"
+#include "node/internal/last_output.h"
 #include "node/internal/status.h"
 #include "node/internal/volumes.h"
 #include "node/log_stream.h"
@@ -191,11 +191,11 @@ void PodWorker::on_exit(std::size_t i, const ContainerExit& exit) {
   // The process driver has no file for terminationMessagePath; the fallback to logs always works.
   if (exit.known && shared_.driver.private_root()) {
     c.ended.message =
-        file_words(shared_.fs, directory_ / (c.name + ".termination"), kMessageBytesMax);
+        file_fields(shared_.fs, directory_ / (c.name + ".termination"), kMessageBytesMax);
   }
   if (exit.known && exit.code != 0 && c.ended.message.empty() &&
       (*live.spec)["terminationMessagePolicy"].as_string() == "FallbackToLogsOnError") {
-    c.ended.message = last_words(shared_.fs, directory_ / (c.name + ".log"), record_.log_format);
+    c.ended.message = last_output(shared_.fs, directory_ / (c.name + ".log"), record_.log_format);
   }
   c.state = State::kTerminated;
   c.id.clear();

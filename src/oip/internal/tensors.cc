@@ -50,11 +50,11 @@ class Filler {
     if constexpr (std::is_same_v<T, bool>) {
       if (reader_.peek() == JsonReader::Kind::kBool) return reader_.boolean();
       const JsonReader::Number number = reader_.number();
-      if (!number.integral || number.magnitude > 1 || number.negative) misfit();
+      if (!number.integral || number.magnitude > 1 || number.negative) mismatch();
       return number.magnitude == 1;
     } else if constexpr (std::is_floating_point_v<T>) {
       const double value = reader_.number().value;
-      if (std::abs(value) > static_cast<double>(std::numeric_limits<T>::max())) misfit();
+      if (std::abs(value) > static_cast<double>(std::numeric_limits<T>::max())) mismatch();
       return static_cast<T>(value);
     } else {
       if constexpr (std::is_same_v<T, std::uint16_t>) {
@@ -69,7 +69,7 @@ class Filler {
     const auto value = static_cast<float>(number);
     const std::uint16_t bits =
         dtype_ == DType::kFp16 ? tensor::half_of(value) : tensor::bf16_of(value);
-    if (std::isinf(widened(dtype_, bits))) misfit();
+    if (std::isinf(widened(dtype_, bits))) mismatch();
     return bits;
   }
 
@@ -78,7 +78,7 @@ class Filler {
     if (!number.integral) {
       // 3.0 counts as an integer; larger values than a double's exact range may not be integers.
       if (number.value != std::trunc(number.value) || std::abs(number.value) > 9007199254740992.0) {
-        misfit();
+        mismatch();
         return 0;
       }
       magnitude = static_cast<std::uint64_t>(std::abs(number.value));
@@ -86,13 +86,13 @@ class Filler {
     const bool negative = magnitude != 0 && number.negative;
     const auto max = static_cast<std::uint64_t>(std::numeric_limits<T>::max());
     if (negative ? std::is_unsigned_v<T> || magnitude > max + 1 : magnitude > max) {
-      misfit();
+      mismatch();
       return 0;
     }
     return static_cast<T>(negative ? 0 - magnitude : magnitude);
   }
 
-  void misfit() {
+  void mismatch() {
     reader_.fail("element " + std::to_string(at_) + " of data does not fit " +
                  std::string(to_string(dtype_)));
   }
@@ -200,15 +200,15 @@ Status check_shape(const tensor::Shape& shape, const Limits& limits) {
     if (size == 0) {
       empty = true;
     } else {
-      others = std::min<std::size_t>(others, limits.elements_beside_zero_max + 1) *
+      others = std::min<std::size_t>(others, limits.elements_with_zero_max + 1) *
                static_cast<std::size_t>(size);
     }
   }
-  if (!empty || others <= limits.elements_beside_zero_max) return {};
+  if (!empty || others <= limits.elements_with_zero_max) return {};
   return Error(Code::kInvalid,
                "shape " + tensor::to_string(shape) +
                    " has no elements, and its other dimensions multiply to more than " +
-                   std::to_string(limits.elements_beside_zero_max));
+                   std::to_string(limits.elements_with_zero_max));
 }
 
 template <typename T>

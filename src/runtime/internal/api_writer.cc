@@ -42,7 +42,7 @@ Json owner_reference(const ObjectRef& owner) {
 }
 
 /// The object as last applied, from the annotation; null if missing or unreadable.
-Json last_wish(const Json& live) {
+Json last_applied(const Json& live) {
   const Json* text = live["metadata"]["annotations"].find(kLastApplied);
   if (!text || !text->is_string()) return {};
   auto last = codec::parse_json(text->as_string());
@@ -50,8 +50,8 @@ Json last_wish(const Json& live) {
 }
 
 /// `wanted` with the annotation and the owner reference of our objects.
-Json dressed(Json wanted, const ObjectRef* owner, const std::string& wish) {
-  wanted.make("metadata/annotations").set(kLastApplied, wish);
+Json dressed(Json wanted, const ObjectRef* owner, const std::string& applied) {
+  wanted.make("metadata/annotations").set(kLastApplied, applied);
   if (owner) wanted.make("metadata/ownerReferences").push_back(owner_reference(*owner));
   return wanted;
 }
@@ -61,7 +61,7 @@ Json without_metadata(Json object) {
   return object;
 }
 
-enum class Claim { kOurs, kWait, kTheirs };
+enum class Claim { kOurs, kWait, kForeign };
 
 /// Decides to which owner the existing object of that name belongs.
 Claim claim(const Json& live, const ObjectRef& owner) {
@@ -71,12 +71,12 @@ Claim claim(const Json& live, const ObjectRef& owner) {
   if (controller.is_null()) {
     // Left by an orphaning delete: it was ours.
     const bool made_by_us = live["metadata"]["annotations"].contains(kLastApplied);
-    return made_by_us ? (deleting(live) ? Claim::kWait : Claim::kOurs) : Claim::kTheirs;
+    return made_by_us ? (deleting(live) ? Claim::kWait : Claim::kOurs) : Claim::kForeign;
   }
   const bool same_name = controller["kind"].as_string() == owner.resource->kind &&
                          controller["name"].as_string() == owner.key.name &&
                          group_of(controller["apiVersion"].as_string()) == owner.resource->group;
-  return same_name ? Claim::kWait : Claim::kTheirs;
+  return same_name ? Claim::kWait : Claim::kForeign;
 }
 
 }  // namespace
@@ -186,7 +186,7 @@ Status ApiWriter::update(const Context& ctx, Informer& informer, const ObjectRef
     if (owner) {
       const Claim whose = claim(live, *owner);
       if (whose == Claim::kWait) return {};
-      if (whose == Claim::kTheirs) {
+      if (whose == Claim::kForeign) {
         return Error(Code::kAlreadyExists,
                      "an object of that name exists and is not controlled by " + owner->str() +
                          "; rename one of them, or delete it");
@@ -194,13 +194,13 @@ Status ApiWriter::update(const Context& ctx, Informer& informer, const ObjectRef
     } else if (deleting(live)) {
       return {};
     }
-    const Json last = last_wish(live);
+    const Json last = last_applied(live);
     // The text stays if the content is equal, whatever the order of its members.
-    const std::string wish =
+    const std::string applied =
         last == wanted ? std::as_const(live)["metadata"]["annotations"][kLastApplied].as_string()
                        : codec::write_json(wanted);
     Json merged =
-        meta::three_way_merge(last, dressed(wanted, owner, wish), live, informer.list_keys());
+        meta::three_way_merge(last, dressed(wanted, owner, applied), live, informer.list_keys());
     if (how == Update::kRecreate) {
       // Compares the applied objects, so that changes by the server do not count.
       const bool changed = last.is_null() ? without_metadata(merged) != without_metadata(live)

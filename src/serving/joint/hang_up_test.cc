@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 TEST_F(Joint, ClientThatHangsUpFreesItsPlaceAndEndsTheCall) {
   models_.add("m", "3", kModel);
-  models_.cascade("m", cascade(margin(), "http://cloud", 1, 3600000));
+  models_.joint_file("m", joint_file(margin(), "http://cloud", 1, 3600000));
   start();
   cloud_.hold();
   Watched first = begin_watched(hard());
@@ -36,12 +36,12 @@ TEST_F(Joint, ClientThatHangsUpFreesItsPlaceAndEndsTheCall) {
   EXPECT_THAT(
       registry_.text(),
       HasSubstr("varda_joint_errors_total{model=\"m\",tier=\"cloud\",reason=\"ClientGone\"} 1\n"));
-  EXPECT_EQ(center_->alarms(), 0u);
+  EXPECT_EQ(tiers_->timers(), 0u);
 }
 
 TEST_F(Joint, ClientsThatHangUpAgainAndAgainAreNoFaultOfTheTier) {
   models_.add("m", "3", kModel);
-  models_.cascade("m", cascade(margin(), "http://cloud", 1, 3600000));
+  models_.joint_file("m", joint_file(margin(), "http://cloud", 1, 3600000));
   start();
   EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
   cloud_.hold();
@@ -52,15 +52,15 @@ TEST_F(Joint, ClientsThatHangUpAgainAndAgainAreNoFaultOfTheTier) {
   }
   cloud_.release();
   EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
-  EXPECT_EQ(told().at("tiers/1/state").as_string(), "Ready");
-  EXPECT_FALSE(told().contains("degraded"));
-  EXPECT_TRUE(told().at("tiers/1/lastError").is_null());
+  EXPECT_EQ(reported().at("tiers/1/state").as_string(), "Ready");
+  EXPECT_FALSE(reported().contains("degraded"));
+  EXPECT_TRUE(reported().at("tiers/1/lastError").is_null());
 }
 
 TEST_F(Joint, RequestWhoseClientHangsUpWhileItWaitsIsNotRun) {
   models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n",
               "instances: 1\nwarmup: {runs: 0}\n");
-  models_.cascade("m", cascade(margin(), "", 64, 3600000));
+  models_.joint_file("m", joint_file(margin(), "", 64, 3600000));
   start();
   Executor& executor = repository_->find("m", "").value()->executor();
   executor.expect(std::chrono::seconds(1));  // nothing runs on this thread
@@ -72,7 +72,7 @@ TEST_F(Joint, RequestWhoseClientHangsUpWhileItWaitsIsNotRun) {
   second.hang_up();
   EXPECT_EQ(executor.waiting(), 0u);
   EXPECT_EQ(counter("errors"), R"({"edge":{"ClientGone":1}})");
-  EXPECT_EQ(center_->alarms(), 1u) << "the other's";
+  EXPECT_EQ(tiers_->timers(), 1u) << "the other's";
   models_.release("run");
   EXPECT_EQ(outcome(first.get()), "1 by edge 3 easy");
   EXPECT_EQ(counter("inferences"), "1");
@@ -82,7 +82,7 @@ TEST_F(Joint, RequestWhoseClientHangsUpWhileItWaitsIsNotRun) {
 
 TEST_F(Joint, EasyExampleThatIsAnsweredAtOnceAsksForNothing) {
   models_.add("m", "3", kModel);
-  models_.cascade("m", cascade(margin()));
+  models_.joint_file("m", joint_file(margin()));
   start();
   repository_->find("m", "").value()->executor().expect(
       std::chrono::seconds(0));  // runs on this thread
@@ -93,7 +93,7 @@ TEST_F(Joint, EasyExampleThatIsAnsweredAtOnceAsksForNothing) {
 
 TEST_F(Joint, ClientsThatHangUpAtAnyMomentLeaveNothingBehind) {
   models_.add("m", "3", kModel);
-  models_.cascade("m", cascade(margin(), "http://cloud", 4, 3600000));
+  models_.joint_file("m", joint_file(margin(), "http://cloud", 4, 3600000));
   start();
   std::vector<std::thread> clients;
   std::atomic<int> hung_up{0};
@@ -113,7 +113,7 @@ TEST_F(Joint, ClientsThatHangUpAtAnyMomentLeaveNothingBehind) {
   }
   for (std::thread& client : clients) client.join();
   EXPECT_GT(hung_up, 0);
-  EXPECT_EQ(center_->alarms(), 0u);
+  EXPECT_EQ(tiers_->timers(), 0u);
   cloud_.hold();
   std::vector<std::future<net::Response>> last;
   const std::size_t before = cloud_.requests().size();

@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 
 TEST_F(Joint, EasyExampleStaysAndHardOneGoesUp) {
   models_.add("m", "3", kModel);
-  models_.cascade("m", cascade(margin()));
+  models_.joint_file("m", joint_file(margin()));
   start();
   EXPECT_EQ(infer(easy()), "1 by edge 3 easy");
   EXPECT_EQ(cloud_.requests().size(), 0u);
@@ -32,7 +32,7 @@ TEST_F(Joint, EasyExampleStaysAndHardOneGoesUp) {
   EXPECT_EQ(counter("hard"), "2");
   EXPECT_EQ(counter("answered"), R"({"cloud":2,"edge":1})");
   EXPECT_EQ(counter("bytesUp"), std::to_string(2 * hard().size()));
-  EXPECT_EQ(told().at("tiers/1/version").as_string(), "9");
+  EXPECT_EQ(reported().at("tiers/1/version").as_string(), "9");
   const std::string metrics = registry_.text();
   EXPECT_THAT(metrics, HasSubstr("varda_joint_inferences_total{model=\"m\"} 3\n"));
   EXPECT_THAT(metrics, HasSubstr("varda_joint_hard_total{model=\"m\"} 2\n"));
@@ -49,13 +49,13 @@ TEST_F(Joint, WithoutTheFileNothingChanges) {
       response.body,
       R"({"model_name":"m","model_version":"3","id":"q","outputs":[{"name":"y","shape":[1,2],)"
       R"("datatype":"FP32","data":[0.5,0.5]}]})");
-  EXPECT_EQ(call("GET", "/v2/models/m/cascade").status, 404);
+  EXPECT_EQ(call("GET", "/v2/models/m/joint").status, 404);
   EXPECT_THAT(registry_.text(), ::testing::Not(HasSubstr("varda_joint")));
 }
 
 TEST_F(Joint, RequestThatNamesAVersionAsksThatOneAlone) {
   models_.add("m", "3", kModel);
-  models_.cascade("m", cascade(policy("CloudOnly")));
+  models_.joint_file("m", joint_file(policy("CloudOnly")));
   start();
   const net::Response response = call("POST", "/v2/models/m/versions/3/infer", hard());
   EXPECT_EQ(response.status, 200);
@@ -65,7 +65,7 @@ TEST_F(Joint, RequestThatNamesAVersionAsksThatOneAlone) {
 
 TEST_F(Joint, BinaryAnswersOfEitherTierHaveTheirParameters) {
   models_.add("m", "3", kModel);
-  models_.cascade("m", cascade(margin()));
+  models_.joint_file("m", joint_file(margin()));
   start();
   const auto ask = [&](std::array<float, 2> values) {
     oip::InferRequest request;
@@ -109,7 +109,7 @@ TEST_F(Joint, BinaryAnswersOfEitherTierHaveTheirParameters) {
 
 TEST_F(Joint, WhateverGoesWrongAboveTheBestAnswerIsGiven) {
   models_.add("m", "3", kModel);
-  models_.cascade("m", cascade(margin()));
+  models_.joint_file("m", joint_file(margin()));
   start();
   struct Case {
     int status;
@@ -135,20 +135,20 @@ TEST_F(Joint, WhateverGoesWrongAboveTheBestAnswerIsGiven) {
 
 TEST_F(Joint, TierThatFailsAgainAndAgainIsNotAskedAndToldOf) {
   models_.add("m", "3", kModel);
-  models_.cascade("m", cascade(margin()));
+  models_.joint_file("m", joint_file(margin()));
   start();
   cloud_.infers(500, "{}");
   std::string last;
   for (int i = 0; i < 30 && last.find("BreakerOpen") == std::string::npos; ++i)
     last = infer(hard());
   EXPECT_EQ(last, "0.5 by edge 3 hard, fallback cloud: BreakerOpen");
-  EXPECT_EQ(told().at("degraded/reason").as_string(), "BreakerOpen");
+  EXPECT_EQ(reported().at("degraded/reason").as_string(), "BreakerOpen");
   EXPECT_EQ(call("GET", "/v2/models/m/ready").status, 200) << "the endpoint answers";
 }
 
 TEST_F(Joint, TierWithoutAnAddressIsNotAsked) {
   models_.add("m", "3", kModel);
-  models_.cascade("m", cascade(margin(), ""));
+  models_.joint_file("m", joint_file(margin(), ""));
   start();
   EXPECT_EQ(infer(hard()), "0.5 by edge 3 hard, fallback cloud: NoAddress");
   EXPECT_EQ(cloud_.requests().size(), 0u);
@@ -156,7 +156,7 @@ TEST_F(Joint, TierWithoutAnAddressIsNotAsked) {
 
 TEST_F(Joint, SlowTierIsGivenUpAtTheDeadline) {
   models_.add("m", "3", kModel);
-  models_.cascade("m", cascade(margin(), "http://cloud", 64, 50));
+  models_.joint_file("m", joint_file(margin(), "http://cloud", 64, 50));
   start();
   cloud_.hold();
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
@@ -171,7 +171,7 @@ TEST_F(Joint, SlowTierIsGivenUpAtTheDeadline) {
 
 TEST_F(Joint, TheRequestsOwnDeadlineCountsIfItIsSooner) {
   models_.add("m", "3", kModel);
-  models_.cascade("m", cascade(margin(), "http://cloud", 64, 3600000));
+  models_.joint_file("m", joint_file(margin(), "http://cloud", 64, 3600000));
   start();
   cloud_.hold();
   const std::string body =
@@ -187,7 +187,7 @@ TEST_F(Joint, TheRequestsOwnDeadlineCountsIfItIsSooner) {
 
 TEST_F(Joint, AnswersHaveTheIdOfTheirRequestWhateverTheTierAboveSays) {
   models_.add("m", "3", kModel);
-  models_.cascade("m", cascade(policy("CloudOnly")));
+  models_.joint_file("m", joint_file(policy("CloudOnly")));
   start();
   const auto id_of = [&](const std::string& body) {
     return codec::parse_json(call("POST", "/v2/models/m/infer", body).body)
@@ -204,17 +204,17 @@ TEST_F(Joint, AnswersHaveTheIdOfTheirRequestWhateverTheTierAboveSays) {
 
 TEST_F(Joint, ManyWordsOfATierAboveDoNotMakeTheStatusLong) {
   models_.add("m", "3", kModel);
-  models_.cascade("m", cascade(policy("CloudOnly")));
+  models_.joint_file("m", joint_file(policy("CloudOnly")));
   start();
   cloud_.infers(200, R"({"model_version":")" + std::string(3000000, 'v') +
                          R"(","outputs":[{"name":"y","shape":[1],"datatype":"FP32","data":[1]}]})");
   EXPECT_THAT(infer(hard()), StartsWith("1 by cloud vvv"));
-  EXPECT_LT(call("GET", "/v2/models/m/cascade").body.size(), 10000u);
+  EXPECT_LT(call("GET", "/v2/models/m/joint").body.size(), 10000u);
 }
 
 TEST_F(Joint, NoMoreThanTheBoundAreOnTheirWayUp) {
   models_.add("m", "3", kModel);
-  models_.cascade("m", cascade(margin(), "http://cloud", 1));
+  models_.joint_file("m", joint_file(margin(), "http://cloud", 1));
   start();
   cloud_.hold();
   auto first = begin("POST", "/v2/models/m/infer", hard());
@@ -240,7 +240,7 @@ TEST_F(Joint, RequestThatIsAnsweredAtItsDeadlineKeepsNoOtherFromItsOwn) {
   upstream_ = &stubborn;
   models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n",
               "instances: 2\nwarmup: {runs: 0}\n");
-  models_.cascade(
+  models_.joint_file(
       "m",
       R"({"version":1,"service":"default/m","deadlineMs":500,"inFlightMax":8,"tiers":[{"name":"edge","deadlineMs":1,)"
       R"("policy":)" +
@@ -261,27 +261,27 @@ TEST_F(Joint, RequestThatIsAnsweredAtItsDeadlineKeepsNoOtherFromItsOwn) {
   others_answer.count_down();
   first.get_future().get();
   stubborn.end.count_down();
-  center_->stop();  // all calls have ended
+  tiers_->stop();  // all calls have ended
 }
 
 TEST_F(Joint, PolicyThatDecidesBeforeInferenceSparesTheRunAndFallsBackToIt) {
   const auto runs = models_.path() / ".runs";
   models_.add("m", "3", kModel + ("count_runs " + runs.string() + "\n"), "warmup: {runs: 0}\n");
-  models_.cascade("m", cascade(policy("CloudOnly")));
+  models_.joint_file("m", joint_file(policy("CloudOnly")));
   start();
   EXPECT_EQ(infer(easy()), "0.125 by cloud 9 hard, asked cloud");
   EXPECT_EQ(lines(runs), 0u);
   cloud_.infers(500, "{}");
   EXPECT_EQ(infer(easy()), "1 by edge 3 hard, asked cloud, fallback cloud: Failed");
   EXPECT_EQ(lines(runs), 1u);
-  models_.cascade("m", cascade(policy("EdgeOnly")));
+  models_.joint_file("m", joint_file(policy("EdgeOnly")));
   settle();
   EXPECT_EQ(infer(hard()), "0.5 by edge 3 easy");
 }
 
 TEST_F(Joint, PolicySeesItsOutputWhateverTheRequestAsksFor) {
   models_.add("m", "3", "tensor FP32 -1 2\ntensor FP32 -1 1\n");  // outputs y and y1
-  models_.cascade("m", cascade(policy("Margin", R"({"output":"y"})")));
+  models_.joint_file("m", joint_file(policy("Margin", R"({"output":"y"})")));
   start();
   const auto ask = [&](const std::string& numbers) {
     return outcome(call(
@@ -299,7 +299,7 @@ TEST_F(Joint, ImageGoesUpAsItCameAndThePolicySeesWhatStepsRead) {
               "preprocess: {image: {channels: grey, layout: NHW, resize: {width: 2, height: 1, "
               "filter: nearest}, scale: 0.1}}\n"
               "postprocess: {softmax: {}, top_k: {k: 1}}\n");
-  models_.cascade("m", cascade(margin()));
+  models_.joint_file("m", joint_file(margin()));
   start();
   const auto ask = [&](std::vector<std::uint8_t> grey) {
     return call("POST", "/v2/models/m/infer", codec::encode_png({2, 1, 1, std::move(grey)}).value(),
@@ -315,7 +315,7 @@ TEST_F(Joint, ImageGoesUpAsItCameAndThePolicySeesWhatStepsRead) {
 
 TEST_F(Joint, ModelThatFailsIsHelpedOutAndBadRequestsAreNot) {
   models_.add("m", "3", std::string(kModel) + "fail_run no luck\n", "warmup: {runs: 0}\n");
-  models_.cascade("m", cascade(margin()));
+  models_.joint_file("m", joint_file(margin()));
   start();
   EXPECT_EQ(infer(easy()), "0.125 by cloud 9 easy, asked cloud");
   EXPECT_THAT(infer("{"), StartsWith("400 "));
@@ -327,7 +327,7 @@ TEST_F(Joint, ModelThatFailsIsHelpedOutAndBadRequestsAreNot) {
 TEST_F(Joint, FullQueueGoesUp) {
   models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n",
               "instances: 1\nqueue: {max: 1}\nwarmup: {runs: 0}\n");
-  models_.cascade("m", cascade(margin()));
+  models_.joint_file("m", joint_file(margin()));
   start();
   repository_->find("m", "").value()->executor().expect(
       std::chrono::seconds(1));  // nothing runs on this thread
@@ -345,7 +345,7 @@ TEST_F(Joint, FullQueueGoesUp) {
 TEST_F(Joint, ModelThatHangsIsNotWaitedForBeyondTheDeadline) {
   models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n",
               "instances: 1\nwarmup: {runs: 0}\n");
-  models_.cascade("m", cascade(margin(), "", 64, 50));
+  models_.joint_file("m", joint_file(margin(), "", 64, 50));
   start();
   repository_->find("m", "").value()->executor().expect(std::chrono::seconds(1));
   EXPECT_THAT(infer(easy()), StartsWith("504 "));
@@ -355,16 +355,16 @@ TEST_F(Joint, ModelThatHangsIsNotWaitedForBeyondTheDeadline) {
 TEST_F(Joint, NothingIsKeptOfARequestThatWasAnswered) {
   models_.add("m", "3", std::string(kModel) + "hold_run " + models_.hold("run") + "\n",
               "instances: 1\nwarmup: {runs: 0}\n");
-  models_.cascade("m", cascade(margin(), "", 64, 3600000));
+  models_.joint_file("m", joint_file(margin(), "", 64, 3600000));
   start();
   repository_->find("m", "").value()->executor().expect(
       std::chrono::seconds(1));  // nothing runs on this thread
   std::vector<std::future<net::Response>> answers;
   for (int i = 0; i < 20; ++i) answers.push_back(begin("POST", "/v2/models/m/infer", easy()));
-  EXPECT_EQ(center_->alarms(), answers.size()) << "one each";
+  EXPECT_EQ(tiers_->timers(), answers.size()) << "one each";
   models_.release("run");
   for (auto& answer : answers) EXPECT_EQ(outcome(answer.get()), "1 by edge 3 easy");
-  EXPECT_EQ(center_->alarms(), 0u) << "their deadline is an hour away";
+  EXPECT_EQ(tiers_->timers(), 0u) << "their deadline is an hour away";
 }
 
 TEST_F(Joint, RequestThatWasAnsweredWhileItWaitedIsNotRun) {
@@ -373,14 +373,14 @@ TEST_F(Joint, RequestThatWasAnsweredWhileItWaitedIsNotRun) {
               std::string(kModel) + "hold_run " + models_.hold("run") + "\ncount_runs " +
                   runs.string() + "\n",
               "instances: 1\nwarmup: {runs: 0}\n");
-  models_.cascade("m", cascade(margin(), ""));
+  models_.joint_file("m", joint_file(margin(), ""));
   start();
   const std::shared_ptr<ModelVersion> version = repository_->find("m", "").value();
   version->executor().expect(std::chrono::seconds(1));  // nothing runs on this thread
   auto first = begin("POST", "/v2/models/m/infer", easy());
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
   while (lines(runs) < 1) ASSERT_TRUE(ctx.check().ok());  // it holds the only instance
-  models_.cascade("m", cascade(margin(), "", 64, 50));
+  models_.joint_file("m", joint_file(margin(), "", 64, 50));
   settle();
   // A stalled machine may have no time left to queue the request at all.
   while (version->executor().waiting() == 0) {
@@ -388,7 +388,7 @@ TEST_F(Joint, RequestThatWasAnsweredWhileItWaitedIsNotRun) {
     EXPECT_THAT(infer(easy()), StartsWith("504 "));
   }
   EXPECT_EQ(version->executor().waiting(), 1u);
-  models_.cascade("m", cascade(margin(), ""));
+  models_.joint_file("m", joint_file(margin(), ""));
   settle();
   models_.release("run");
   EXPECT_EQ(outcome(first.get()), "1 by edge 3 easy");
@@ -399,7 +399,7 @@ TEST_F(Joint, RequestThatWasAnsweredWhileItWaitedIsNotRun) {
 TEST_F(Joint, VersionThatThePolicyCannotReadIsRefusedAndTheOldOneServes) {
   models_.add("m", "3", kModel);
   models_.target("m", "3");
-  models_.cascade("m", cascade(margin()));
+  models_.joint_file("m", joint_file(margin()));
   start();
   models_.add("m", "4", "tensor INT64 -1 2\n");
   models_.target("m", "4");
@@ -407,49 +407,49 @@ TEST_F(Joint, VersionThatThePolicyCannotReadIsRefusedAndTheOldOneServes) {
   EXPECT_THAT(index(), ElementsAre("m/3 READY", "m/4 UNAVAILABLE PolicyMismatch"));
   EXPECT_EQ(infer(easy()), "1 by edge 3 easy");
   // A file that fits the new version arrives later: then both take effect.
-  models_.cascade("m", cascade(policy("EdgeOnly")));
+  models_.joint_file("m", joint_file(policy("EdgeOnly")));
   settle();
   EXPECT_THAT(index(), ElementsAre("m/4 READY"));
-  EXPECT_FALSE(told().contains("problem"));
+  EXPECT_FALSE(reported().contains("problem"));
 }
 
 TEST_F(Joint, FileThatDoesNotFitLeavesTheOldPolicyInForceAndSaysSo) {
   models_.add("m", "3", "tensor FP32 -1 2\n");
-  models_.cascade("m", cascade(margin()));
+  models_.joint_file("m", joint_file(margin()));
   start();
-  models_.cascade("m", cascade(policy("Margin", R"({"output":"probabilities"})")));
+  models_.joint_file("m", joint_file(policy("Margin", R"({"output":"probabilities"})")));
   settle();
-  EXPECT_EQ(told().at("problem/reason").as_string(), "PolicyMismatch");
+  EXPECT_EQ(reported().at("problem/reason").as_string(), "PolicyMismatch");
   EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
-  models_.cascade("m", R"({"version":1,"tiers":[]})");
+  models_.joint_file("m", R"({"version":1,"tiers":[]})");
   settle();
-  EXPECT_EQ(told().at("problem/reason").as_string(), "Invalid");
+  EXPECT_EQ(reported().at("problem/reason").as_string(), "Invalid");
   EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
-  models_.cascade("m", cascade(margin("0")));
+  models_.joint_file("m", joint_file(margin("0")));
   settle();
-  EXPECT_FALSE(told().contains("problem"));
+  EXPECT_FALSE(reported().contains("problem"));
   EXPECT_EQ(infer(hard()), "0.5 by edge 3 easy");
   EXPECT_EQ(counter("inferences"), "3") << "counts outlive what they were counted under";
 }
 
 TEST_F(Joint, FileThatFitsNoVersionAtTheStartIsToldInTheIndexAndTiersAboveAnswer) {
   models_.add("m", "3", "tensor INT64 -1 2\n");
-  models_.cascade("m", cascade(margin()));
+  models_.joint_file("m", joint_file(margin()));
   start();
   EXPECT_THAT(index(), ElementsAre("m/3 UNAVAILABLE PolicyMismatch"));
   EXPECT_EQ(infer(easy()), "0.125 by cloud 9 easy, asked cloud");
-  models_.cascade("m", cascade(policy("EdgeOnly")));
+  models_.joint_file("m", joint_file(policy("EdgeOnly")));
   settle();
   EXPECT_THAT(index(), ElementsAre("m/3 READY"));
 }
 
 TEST_F(Joint, EndpointThatOnlyTiersAboveAnswerIsReadyIfTheyAre) {
   models_.add("m", "3", std::string(kModel) + "fail_load torn\n");
-  models_.cascade("m", cascade(margin()));
+  models_.joint_file("m", joint_file(margin()));
   cloud_.is_ready(503);
-  start({.look_interval = std::chrono::milliseconds(1), .quiet_max = std::chrono::milliseconds(1)});
+  start({.look_interval = std::chrono::milliseconds(1), .idle_max = std::chrono::milliseconds(1)});
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
-  while (!told().contains("degraded"))
+  while (!reported().contains("degraded"))
     ASSERT_TRUE(ctx.check().ok()) << "nobody asks it anything, and still it is known";
   EXPECT_EQ(call("GET", "/v2/models/m/ready").status, 503);
   cloud_.is_ready(200);
@@ -459,15 +459,15 @@ TEST_F(Joint, EndpointThatOnlyTiersAboveAnswerIsReadyIfTheyAre) {
 
 TEST_F(Joint, FileThatGoesAwayLeavesTheModelAlone) {
   models_.add("m", "3", kModel);
-  models_.cascade("m", cascade(margin()));
+  models_.joint_file("m", joint_file(margin()));
   start();
   EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
-  models_.remove("m/cascade.json");
+  models_.remove("m/joint.json");
   settle();
   EXPECT_THAT(call("POST", "/v2/models/m/infer", hard()).body,
               ::testing::Not(HasSubstr("parameters")));
-  EXPECT_EQ(call("GET", "/v2/models/m/cascade").status, 404);
-  models_.cascade("m", cascade(margin()));
+  EXPECT_EQ(call("GET", "/v2/models/m/joint").status, 404);
+  models_.joint_file("m", joint_file(margin()));
   settle();
   EXPECT_EQ(infer(hard()), "0.125 by cloud 9 hard, asked cloud");
   EXPECT_EQ(counter("inferences"), "2");
@@ -475,7 +475,7 @@ TEST_F(Joint, FileThatGoesAwayLeavesTheModelAlone) {
 
 TEST_F(Joint, TiersInTheMiddleJudgeForThemselves) {
   models_.add("m", "3", kModel);
-  models_.cascade("m", three_tiers());
+  models_.joint_file("m", three_tiers());
   start();
   const auto middle = [](const std::string& data) {
     return R"({"model_name":"middle","model_version":"5","outputs":[{"name":"y","shape":[1,2],"datatype":"FP32","data":)" +
@@ -501,7 +501,7 @@ TEST_F(Joint, TiersInTheMiddleJudgeForThemselves) {
 
 TEST_F(Joint, PolicyInTheMiddleThatCannotReadItsTiersAnswersIsToldOf) {
   models_.add("m", "3", kModel);
-  models_.cascade("m", three_tiers());
+  models_.joint_file("m", three_tiers());
   start();
   const auto answering = [&](const std::string& outputs) {
     cloud_.infers([=](const net::Request&) {
@@ -512,7 +512,7 @@ TEST_F(Joint, PolicyInTheMiddleThatCannotReadItsTiersAnswersIsToldOf) {
           nullptr};
     });
   };
-  const auto problem = [&] { return told().at("tiers/1/problem"); };
+  const auto problem = [&] { return reported().at("tiers/1/problem"); };
   const std::string readable = R"({"name":"y","shape":[1,2],"datatype":"FP32","data":[0.97,0.03]})";
   answering(readable);
   infer(hard());
@@ -535,27 +535,27 @@ TEST_F(Joint, PolicyInTheMiddleThatCannotReadItsTiersAnswersIsToldOf) {
   EXPECT_LT(problem()["message"].as_string().size(), 1000u);
 }
 
-TEST(Misfit, IsShortAndLoggedOnceAMinuteWhateverGoesToAndFro) {
-  joint::Misfit misfit;
+TEST(PolicyMismatch, IsShortAndLoggedOnceAMinuteWhateverGoesToAndFro) {
+  joint::PolicyMismatch mismatch;
   SteadyTime now{std::chrono::hours(1)};
   int lines = 0;
   for (int i = 0; i < 1210; ++i, now += std::chrono::milliseconds(100)) {
-    misfit.set(i % 2 == 0 ? std::string(1000000, 'n') : "");
-    if (i % 2 == 0 && misfit.is_news(now)) ++lines;
+    mismatch.set(i % 2 == 0 ? std::string(1000000, 'n') : "");
+    if (i % 2 == 0 && mismatch.should_log(now)) ++lines;
   }
   EXPECT_EQ(lines, 3) << "in two minutes";
-  misfit.set(std::string(1000000, 'n'));
-  EXPECT_LT(misfit.why().size(), 520u);
+  mismatch.set(std::string(1000000, 'n'));
+  EXPECT_LT(mismatch.why().size(), 520u);
 }
 
 TEST_F(Joint, ServerThatGoesAwayAnswersWithWhatItHas) {
   models_.add("m", "3", kModel);
-  models_.cascade("m", cascade(margin()));
+  models_.joint_file("m", joint_file(margin()));
   start();
   cloud_.hold();
   auto answer = begin("POST", "/v2/models/m/infer", hard());
   cloud_.wait_for_requests(1);
-  center_->stop();
+  tiers_->stop();
   EXPECT_EQ(outcome(answer.get()), "0.5 by edge 3 hard, asked cloud, fallback cloud: Failed");
   EXPECT_THAT(infer(hard()), StartsWith("0.5 by edge 3 hard")) << "nothing goes up any more";
 }
@@ -564,7 +564,7 @@ TEST_F(Joint, NoRequestFailsWhilePoliciesAddressesAndVersionsChange) {
   models_.add("m", "3", kModel);
   models_.add("m", "4", kModel);
   models_.target("m", "3");
-  models_.cascade("m", cascade(margin()));
+  models_.joint_file("m", joint_file(margin()));
   start();
   std::atomic<bool> stop{false};
   std::atomic<int> sent{0};
@@ -582,12 +582,13 @@ TEST_F(Joint, NoRequestFailsWhilePoliciesAddressesAndVersionsChange) {
       }
     });
   }
-  const std::vector<std::string> files = {
-      cascade(margin("0.9"), "http://other"), cascade(policy("CloudOnly")), cascade(margin(), ""),
-      cascade(policy("EdgeOnly")), cascade(margin(), "http://cloud", 1)};
+  const std::vector<std::string> files = {joint_file(margin("0.9"), "http://other"),
+                                          joint_file(policy("CloudOnly")), joint_file(margin(), ""),
+                                          joint_file(policy("EdgeOnly")),
+                                          joint_file(margin(), "http://cloud", 1)};
   for (std::size_t i = 0; i < 15; ++i) {
     models_.target("m", i % 2 == 0 ? "4" : "3");
-    models_.cascade("m", files[i % files.size()]);
+    models_.joint_file("m", files[i % files.size()]);
     settle();
   }
   const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));

@@ -31,16 +31,16 @@ std::shared_ptr<TierMeters> Meters::tier(const std::string& name) {
   return std::make_shared<TierMeters>(registry_, model_, name);
 }
 
-void Meters::count(const cascade::Summary& summary, const cascade::Route& route,
+void Meters::count(const tiers::Summary& summary, const tiers::Route& route,
                    const std::vector<std::shared_ptr<TierMeters>>& tiers, std::uint64_t bytes_up) {
   if (bytes_up > 0) bytes_up_.add(static_cast<double>(bytes_up));
-  if (summary.end == cascade::Summary::End::kAnswered) {
+  if (summary.end == tiers::Summary::End::kAnswered) {
     inferences_.add();
     if (summary.hard) hard_.add();
     tiers[summary.tier]->answered.add();
   }
   for (std::size_t i = 0; i < summary.tier_count; ++i) {
-    const cascade::Summary::Tier& tier = summary.tiers[i];
+    const tiers::Summary::Tier& tier = summary.tiers[i];
     if (tier.answered)
       tiers[i]->seconds.observe(std::chrono::duration<double>(tier.latency).count());
     if (!tier.reason) continue;
@@ -56,13 +56,13 @@ void Meters::count(const cascade::Summary& summary, const cascade::Route& route,
   }
 }
 
-double breaker_number(cascade::Breaker::State state) {
+double breaker_number(tiers::Breaker::State state) {
   switch (state) {
-    case cascade::Breaker::State::kClosed:
+    case tiers::Breaker::State::kClosed:
       return 0;
-    case cascade::Breaker::State::kHalfOpen:
+    case tiers::Breaker::State::kHalfOpen:
       return 1;
-    case cascade::Breaker::State::kOpen:
+    case tiers::Breaker::State::kOpen:
       return 2;
   }
   return 0;

@@ -1,4 +1,4 @@
-// Prometheus metrics of a model with tiers. cascade::Statistics counts the same numbers.
+// Prometheus metrics of a model with tiers. tiers::Statistics counts the same numbers.
 #pragma once
 
 #include <array>
@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/metrics.h"
-#include "cascade/breaker.h"
-#include "cascade/machine.h"
+#include "tiers/breaker.h"
+#include "tiers/machine.h"
 
 namespace varda::serving::joint {
 
@@ -28,7 +28,7 @@ class Meters {
 
   std::shared_ptr<TierMeters> tier(const std::string& name);
   /// Called once per request, after its end. `tiers` are in the order of the route.
-  void count(const cascade::Summary& summary, const cascade::Route& route,
+  void count(const tiers::Summary& summary, const tiers::Route& route,
              const std::vector<std::shared_ptr<TierMeters>>& tiers, std::uint64_t bytes_up);
 
  private:
@@ -40,6 +40,6 @@ class Meters {
 };
 
 /// The state as the gauge's value.
-double breaker_number(cascade::Breaker::State state);
+double breaker_number(tiers::Breaker::State state);
 
 }  // namespace varda::serving::joint

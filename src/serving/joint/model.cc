@@ -7,30 +7,30 @@
 namespace varda::serving::joint {
 namespace {
 
-constexpr std::size_t kMisfitBytesMax = 512;
+constexpr std::size_t kMismatchBytesMax = 512;
 
 // Parses a configuration and checks that its policies can be constructed.
-Result<cascade::Config> parse(std::string_view text) {
-  TRY(cascade::Config config, cascade::parse_config(text));
-  for (const cascade::TierConfig& tier : config.tiers) {
+Result<tiers::Config> parse(std::string_view text) {
+  TRY(tiers::Config config, tiers::parse_config(text));
+  for (const tiers::TierConfig& tier : config.tiers) {
     if (!tier.policy) continue;
-    auto policy = cascade::make_policy(tier.policy->name, tier.policy->parameters);
+    auto policy = tiers::make_policy(tier.policy->name, tier.policy->parameters);
     if (!policy.ok()) return std::move(policy).error().context("policy of tier " + tier.name);
   }
   return config;
 }
 
-std::shared_ptr<const cascade::Policy> policy_of(const cascade::TierConfig& tier) {
-  return tier.policy ? cascade::make_policy(tier.policy->name, tier.policy->parameters).value()
+std::shared_ptr<const tiers::Policy> policy_of(const tiers::TierConfig& tier) {
+  return tier.policy ? tiers::make_policy(tier.policy->name, tier.policy->parameters).value()
                      : nullptr;
 }
 
 }  // namespace
 
-void Misfit::set(std::string why) {
+void PolicyMismatch::set(std::string why) {
   if (why.empty() && !known()) return;
-  if (why.size() > kMisfitBytesMax) {
-    std::size_t end = kMisfitBytesMax;
+  if (why.size() > kMismatchBytesMax) {
+    std::size_t end = kMismatchBytesMax;
     while (end > 0 && (static_cast<unsigned char>(why[end]) & 0xC0U) == 0x80U)
       --end;  // cut between UTF-8 characters
     why = why.substr(0, end) + "…";
@@ -40,14 +40,14 @@ void Misfit::set(std::string why) {
   why_ = std::move(why);
 }
 
-bool Misfit::is_news(SteadyTime now) {
+bool PolicyMismatch::should_log(SteadyTime now) {
   MutexLock lock(mutex_);
   if (logged_ && now < *logged_ + kPause) return false;
   logged_ = now;
   return true;
 }
 
-std::string Misfit::why() const {
+std::string PolicyMismatch::why() const {
   MutexLock lock(mutex_);
   return why_;
 }
@@ -57,15 +57,15 @@ Model::Model(std::string name, metrics::Registry& registry, Rng& rng)
       registry_(registry),
       rng_(rng),
       meters_(registry, name_),
-      in_flight_(std::make_shared<cascade::InFlight>(0)) {}
+      in_flight_(std::make_shared<tiers::InFlight>(0)) {}
 
 Status Model::want(std::string_view text) {
   auto config = parse(text);
   MutexLock lock(mutex_);
   if (!config.ok()) {
-    log::error("cascade.json invalid, keeping the previous one",
+    log::error("joint.json invalid, keeping the previous one",
                {{"model", name_}, {"error", config.error()}});
-    problem_ = {"Invalid", "cascade.json: " + config.error().message()};
+    problem_ = {"Invalid", "joint.json: " + config.error().message()};
     return std::move(config).error();
   }
   wanted_ = std::move(config).value();
@@ -81,42 +81,42 @@ void Model::forget() {
 }
 
 // Unchanged tiers keep their state.
-std::shared_ptr<Upper> Model::upper(const cascade::TierConfig& tier) {
+std::shared_ptr<RemoteTier> Model::tier_above(const tiers::TierConfig& tier) {
   if (tier.url.empty()) return nullptr;
   if (plan_ != nullptr) {
-    for (const auto& known : plan_->uppers) {
+    for (const auto& known : plan_->remote_tiers) {
       if (known != nullptr && known->name == tier.name && known->url == tier.url &&
           known->model == tier.model)
         return known;
     }
   }
-  auto made = std::make_shared<Upper>();
+  auto made = std::make_shared<RemoteTier>();
   made->name = tier.name;
   made->url = tier.url;
   made->model = tier.model;
-  made->gate = std::make_shared<cascade::TierGate>(cascade::Breaker::Options{}, rng_);
+  made->gate = std::make_shared<tiers::TierGate>(tiers::Breaker::Options{}, rng_);
   return made;
 }
 
-std::shared_ptr<Plan> Model::draft(const std::shared_ptr<const cascade::Policy>& first) {
+std::shared_ptr<Plan> Model::draft(const std::shared_ptr<const tiers::Policy>& first) {
   auto plan = std::make_shared<Plan>();
-  auto route = std::make_shared<cascade::Route>();
+  auto route = std::make_shared<tiers::Route>();
   plan->model = this;
   plan->config = *wanted_;
   plan->since = plan_ != nullptr && plan_->config == *wanted_ ? plan_->since : system_clock().now();
   route->deadline = wanted_->deadline;
   route->in_flight = in_flight_;
-  for (const cascade::TierConfig& tier : wanted_->tiers) {
+  for (const tiers::TierConfig& tier : wanted_->tiers) {
     const bool is_first = route->tiers.empty();
-    const std::shared_ptr<Upper> above = is_first ? nullptr : upper(tier);
+    const std::shared_ptr<RemoteTier> above = is_first ? nullptr : tier_above(tier);
     route->tiers.push_back({.name = tier.name,
                             .policy = is_first ? first : policy_of(tier),
                             .gate = above != nullptr ? above->gate : nullptr,
                             .deadline = tier.deadline});
-    plan->uppers.push_back(above);
+    plan->remote_tiers.push_back(above);
     plan->counters.push_back(statistics_.tier(tier.name));
     plan->meters.push_back(meters_.tier(tier.name));
-    plan->misfits.push_back(std::make_unique<Misfit>());
+    plan->mismatches.push_back(std::make_unique<PolicyMismatch>());
   }
   plan->route = std::move(route);
   return plan;
@@ -125,11 +125,11 @@ std::shared_ptr<Plan> Model::draft(const std::shared_ptr<const cascade::Policy>&
 Result<std::shared_ptr<const Plan>> Model::fit(const ModelVersion& version) {
   MutexLock lock(mutex_);
   if (!wanted_) return std::shared_ptr<const Plan>();
-  const cascade::TierConfig& first = wanted_->tiers.front();
-  std::optional<cascade::BoundPolicy> bound;
+  const tiers::TierConfig& first = wanted_->tiers.front();
+  std::optional<tiers::BoundPolicy> bound;
   if (first.policy) {
-    auto fitted = cascade::BoundPolicy::bind(policy_of(first), version.available(),
-                                             version.metadata().labels);
+    auto fitted =
+        tiers::BoundPolicy::bind(policy_of(first), version.available(), version.metadata().labels);
     if (!fitted.ok()) return std::move(fitted).error();
     bound = std::move(fitted).value();
   }
@@ -173,16 +173,16 @@ codec::Json Model::describe(const std::string& instance, const std::string& vers
     plan = plan_;
     problem = problem_;
   }
-  const cascade::Statistics::Counts counts = statistics_.counts();
+  const tiers::Statistics::Counts counts = statistics_.counts();
   codec::Json out =
-      codec::Json::object({{"instance", instance}, {"counters", cascade::counters_json(counts)}});
+      codec::Json::object({{"instance", instance}, {"counters", tiers::counters_json(counts)}});
   codec::Json tiers = codec::Json::array();
   if (plan != nullptr) {
-    tiers = cascade::tiers_json(*plan->route, counts, version);
+    tiers = tiers::tiers_json(*plan->route, counts, version);
     if (version.empty() && !tiers.as_array().empty())
       tiers.array_items().front().set("state", "Unknown");
-    for (std::size_t i = 1; i < plan->misfits.size(); ++i) {
-      const std::string why = plan->misfits[i]->why();
+    for (std::size_t i = 1; i < plan->mismatches.size(); ++i) {
+      const std::string why = plan->mismatches[i]->why();
       if (why.empty()) continue;
       tiers.array_items()[i].set(
           "problem", codec::Json::object({{"reason", kPolicyMismatch}, {"message", why}}));
@@ -190,7 +190,7 @@ codec::Json Model::describe(const std::string& instance, const std::string& vers
   }
   out.set("tiers", std::move(tiers));
   if (plan != nullptr) {
-    if (const auto degraded = cascade::degraded(*plan->route, plan->since, now, wall))
+    if (const auto degraded = tiers::degraded(*plan->route, plan->since, now, wall))
       out.set("degraded", to_json(*degraded));
   }
   if (problem)
@@ -200,10 +200,10 @@ codec::Json Model::describe(const std::string& instance, const std::string& vers
 }
 
 bool answers_above(const Plan& plan) {
-  for (const auto& upper : plan.uppers) {
-    if (upper == nullptr) continue;
-    const cascade::TierGate::Health health = upper->gate->health();
-    if (health.seen && health.state == cascade::Breaker::State::kClosed) return true;
+  for (const auto& tier_above : plan.remote_tiers) {
+    if (tier_above == nullptr) continue;
+    const tiers::TierGate::Health health = tier_above->gate->health();
+    if (health.seen && health.state == tiers::Breaker::State::kClosed) return true;
   }
   return false;
 }

@@ -1,8 +1,8 @@
-// Model: one model that is served over several tiers, as its cascade.json declares. The first tier
+// Model: one model that is served over several tiers, as its joint.json declares. The first tier
 // is the local model itself.
 //
 // A Model lives as long as the server, across versions and configurations. It keeps the counters
-// and the state of the upper tiers.
+// and the state of the later tiers.
 #pragma once
 
 #include <atomic>
@@ -17,13 +17,13 @@
 #include "base/mutex.h"
 #include "base/result.h"
 #include "base/rng.h"
-#include "cascade/config.h"
-#include "cascade/machine.h"
-#include "cascade/policy.h"
-#include "cascade/statistics.h"
 #include "codec/json.h"
 #include "serving/joint/meters.h"
 #include "serving/model_version.h"
+#include "tiers/config.h"
+#include "tiers/machine.h"
+#include "tiers/policy.h"
+#include "tiers/statistics.h"
 
 namespace varda::serving::joint {
 
@@ -33,18 +33,18 @@ class Model;
 /// lacks.
 inline constexpr std::string_view kPolicyMismatch = "PolicyMismatch";
 
-/// An upper tier. The object lasts as long as name, address and model stay the same.
-struct Upper {
+/// An later tier. The object lasts as long as name, address and model stay the same.
+struct RemoteTier {
   std::string name;
   std::string url;
   std::string model;
-  std::shared_ptr<cascade::TierGate> gate;
+  std::shared_ptr<tiers::TierGate> gate;
   std::atomic<SteadyTime::rep> asked_at{0};  // time of the last call of any kind; 0: never
 };
 
-/// Why a policy cannot read the answers of its upper tier, according to the latest answers.
+/// Why a policy cannot read the answers of its later tier, according to the latest answers.
 /// Thread-safe.
-class Misfit {
+class PolicyMismatch {
  public:
   /// Sets the reason; "": the policy can read the answers. The reason contains names from the other
   /// server, so its length is limited.
@@ -53,7 +53,7 @@ class Misfit {
   bool known() const { return known_.load(std::memory_order_acquire); }
   /// True at most once per kPause, so that differing servers behind one address do not flood the
   /// log.
-  bool is_news(SteadyTime now);
+  bool should_log(SteadyTime now);
   static constexpr std::chrono::seconds kPause{60};
 
  private:
@@ -67,14 +67,14 @@ class Misfit {
 /// tier. Constant.
 struct Plan {
   Model* model = nullptr;
-  cascade::Config config;
-  std::shared_ptr<const cascade::Route> route;
-  std::optional<cascade::BoundPolicy> policy;                    // for the first tier
-  std::vector<std::shared_ptr<Upper>> uppers;                    // by tier; null without an address
-  std::vector<std::shared_ptr<cascade::TierCounters>> counters;  // by tier
-  std::vector<std::shared_ptr<TierMeters>> meters;               // by tier
-  std::vector<std::unique_ptr<Misfit>> misfits;                  // by tier
-  SteadyTime since{};  // when the configuration took effect
+  tiers::Config config;
+  std::shared_ptr<const tiers::Route> route;
+  std::optional<tiers::BoundPolicy> policy;                    // for the first tier
+  std::vector<std::shared_ptr<RemoteTier>> remote_tiers;       // by tier; null without an address
+  std::vector<std::shared_ptr<tiers::TierCounters>> counters;  // by tier
+  std::vector<std::shared_ptr<TierMeters>> meters;             // by tier
+  std::vector<std::unique_ptr<PolicyMismatch>> mismatches;     // by tier
+  SteadyTime since{};                                          // when the configuration took effect
 };
 
 /// Thread-safe.
@@ -84,7 +84,7 @@ class Model {
   Model(std::string name, metrics::Registry& registry, Rng& rng);
 
   const std::string& name() const { return name_; }
-  cascade::Statistics& statistics() { return statistics_; }
+  tiers::Statistics& statistics() { return statistics_; }
   Meters& meters() { return meters_; }
 
   /// Makes the file's text the wanted configuration. kInvalid: the text is wrong; describe() shows
@@ -95,7 +95,7 @@ class Model {
   /// Binds the wanted configuration to a version. Null: none is wanted. kInvalid: the policy reads
   /// outputs that the version lacks.
   Result<std::shared_ptr<const Plan>> fit(const ModelVersion& version);
-  /// The plan while no version is loaded: every request goes to the upper tiers. Null: no
+  /// The plan while no version is loaded: every request goes to the later tiers. Null: no
   /// configuration is wanted.
   std::shared_ptr<const Plan> fit_none();
   /// Puts the plan in force; null: no plan. Clears the problem of fit().
@@ -106,7 +106,7 @@ class Model {
   /// The plan in force; null: none.
   std::shared_ptr<const Plan> plan() const;
 
-  /// Body of GET /v2/models/MODEL/cascade. `version` is the first tier's, "" while none is loaded.
+  /// Body of GET /v2/models/MODEL/joint. `version` is the first tier's, "" while none is loaded.
   codec::Json describe(const std::string& instance, const std::string& version, SteadyTime now,
                        WallTime wall) const;
 
@@ -115,22 +115,22 @@ class Model {
     std::string reason;
     std::string message;
   };
-  std::shared_ptr<Upper> upper(const cascade::TierConfig& tier) REQUIRES(mutex_);
-  std::shared_ptr<Plan> draft(const std::shared_ptr<const cascade::Policy>& first) REQUIRES(mutex_);
+  std::shared_ptr<RemoteTier> tier_above(const tiers::TierConfig& tier) REQUIRES(mutex_);
+  std::shared_ptr<Plan> draft(const std::shared_ptr<const tiers::Policy>& first) REQUIRES(mutex_);
 
   const std::string name_;
   metrics::Registry& registry_;
   Rng& rng_;
-  cascade::Statistics statistics_;
+  tiers::Statistics statistics_;
   Meters meters_;
-  const std::shared_ptr<cascade::InFlight> in_flight_;
+  const std::shared_ptr<tiers::InFlight> in_flight_;
   mutable Mutex mutex_;
-  std::optional<cascade::Config> wanted_ GUARDED_BY(mutex_);
+  std::optional<tiers::Config> wanted_ GUARDED_BY(mutex_);
   std::shared_ptr<const Plan> plan_ GUARDED_BY(mutex_);
   std::optional<Problem> problem_ GUARDED_BY(mutex_);
 };
 
-/// True if some upper tier is known to answer.
+/// True if some later tier is known to answer.
 bool answers_above(const Plan& plan);
 
 }  // namespace varda::serving::joint

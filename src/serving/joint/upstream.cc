@@ -11,20 +11,18 @@ namespace {
 constexpr std::size_t kOneAnswerBytesMax = std::size_t{64} << 20;
 constexpr std::size_t kWordsMax = 200;  // length of a server's text in our messages
 
-Called failed(cascade::Failure failure) {
+Called failed(tiers::Failure failure) {
   Called out;
   out.failure = std::move(failure);
   return out;
 }
 
-cascade::Failure timeout(std::string message) {
-  return {.reason = cascade::Reason::kTimeout, .message = std::move(message)};
+tiers::Failure timeout(std::string message) {
+  return {.reason = tiers::Reason::kTimeout, .message = std::move(message)};
 }
 
 // Cancelled on this side: no evidence about the other server.
-cascade::Failure cancelled() {
-  return {.message = "the call was cancelled", .tier_at_fault = false};
-}
+tiers::Failure cancelled() { return {.message = "the call was cancelled", .tier_at_fault = false}; }
 
 // Whether the other server may have the whole request. Only the text separates the client's errors
 // from errors of connecting. Other texts are errors of connecting, after which the request is sent
@@ -80,12 +78,12 @@ Called Upstream::exchange(const Context& ctx, net::HttpClient& http, net::Client
       case Code::kCancelled:
         return failed(cancelled());
       case Code::kUnavailable: {
-        cascade::Failure failure = cascade::unreachable(error.message());
+        tiers::Failure failure = tiers::unreachable(error.message());
         failure.surely_unanswered = !may_have_arrived(error.message());
         return failed(std::move(failure));
       }
       default:
-        return failed(cascade::unreadable(error.message()));
+        return failed(tiers::unreadable(error.message()));
     }
   }
   answer.status = response->status;
@@ -96,15 +94,15 @@ Called Upstream::exchange(const Context& ctx, net::HttpClient& http, net::Client
       if (bytes.error().code() == Code::kCancelled) return failed(cancelled());
       const std::string message = "the answer broke off: " + bytes.error().message();
       return failed(bytes.error().code() == Code::kTimeout ? timeout(message)
-                                                           : cascade::unreadable(message));
+                                                           : tiers::unreadable(message));
     }
     if (!bytes->has_value()) break;
     if (answer.body.size() + (*bytes)->size() > kOneAnswerBytesMax) {
-      return failed(cascade::unreadable("the answer is larger than " +
-                                        std::to_string(kOneAnswerBytesMax >> 20) + " MiB"));
+      return failed(tiers::unreadable("the answer is larger than " +
+                                      std::to_string(kOneAnswerBytesMax >> 20) + " MiB"));
     }
     if (!share.grow((*bytes)->size())) {
-      return failed({.reason = cascade::Reason::kInFlightLimit,
+      return failed({.reason = tiers::Reason::kInFlightLimit,
                      .message = "the memory limit leaves no space for an answer of this size",
                      .tier_at_fault = false});
     }
@@ -116,8 +114,8 @@ Called Upstream::exchange(const Context& ctx, net::HttpClient& http, net::Client
   }
   if (answer.status == 200) return {};
   // A status below 400 other than 200 is no answer of the protocol.
-  return failed(answer.status < 400 ? cascade::unreadable(words(answer))
-                                    : cascade::of_status(answer.status, words(answer)));
+  return failed(answer.status < 400 ? tiers::unreadable(words(answer))
+                                    : tiers::of_status(answer.status, words(answer)));
 }
 
 Called Upstream::infer(const Context& ctx, const std::string& url, const std::string& model,
@@ -146,7 +144,7 @@ Called Upstream::infer(const Context& ctx, const std::string& url, const std::st
     out.answer = std::move(opened).value();
   } else {
     out.failure =
-        cascade::unreadable("the answer violates the protocol: " + opened.error().message());
+        tiers::unreadable("the answer violates the protocol: " + opened.error().message());
   }
   return out;
 }

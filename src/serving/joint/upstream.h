@@ -8,16 +8,16 @@
 #include <string>
 
 #include "base/context.h"
-#include "cascade/reason.h"
 #include "net/http.h"
 #include "oip/envelope.h"
 #include "serving/inference.h"
 #include "serving/joint/byte_budget.h"
+#include "tiers/reason.h"
 
 namespace varda::serving::joint {
 
 struct Called {
-  std::optional<cascade::Failure> failure;
+  std::optional<tiers::Failure> failure;
   oip::Envelope answer;          // of infer(), if there is no failure
   std::uint64_t bytes_sent = 0;  // of the body; the full size, unless no connection was made
 };

@@ -27,7 +27,7 @@ inline constexpr auto kModel = "tensor FP32 -1 2\n";
 inline constexpr auto kBig =
     R"({"model_name":"big","model_version":"9","outputs":[{"name":"y","shape":[1,2],"datatype":"FP32","data":[0.125,7]}]})";
 
-// The server of the upper tiers. Thread-safe.
+// The server of the later tiers. Thread-safe.
 class Cloud {
  public:
   using Answer = std::function<net::Response(const net::Request&)>;
@@ -109,8 +109,8 @@ class Joint : public ::testing::Test {
   static std::string margin(const std::string& threshold = "0.5") {
     return policy("Margin", R"({"threshold_margin":")" + threshold + "\"}");
   }
-  static std::string cascade(const std::string& policy, const std::string& url = "http://cloud",
-                             int in_flight_max = 64, int deadline_ms = 60000) {
+  static std::string joint_file(const std::string& policy, const std::string& url = "http://cloud",
+                                int in_flight_max = 64, int deadline_ms = 60000) {
     return R"({"version":1,"service":"default/m","deadlineMs":)" + std::to_string(deadline_ms) +
            R"(,"inFlightMax":)" + std::to_string(in_flight_max) +
            R"(,"tiers":[{"name":"edge","policy":)" + policy + R"(},{"name":"cloud","url":")" + url +
@@ -123,16 +123,16 @@ class Joint : public ::testing::Test {
            margin("0.9") + R"(},{"name":"cloud","url":"http://cloud","model":"big"}]})";
   }
 
-  void start(joint::Center::Options options = {.look_interval = std::chrono::hours(1)}) {
-    center_ = std::make_unique<joint::Center>(
+  void start(joint::TierRuntime::Options options = {.look_interval = std::chrono::hours(1)}) {
+    tiers_ = std::make_unique<joint::TierRuntime>(
         options, joint::Upstream::Clients{*upstream_, *upstream_}, registry_, *rng_);
     repository_ = Repository::open({.directory = models_.path(),
                                     .defaults = {.instances = 2},
                                     .look_interval = std::chrono::hours(1),
-                                    .joint = center_.get()},
+                                    .joint = tiers_.get()},
                                    os::real_file_system(), engines_, registry_)
                       .value();
-    handler_ = make_handler({*repository_, registry_, draining_, "varda-serve", {}, center_.get()});
+    handler_ = make_handler({*repository_, registry_, draining_, "varda-serve", {}, tiers_.get()});
     settle();
   }
   void settle() {
@@ -141,7 +141,7 @@ class Joint : public ::testing::Test {
     ASSERT_TRUE(status.ok()) << status.error();
   }
   void TearDown() override {
-    if (center_ != nullptr) center_->stop();
+    if (tiers_ != nullptr) tiers_->stop();
   }
 
   std::future<net::Response> begin(const std::string& method, const std::string& target,
@@ -187,22 +187,22 @@ class Joint : public ::testing::Test {
     const Json json = codec::parse_json(response.body).value_or(Json());
     if (response.status != 200)
       return std::to_string(response.status) + " " + json["error"].as_string();
-    const Json& told = std::as_const(json)["parameters"];
+    const Json& reported = std::as_const(json)["parameters"];
     std::string out = codec::write_json(json.at("outputs/0/data/0")) + " by " +
-                      told["tier"].as_string() + " " + told["tier_version"].as_string() +
-                      (told["hard"].as_bool() ? " hard" : " easy");
-    if (!told["asked"].as_string().empty()) out += ", asked " + told["asked"].as_string();
-    if (told.contains("fallback")) out += ", fallback " + told["fallback"].as_string();
+                      reported["tier"].as_string() + " " + reported["tier_version"].as_string() +
+                      (reported["hard"].as_bool() ? " hard" : " easy");
+    if (!reported["asked"].as_string().empty()) out += ", asked " + reported["asked"].as_string();
+    if (reported.contains("fallback")) out += ", fallback " + reported["fallback"].as_string();
     return out;
   }
   std::string infer(std::string body) {
     return outcome(call("POST", "/v2/models/m/infer", std::move(body)));
   }
-  Json told() {
-    return codec::parse_json(call("GET", "/v2/models/m/cascade").body).value_or(Json());
+  Json reported() {
+    return codec::parse_json(call("GET", "/v2/models/m/joint").body).value_or(Json());
   }
   std::string counter(const std::string& path) {
-    return codec::write_json(told().at("counters/" + path));
+    return codec::write_json(reported().at("counters/" + path));
   }
   std::vector<std::string> index() {
     std::vector<std::string> out;
@@ -227,7 +227,7 @@ class Joint : public ::testing::Test {
       });
   net::HttpClient* upstream_ = http_.get();
   const std::unique_ptr<Rng> rng_ = seeded_rng(7);
-  std::unique_ptr<joint::Center> center_;
+  std::unique_ptr<joint::TierRuntime> tiers_;
   std::unique_ptr<Repository> repository_;
   net::Handler handler_;
 };

@@ -47,10 +47,10 @@ void ModelDirectory::last_good(const std::string& model, const std::string& line
   std::filesystem::rename(path_ / model / ".new-line", path_ / model / ".last-good");
 }
 
-void ModelDirectory::cascade(const std::string& model, const std::string& text) {
+void ModelDirectory::joint_file(const std::string& model, const std::string& text) {
   std::filesystem::create_directories(path_ / model);
-  write(path_ / model / ".new-cascade", text);
-  std::filesystem::rename(path_ / model / ".new-cascade", path_ / model / "cascade.json");
+  write(path_ / model / ".new-joint", text);
+  std::filesystem::rename(path_ / model / ".new-joint", path_ / model / "joint.json");
 }
 
 void ModelDirectory::remove(const std::string& below) {

@@ -22,8 +22,8 @@ class ModelDirectory {
   void target(const std::string& model, const std::string& version);
   /// Replaces MODEL/.last-good by rename.
   void last_good(const std::string& model, const std::string& line);
-  /// Replaces MODEL/cascade.json by rename.
-  void cascade(const std::string& model, const std::string& text);
+  /// Replaces MODEL/joint.json by rename.
+  void joint_file(const std::string& model, const std::string& text);
   void remove(const std::string& below);
   /// A file beside the repository, for hold_load and hold_run of the echo engine. The engine waits
   /// until release().

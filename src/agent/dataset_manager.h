@@ -1,0 +1,142 @@
+// DatasetManager: watches and counts the datasets of the work list, and reports the results.
+//
+// Three threads: one of low priority counts, one waits for changes, one reports. Results and resume
+// states are on disk (dataset_record.h), so that a restart without network keeps them.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "agent/dataset_counter.h"
+#include "agent/dataset_record.h"
+#include "agent/dataset_report.h"
+#include "agent/dataset_schedule.h"
+#include "agent/work_list.h"
+#include "base/metrics.h"
+#include "base/mutex.h"
+#include "os/file_watch.h"
+#include "runtime/task.h"
+
+namespace varda::agent {
+
+class DatasetManager {
+ public:
+  struct Options {
+    std::vector<os::Path> roots;  // absolute; only files below may be read
+    os::Path directory;           // of the records
+    DatasetTimes times;
+    std::chrono::milliseconds report_period{500};      // except the first for a work list
+    std::chrono::milliseconds fresh{300};              // reports wait so long for a first count
+    std::chrono::milliseconds long_count{1000};        // a longer count is reported as Counting
+    std::chrono::milliseconds progress_period{10000};  // between progress reports of one count
+    std::chrono::milliseconds save_period{2000};       // between writes of one record
+    std::uint64_t portion_bytes = 256u << 20;          // of a file, then others are counted
+    std::uint64_t portion_steps = 10'000;              // of a folder: entries, or 4 KiB read
+    std::size_t state_bytes_max = 16 << 10;            // larger resume states stay on disk only
+    const Clock* clock = nullptr;                      // null: the system clock
+    metrics::Registry* metrics = nullptr;  // varda_agent_datasets, varda_agent_dataset_counts_total
+  };
+  /// Called on a thread of run() after a change, with all reports and the work list that they
+  /// answer.
+  using Publish = std::function<void(std::vector<api::EdgeDatasetReport>, const std::string& uid,
+                                     std::int64_t generation)>;
+  using OpenTree = DatasetCounter::OpenTree;
+
+  /// Only the records use `fs`. All references outlive the manager.
+  DatasetManager(Options options, os::FileSystem& fs, OpenTree tree, os::FileWatch& watch,
+                 StateStore& state_store, Publish publish_reports);
+
+  /// Accepts a version of the EdgeNode. Objects without an assignment (is_unassigned()) are
+  /// ignored. Thread-safe.
+  void set_node(const api::EdgeNode& node);
+
+  /// Calls load(), then runs each task on a separate thread until the context is done. Saves all
+  /// unsaved records before it returns.
+  void run(const Context& ctx);
+  /// Applies the persisted work list. Call it before the first step.
+  void load();
+  /// Reporting, counting, and noticing changes.
+  std::vector<runtime::Task> tasks();
+
+ private:
+  using Id = DatasetSchedule::Id;
+  struct Entry {
+    api::EdgeDataset spec;
+    api::EdgeDatasetReport report;
+    std::string state;           // resume state of the last finished count
+    bool state_on_disk = false;  // too big for memory
+    std::optional<os::FileFacts> facts;
+    // A file that is counted in portions: the progress, and the file's facts at the start.
+    std::string portion_state;
+    std::optional<os::FileFacts> portion_facts;
+    bool portion_whole = false;
+    // A running count.
+    std::optional<SteadyTime> running;
+    dataset::Progress progress;
+    std::optional<SteadyTime> reported_progress;
+    // Reports and records.
+    std::optional<SteadyTime> fresh;  // start of the wait for the first count; unset once it ends
+    bool unsaved = false;
+    SteadyTime saved, save_due;
+  };
+  // Reporting task.
+  void publish_reports();
+  void apply_work_list();
+  std::optional<SteadyTime> publish_due() const REQUIRES(mutex_);
+  void publish_running(SteadyTime now) REQUIRES(mutex_);
+  // Counting task.
+  void work(const Context& ctx);
+  std::optional<SteadyTime> work_due() const REQUIRES(mutex_);
+  std::optional<CountTask> take();
+  void settle(Id id, CountOutcome outcome);
+  void settle_counted(Entry& entry, CountOutcome& outcome) REQUIRES(mutex_);
+  void settle_portion(Entry& entry, CountOutcome& outcome) REQUIRES(mutex_);
+  void save(bool all);
+  Status restore_state(DatasetRecord& record);
+  std::optional<DatasetRecord> read_record(const api::EdgeDataset& spec);  // of load() too
+  void clear_up();
+  void note_metrics(const CountOutcome& outcome);
+  // Noticing task.
+  void notice();
+
+  void drop(Id id) REQUIRES(mutex_);
+  /// Waits for `due` or wake(), then calls `step`.
+  void loop(const Context& ctx, const std::function<std::optional<SteadyTime>()>& due,
+            const std::function<void()>& step);
+  void wake() REQUIRES(mutex_);
+
+  const Options options_;
+  const Clock& clock_;
+  os::FileWatch& watch_;
+  StateStore& state_store_;
+  const Publish publish_;
+  DatasetCounter counter_;  // of the counting task
+  DatasetRecords records_;  // of load(), then of the counting task
+
+  mutable Mutex mutex_;
+  std::condition_variable_any woken_;
+  std::uint64_t wakes_ GUARDED_BY(mutex_) = 0;
+  std::optional<WorkList> desired_ GUARDED_BY(mutex_);  // not applied yet
+  bool known_ GUARDED_BY(mutex_) = false;               // a work list was applied
+  std::string uid_ GUARDED_BY(mutex_);
+  std::int64_t generation_ GUARDED_BY(mutex_) = 0;
+  std::vector<Id> order_ GUARDED_BY(mutex_);  // order of the work list
+  std::map<Id, Entry> entries_ GUARDED_BY(mutex_);
+  Id ids_ GUARDED_BY(mutex_) = 0;  // a path added again gets a new id
+  DatasetSchedule schedule_ GUARDED_BY(mutex_);
+  std::optional<std::pair<Id, std::stop_source>> counting_ GUARDED_BY(mutex_);
+  std::vector<Id> unwatch_ GUARDED_BY(mutex_);
+  bool sweep_ GUARDED_BY(mutex_) = false;      // delete records of removed datasets
+  bool changed_ GUARDED_BY(mutex_) = true;     // unreported changes exist
+  bool other_list_ GUARDED_BY(mutex_) = true;  // unreported changes beyond progress figures
+  SteadyTime publish_after_ GUARDED_BY(mutex_);
+};
+
+}  // namespace varda::agent

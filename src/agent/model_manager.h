@@ -1,0 +1,159 @@
+// ModelManager: installs, exposes and hides models as the work list demands, and reports the
+// progress.
+//
+// One thread decides (plan.h) and changes the model tree. Installs run on separate threads.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <stop_token>
+#include <string>
+
+#include "agent/download_progress.h"
+#include "agent/install_schedule.h"
+#include "agent/plan.h"
+#include "agent/serving_poller.h"
+#include "agent/state_store.h"
+#include "agent/tier_counter_store.h"
+#include "agent/work_list.h"
+#include "artifact/model_tree.h"
+#include "artifact/store.h"
+#include "base/metrics.h"
+#include "base/mutex.h"
+#include "base/rng.h"
+#include "replica/archives.h"
+#include "runtime/task.h"
+
+namespace varda::agent {
+
+class ModelManager {
+ public:
+  static constexpr std::size_t kJointBytesMax = 64 << 10;  // of EdgeNode.spec.models[].joint
+  // Total size of the tier reports: the gateway rejects a status above 1 MiB.
+  static constexpr std::size_t kJointReportBytesMax = 384 << 10;
+
+  struct Options {
+    std::size_t install_threads = 2;
+    RetryPolicy retry;
+    ServingPoller::Options serving;
+    std::chrono::seconds disk_period{60};
+    std::chrono::milliseconds requests_period{
+        2000};  // between reads of the marks (artifact/operator_requests.h)
+    std::chrono::milliseconds progress_period{10000};  // between progress reports of downloads
+    TierCounterStore::Options joint_reports;           // `clock` below overrides its clock
+    std::chrono::milliseconds joint_retry{5000};       // retry of a failed write of joint.json
+    std::chrono::milliseconds last_output{3000};       // for a last poll when run() ends
+    const Clock* clock = nullptr;  // null: the system clock; `serving` uses it too
+    /// The client that authenticates a node. Empty, or if it returns null: archives are not fetched
+    /// from other nodes.
+    std::function<net::HttpClient*(const std::string& node)> client_of_node;
+    replica::Archives* archives = nullptr;  // null: this node serves no archives
+    metrics::Registry* metrics = nullptr;
+  };
+  /// Called on run()'s thread when the status of models or disk changes. The string is the uid of
+  /// the EdgeNode that observedGeneration refers to.
+  using Report = std::function<void(const api::EdgeNodeStatus&, const std::string&)>;
+
+  /// All references outlive the manager.
+  ModelManager(Options options, artifact::Store& store, artifact::ModelTree& tree,
+               os::FileSystem& fs, net::HttpClient& http, StateStore& state_store, Rng& rng,
+               Report report);
+  ~ModelManager();
+
+  /// Accepts a version of the EdgeNode; persisted before it takes effect. Objects without an
+  /// assignment (is_unassigned()) are ignored. Thread-safe.
+  void set_node(const api::EdgeNode& node);
+
+  /// Calls load(), then runs each task on a separate thread until the context is done. At the end
+  /// it saves the servers' latest counters, because the servers may stop next.
+  void run(const Context& ctx);
+
+  /// Applies the persisted work list. Call it before the first step.
+  void load();
+  /// Deciding and acting, polling model servers, saving counters, and one task per concurrent
+  /// install.
+  std::vector<runtime::Task> tasks();
+
+ private:
+  std::optional<SteadyTime> due() const;
+  /// The next time to look without an event.
+  SteadyTime next_look() const REQUIRES(mutex_);
+  std::map<JobKey, JobReport> jobs() const REQUIRES(mutex_);
+  std::optional<SteadyTime> install_due() const;
+  void install_loop(const Context& ctx);
+  /// Runs one job, if one is due.
+  void install(const Context& ctx);
+  /// One round: look, plan, act, report.
+  void step();
+  /// Whether something must be installed again.
+  bool read_requests();
+  /// Whether the reported figures changed.
+  bool look_at_disk();
+  void note_ready_artifacts(const std::vector<JobKey>& jobs);
+  void note_peers();
+  void share_archives();
+  void look_at_tree();
+  /// Writes the joint.json files, before any target.
+  void write_joint_files();
+  void act(const Plan& plan);
+  /// Updates the views of servers that know only version numbers.
+  void show_numbers();
+  void save_failures();
+  void publish();
+  void wake();
+
+  const Options options_;
+  const Clock& clock_;
+  artifact::Store& store_;
+  artifact::ModelTree& tree_;
+  os::FileSystem& fs_;
+  StateStore& state_store_;
+  Rng& rng_;
+  const Report report_;
+  TierCounterStore tier_counters_;
+  ServingPoller poller_;
+
+  // State of run()'s thread.
+  std::optional<api::EdgeNodeSpec> spec_;  // written under mutex_, because set_node() reads it
+  std::string uid_;                        // of the EdgeNode that spec_ and generation_ belong to
+  std::int64_t generation_ = 0;
+  std::map<std::string, Shown> shown_;
+  std::map<std::string, std::map<std::string, JobKey>> exposed_;  // model -> shown version -> job
+  struct NumberedState {                                          // inputs of a view
+    std::string target;
+    std::vector<std::string> versions;
+    std::map<std::string, std::string> digests;
+    std::vector<std::string> beside;
+    friend bool operator==(const NumberedState&, const NumberedState&) = default;
+  };
+  std::map<std::string, NumberedState> numbered_;  // by this process
+  struct Unwritten {                               // a joint.json that could not be written
+    artifact::Reason reason;
+    std::string word, message;
+    friend bool operator==(const Unwritten&, const Unwritten&) = default;
+  };
+  std::map<std::string, Unwritten> unwritten_;                      // by model key
+  std::map<codec::Sha256, std::set<std::string>> shared_with_;      // from the work list
+  std::map<JobKey, JobReport> remembered_;                          // of a previous run
+  std::optional<std::pair<std::string, codec::Json>> last_report_;  // with uid_
+  api::EdgeDisk disk_;
+  SteadyTime disk_due_;
+  SteadyTime requests_due_;
+  SteadyTime joint_due_ = SteadyTime::max();
+
+  mutable Mutex mutex_;
+  std::condition_variable_any woken_;
+  bool dirty_ GUARDED_BY(mutex_) = false;
+  std::optional<WorkList> desired_ GUARDED_BY(mutex_);
+  InstallSchedule schedule_ GUARDED_BY(mutex_);
+  DownloadProgress progress_ GUARDED_BY(mutex_);
+  std::map<JobKey, std::stop_source> running_ GUARDED_BY(mutex_);
+  std::map<codec::Sha256, std::vector<api::EdgeReplicaSource>> peers_
+      GUARDED_BY(mutex_);  // from the work list
+};
+
+}  // namespace varda::agent

@@ -1,0 +1,173 @@
+// WorkerManager: the workers that the work list expects on this node, and their latest reports.
+//
+// Key and uid identify an expected worker. The worker has a token (worker_tokens.h), reads its
+// assignment, and reports. The latest report of each item is on disk, and goes upstream with the
+// EdgeNode's status when the link is up. The upstream rate is limited, whatever a worker's rate.
+// Registrations and results are acknowledged once they are on disk, many with one write. Progress
+// and metrics are acknowledged at once and written later.
+//
+// One thread does all disk access. Calls from the API only enqueue, and are answered through
+// callbacks.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <list>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/work_list.h"
+#include "agent/worker_state.h"
+#include "agent/worker_tokens.h"
+#include "base/mutex.h"
+#include "runtime/task.h"
+
+namespace varda::agent {
+
+class WorkerManager {
+ public:
+  static constexpr std::size_t kWorkersMax = 64;             // as in EdgeNode.spec
+  static constexpr std::size_t kReportBytesMax = 256 << 10;  // upstream reports of all workers
+  static constexpr std::size_t kWaitingMax = 4;      // waits of one worker; more end the oldest
+  static constexpr std::size_t kUnwrittenMax = 256;  // unacknowledged writes of all workers
+
+  struct Options {
+    os::Path directory;                              // of the tokens
+    std::chrono::milliseconds report_period{1000};   // between reports; large reports wait longer
+    std::size_t report_bytes_per_second = 16 << 10;  // limits upstream traffic on thin links
+    std::chrono::milliseconds save_period{5000};     // between writes of progress and metrics
+    std::chrono::milliseconds sync_pause{50};        // between writes of registrations and results
+    std::chrono::milliseconds retry{5000};           // retry of failed disk writes
+    const Clock* clock = nullptr;                    // null: the system clock
+  };
+  /// Called on a thread of run() after a change, with all reports and the work list that they
+  /// answer.
+  using Publish = std::function<void(std::vector<api::EdgeWorkerReport>, const std::string& uid,
+                                     std::int64_t generation)>;
+
+  /// All references outlive the manager. `rng` must be cryptographically secure.
+  WorkerManager(Options options, os::FileSystem& fs, StateStore& state_store, Rng& rng);
+
+  /// Sets the callback for reports. Before load() and run().
+  void on_change(Publish publish_reports) { publish_ = std::move(publish_reports); }
+  /// Accepts a version of the EdgeNode, as stored by the server. Thread-safe.
+  void set_node(const api::EdgeNode& node);
+
+  /// Calls load(), then works until the context is done. Finally saves all unsaved records and
+  /// answers all pending calls.
+  void run(const Context& ctx);
+  /// Applies the persisted work list. Call it before the first step; repeated calls have no effect.
+  void load();
+  std::vector<runtime::Task> tasks();
+
+  // ---- for the API. Thread-safe; no call blocks on the disk. Callbacks run immediately or on a
+  // thread of run(), exactly once.
+
+  /// A worker that was expected at the time of the lookup.
+  struct Caller {
+    WorkerName name;
+    std::string uid;
+  };
+  /// Finds the worker with this token, in constant time.
+  std::optional<Caller> find_by_token(std::string_view token) const;
+
+  struct Assignment {
+    std::string key, uid, owner;
+    std::string revision;  // digest of the members below and the uid
+    codec::Json assignment;
+  };
+  using OnAssignment = std::function<void(Result<Assignment>)>;
+  /// Answers at once if the revision differs from `after`. Otherwise answers at the next change, or
+  /// with the current assignment after `patience`. kUnauthenticated: the worker is no longer
+  /// expected. kUnavailable: the agent stops.
+  void assignment(const Caller& caller, const std::string& after, Duration patience,
+                  OnAssignment then);
+
+  /// kUnauthenticated: as above. kExhausted: as in WorkerState. The current time is recorded.
+  Status put_progress(const Caller& caller, codec::Json said);
+  Status put_metrics(const Caller& caller, codec::Json said);
+  using OnPersisted = std::function<void(Status)>;
+  /// `then` runs once the data is on disk. Additional error kUnavailable: the disk rejects writes,
+  /// or too many are queued; retry.
+  void put_registration(const Caller& caller, codec::Json said, OnPersisted then);
+  void put_result(const Caller& caller, const std::string& name, codec::Json said,
+                  OnPersisted then);
+
+ private:
+  struct Waiter {
+    std::string after;
+    SteadyTime until;
+    OnAssignment then;
+  };
+  struct Worker {
+    WorkerName name;
+    api::EdgeWorker spec;
+    std::string revision;
+    std::string token_sha256;  // "": not created yet
+    std::string problem;       // error of the token
+    WorkerState state;
+    std::uint64_t changes = 0, saved = 0;  // state changes, and how many are on disk
+    std::list<Waiter> waiters;
+  };
+  /// Data to persist before the acknowledgement.
+  struct Unwritten {
+    Caller caller;
+    std::string result;  // result name; "": a registration
+    codec::Json said;
+    OnPersisted then;
+  };
+  using Call = std::function<void()>;
+
+  void step();
+  std::optional<SteadyTime> due() const REQUIRES(mutex_);
+  void apply_work_list();
+  void make_tokens();
+  void write();
+  void save();
+  void publish_reports();
+  void answer_waiters();
+  void end();
+  Status keep(const std::map<std::string, WorkerState>& states);
+  Worker* find(const Caller& caller) REQUIRES(mutex_);
+  void changed(Worker& worker) REQUIRES(mutex_);
+  void note_change() REQUIRES(mutex_);
+  void submit(Unwritten one);
+  static Assignment assignment_of(const Worker& worker);
+  static Status apply(const Unwritten& one, const std::string& time, WorkerState& state,
+                      bool& updated);
+  void wake() REQUIRES(mutex_);
+
+  const Options options_;
+  const Clock& clock_;
+  StateStore& state_store_;
+  Publish publish_;
+  // State of the one thread.
+  WorkerTokens tokens_;
+  std::optional<std::string> published_;  // last arguments of publish_(), as text
+  std::int64_t numbers_used_ = 0;         // greatest sequence of removed workers: kNumbers
+  bool swept_ = false;                    // tokens and records of former workers are removed
+  bool disk_refuses_ = false;             // the last write failed
+
+  mutable Mutex mutex_;
+  std::condition_variable_any woken_;
+  std::uint64_t wakes_ GUARDED_BY(mutex_) = 0;
+  bool loaded_ GUARDED_BY(mutex_) = false, ended_ GUARDED_BY(mutex_) = false;
+  std::optional<WorkList> desired_ GUARDED_BY(mutex_);  // not applied yet
+  std::optional<std::map<std::string, api::EdgeWorkerReport>> live_
+      GUARDED_BY(mutex_);  // not processed yet
+  bool seen_live_ GUARDED_BY(mutex_) = false;
+  std::optional<WorkList> list_ GUARDED_BY(mutex_);  // workers_ holds its workers
+  std::map<std::string, Worker> workers_
+      GUARDED_BY(mutex_);  // by key; only the one thread adds and removes
+  std::deque<Unwritten> unwritten_ GUARDED_BY(mutex_);
+  bool changed_ GUARDED_BY(mutex_) = true;
+  SteadyTime publish_after_ GUARDED_BY(mutex_), write_after_ GUARDED_BY(mutex_),
+      save_after_ GUARDED_BY(mutex_);
+  std::optional<SteadyTime> token_retry_ GUARDED_BY(mutex_);
+};
+
+}  // namespace varda::agent

@@ -1,0 +1,64 @@
+#include "controllers/cache_filter.h"
+
+#include <algorithm>
+
+#include "api/ai/inference_model.h"
+#include "api/core/deployment.h"
+#include "api/core/endpoint_slice.h"
+#include "api/core/node.h"
+#include "api/core/pod.h"
+#include "api/core/service.h"
+#include "controllers/inferencemodel/plan.h"
+#include "controllers/workers/workers.h"
+#include "runtime/writer.h"
+
+namespace varda::controllers {
+namespace {
+
+using codec::Json;
+
+constexpr std::string_view kJobGroup = "sedna.io/";
+
+/// An object stays ours if its label was removed, or its owner is gone: the controllers must repair
+/// or delete it.
+bool ours(const Json& object) {
+  const Json& metadata = object["metadata"];
+  const Json& labels = metadata["labels"];
+  if (labels.contains(kModelLabel) || labels.contains(kJobLabel) ||
+      metadata["annotations"].contains(runtime::kLastApplied))
+    return true;
+  const auto& owners = metadata["ownerReferences"].as_array();
+  return std::any_of(owners.begin(), owners.end(), [](const Json& owner) {
+    return owner["kind"].as_string() == api::InferenceModel::resource().kind ||
+           owner["apiVersion"].as_string().starts_with(kJobGroup);
+  });
+}
+
+void trim_node(Json& node) {
+  if (Json* const status = node.find("status"); status && status->is_object()) {
+    for (const char* member : {"images", "volumesInUse", "volumesAttached"}) status->erase(member);
+  }
+}
+
+}  // namespace
+
+void keep_only_ours(runtime::Informer::Options& options) {
+  const meta::Resource& resource = options.resource;
+  using Keep = runtime::Informer::Keep;
+  if (resource == api::Node::resource()) {
+    options.trim = trim_node;
+  } else if (resource == api::Pod::resource() || resource == api::Deployment::resource() ||
+             resource == api::Service::resource()) {
+    options.whole = ours;
+    options.keep = Keep::kText;
+    // Plans repeatedly read a worker's pods on all nodes.
+    if (resource == api::Pod::resource()) options.decoded_max = 512;
+  } else if (resource == autoscaler_resource()) {
+    options.whole = ours;
+    options.keep = Keep::kText;
+  } else if (resource == api::EndpointSlice::resource()) {
+    options.keep = Keep::kText;
+  }
+}
+
+}  // namespace varda::controllers

@@ -1,0 +1,52 @@
+#include "controllers/inferencemodel/indexes.h"
+
+#include "controllers/inferencemodel/plan.h"
+
+namespace varda::controllers {
+
+std::vector<std::string> index_by_node(const api::InferenceModel& model) {
+  if (!model.spec.on_edge()) return {};
+  std::vector<std::string> nodes{model.spec.node_name};
+  if (!model.status.node.empty()) nodes.push_back(model.status.node);
+  return nodes;
+}
+
+std::string at_port(std::int64_t port) { return std::to_string(port); }
+std::string at_port(std::int64_t port, std::string_view node) {
+  return at_port(port) + " " + std::string(node);
+}
+
+std::vector<std::string> index_by_port(const api::InferenceModel& model) {
+  if (!model.spec.on_edge()) return {};
+  return {at_port(model.spec.port()), at_port(model.spec.port(), model.spec.node_name)};
+}
+
+std::vector<std::string> index_by_address(const api::InferenceModel& model) {
+  if (model.spec.on_edge() || model.spec.service.type != "NodePort" ||
+      model.status.ready_replicas == 0)
+    return {};
+  std::string_view url = model.status.url;
+  if (url.empty()) return {""};
+  const auto scheme = url.find("://");
+  if (scheme == std::string_view::npos) return {};
+  url.remove_prefix(scheme + 3);
+  const bool v6 = url.starts_with('[');
+  if (v6) url.remove_prefix(1);
+  const auto end = url.find(v6 ? ']' : ':');
+  if (end == 0 || end == std::string_view::npos) return {};
+  return {std::string(url.substr(0, end))};
+}
+
+std::vector<std::string> index_by_model(const api::Pod& pod) {
+  const auto label = pod.metadata.labels.find(std::string(kModelLabel));
+  if (label == pod.metadata.labels.end()) return {};
+  return {meta::ObjectKey{pod.metadata.ns, label->second}.str()};
+}
+
+std::vector<std::string> of_models_on(const api::Pod& pod) {
+  if (pod.spec.node_name.empty() || !pod.metadata.labels.contains(std::string(kModelLabel)))
+    return {};
+  return {pod.spec.node_name};
+}
+
+}  // namespace varda::controllers
