@@ -158,7 +158,7 @@ class DatasetFolderManager : public DatasetFolder {
       if (one.key.ends_with("/" + name)) return one;
     return kNone;
   }
-  /// Advances time until `told` holds, for at most a minute.
+  /// Advances time until `published` holds, for at most a minute.
   void run_until(const std::function<bool()>& published) {
     for (int i = 0; i < 60'000 && !published(); ++i)
       if (!step()) clock_.advance(1ms);

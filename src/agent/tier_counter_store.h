@@ -35,7 +35,7 @@ class TierCounterStore {
         5000};                     // between writes of counters, and after a failed write
     const Clock* clock = nullptr;  // null: the system clock
   };
-  /// step() calls `told` when a report has changed. All references outlive the store.
+  /// step() calls `published` when a report has changed. All references outlive the store.
   TierCounterStore(Options options, StateStore& state_store, Rng& rng,
                    std::function<void()> published);
 
