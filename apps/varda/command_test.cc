@@ -73,7 +73,7 @@ TEST(Daemon, ChecksHowItLogs) {
 
 // A node is connected while either server has a watch of it.
 TEST(SessionSources, CountBothServers) {
-  controllers::NodeSessions sessions;
+  cluster::NodeSessions sessions;
   std::vector<std::string> changes;
   sessions.on_change([&](const std::string& node) { changes.push_back(node); });
   SessionSources sources(sessions);

@@ -14,7 +14,7 @@
 #include "backup_file.h"
 #include "base/log.h"
 #include "base/mutex.h"
-#include "controllers/builtin/builtin.h"
+#include "cluster/controllers.h"
 #include "controllers/certificates/issuer.h"
 #include "controllers/controllers.h"
 #include "descriptors.h"
@@ -169,8 +169,8 @@ class ControlPlaneImpl final : public ControlPlane {
     certificates_ = controllers::CertificateIssuer::create(*client_, {});
     ours.inference_models.certificates = certificates_.get();
     controllers_ = controllers::add_all(*manager_, ours);
-    builtin_ = controllers::add_builtin(*manager_, *client_, sessions_,
-                                        {.node_port_host = options_.node_port_host});
+    cluster_ = cluster::add_all(*manager_, *client_, sessions_,
+                                {.node_port_host = options_.node_port_host});
     TRY_VOID(listen());
     TRY_VOID(write_kubeconfigs(credentials_));
     renewal_ = std::jthread([this, credentials](const std::stop_token& stop) {
@@ -261,7 +261,7 @@ class ControlPlaneImpl final : public ControlPlane {
       thread_.request_stop();
       thread_.join();
     }
-    builtin_.reset();  // closes the node ports
+    cluster_.reset();  // closes the node ports
     if (gateway_) gateway_->stop();
     if (gateway_server_) gateway_server_->stop(std::chrono::seconds(1));
     if (api_) api_->stop();
@@ -439,7 +439,7 @@ class ControlPlaneImpl final : public ControlPlane {
   std::unique_ptr<store::Store> store_;
   std::unique_ptr<apiserver::Authenticator> authenticator_;
   std::unique_ptr<apiserver::Authorizer> authorizer_;
-  controllers::NodeSessions sessions_;
+  cluster::NodeSessions sessions_;
   SessionSources sources_{sessions_};
   std::unique_ptr<apiserver::AuditLog> audit_;
   net::HandlerPool backups_{{.threads = 1, .queue_max = 4}};
@@ -451,7 +451,7 @@ class ControlPlaneImpl final : public ControlPlane {
   std::unique_ptr<runtime::Manager> manager_;
   std::unique_ptr<controllers::CertificateIssuer> certificates_;
   std::unique_ptr<controllers::Controllers> controllers_;
-  std::unique_ptr<controllers::Builtin> builtin_;
+  std::unique_ptr<cluster::Controllers> cluster_;
   std::unique_ptr<net::Server> server_;
   std::optional<gateway::Authority> authority_;
   std::unique_ptr<kube::Client> gateway_client_;

@@ -7,7 +7,7 @@
 
 #include "apiserver/identity.h"
 #include "base/mutex.h"
-#include "controllers/builtin/sessions.h"
+#include "cluster/sessions.h"
 #include "gateway/sessions.h"
 
 namespace varda::app {
@@ -15,7 +15,7 @@ namespace varda::app {
 /// Thread-safe. `sessions` outlives it.
 class SessionSources final : public apiserver::SessionObserver, public gateway::Sessions {
  public:
-  explicit SessionSources(controllers::NodeSessions& sessions) : sessions_(sessions) {}
+  explicit SessionSources(cluster::NodeSessions& sessions) : sessions_(sessions) {}
 
   void opened(const apiserver::Identity& who) override { change(who, 1); }
   void closed(const apiserver::Identity& who) override { change(who, -1); }
@@ -37,7 +37,7 @@ class SessionSources final : public apiserver::SessionObserver, public gateway::
     }
   }
 
-  controllers::NodeSessions& sessions_;
+  cluster::NodeSessions& sessions_;
   Mutex mutex_;
   std::map<std::string, int> open_ GUARDED_BY(mutex_);
 };

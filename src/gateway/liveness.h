@@ -1,6 +1,6 @@
 // Liveness: writes to EdgeNodes whether the node is connected: the condition Connected and
 // status.lastSeen. For a gateway with its own process; beside our own API server a controller
-// writes them (controllers/builtin).
+// writes them (room cluster).
 #pragma once
 
 #include <chrono>

@@ -8,7 +8,7 @@ namespace varda::sim {
 
 Cluster::Cluster() : store_(store::open_memory({.history_events_max = 20'000})) {
   rng_.seed(1);
-  sessions_.now = std::make_unique<controllers::NodeSessions>(clock_);
+  sessions_.now = std::make_unique<cluster::NodeSessions>(clock_);
   open_server();
   for (const codec::Json& crd : api::crds())
     CHECK(call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).status ==
@@ -60,7 +60,7 @@ void Cluster::begin(std::uint64_t seed) {
   CHECK(store_->compact(store_->revision()).ok());
   constexpr auto kDay = std::chrono::hours(24);
   clock_.move_to(SteadyTime(clock_.now().time_since_epoch() / kDay * kDay + kDay));
-  sessions_.now = std::make_unique<controllers::NodeSessions>(clock_);
+  sessions_.now = std::make_unique<cluster::NodeSessions>(clock_);
 }
 
 void Cluster::restart_server(Network& network) {

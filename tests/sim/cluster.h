@@ -7,8 +7,8 @@
 #include <string>
 
 #include "apiserver/server.h"
+#include "cluster/sessions.h"
 #include "codec/json.h"
-#include "controllers/builtin/sessions.h"
 #include "network.h"
 #include "scheduler.h"
 #include "store/store.h"
@@ -24,7 +24,7 @@ class Cluster {
   SeededRng& product_rng() { return rng_; }
   store::Store& store() { return *store_; }
   apiserver::Server* server() { return server_.get(); }
-  controllers::NodeSessions& sessions() { return *sessions_.now; }
+  cluster::NodeSessions& sessions() { return *sessions_.now; }
 
   /// Resets the cluster to its kinds and namespaces, with product randomness from `seed` and a new
   /// day. No client may exist.
@@ -45,7 +45,7 @@ class Cluster {
   struct Sessions final : apiserver::SessionObserver {
     void opened(const apiserver::Identity& caller) override { now->opened(caller); }
     void closed(const apiserver::Identity& caller) override { now->closed(caller); }
-    std::unique_ptr<controllers::NodeSessions> now;
+    std::unique_ptr<cluster::NodeSessions> now;
   };
   void open_server();
   void settle();

@@ -1,7 +1,7 @@
 #include "operator.h"
 
-#include "controllers/builtin/indexes.h"
-#include "controllers/builtin/service.h"
+#include "cluster/indexes.h"
+#include "cluster/service.h"
 
 namespace varda::sim {
 
@@ -15,21 +15,20 @@ class EndpointsReconciler {
         [](const api::Pod& pod, const runtime::Caches& caches) {
           std::vector<meta::ObjectKey> keys;
           for (const auto& service :
-               controllers::services_selecting(caches, pod.metadata.ns, pod.metadata.labels))
+               cluster::services_selecting(caches, pod.metadata.ns, pod.metadata.labels))
             keys.push_back(service->metadata.key());
           return keys;
         });
-    w.indexes<api::Pod>(controllers::kPodsByLabel, controllers::pods_by_label);
-    w.indexes<api::Service>(controllers::kServicesByLabel, controllers::services_by_label);
+    w.indexes<api::Pod>(cluster::kPodsByLabel, cluster::pods_by_label);
+    w.indexes<api::Service>(cluster::kServicesByLabel, cluster::services_by_label);
   }
   Result<runtime::Action> reconcile(const Context& ctx, const api::Service& service,
                                     runtime::Writer& writer) {
     if (service.metadata.deleting()) return runtime::Action::await_change();
-    const auto pods =
-        controllers::pods_labelled(caches_, service.metadata.ns, service.spec.selector);
-    const controllers::ServicePlan plan = controllers::plan_service(service, pods);
+    const auto pods = cluster::pods_labelled(caches_, service.metadata.ns, service.spec.selector);
+    const cluster::ServicePlan plan = cluster::plan_service(service, pods);
     if (plan.managed)
-      TRY_VOID(writer.converge(ctx, service, plan.objects(controllers::ServicePlan::Ports::kOpen)));
+      TRY_VOID(writer.converge(ctx, service, plan.objects(cluster::ServicePlan::Ports::kOpen)));
     return runtime::Action::await_change();
   }
 
@@ -75,8 +74,8 @@ Operator::Life::Life(const Operator& self)
     ours = controllers::add_all(manager, std::move(options));
   }
   if (self.role_ != Role::kOurs) {
-    builtin = controllers::add_builtin(manager, client, self.cluster_.sessions(),
-                                       {.services = false, .clock = &self.cluster_.clock()});
+    theirs = cluster::add_all(manager, client, self.cluster_.sessions(),
+                              {.services = false, .clock = &self.cluster_.clock()});
     endpoints = std::make_unique<EndpointsReconciler>(manager.caches());
     manager.add<api::Service>(*endpoints);
   }
@@ -92,7 +91,7 @@ void Operator::start() {
 void Operator::stop() {
   if (!life_) return;
   scheduler_.kill(life_->process);
-  life_->builtin.reset();
+  life_->theirs.reset();
   life_.reset();
 }
 

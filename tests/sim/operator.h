@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cluster.h"
-#include "controllers/builtin/builtin.h"
+#include "cluster/controllers.h"
 #include "controllers/controllers.h"
 #include "kube/client.h"
 #include "network.h"
@@ -47,7 +47,7 @@ class Operator {
     kube::Client client;
     runtime::Manager manager;
     std::unique_ptr<controllers::Controllers> ours;
-    std::unique_ptr<controllers::Builtin> builtin;
+    std::unique_ptr<cluster::Controllers> theirs;
     std::unique_ptr<EndpointsReconciler> endpoints;
   };
 

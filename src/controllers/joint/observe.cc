@@ -21,12 +21,7 @@ using api::JointTierStatus;
 using joint::counted;
 using joint::FirstTier;
 using joint::FurtherTier;
-using joint::kFalse;
-using joint::kTrue;
-using joint::kUnknown;
-using joint::no;
 using joint::PodFinding;
-using joint::Verdict;
 using joint::View;
 
 constexpr std::size_t kMessageMax = 8192;  // a node's report has room for more
@@ -53,8 +48,8 @@ const FurtherTier* unreached(const View& view, const PodFinding& pod,
   return nullptr;
 }
 
-Verdict not_reached(const View& view, const PodFinding& pod, const FurtherTier& tier,
-                    std::string_view status) {
+joint::Verdict not_reached(const View& view, const PodFinding& pod, const FurtherTier& tier,
+                           std::string_view status) {
   const std::string& error = report_of(view, pod, tier.status.name)["lastError"].as_string();
   return {status, "TierNotReached",
           "the server of node " + pod.endpoint.node + " has had no answer from tier " +
@@ -64,75 +59,75 @@ Verdict not_reached(const View& view, const PodFinding& pod, const FurtherTier& 
 // The first tier answers, but a further tier cannot be asked yet: the reason against the first
 // Ready. Nothing if all can be asked, or if the service was Ready before. Then the first tier alone
 // is enough.
-std::optional<Verdict> first_wait(const View& view, const FirstTier& first,
-                                  const std::vector<FurtherTier>& further) {
+std::optional<joint::Verdict> first_wait(const View& view, const FirstTier& first,
+                                         const std::vector<FurtherTier>& further) {
   if (!view.service.status.start_time.empty()) return {};
   if (view.plan.first_problem && !is_progress(view.plan.first_problem->reason))
-    return no(*view.plan.first_problem);
+    return joint::no(*view.plan.first_problem);
   for (const FurtherTier& tier : further) {
-    if (tier.verdict.status != kTrue) {
-      return Verdict{tier.verdict.status, tier.verdict.reason,
-                     "the first tier answers; tier " + tier.status.name +
-                         " does not yet: " + tier.verdict.message};
+    if (tier.verdict.status != joint::kTrue) {
+      return joint::Verdict{tier.verdict.status, tier.verdict.reason,
+                            "the first tier answers; tier " + tier.status.name +
+                                " does not yet: " + tier.verdict.message};
     }
   }
   if (!view.plan.ours_first()) return {};
-  std::optional<Verdict> why;
+  std::optional<joint::Verdict> why;
   for (const PodFinding& pod : first.pods) {
-    if (pod.answers.status != kTrue) continue;
+    if (pod.answers.status != joint::kTrue) continue;
     const FurtherTier* tier = unreached(view, pod, further);
     if (tier == nullptr) return {};
-    if (!why) why = pod.flaw ? *pod.flaw : not_reached(view, pod, *tier, kFalse);
+    if (!why) why = pod.flaw ? *pod.flaw : not_reached(view, pod, *tier, joint::kFalse);
   }
   return why;
 }
 
-Verdict degraded(const View& view, const FirstTier& first,
-                 const std::vector<FurtherTier>& further) {
+joint::Verdict degraded(const View& view, const FirstTier& first,
+                        const std::vector<FurtherTier>& further) {
   std::size_t count = 0;
   const PodFinding* one = nullptr;
   const PodFinding* lost = nullptr;
   for (const PodFinding& pod : first.pods) {
-    if (pod.answers.status == kUnknown && !pod.leaving && lost == nullptr) lost = &pod;
-    if (pod.answers.status != kTrue || pod.report == nullptr ||
+    if (pod.answers.status == joint::kUnknown && !pod.leaving && lost == nullptr) lost = &pod;
+    if (pod.answers.status != joint::kTrue || pod.report == nullptr ||
         !pod.report->joint["degraded"].is_object())
       continue;
     if (count++ == 0) one = &pod;
   }
   if (one != nullptr) {
     const Json& said = one->report->joint["degraded"];
-    return {kTrue, joint::reason_of(said, "Degraded"),
+    return {joint::kTrue, joint::reason_of(said, "Degraded"),
             (first.pods.size() > 1
                  ? counted(count, first.pods.size()) + " nodes; " + one->endpoint.node + ": "
                  : "") +
                 said["message"].string_or("the first tier answers alone")};
   }
   if (first.ready == 0) {
-    if (lost != nullptr) return {kUnknown, lost->answers.reason, lost->answers.message};
-    return no("NotServing", "the first tier does not answer");
+    if (lost != nullptr) return {joint::kUnknown, lost->answers.reason, lost->answers.message};
+    return joint::no("NotServing", "the first tier does not answer");
   }
   for (const FurtherTier& tier : further) {
     if (tier.status.ready) continue;
     // Unknown is the control plane's view of the tier; our server has its own view.
-    if (tier.verdict.status == kFalse ||
-        (tier.verdict.status == kUnknown && !view.plan.ours_first()))
-      return {kTrue, tier.verdict.reason,
+    if (tier.verdict.status == joint::kFalse ||
+        (tier.verdict.status == joint::kUnknown && !view.plan.ours_first()))
+      return {joint::kTrue, tier.verdict.reason,
               "the edge answers without tier " + tier.status.name + ": " + tier.verdict.message};
   }
   for (const FurtherTier& tier : further) {
     if (tier.status.url.empty())
-      return {kTrue, "NoAddress",
+      return {joint::kTrue, "NoAddress",
               "tier " + tier.status.name + " has no address yet: " + tier.verdict.message};
   }
   for (const PodFinding& pod : first.pods) {
-    if (!view.plan.ours_first() || pod.answers.status != kTrue || pod.leaving) continue;
+    if (!view.plan.ours_first() || pod.answers.status != joint::kTrue || pod.leaving) continue;
     // A restarted server asks the tier within a second.
     const bool before = !view.service.status.start_time.empty();
     if (const FurtherTier* tier = unreached(view, pod, further))
-      return not_reached(view, pod, *tier, before ? kUnknown : kTrue);
+      return not_reached(view, pod, *tier, before ? joint::kUnknown : joint::kTrue);
   }
-  if (lost != nullptr) return {kUnknown, lost->answers.reason, lost->answers.message};
-  return no("AllTiersAsked", "every tier answers");
+  if (lost != nullptr) return {joint::kUnknown, lost->answers.reason, lost->answers.message};
+  return joint::no("AllTiersAsked", "every tier answers");
 }
 
 void count_workers(const View& view, const FirstTier& first, JointInferenceServiceStatus& status) {
@@ -140,7 +135,7 @@ void count_workers(const View& view, const FirstTier& first, JointInferenceServi
     const api::Pod* pod = view.plan.first.pods[i].pod.get();
     if (pod == nullptr || pod->metadata.deleting()) continue;
     // A pod that an agent vouches for counts too: it works, even if it is not Ready at this moment.
-    if (pod->ready() || first.pods[i].answers.status == kTrue) ++status.active;
+    if (pod->ready() || first.pods[i].answers.status == joint::kTrue) ++status.active;
     if (pod->ended() || (!pod->ready() && pod_problem(*pod))) ++status.failed;
   }
   for (std::size_t i = 0; i < view.plan.further.size(); ++i) {
@@ -186,7 +181,7 @@ JointObservation observe(const JointInferenceService& service, const JointPlan& 
   const std::string time = meta::format_time(now);
   JointInferenceServiceStatus status = service.status;
   status.observed_generation = service.metadata.generation;
-  const auto set = [&](std::string type, const Verdict& verdict) {
+  const auto set = [&](std::string type, const joint::Verdict& verdict) {
     meta::set_condition(
         status.conditions,
         {std::move(type), std::string(verdict.status), verdict.reason,
@@ -194,17 +189,17 @@ JointObservation observe(const JointInferenceService& service, const JointPlan& 
         time);
   };
   if (plan.problem) {
-    set("Ready", no(*plan.problem));
-    set("EdgeReady", no(*plan.problem));
-    set("CloudReady", no(*plan.problem));
-    set("Degraded",
-        {kUnknown, plan.problem->reason, "the previous pods keep serving, but are not monitored"});
+    set("Ready", joint::no(*plan.problem));
+    set("EdgeReady", joint::no(*plan.problem));
+    set("CloudReady", joint::no(*plan.problem));
+    set("Degraded", {joint::kUnknown, plan.problem->reason,
+                     "the previous pods keep serving, but are not monitored"});
   } else {
     const View view{service, plan, world, options};
     const FirstTier first = joint::find_first(view);
     const std::vector<FurtherTier> further = joint::find_further(view);
-    const std::optional<Verdict> waits =
-        first.answers.status == kTrue ? first_wait(view, first, further) : std::nullopt;
+    const std::optional<joint::Verdict> waits =
+        first.answers.status == joint::kTrue ? first_wait(view, first, further) : std::nullopt;
     set("Ready", waits ? *waits : first.answers);
     set("EdgeReady", first.verdict);
     set("CloudReady", joint::cloud_verdict(further));
@@ -214,22 +209,23 @@ JointObservation observe(const JointInferenceService& service, const JointPlan& 
         return condition.type == "Autoscaling";
       });
     } else if (plan.autoscaling || plan.refused) {
-      set("Autoscaling", no(plan.autoscaling ? *plan.autoscaling : *plan.refused));
+      set("Autoscaling", joint::no(plan.autoscaling ? *plan.autoscaling : *plan.refused));
     } else {
-      set("Autoscaling", {kTrue, "Autoscaling",
+      set("Autoscaling", {joint::kTrue, "Autoscaling",
                           "a HorizontalPodAutoscaler sets the replicas of the cloud worker"});
     }
-    status.url = first.answers.status == kFalse ? "" : first.url;
+    status.url = first.answers.status == joint::kFalse ? "" : first.url;
     status.endpoints.clear();
     for (const PodFinding& pod : first.pods) {
-      if (!pod.leaving || pod.answers.status == kTrue) add_endpoint(pod.endpoint, status.endpoints);
+      if (!pod.leaving || pod.answers.status == joint::kTrue)
+        add_endpoint(pod.endpoint, status.endpoints);
     }
     status.tiers = {joint::status_of(view, first)};
     for (const FurtherTier& tier : further) status.tiers.push_back(tier.status);
     status.active = status.failed = 0;
     count_workers(view, first, status);
     joint::add_counts(view, first, status);
-    if (first.answers.status == kTrue && !waits && status.start_time.empty())
+    if (first.answers.status == joint::kTrue && !waits && status.start_time.empty())
       status.start_time = time;
   }
   JointObservation out;
