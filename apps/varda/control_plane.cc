@@ -15,12 +15,12 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "cluster/controllers.h"
-#include "controllers/certificates/issuer.h"
 #include "controllers/controllers.h"
 #include "descriptors.h"
 #include "gateway/authority.h"
 #include "gateway/enrolment.h"
 #include "gateway/gateway.h"
+#include "hosting/certificate_issuer.h"
 #include "kube/client.h"
 #include "net/server.h"
 #include "net/url.h"
@@ -166,7 +166,7 @@ class ControlPlaneImpl final : public ControlPlane {
     controllers::Options ours;
     ours.inference_models = options_.inference_models;
     ours.inference_models.node_port_host = options_.node_port_host;
-    certificates_ = controllers::CertificateIssuer::create(*client_, {});
+    certificates_ = hosting::CertificateIssuer::create(*client_, {});
     ours.inference_models.certificates = certificates_.get();
     controllers_ = controllers::add_all(*manager_, ours);
     cluster_ = cluster::add_all(*manager_, *client_, sessions_,
@@ -449,7 +449,7 @@ class ControlPlaneImpl final : public ControlPlane {
   std::unique_ptr<apiserver::Server> api_;
   std::unique_ptr<kube::Client> client_;
   std::unique_ptr<runtime::Manager> manager_;
-  std::unique_ptr<controllers::CertificateIssuer> certificates_;
+  std::unique_ptr<hosting::CertificateIssuer> certificates_;
   std::unique_ptr<controllers::Controllers> controllers_;
   std::unique_ptr<cluster::Controllers> cluster_;
   std::unique_ptr<net::Server> server_;

@@ -10,7 +10,7 @@
 
 #include "base/context.h"
 #include "base/result.h"
-#include "controllers/inferencemodel/options.h"
+#include "hosting/servers.h"
 #include "limit_flags.h"
 
 namespace varda::app {
@@ -28,7 +28,7 @@ class ControlPlane {
     std::vector<std::string> nodes;            // credentials go to nodes/NAME/agent.kubeconfig
     ApiLimits limits;
     std::optional<apiserver::AuditLog::Options> audit;
-    controllers::InferenceModelOptions inference_models;
+    hosting::Options inference_models;
   };
   /// Returns when the API answers and the kinds are installed. kUnavailable: the address or the
   /// store is in use.

@@ -9,7 +9,7 @@ constexpr const char* kServerGroup = "Servers of models";
 }
 
 void add_controller_flags(CLI::App& command, ControllerFlags& flags) {
-  const controllers::InferenceModelOptions usual;
+  const hosting::Options usual;
   command
       .add_option("--serve-image", flags.serve_image,
                   "image of varda-serve, for models of frameworkType onnx")
@@ -29,9 +29,9 @@ void add_controller_flags(CLI::App& command, ControllerFlags& flags) {
       ->group(kServerGroup);
 }
 
-Result<controllers::InferenceModelOptions> model_options(const ControllerFlags& flags,
-                                                         const std::filesystem::path& servers) {
-  controllers::InferenceModelOptions options;
+Result<hosting::Options> model_options(const ControllerFlags& flags,
+                                       const std::filesystem::path& servers) {
+  hosting::Options options;
   // An entry in the file wins over --serve-image, also for onnx.
   const std::string usual = options.servers.at("onnx").image;
   if (!servers.empty()) {

@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 #include "command.h"
-#include "controllers/inferencemodel/options.h"
+#include "hosting/servers.h"
 
 namespace varda::app {
 
@@ -20,7 +20,7 @@ void add_controller_flags(CLI::App& command, ControllerFlags& flags);
 
 /// `servers`: the file of --servers or its default; empty: the built-in table. kInvalid names the
 /// file and the field.
-Result<controllers::InferenceModelOptions> model_options(const ControllerFlags& flags,
-                                                         const std::filesystem::path& servers);
+Result<hosting::Options> model_options(const ControllerFlags& flags,
+                                       const std::filesystem::path& servers);
 
 }  // namespace varda::app

@@ -21,7 +21,7 @@ std::string parse_controllers(ControllerFlags& flags, const std::vector<std::str
 TEST(ControllerFlags, WithoutThemTheTableIsTheBuiltInOne) {
   ControllerFlags flags;
   ASSERT_EQ(parse_controllers(flags, {}), "");
-  const controllers::InferenceModelOptions options = model_options(flags, "").value(), usual;
+  const hosting::Options options = model_options(flags, "").value(), usual;
   EXPECT_EQ(options.servers.size(), usual.servers.size());
   EXPECT_EQ(options.servers.at("onnx").image, usual.servers.at("onnx").image);
   EXPECT_EQ(options.serve_image, usual.serve_image);
@@ -34,7 +34,7 @@ TEST(ControllerFlags, NameImagesAndTheNetwork) {
   ASSERT_EQ(parse_controllers(flags, {"--serve-image=registry/serve:1",
                                       "--fetch-image=registry/varda:1", "--edge-network=hostport"}),
             "");
-  const controllers::InferenceModelOptions options = model_options(flags, "").value();
+  const hosting::Options options = model_options(flags, "").value();
   EXPECT_EQ(options.servers.at("onnx").image, "registry/serve:1");
   EXPECT_EQ(options.serve_image, "registry/serve:1");
   EXPECT_EQ(options.fetch_image, "registry/varda:1");
@@ -47,7 +47,7 @@ TEST(ControllerFlags, AnEntryOfTheFileStandsForItself) {
   ControllerFlags flags;
   flags.serve_image = "registry/serve:1";
   const auto file = root.write("servers.yaml", "servers:\n  onnx: {image: 'own/onnx:2'}\n");
-  const controllers::InferenceModelOptions options = model_options(flags, file).value();
+  const hosting::Options options = model_options(flags, file).value();
   EXPECT_EQ(options.servers.at("onnx").image, "own/onnx:2");
   EXPECT_EQ(options.serve_image, "registry/serve:1");
 }
@@ -58,19 +58,19 @@ TEST(ReadServers, ChangesTheBuiltInTable) {
              "servers:\n  tensorflow: {image: 'own/tf:2', readyPath: /ready}\n");
   // A mounted ConfigMap has such links.
   std::filesystem::create_symlink("..data/servers.yaml", root / "servers.yaml");
-  const controllers::ServerTable table = read_servers(root / "servers.yaml").value();
-  EXPECT_EQ(table.size(), controllers::builtin_servers().size());
+  const hosting::ServerTable table = read_servers(root / "servers.yaml").value();
+  EXPECT_EQ(table.size(), hosting::builtin_servers().size());
   EXPECT_EQ(table.at("tensorflow").image, "own/tf:2");
   EXPECT_EQ(table.at("tensorflow").ready_path, "/ready");
-  EXPECT_EQ(table.at("onnx").image, controllers::builtin_servers().at("onnx").image);
+  EXPECT_EQ(table.at("onnx").image, hosting::builtin_servers().at("onnx").image);
 }
 
 TEST(ReadServers, EmptyTableChangesNothing) {
   const TestDirectory root;
   EXPECT_EQ(read_servers(root.write("servers.yaml", "servers: {}\n"))->size(),
-            controllers::builtin_servers().size());
+            hosting::builtin_servers().size());
   EXPECT_EQ(read_servers(root.write("servers.yaml", "servers:\n"))->size(),
-            controllers::builtin_servers().size());
+            hosting::builtin_servers().size());
 }
 
 TEST(ReadServers, NamesTheFileAndTheField) {

@@ -10,10 +10,10 @@
 #include "command.h"
 #include "controller_flags.h"
 #include "controllers/cache_filter.h"
-#include "controllers/certificates/issuer.h"
 #include "controllers/controllers.h"
 #include "data_directory.h"
 #include "download_flags.h"
+#include "hosting/certificate_issuer.h"
 #include "kube/config.h"
 #include "os/memory.h"
 #include "runtime/manager.h"
@@ -80,9 +80,9 @@ Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& 
   controllers::Options ours;
   TRY(ours.inference_models, model_options(flags.controllers, flags.controllers.servers));
   TRY(ours.inference_models.fetch_arguments, allow_source_arguments(flags.allow_sources));
-  controllers::CertificateIssuer::Options certificates;
+  hosting::CertificateIssuer::Options certificates;
   if (const std::string own = own_namespace(flags); !own.empty()) certificates.ns = own;
-  const auto issuer = controllers::CertificateIssuer::create(*client, std::move(certificates));
+  const auto issuer = hosting::CertificateIssuer::create(*client, std::move(certificates));
   ours.inference_models.certificates = issuer.get();
   const auto controllers = controllers::add_all(manager, ours);
   TRY(const auto admin,

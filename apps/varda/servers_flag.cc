@@ -6,14 +6,14 @@
 
 namespace varda::app {
 
-Result<controllers::ServerTable> read_servers(const std::filesystem::path& file) {
+Result<hosting::ServerTable> read_servers(const std::filesystem::path& file) {
   TRY(const std::string text, os::read_file(os::real_file_system(), followed(file), 1u << 20));
   TRY(const codec::Json document, codec::parse_yaml(text).context(file.string()));
   if (!document.is_object() || !document.contains("servers") || document.size() != 1) {
     return Error(Code::kInvalid,
                  file.string() + ": expected one key, servers, with an entry for each framework");
   }
-  return controllers::servers_from_json(document["servers"]).context(file.string());
+  return hosting::servers_from_json(document["servers"]).context(file.string());
 }
 
 }  // namespace varda::app

@@ -4,12 +4,12 @@
 #include <filesystem>
 
 #include "base/result.h"
-#include "controllers/inferencemodel/options.h"
+#include "hosting/servers.h"
 
 namespace varda::app {
 
 /// Reads a YAML file "servers: {FRAMEWORK: {image: …}}". The entries replace those of the built-in
 /// table. kInvalid names the file and the field.
-Result<controllers::ServerTable> read_servers(const std::filesystem::path& file);
+Result<hosting::ServerTable> read_servers(const std::filesystem::path& file);
 
 }  // namespace varda::app

@@ -71,7 +71,7 @@ struct Settings {
   std::vector<NodeSpec> nodes;
   std::map<std::string, std::string> images;
   std::string driver, containerd_socket, pod_network;
-  controllers::InferenceModelOptions inference_models;
+  hosting::Options inference_models;
   ApiLimits limits;
   std::optional<apiserver::AuditLog::Options> audit;
   NodeLimits node_limits;

@@ -10,6 +10,7 @@
 #include "api/core/service.h"
 #include "controllers/inferencemodel/plan.h"
 #include "controllers/workers/workers.h"
+#include "hosting/labels.h"
 #include "runtime/writer.h"
 
 namespace varda::controllers {
@@ -24,7 +25,7 @@ constexpr std::string_view kJobGroup = "sedna.io/";
 bool ours(const Json& object) {
   const Json& metadata = object["metadata"];
   const Json& labels = metadata["labels"];
-  if (labels.contains(kModelLabel) || labels.contains(kJobLabel) ||
+  if (labels.contains(hosting::kModelLabel) || labels.contains(kJobLabel) ||
       metadata["annotations"].contains(runtime::kLastApplied))
     return true;
   const auto& owners = metadata["ownerReferences"].as_array();

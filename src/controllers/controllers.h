@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "base/metric_collector.h"
-#include "controllers/inferencemodel/options.h"
+#include "hosting/servers.h"
 #include "runtime/manager.h"
 
 namespace varda::controllers {
 
 struct Options {
-  InferenceModelOptions inference_models;
+  hosting::Options inference_models;
 };
 
 /// Owns the reconcilers.

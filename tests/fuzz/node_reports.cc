@@ -34,6 +34,7 @@ namespace {
 
 using namespace varda;               // NOLINT: a program of one file
 using namespace varda::controllers;  // NOLINT
+using namespace varda::hosting;      // NOLINT
 using codec::Json;
 
 constexpr std::size_t kReportsMax = 6;
@@ -273,9 +274,9 @@ struct Cluster {
   WallTime now = meta::parse_time("2024-05-01T12:00:00Z").value();
 };
 
-const InferenceModelOptions& options() {
-  static const InferenceModelOptions options = [] {
-    InferenceModelOptions out;
+const hosting::Options& options() {
+  static const hosting::Options options = [] {
+    hosting::Options out;
     out.node_port_host = "127.0.0.1";
     return out;
   }();

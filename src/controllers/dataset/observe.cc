@@ -6,6 +6,7 @@
 
 #include "codec/text.h"
 #include "controllers/dataset/plan.h"
+#include "hosting/conditions.h"
 
 namespace varda::controllers {
 
@@ -15,15 +16,12 @@ using api::DatasetStatus;
 using api::EdgeDatasetReport;
 using codec::clipped;
 
-constexpr std::string_view kConditionTrue = "True", kConditionFalse = "False",
-                           kConditionUnknown = "Unknown";
-constexpr std::string_view kReady = "Ready", kReportAccepted = "ReportAccepted";
+using hosting::kFalse;
+using hosting::kTrue;
+using hosting::kUnknown;
+using hosting::Verdict;
 
-struct DatasetVerdict {
-  std::string_view status = kConditionFalse;
-  std::string reason;
-  std::string message;
-};
+constexpr std::string_view kReady = "Ready", kReportAccepted = "ReportAccepted";
 
 std::int64_t bounded_sum(std::int64_t a, std::int64_t b) {
   std::int64_t out = 0;
@@ -127,40 +125,38 @@ std::string figures(const DatasetStatus& status) {
 }
 
 // Why the node cannot report.
-std::optional<DatasetVerdict> node_out_of_reach(const DatasetView& dataset,
-                                                const DatasetWorld& world,
-                                                const DatasetStatus& status) {
+std::optional<Verdict> node_out_of_reach(const DatasetView& dataset, const DatasetWorld& world,
+                                         const DatasetStatus& status) {
   const std::string& name = dataset.spec.node_name;
   if (world.edge_node == nullptr && world.node == nullptr) {
-    return DatasetVerdict{
-        kConditionFalse, "NodeUnknown",
+    return Verdict{
+        kFalse, "NodeUnknown",
         "there is no node " + name + ": correct nodeName (`kubectl get nodes` lists them)"};
   }
   if (world.edge_node == nullptr) {
-    return DatasetVerdict{
-        kConditionFalse, "AgentMissing",
-        "no agent has reported from node " + name + " yet: start `varda agent` there"};
+    return Verdict{kFalse, "AgentMissing",
+                   "no agent has reported from node " + name + " yet: start `varda agent` there"};
   }
   const meta::Condition* connected =
       meta::find_condition(world.edge_node->status.conditions, "Connected");
   std::string why;
   if (connected != nullptr) {
-    if (connected->status == kConditionTrue) return {};
+    if (connected->status == kTrue) return {};
     why = connected->message;
   } else {
     const api::CoreCondition* ready =
         world.node == nullptr ? nullptr : find_condition(world.node->status.conditions, "Ready");
-    if (ready == nullptr || ready->status != kConditionUnknown) return {};
+    if (ready == nullptr || ready->status != kUnknown) return {};
     why = ready->message;
   }
-  return DatasetVerdict{kConditionUnknown, "NodeUnreachable",
-                        "node " + name + " is unreachable" +
-                            (why.empty() ? "" : " (" + clipped(why, 1024) + ")") + "; " +
-                            (status.number_of_samples ? "last report: " : "") + figures(status)};
+  return Verdict{kUnknown, "NodeUnreachable",
+                 "node " + name + " is unreachable" +
+                     (why.empty() ? "" : " (" + clipped(why, 1024) + ")") + "; " +
+                     (status.number_of_samples ? "last report: " : "") + figures(status)};
 }
 
-DatasetVerdict verdict_of(const EdgeDatasetReport& report, const DatasetView& dataset,
-                          const DatasetStatus& status) {
+Verdict verdict_of(const EdgeDatasetReport& report, const DatasetView& dataset,
+                   const DatasetStatus& status) {
   const std::string node = "node " + dataset.spec.node_name;
   if (report.state == EdgeDatasetReport::kFailed) {
     static constexpr std::string_view kKnown[] = {"PathForbidden", "PathNotFound", "FormatInvalid",
@@ -172,19 +168,18 @@ DatasetVerdict verdict_of(const EdgeDatasetReport& report, const DatasetView& da
                           (report.message.empty() ? "the dataset could not be counted"
                                                   : clipped(report.message, 4096));
     if (status.number_of_samples) message += "; last count: " + figures(status);
-    return {kConditionFalse, reason, message};
+    return {kFalse, reason, message};
   }
   // During a recount the last count stays valid: reporting the recount would cost two writes per
   // round.
-  if (report.samples && status.number_of_samples)
-    return {kConditionTrue, "Counted", figures(status)};
+  if (report.samples && status.number_of_samples) return {kTrue, "Counted", figures(status)};
   if (report.samples || report.state == EdgeDatasetReport::kCounted)
-    return {kConditionFalse, "ReportImplausible",
+    return {kFalse, "ReportImplausible",
             node + " sent an invalid report; see the condition ReportAccepted"};
   const std::string last = status.number_of_samples ? "; last count: " + figures(status) : "";
   if (report.state == EdgeDatasetReport::kCounting)
-    return {kConditionFalse, "Counting", node + " counts" + last};
-  return {kConditionFalse, "WaitingForNode",
+    return {kFalse, "Counting", node + " counts" + last};
+  return {kFalse, "WaitingForNode",
           node + " has the dataset in its work list but has not started to count" + last};
 }
 
@@ -204,7 +199,7 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
     });
   }
   status.observed_generation = generation;
-  const auto conclude = [&](const DatasetVerdict& ready) {
+  const auto conclude = [&](const Verdict& ready) {
     meta::set_condition(status.conditions,
                         {std::string(kReady), std::string(ready.status), ready.reason,
                          clipped(ready.message, 8192), generation, ""},
@@ -213,7 +208,7 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
   };
 
   if (const auto problem = spec_problem(dataset))
-    return conclude({kConditionFalse, problem->reason, problem->message});
+    return conclude({kFalse, problem->reason, problem->message});
   const auto work = work_for(dataset);
   if (!work) return status;  // the dataset is being deleted
 
@@ -224,7 +219,7 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
     const api::EdgeNode& edge_node = *world.edge_node;
     const api::EdgeDataset* assigned = edge_node.spec.find_dataset(work->key);
     if (assigned == nullptr && edge_node.spec.datasets.size() >= kDatasetsPerNode) {
-      return conclude({kConditionFalse, "TooManyDatasets",
+      return conclude({kFalse, "TooManyDatasets",
                        node + " watches " + std::to_string(edge_node.spec.datasets.size()) +
                            " older datasets, which is the maximum: delete one of them, or put this "
                            "dataset on another node"});
@@ -240,12 +235,11 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
   if (report != nullptr) {
     const std::string doubt = take(*report, dataset, now, status);
     if (!doubt.empty()) {
-      meta::set_condition(
-          status.conditions,
-          {std::string(kReportAccepted), std::string(kConditionFalse), "ReportImplausible",
-           node + " sent a report with invalid values, which are ignored: " + doubt, generation,
-           ""},
-          now);
+      meta::set_condition(status.conditions,
+                          {std::string(kReportAccepted), std::string(kFalse), "ReportImplausible",
+                           node + " sent a report with invalid values, which are ignored: " + doubt,
+                           generation, ""},
+                          now);
     } else {
       std::erase_if(status.conditions, [](const meta::Condition& condition) {
         return condition.type == kReportAccepted;
@@ -265,7 +259,7 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
           std::end(kNotOfTheNode)) {
     return status;
   }
-  return conclude({kConditionFalse, "WaitingForNode",
+  return conclude({kFalse, "WaitingForNode",
                    acknowledged ? node + " has read its work list but has not reported this "
                                          "dataset yet; agents of earlier versions cannot count"
                                 : node + " has not read its work list yet"});

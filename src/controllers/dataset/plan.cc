@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "hosting/node_work.h"
 #include "net/url.h"
 
 namespace varda::controllers {
@@ -27,36 +28,35 @@ std::string known_formats() {
 
 }  // namespace
 
-std::string work_key(const meta::Resource& resource, const meta::ObjectKey& key) {
-  return resource.group_resource() + "/" + key.str();
-}
-
-std::optional<Problem> spec_problem(const DatasetView& dataset) {
+std::optional<hosting::Problem> spec_problem(const DatasetView& dataset) {
   const api::DatasetSpec& spec = dataset.spec;
   if (begins_with_one_of(spec.url, {"http://", "https://", "s3://"})) {
-    return Problem{"Unsupported",
-                   spec.url.substr(0, spec.url.find(':')) +
-                       " URLs are not supported: nodes count files on their own disks. Copy the "
-                       "data to a node and set url to the path there"};
+    return hosting::Problem{
+        "Unsupported",
+        spec.url.substr(0, spec.url.find(':')) +
+            " URLs are not supported: nodes count files on their own disks. Copy the "
+            "data to a node and set url to the path there"};
   }
   if (!local_path(spec.url)) {
-    return Problem{"InvalidSpec",
-                   "the URL must be an absolute path or a file:/// URL, at most 4096 bytes long"};
+    return hosting::Problem{
+        "InvalidSpec",
+        "the URL must be an absolute path or a file:/// URL, at most 4096 bytes long"};
   }
   const auto& known = api::known_dataset_formats();
   if (std::find(known.begin(), known.end(), lower(spec.format)) == known.end()) {
-    return Problem{"FormatUnknown", "format " + spec.format +
-                                        " is not supported; supported formats: " + known_formats()};
+    return hosting::Problem{
+        "FormatUnknown",
+        "format " + spec.format + " is not supported; supported formats: " + known_formats()};
   }
   if (spec.node_name.empty())
-    return Problem{"NodeMissing", "nodeName must be set: name the node that has the data"};
+    return hosting::Problem{"NodeMissing", "nodeName must be set: name the node that has the data"};
   return {};
 }
 
 std::optional<api::EdgeDataset> work_for(const DatasetView& dataset) {
   if (dataset.metadata.deleting() || spec_problem(dataset)) return {};
   api::EdgeDataset work;
-  work.key = work_key(dataset.resource, dataset.metadata.key());
+  work.key = hosting::work_key(dataset.resource, dataset.metadata.key());
   work.uid = dataset.metadata.uid;
   work.path = *local_path(dataset.spec.url);
   work.format = lower(dataset.spec.format);

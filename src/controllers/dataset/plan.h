@@ -10,8 +10,8 @@
 #include "api/core/node.h"
 #include "api/edgeai/dataset.h"
 #include "api/edgeai/edge_node.h"
-#include "controllers/inferencemodel/placement.h"
 #include "controllers/replication/plan.h"
+#include "hosting/placement.h"
 
 namespace varda::controllers {
 
@@ -31,11 +31,8 @@ DatasetView view(const api::DatasetOf<G>& dataset) {
   return {api::DatasetOf<G>::resource(), dataset.metadata, dataset.spec, dataset.status};
 }
 
-/// Key of an object in work lists: "datasets.edgeai.io/NS/NAME".
-std::string work_key(const meta::Resource& resource, const meta::ObjectKey& key);
-
 /// Why no node could count the dataset: InvalidSpec, Unsupported, FormatUnknown, NodeMissing.
-std::optional<Problem> spec_problem(const DatasetView& dataset);
+std::optional<hosting::Problem> spec_problem(const DatasetView& dataset);
 
 /// Work for the agent of spec.nodeName; empty: there is a problem, or the dataset is being deleted.
 std::optional<api::EdgeDataset> work_for(const DatasetView& dataset);

@@ -19,8 +19,8 @@ bool connected(const api::EdgeNode& node) {
   return condition != nullptr && condition->status == "True";
 }
 
-std::string zone_of(const NodeList& nodes, std::string_view name) {
-  const api::Node* node = find_node(nodes, name);
+std::string zone_of(const hosting::NodeList& nodes, std::string_view name) {
+  const api::Node* node = hosting::find_node(nodes, name);
   if (node == nullptr) return "";
   const auto zone = node->metadata.labels.find(std::string(kZoneLabel));
   return zone == node->metadata.labels.end() ? "" : zone->second;
@@ -174,7 +174,7 @@ void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const Ed
   for (const api::EdgeModel& model : spec.models) add(node, model);
   for (const auto& model : world.models) {
     if (!model->spec.on_edge() || !names_any(*model, digests)) continue;
-    const std::string there = place(*model, world.nodes).node;
+    const std::string there = hosting::place(*model, world.nodes).node;
     const auto other = world.edge_nodes.find(there);
     if (there == name || other == world.edge_nodes.end() ||
         other->second->status.usable_peer_url().empty())

@@ -10,8 +10,8 @@
 
 #include "api/kind.h"
 #include "controllers/dataset/plan.h"
-#include "controllers/edgenode/node_limits.h"
 #include "controllers/inferencemodel/plan.h"
+#include "hosting/node_limits.h"
 
 namespace varda::controllers {
 
@@ -130,8 +130,9 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
   api::EdgeNodeSpec spec;
   std::vector<Candidate<api::EdgeModel>> models;
   for (const auto& model : world.models) {
-    if (!model->spec.on_edge() || place(*model, world.nodes).node != node.metadata.name) continue;
-    const ServerEntry* server = nullptr;
+    if (!model->spec.on_edge() || hosting::place(*model, world.nodes).node != node.metadata.name)
+      continue;
+    const hosting::ServerEntry* server = nullptr;
     if (world.servers != nullptr) {
       if (const auto found = world.servers->find(model->spec.framework_type);
           found != world.servers->end())
@@ -141,7 +142,7 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
       models.push_back({model->metadata.creation_timestamp, std::move(*item)});
   }
   std::vector<Candidate<api::EdgeWorker>> workers;
-  for (const NodeWork& job : world.jobs) {
+  for (const hosting::NodeWork& job : world.jobs) {
     for (const api::EdgeModel& model : job.models) models.push_back({job.since, model});
     for (const api::EdgeWorker& worker : job.workers)
       workers.push_back(
@@ -149,8 +150,10 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
   }
   share_by_namespace(workers);
   // Left-out models and workers get the condition NodeFull.
-  spec.models = oldest(std::move(models), &api::EdgeNodeSpec::models, kModelsPerNode, refused);
-  spec.workers = oldest(std::move(workers), &api::EdgeNodeSpec::workers, kWorkersPerNode, refused);
+  spec.models =
+      oldest(std::move(models), &api::EdgeNodeSpec::models, hosting::kModelsPerNode, refused);
+  spec.workers =
+      oldest(std::move(workers), &api::EdgeNodeSpec::workers, hosting::kWorkersPerNode, refused);
   std::vector<Candidate<api::EdgeDataset>> datasets;
   add_candidates(world.datasets, node.metadata.name, datasets);
   add_candidates(world.sedna_datasets, node.metadata.name, datasets);
@@ -179,7 +182,7 @@ codec::Json join_workers(const codec::Json& there, const codec::Json& ours,
     if (std::find(kinds.begin(), kinds.end(), owner.substr(0, owner.find('/'))) != kinds.end())
       continue;
     const auto same = [&worker](const Json& one) { return one["key"] == worker["key"]; };
-    if (std::none_of(all.begin(), all.end(), same) && all.size() < kWorkersPerNode)
+    if (std::none_of(all.begin(), all.end(), same) && all.size() < hosting::kWorkersPerNode)
       all.push_back(worker);
   }
   std::stable_sort(all.begin(), all.end(), [](const Json& a, const Json& b) {

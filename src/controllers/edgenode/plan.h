@@ -9,24 +9,24 @@
 #include "api/core/pod.h"
 #include "api/edgeai/dataset.h"
 #include "api/edgeai/edge_node.h"
-#include "controllers/edgenode/job_work.h"
-#include "controllers/inferencemodel/options.h"
-#include "controllers/inferencemodel/placement.h"
 #include "controllers/replication/plan.h"
+#include "hosting/node_work.h"
+#include "hosting/placement.h"
+#include "hosting/servers.h"
 
 namespace varda::controllers {
 
 /// The surroundings of one EdgeNode, as cached.
 struct EdgeNodeWorld {
-  NodeList nodes;
+  hosting::NodeList nodes;
   std::vector<std::shared_ptr<const api::InferenceModel>> models;
   std::vector<std::shared_ptr<const api::Pod>> pods;  // of models
   std::vector<std::shared_ptr<const api::Dataset>> datasets;
   std::vector<std::shared_ptr<const api::SednaDataset>> sedna_datasets;
-  std::vector<ReplicationClaim> claims;  // from kinds other than datasets
-  const ServerTable* servers = nullptr;  // null: varda-serve serves every model
-  EdgeNodeMap edge_nodes;      // required if files are copied or shared; else it may be empty
-  std::vector<NodeWork> jobs;  // of all kinds of jobs
+  std::vector<ReplicationClaim> claims;           // from kinds other than datasets
+  const hosting::ServerTable* servers = nullptr;  // null: varda-serve serves every model
+  EdgeNodeMap edge_nodes;  // required if files are copied or shared; else it may be empty
+  std::vector<hosting::NodeWork> jobs;  // of all kinds of jobs
 };
 
 /// The complete work list of a node, sorted by key. The lists keep the oldest 128 models (including

@@ -13,6 +13,7 @@
 #include "controllers/inferencemodel/indexes.h"
 #include "controllers/inferencemodel/plan.h"
 #include "controllers/replication/affected.h"
+#include "hosting/labels.h"
 
 namespace varda::controllers {
 
@@ -126,7 +127,8 @@ Duration pause(std::size_t items, std::size_t changed, Duration took) {
 
 Keys node_of_pod(const api::Pod& pod, const runtime::Caches& caches) {
   const ObjectKey key{"", pod.spec.node_name};
-  if (key.name.empty() || !pod.metadata.labels.contains(std::string(kModelLabel))) return {};
+  if (key.name.empty() || !pod.metadata.labels.contains(std::string(hosting::kModelLabel)))
+    return {};
   if (caches.of<api::EdgeNode>().get(key) == nullptr) return {};
   return {key};
 }
@@ -154,7 +156,7 @@ void EdgeNodeReconciler::watches(runtime::Watches<api::EdgeNode>& w) const {
   w.maps<api::Node>([this](const api::Node& node) { return nodes_that_share_with(node); });
   w.maps<api::InferenceModel>(
       [this](const api::InferenceModel& model) { return nodes_that_share(model); });
-  for (const JobWork* job : jobs_) job->watches(w);
+  for (const hosting::JobWork* job : jobs_) job->watches(w);
 }
 
 Keys EdgeNodeReconciler::nodes_that_share(const std::string& name, std::string facts,
@@ -254,9 +256,10 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   }
   world.servers = &servers_;
   std::vector<std::string> kinds;
-  for (const JobWork* job : jobs_) {
+  for (const hosting::JobWork* job : jobs_) {
     kinds.push_back(job->kind());
-    for (NodeWork& work : job->work_for(node, caches_)) world.jobs.push_back(std::move(work));
+    for (hosting::NodeWork& work : job->work_for(node, caches_))
+      world.jobs.push_back(std::move(work));
   }
   std::vector<std::string> left_out;
   api::EdgeNodeSpec wanted = plan_edge_node(node, world, &left_out);

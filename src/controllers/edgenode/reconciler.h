@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "controllers/edgenode/archive_sharing.h"
-#include "controllers/edgenode/job_work.h"
-#include "controllers/inferencemodel/options.h"
+#include "hosting/node_work.h"
+#include "hosting/servers.h"
 #include "runtime/controller.h"
 
 namespace varda::controllers {
@@ -29,8 +29,8 @@ class EdgeNodeReconciler {
   /// `caches`, `clock` and `jobs` outlive the reconciler. `servers` describes how nodes expose
   /// versions to servers and query them; `jobs` are the kinds with workers on nodes.
   explicit EdgeNodeReconciler(const runtime::Caches& caches, const Clock& clock = system_clock(),
-                              ServerTable servers = builtin_servers(),
-                              std::vector<const JobWork*> jobs = {})
+                              hosting::ServerTable servers = hosting::builtin_servers(),
+                              std::vector<const hosting::JobWork*> jobs = {})
       : caches_(caches), clock_(clock), servers_(std::move(servers)), jobs_(std::move(jobs)) {}
 
   void watches(runtime::Watches<api::EdgeNode>& w) const;
@@ -53,8 +53,8 @@ class EdgeNodeReconciler {
 
   const runtime::Caches& caches_;
   const Clock& clock_;
-  const ServerTable servers_;
-  const std::vector<const JobWork*> jobs_;
+  const hosting::ServerTable servers_;
+  const std::vector<const hosting::JobWork*> jobs_;
   ArchivePeers peers_;  // worker thread only
   struct LastSeen {
     std::string facts;

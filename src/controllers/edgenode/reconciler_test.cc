@@ -42,15 +42,15 @@ class HandClock final : public Clock {
 };
 
 /// A kind of jobs with one worker each on every node.
-class FewJobs final : public JobWork {
+class FewJobs final : public hosting::JobWork {
  public:
   std::string kind() const override { return "Job"; }
   void watches(runtime::Watches<api::EdgeNode>& /*w*/) const override {}
-  std::vector<NodeWork> work_for(const api::EdgeNode& /*node*/,
-                                 const runtime::Caches& /*caches*/) const override {
-    std::vector<NodeWork> all;
+  std::vector<hosting::NodeWork> work_for(const api::EdgeNode& /*node*/,
+                                          const runtime::Caches& /*caches*/) const override {
+    std::vector<hosting::NodeWork> all;
     for (const std::string& name : names) {
-      NodeWork& work = all.emplace_back();
+      hosting::NodeWork& work = all.emplace_back();
       work.since = "2024-05-01T10:00:00Z";
       api::EdgeWorker& worker = work.workers.emplace_back();
       worker.key = "default/" + name;
@@ -64,7 +64,7 @@ class FewJobs final : public JobWork {
     return all;
   }
   std::vector<std::string> names;
-  std::function<void(const std::string& name, NodeWork& work)> spoil;
+  std::function<void(const std::string& name, hosting::NodeWork& work)> spoil;
 };
 
 class EdgeNodeWrites : public ::testing::Test {
@@ -72,7 +72,7 @@ class EdgeNodeWrites : public ::testing::Test {
   EdgeNodeWrites()
       : client_(api_.transport(), {}),
         manager_(client_, {}),
-        reconciler_(manager_.caches(), clock_, builtin_servers(), {&jobs_}) {
+        reconciler_(manager_.caches(), clock_, hosting::builtin_servers(), {&jobs_}) {
     post("/api/v1/nodes", R"({"apiVersion":"v1","kind":"Node","metadata":{"name":"edge0","labels":
                               {"kubernetes.io/hostname":"edge0","node-role.kubernetes.io/edge":""}}})");
     post(
@@ -192,7 +192,7 @@ TEST(EdgeNodePlan, OneJobOfManyReplicasLeavesRoomForWorkersOfOthers) {
   EdgeNodeWorld world;
   const auto add = [&](const std::string& ns, const std::string& job, const char* since,
                        int replicas) {
-    NodeWork& work = world.jobs.emplace_back();
+    hosting::NodeWork& work = world.jobs.emplace_back();
     work.since = since;
     for (int i = 0; i < replicas; ++i)
       work.workers.emplace_back().key = ns + "/" + job + "-" + std::to_string(100 + i);
@@ -211,7 +211,7 @@ TEST(EdgeNodePlan, OneJobOfManyReplicasLeavesRoomForWorkersOfOthers) {
 TEST_F(EdgeNodeWrites, AnItemThatCannotBeWrittenIsLeftOutAndToldAndTheOthersAreWritten) {
   struct Case {
     const char* what;
-    std::function<void(NodeWork&)> spoil;
+    std::function<void(hosting::NodeWork&)> spoil;
     std::vector<std::string> models, workers, reported;
   };
   const std::string long_name(64, 'm');
@@ -219,7 +219,8 @@ TEST_F(EdgeNodeWrites, AnItemThatCannotBeWrittenIsLeftOutAndToldAndTheOthersAreW
       models{"default/a", "default/good.edge"};
   const std::vector<std::string> all_workers{"default/bad", "default/good"},
       workers{"default/good"};
-  const auto versions = [](NodeWork& work, std::vector<std::string> names, std::string url) {
+  const auto versions = [](hosting::NodeWork& work, std::vector<std::string> names,
+                           std::string url) {
     for (std::string& name : names) {
       api::EdgeModelVersion& version = work.models.front().versions.emplace_back();
       version.version = std::move(name);
@@ -227,42 +228,44 @@ TEST_F(EdgeNodeWrites, AnItemThatCannotBeWrittenIsLeftOutAndToldAndTheOthersAreW
     }
   };
   const std::vector<Case> cases{
-      {"nothing", [](NodeWork&) {}, all_models, all_workers, {}},
+      {"nothing", [](hosting::NodeWork&) {}, all_models, all_workers, {}},
       {"name of a model",
-       [&](NodeWork& work) { work.models.front().model_name = long_name; },
+       [&](hosting::NodeWork& work) { work.models.front().model_name = long_name; },
        models,
        all_workers,
        {"left out of the work list: default/bad.edge: modelName: Too long: may not be more than 63 "
         "bytes"}},
       {"url",
-       [&](NodeWork& work) { versions(work, {"1"}, "http://f/" + std::string(2048, 'u')); },
+       [&](hosting::NodeWork& work) {
+         versions(work, {"1"}, "http://f/" + std::string(2048, 'u'));
+       },
        models,
        all_workers,
        {"url"}},
       {"version",
-       [&](NodeWork& work) { versions(work, {std::string(64, '1')}, "u"); },
+       [&](hosting::NodeWork& work) { versions(work, {std::string(64, '1')}, "u"); },
        models,
        all_workers,
        {"version"}},
       {"version twice",
-       [&](NodeWork& work) {
+       [&](hosting::NodeWork& work) {
          versions(work, {"1", "1"}, "u");
        },
        models,
        all_workers,
        {"Duplicate"}},
       {"key",
-       [](NodeWork& work) { work.workers.front().key = std::string(318, 'k'); },
+       [](hosting::NodeWork& work) { work.workers.front().key = std::string(318, 'k'); },
        all_models,
        workers,
        {"key"}},
       {"key of another",
-       [](NodeWork& work) { work.models.front().key = "default/a"; },
+       [](hosting::NodeWork& work) { work.models.front().key = "default/a"; },
        models,
        all_workers,
        {"another item"}},
       {"key of another, younger",
-       [](NodeWork& work) {
+       [](hosting::NodeWork& work) {
          work.since = "2999-05-01T10:00:00Z";
          work.workers.front().key = "default/good";
        },
@@ -275,7 +278,7 @@ TEST_F(EdgeNodeWrites, AnItemThatCannotBeWrittenIsLeftOutAndToldAndTheOthersAreW
   std::size_t reported = 0;
   for (const Case& test : cases) {
     SCOPED_TRACE(test.what);
-    jobs_.spoil = [&test](const std::string& name, NodeWork& work) {
+    jobs_.spoil = [&test](const std::string& name, hosting::NodeWork& work) {
       if (name == "bad") test.spoil(work);
     };
     clock_.advance(std::chrono::seconds(1));

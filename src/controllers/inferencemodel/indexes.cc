@@ -1,6 +1,7 @@
 #include "controllers/inferencemodel/indexes.h"
 
 #include "controllers/inferencemodel/plan.h"
+#include "hosting/labels.h"
 
 namespace varda::controllers {
 
@@ -38,13 +39,14 @@ std::vector<std::string> index_by_address(const api::InferenceModel& model) {
 }
 
 std::vector<std::string> index_by_model(const api::Pod& pod) {
-  const auto label = pod.metadata.labels.find(std::string(kModelLabel));
+  const auto label = pod.metadata.labels.find(std::string(hosting::kModelLabel));
   if (label == pod.metadata.labels.end()) return {};
   return {meta::ObjectKey{pod.metadata.ns, label->second}.str()};
 }
 
 std::vector<std::string> of_models_on(const api::Pod& pod) {
-  if (pod.spec.node_name.empty() || !pod.metadata.labels.contains(std::string(kModelLabel)))
+  if (pod.spec.node_name.empty() ||
+      !pod.metadata.labels.contains(std::string(hosting::kModelLabel)))
     return {};
   return {pod.spec.node_name};
 }

@@ -7,7 +7,8 @@
 #include "api/core/service.h"
 #include "api/edgeai/version_number.h"
 #include "controllers/inferencemodel/plan.h"
-#include "controllers/inferencemodel/quantity.h"
+#include "hosting/labels.h"
+#include "hosting/quantity.h"
 
 namespace varda::controllers {
 
@@ -41,18 +42,19 @@ std::vector<std::string> fill_in_each(std::vector<std::string> texts, const Infe
 }
 
 std::map<std::string, std::string> labels_of(const InferenceModel& model) {
-  return {{std::string(kManagedByLabel), "varda"}, {std::string(kModelLabel), model.metadata.name}};
+  return {{std::string(hosting::kManagedByLabel), "varda"},
+          {std::string(hosting::kModelLabel), model.metadata.name}};
 }
 
 std::map<std::string, std::string> pod_labels(const InferenceModel& model) {
   auto labels = labels_of(model);
-  labels[std::string(kLayerLabel)] = model.spec.deploy_to_layer;
+  labels[std::string(hosting::kLayerLabel)] = model.spec.deploy_to_layer;
   return labels;
 }
 
 std::map<std::string, std::string> pod_selector(const InferenceModel& model) {
   auto labels = pod_labels(model);
-  labels.erase(std::string(kManagedByLabel));
+  labels.erase(std::string(hosting::kManagedByLabel));
   return labels;
 }
 
@@ -63,7 +65,7 @@ Json to_json(const std::map<std::string, std::string>& labels) {
 }
 
 // Ready when the model answers, or without a ready path when the server accepts connections.
-Json readiness_probe(const InferenceModel& model, const ServerEntry* server) {
+Json readiness_probe(const InferenceModel& model, const hosting::ServerEntry* server) {
   const Json port(model.spec.port());
   Json probe = Json::object({{"periodSeconds", 1}, {"timeoutSeconds", 1}, {"failureThreshold", 3}});
   if (server != nullptr && !server->ready_path.empty()) {
@@ -86,7 +88,8 @@ void settle(api::Container& container, const Json& security_context) {
 
 Json to_json(const api::Quantities& amounts) {
   Json out = Json::object();
-  for (const auto& [name, amount] : amounts.values) out.set(name, canonical_quantity(amount));
+  for (const auto& [name, amount] : amounts.values)
+    out.set(name, hosting::canonical_quantity(amount));
   return out;
 }
 
@@ -116,7 +119,7 @@ void allow_port_of_the_node(const InferenceModel& model, api::Container& contain
   context.make("capabilities").set("add", Json::array({"NET_BIND_SERVICE"}));
 }
 
-api::Container server_container(const InferenceModel& model, const ServerEntry* server) {
+api::Container server_container(const InferenceModel& model, const hosting::ServerEntry* server) {
   api::Container container;
   container.name = "server";
   container.ports.push_back(
@@ -220,11 +223,11 @@ Json resources_of(const InferenceModel& model) {
   return out;
 }
 
-const std::string& edge_network(const InferenceModel& model, const InferenceModelOptions& options) {
+const std::string& edge_network(const InferenceModel& model, const hosting::Options& options) {
   return model.spec.edge_network.empty() ? options.edge_network : model.spec.edge_network;
 }
 
-api::PodSpec edge_server(const InferenceModel& model, const ServerEntry* server,
+api::PodSpec edge_server(const InferenceModel& model, const hosting::ServerEntry* server,
                          const std::string& network, const std::string& directory) {
   api::PodSpec spec;
   // On a node that restarts without its cloud, a pod with a token does not come back. A pod with
@@ -253,8 +256,9 @@ api::PodSpec edge_server(const InferenceModel& model, const ServerEntry* server,
   return spec;
 }
 
-Json make_edge_pod(const InferenceModel& model, const std::string& node, const ServerEntry* server,
-                   const std::string& model_root, const InferenceModelOptions& options) {
+Json make_edge_pod(const InferenceModel& model, const std::string& node,
+                   const hosting::ServerEntry* server, const std::string& model_root,
+                   const hosting::Options& options) {
   api::Pod pod;
   pod.metadata.name = model.metadata.name;
   pod.metadata.labels = pod_labels(model);
@@ -273,8 +277,8 @@ Json make_edge_pod(const InferenceModel& model, const std::string& node, const S
   return pod.to_json();
 }
 
-Json make_deployment(const InferenceModel& model, const ServerEntry* server,
-                     const InferenceModelOptions& options) {
+Json make_deployment(const InferenceModel& model, const hosting::ServerEntry* server,
+                     const hosting::Options& options) {
   api::Deployment deployment;
   deployment.metadata.name = model.metadata.name;
   deployment.metadata.labels = labels_of(model);
@@ -308,15 +312,15 @@ Json make_deployment(const InferenceModel& model, const ServerEntry* server,
   if (server != nullptr) {
     const std::string& version = model.spec.target_version;
     const api::ManifestEntry* entry = model.spec.find_version(version);
-    pods.metadata.annotations[std::string(kVersionLabel)] = version;
+    pods.metadata.annotations[std::string(hosting::kVersionLabel)] = version;
     if (meta::check_label_value(version).empty())
-      pods.metadata.labels[std::string(kVersionLabel)] = version;
+      pods.metadata.labels[std::string(hosting::kVersionLabel)] = version;
     const std::string directory = fill_in(server->mount_path, model);
     const bool numbered = server->layout == api::EdgeModel::kNumbered;
     api::Container fetch;
     fetch.name = "fetch";
     fetch.image = options.fetch_image;
-    settle(fetch, restricted_container());
+    settle(fetch, hosting::restricted_container());
     fetch.args = {
         "fetch",
         "--url",

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <set>
 
-#include "controllers/edgenode/node_limits.h"
-#include "controllers/inferencemodel/download_text.h"
 #include "controllers/inferencemodel/plan.h"
-#include "controllers/inferencemodel/pod_problem.h"
-#include "controllers/service_address.h"
+#include "hosting/conditions.h"
+#include "hosting/download_text.h"
+#include "hosting/labels.h"
+#include "hosting/node_limits.h"
+#include "hosting/pod_problem.h"
+#include "hosting/service_address.h"
 
 namespace varda::controllers {
 
@@ -17,20 +19,11 @@ namespace {
 using api::InferenceModel;
 using api::InferenceModelStatus;
 
-constexpr std::string_view kTrue = "True", kFalse = "False", kUnknown = "Unknown";
-
-struct Verdict {
-  std::string_view status = kFalse;
-  std::string reason;
-  std::string message;
-};
-
-Verdict no(Problem problem) {
-  return {kFalse, std::move(problem.reason), std::move(problem.message)};
-}
-Verdict no(std::string reason, std::string message) {
-  return {kFalse, std::move(reason), std::move(message)};
-}
+using hosting::kFalse;
+using hosting::kTrue;
+using hosting::kUnknown;
+using hosting::no;
+using hosting::Verdict;
 
 struct Failure {
   std::string version, reason, message;
@@ -47,8 +40,9 @@ struct Finding {
 };
 
 // The problem of an ended pod in the edge layer, where the operator replaces the pod.
-Problem ended_problem(const api::Pod& pod) {
-  Problem problem = pod_problem(pod).value_or(Problem{"PodFailed", "the pod has ended"});
+hosting::Problem ended_problem(const api::Pod& pod) {
+  hosting::Problem problem =
+      hosting::pod_problem(pod).value_or(hosting::Problem{"PodFailed", "the pod has ended"});
   while (!problem.message.empty() &&
          (problem.message.back() == '.' || problem.message.back() == ' '))
     problem.message.pop_back();
@@ -60,8 +54,8 @@ Problem ended_problem(const api::Pod& pod) {
 
 std::optional<Verdict> unreachable(const Plan& plan, const World& world, bool agent_needed) {
   const std::string& name = plan.placement.node;
-  auto lost = out_of_reach(name, find_node(world.nodes, name),
-                           agent_needed ? world.edge_node.get() : nullptr);
+  auto lost = hosting::out_of_reach(name, hosting::find_node(world.nodes, name),
+                                    agent_needed ? world.edge_node.get() : nullptr);
   if (!lost) return {};
   return Verdict{kUnknown, std::move(lost->reason), std::move(lost->message)};
 }
@@ -146,7 +140,8 @@ Verdict target_progress(const EdgeView& view) {
           ? nullptr
           : view.world.edge_node->spec.find_model(view.model.metadata.key().str());
   if (view.world.edge_node != nullptr) {
-    if (auto full = no_room_for_model(*view.world.edge_node, view.model.metadata.key().str()))
+    if (auto full =
+            hosting::no_room_for_model(*view.world.edge_node, view.model.metadata.key().str()))
       return no(std::move(full->reason), std::move(full->message));
   }
   if (assigned == nullptr || !same_work(*assigned, view.model) || view.report == nullptr) {
@@ -161,8 +156,8 @@ Verdict target_progress(const EdgeView& view) {
   if (version->state == api::EdgeVersionReport::kDownloading) {
     const std::string& url =
         view.model.spec.find_version(target)->download_url;  // same_work() found it
-    return no("Downloading",
-              "node " + node + " is downloading version " + target + progress_text(*version, url));
+    return no("Downloading", "node " + node + " is downloading version " + target +
+                                 hosting::progress_text(*version, url));
   }
   if (view.report->exposed != target)
     return no("Installing", "node " + node + " is installing version " + target);
@@ -192,7 +187,7 @@ Verdict edge_answers(const EdgeView& view) {
   if (!view.plan.ended_pod.empty()) return no(ended_problem(*pod));
   if (outdated(*pod, view.plan)) return no("PodPending", "the pod is being replaced");
   if (!pod->ready() && !view.vouched) {
-    if (auto problem = pod_problem(*pod)) return no(*problem);
+    if (auto problem = hosting::pod_problem(*pod)) return no(*problem);
     if (manifest_way && view.report != nullptr && view.report->serving &&
         view.report->serving->state == api::EdgeServingReport::kFailed) {
       const api::EdgeServingReport& serving = *view.report->serving;
@@ -222,7 +217,7 @@ bool answered_before(const InferenceModel& model, const std::string& node) {
 }
 
 Finding observe_edge(const InferenceModel& model, const Plan& plan, const World& world,
-                     const InferenceModelOptions& options) {
+                     const hosting::Options& options) {
   const bool manifest_way = !model.spec.from_image();
   const api::Pod* pod = edge_pod(model, world.pods);
   const api::EdgeModelReport* report =
@@ -230,7 +225,7 @@ Finding observe_edge(const InferenceModel& model, const Plan& plan, const World&
           ? world.edge_node->status.find_model(model.metadata.key().str())
           : nullptr;
   const bool vouched = answered_before(model, plan.placement.node) &&
-                       agent_vouches(pod, world.edge_node.get(), report);
+                       hosting::agent_vouches(pod, world.edge_node.get(), report);
   const EdgeView view{model, plan, world, pod, report, vouched};
 
   Finding found;
@@ -264,15 +259,16 @@ Finding observe_edge(const InferenceModel& model, const Plan& plan, const World&
 
   const Verdict answers = on_node ? edge_answers(view) : no("PodPending", "");
   if (answers.status == kTrue) {
-    if (const std::string host =
-            pod_address(pod, world.edge_node.get(), find_node(world.nodes, plan.placement.node),
-                        options.node_port_host.empty() ? Machines::kMany : Machines::kOne);
+    if (const std::string host = hosting::pod_address(
+            pod, world.edge_node.get(), hosting::find_node(world.nodes, plan.placement.node),
+            options.node_port_host.empty() ? hosting::Machines::kMany : hosting::Machines::kOne);
         !host.empty()) {
       const api::Container* server = server_of(*pod);
       const bool assigned = server != nullptr && !server->ports.empty();
-      found.url = with_scheme(
-          http_url(host, assigned ? server->ports.front().container_port : model.spec.port()),
-          server != nullptr && answers_https(*server));
+      found.url = hosting::with_scheme(
+          hosting::http_url(host,
+                            assigned ? server->ports.front().container_port : model.spec.port()),
+          server != nullptr && hosting::answers_https(*server));
     }
     if (report != nullptr) found.serving_version = report->serving->version;
   }
@@ -306,23 +302,24 @@ Finding observe_edge(const InferenceModel& model, const Plan& plan, const World&
 // ---- cloud ----
 
 std::string version_of(const api::Pod& pod) {
-  const auto found = pod.metadata.annotations.find(std::string(kVersionLabel));
+  const auto found = pod.metadata.annotations.find(std::string(hosting::kVersionLabel));
   return found == pod.metadata.annotations.end() ? "" : found->second;
 }
 
 // The reason why the ReplicaSet cannot make pods: pod security, quotas.
-std::optional<Problem> deployment_problem(const World& world) {
+std::optional<hosting::Problem> deployment_problem(const World& world) {
   if (world.deployment == nullptr) return {};
   const api::CoreCondition* failure =
       find_condition(world.deployment->status.conditions, "ReplicaFailure");
   if (failure == nullptr || failure->status != kTrue) return {};
-  return Problem{failure->reason.empty() ? "FailedCreate" : failure->reason, failure->message};
+  return hosting::Problem{failure->reason.empty() ? "FailedCreate" : failure->reason,
+                          failure->message};
 }
 
 // Names the Secret in the problem: the pod knows only a directory.
-std::optional<Problem> cloud_pod_problem(const InferenceModel& model, const std::string& version,
-                                         const api::Pod& pod) {
-  std::optional<Problem> problem = pod_problem(pod);
+std::optional<hosting::Problem> cloud_pod_problem(const InferenceModel& model,
+                                                  const std::string& version, const api::Pod& pod) {
+  std::optional<hosting::Problem> problem = hosting::pod_problem(pod);
   const api::ManifestEntry* entry = model.spec.find_version(version);
   if (problem && problem->reason == "CredentialsMissing" && entry != nullptr && entry->credentials)
     problem->message = "Secret " + entry->credentials->secret_name + ": " + problem->message;
@@ -330,20 +327,20 @@ std::optional<Problem> cloud_pod_problem(const InferenceModel& model, const std:
 }
 
 Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World& world,
-                      const InferenceModelOptions& options) {
+                      const hosting::Options& options) {
   const bool manifest_way = !model.spec.from_image();
   const std::string& target = model.spec.target_version;
   Finding found;
   std::set<std::string> serving;
   std::int64_t ready_on_target = 0, others = 0;
-  std::optional<Problem> any_problem, target_problem, of_ended;
+  std::optional<hosting::Problem> any_problem, target_problem, of_ended;
   for (const auto& pod : world.pods) {
-    const auto layer = pod->metadata.labels.find(std::string(kLayerLabel));
+    const auto layer = pod->metadata.labels.find(std::string(hosting::kLayerLabel));
     if (pod->metadata.deleting() || pod->status.phase == "Succeeded") continue;
     if (layer == pod->metadata.labels.end() || layer->second != "cloud") continue;
     const std::string version = version_of(*pod);
     if (pod->ended()) {  // its ReplicaSet has made another one; this one stays for inspection
-      if (!of_ended && version == target) of_ended = pod_problem(*pod);
+      if (!of_ended && version == target) of_ended = hosting::pod_problem(*pod);
       continue;
     }
     ++found.replicas;
@@ -369,10 +366,10 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
   // The Service's address without its scheme: the last published URL may have another one.
   std::string last_url = model.status.url;
   if (last_url.starts_with("https:")) last_url.erase(4, 1);
-  auto [url, url_problem] =
-      service_address({world.service, world.slices, world.nodes, options.node_port_host, last_url},
-                      ServiceState::kAnswering);
-  url = with_scheme(std::move(url), model.spec.https());
+  auto [url, url_problem] = hosting::service_address(
+      {world.service, world.slices, world.nodes, options.node_port_host, last_url},
+      hosting::ServiceState::kAnswering);
+  url = hosting::with_scheme(std::move(url), model.spec.https());
   const bool answers = !url.empty() && found.ready_replicas > 0;
   if (answers) found.url = url;
   if (answers && manifest_way) {
@@ -421,20 +418,8 @@ Finding observe_cloud(const InferenceModel& model, const Plan& plan, const World
 
 }  // namespace
 
-bool is_progress(std::string_view reason) {
-  static constexpr std::string_view kProgress[] = {"WaitingForNode", "Pending",
-                                                   "Downloading",    "Installing",
-                                                   "Loading",        "PodPending",
-                                                   "PodNotReady",    "ServiceNotReady",
-                                                   "RollingOut",     "Serving",
-                                                   "ScaledToZero",   "LoadBalancerPending",
-                                                   "Outdated",       "CloudAddressPending",
-                                                   "TierNotReached"};
-  return std::find(std::begin(kProgress), std::end(kProgress), reason) != std::end(kProgress);
-}
-
 InferenceModelStatus observe(const InferenceModel& model, const Plan& plan, const World& world,
-                             const InferenceModelOptions& options, std::string_view now) {
+                             const hosting::Options& options, std::string_view now) {
   const bool on_edge = model.spec.on_edge();
   Finding found = on_edge ? observe_edge(model, plan, world, options)
                           : observe_cloud(model, plan, world, options);
@@ -471,7 +456,7 @@ InferenceModelStatus observe(const InferenceModel& model, const Plan& plan, cons
   status.node = std::move(found.node);
   status.replicas = found.replicas;
   status.ready_replicas = found.ready_replicas;
-  status.selector = std::string(kModelLabel) + "=" + model.metadata.name;
+  status.selector = std::string(hosting::kModelLabel) + "=" + model.metadata.name;
   status.cached_versions = std::move(found.cached_versions);
 
   if (model.spec.from_image()) return status;

@@ -4,11 +4,11 @@
 #include <set>
 #include <tuple>
 
-#include "controllers/inferencemodel/held_versions.h"
 #include "controllers/inferencemodel/objects.h"
-#include "controllers/inferencemodel/pod_problem.h"
 #include "controllers/inferencemodel/unchanged_pod.h"
-#include "controllers/service_address.h"
+#include "hosting/held_versions.h"
+#include "hosting/pod_problem.h"
+#include "hosting/service_address.h"
 #include "net/url.h"
 
 namespace varda::controllers {
@@ -23,28 +23,30 @@ bool is_own(const InferenceModel& model, const api::Pod& pod) {
          owner->uid == model.metadata.uid;
 }
 
-std::optional<Problem> spec_problem(const InferenceModel& model,
-                                    const InferenceModelOptions& options) {
+std::optional<hosting::Problem> spec_problem(const InferenceModel& model,
+                                             const hosting::Options& options) {
   // Problems that an API server without our rules accepts (old clusters have no CEL).
   if (const auto causes = api::validate_rules(*InferenceModel::kind().schema, model.to_json());
       !causes.empty()) {
-    return Problem{"InvalidSpec", causes.front().field + ": " + causes.front().message};
+    return hosting::Problem{"InvalidSpec", causes.front().field + ": " + causes.front().message};
   }
   if (!model.spec.from_image() && !options.servers.contains(model.spec.framework_type)) {
     std::string known;
     for (const auto& [name, entry] : options.servers) known += (known.empty() ? "" : ", ") + name;
-    return Problem{"FrameworkUnsupported",
-                   "the operator has no server for frameworkType " + model.spec.framework_type +
-                       " (it has: " + known +
-                       "): add one with --servers FILE of `varda up` or `varda operator`, or "
-                       "give an image"};
+    return hosting::Problem{
+        "FrameworkUnsupported",
+        "the operator has no server for frameworkType " + model.spec.framework_type +
+            " (it has: " + known +
+            "): add one with --servers FILE of `varda up` or `varda operator`, or "
+            "give an image"};
   }
   if (model.spec.security.closed() &&
       (model.spec.from_image() || !options.servers.at(model.spec.framework_type).closable)) {
-    return Problem{"SecurityUnsupported",
-                   "spec.security works with varda-serve only, and this model uses another server: "
-                   "protect the port with that "
-                   "server's own settings"};
+    return hosting::Problem{
+        "SecurityUnsupported",
+        "spec.security works with varda-serve only, and this model uses another server: "
+        "protect the port with that "
+        "server's own settings"};
   }
   return {};
 }
@@ -52,7 +54,7 @@ std::optional<Problem> spec_problem(const InferenceModel& model,
 // The oldest model with a server on the same node and port, if it is older than `model`; else null.
 // Age is the creation time, then the name: every operator and every restart picks the same one.
 const InferenceModel* port_holder(const InferenceModel& model, const std::string& node,
-                                  const World& world, const InferenceModelOptions& options) {
+                                  const World& world, const hosting::Options& options) {
   const auto age = [](const InferenceModel& m) {
     return std::tie(m.metadata.creation_timestamp, m.metadata.ns, m.metadata.name);
   };
@@ -63,22 +65,23 @@ const InferenceModel* port_holder(const InferenceModel& model, const std::string
         spec.port() != model.spec.port())
       continue;
     if (age(*other) >= age(oldest != nullptr ? *oldest : model)) continue;
-    if (place(*other, world.nodes).node == node && !spec_problem(*other, options))
+    if (hosting::place(*other, world.nodes).node == node && !spec_problem(*other, options))
       oldest = other.get();
   }
   return oldest;
 }
 
 // The same for jobs. A job does not compete with its own child.
-const PortClaim* job_with_port(const InferenceModel& model, const std::string& node,
-                               const World& world) {
+const hosting::PortClaim* job_with_port(const InferenceModel& model, const std::string& node,
+                                        const World& world) {
   const meta::OwnerReference* job = model.metadata.controller();
   const api::Pod* pod = edge_pod(model, world.pods);
-  const std::vector<HostPort> ports =
-      pod == nullptr ? std::vector<HostPort>{} : host_ports(pod->to_json()["spec"]);
-  const bool held =
-      pod != nullptr && pod->spec.node_name == node && !pod->ended() &&
-      std::find(ports.begin(), ports.end(), HostPort{model.spec.port(), "TCP"}) != ports.end();
+  const std::vector<hosting::HostPort> ports = pod == nullptr
+                                                   ? std::vector<hosting::HostPort>{}
+                                                   : hosting::host_ports(pod->to_json()["spec"]);
+  const bool held = pod != nullptr && pod->spec.node_name == node && !pod->ended() &&
+                    std::find(ports.begin(), ports.end(),
+                              hosting::HostPort{model.spec.port(), "TCP"}) != ports.end();
   return port_holder({.node = node,
                       .port = model.spec.port(),
                       .owner = "InferenceModel " + model.metadata.key().str(),
@@ -104,14 +107,15 @@ bool answers(const api::Node* node) {
   return ready != nullptr && ready->status == "True";
 }
 
-void add_edge_pod(const InferenceModel& model, const World& world, const ServerEntry* server,
-                  const std::string& model_root, const InferenceModelOptions& options, Plan& plan) {
+void add_edge_pod(const InferenceModel& model, const World& world,
+                  const hosting::ServerEntry* server, const std::string& model_root,
+                  const hosting::Options& options, Plan& plan) {
   const std::string& node = plan.placement.node;
   Json wanted = make_edge_pod(model, node, server, model_root, options);
   annotate(model, node, server, wanted);
   if (const api::Pod* pod = edge_pod(model, world.pods)) {
     if (auto kept = unchanged_pod_of(model, node, *pod, server, wanted,
-                                     answers(find_node(world.nodes, node)))) {
+                                     answers(hosting::find_node(world.nodes, node)))) {
       plan.keeps_pod = true;
       plan.outdated_pod = kept->outdated;
       wanted = std::move(kept->object);
@@ -120,9 +124,9 @@ void add_edge_pod(const InferenceModel& model, const World& world, const ServerE
   plan.objects.push_back(std::move(wanted));
 }
 
-void plan_edge(const InferenceModel& model, const World& world,
-               const InferenceModelOptions& options, Plan& plan) {
-  plan.placement = place(model, world.nodes);
+void plan_edge(const InferenceModel& model, const World& world, const hosting::Options& options,
+               Plan& plan) {
+  plan.placement = hosting::place(model, world.nodes);
   const std::string& node = plan.placement.node;
   if (plan.placement.problem) {
     plan.problem = plan.placement.problem;
@@ -139,16 +143,16 @@ void plan_edge(const InferenceModel& model, const World& world,
       pod != nullptr && !pod->metadata.deleting() && pod->ended())
     plan.ended_pod = pod->metadata.uid;
   if (const InferenceModel* holder = port_holder(model, node, world, options)) {
-    plan.problem =
-        Problem{"PortInUse", "port " + std::to_string(model.spec.port()) + " of node " + node +
-                                 " belongs to the older InferenceModel " +
-                                 holder->metadata.key().str() + ": change servingPort or the node"};
+    plan.problem = hosting::Problem{
+        "PortInUse", "port " + std::to_string(model.spec.port()) + " of node " + node +
+                         " belongs to the older InferenceModel " + holder->metadata.key().str() +
+                         ": change servingPort or the node"};
     return;
   }
-  if (const PortClaim* job = job_with_port(model, node, world)) {
-    plan.problem =
-        Problem{"PortInUse", "port " + std::to_string(model.spec.port()) + " of node " + node +
-                                 " " + has_it(*job) + ": change servingPort or the node"};
+  if (const hosting::PortClaim* job = job_with_port(model, node, world)) {
+    plan.problem = hosting::Problem{
+        "PortInUse", "port " + std::to_string(model.spec.port()) + " of node " + node + " " +
+                         hosting::has_it(*job) + ": change servingPort or the node"};
     plan.waits_for_job = true;
     return;
   }
@@ -158,8 +162,8 @@ void plan_edge(const InferenceModel& model, const World& world,
   }
   const api::Pod* pod = edge_pod(model, world.pods);
   if (world.edge_node == nullptr || world.edge_node->status.model_root.empty()) {
-    plan.problem = Problem{"AgentMissing", "no agent has reported from node " + node +
-                                               " yet: start `varda agent` there"};
+    plan.problem = hosting::Problem{"AgentMissing", "no agent has reported from node " + node +
+                                                        " yet: start `varda agent` there"};
     // An agent makes its deleted EdgeNode again; until then a serving pod stays.
     if (pod != nullptr && (pod->spec.node_name.empty() || pod->spec.node_name == node))
       plan.children = Plan::Children::kLeave;
@@ -180,7 +184,7 @@ const api::Pod* edge_pod(const InferenceModel& model,
   return nullptr;
 }
 
-Plan plan(const InferenceModel& model, const World& world, const InferenceModelOptions& options) {
+Plan plan(const InferenceModel& model, const World& world, const hosting::Options& options) {
   Plan plan;
   if (model.metadata.deleting()) {  // the garbage collector deletes the children
     plan.children = Plan::Children::kLeave;
@@ -191,14 +195,14 @@ Plan plan(const InferenceModel& model, const World& world, const InferenceModelO
   if (problem) {
     plan.problem = std::move(problem);
     plan.children = Plan::Children::kLeave;
-    if (model.spec.on_edge()) plan.placement = place(model, world.nodes);
+    if (model.spec.on_edge()) plan.placement = hosting::place(model, world.nodes);
     return plan;
   }
   if (model.spec.on_edge()) {
     plan_edge(model, world, options, plan);
     return plan;
   }
-  const ServerEntry* server =
+  const hosting::ServerEntry* server =
       model.spec.from_image() ? nullptr : &options.servers.at(model.spec.framework_type);
   plan.objects.push_back(make_deployment(model, server, options));
   plan.objects.push_back(make_service(model));
@@ -206,14 +210,15 @@ Plan plan(const InferenceModel& model, const World& world, const InferenceModelO
 }
 
 std::vector<std::string> certificate_hosts(const InferenceModel& model, const World& world,
-                                           const InferenceModelOptions& options) {
+                                           const hosting::Options& options) {
   std::vector<std::string> hosts{"localhost", "127.0.0.1"};
   if (model.spec.on_edge()) {
-    const std::string node = place(model, world.nodes).node;
-    const Machines machines = options.node_port_host.empty() ? Machines::kMany : Machines::kOne;
+    const std::string node = hosting::place(model, world.nodes).node;
+    const hosting::Machines machines =
+        options.node_port_host.empty() ? hosting::Machines::kMany : hosting::Machines::kOne;
     hosts.push_back(node);
-    hosts.push_back(pod_address(edge_pod(model, world.pods), world.edge_node.get(),
-                                find_node(world.nodes, node), machines));
+    hosts.push_back(hosting::pod_address(edge_pod(model, world.pods), world.edge_node.get(),
+                                         hosting::find_node(world.nodes, node), machines));
     return hosts;
   }
   const std::string name = model.metadata.name, in_namespace = name + "." + model.metadata.ns;
@@ -221,26 +226,28 @@ std::vector<std::string> certificate_hosts(const InferenceModel& model, const Wo
                {name, in_namespace, in_namespace + ".svc", in_namespace + ".svc.cluster.local"});
   std::string last_url = model.status.url;
   if (last_url.starts_with("https:")) last_url.erase(4, 1);
-  const ServiceWorld around{world.service, world.slices, world.nodes, options.node_port_host,
-                            last_url};
+  const hosting::ServiceWorld around{world.service, world.slices, world.nodes,
+                                     options.node_port_host, last_url};
   // The certificate exists before the Service.
   if (world.service == nullptr && model.spec.service.type == "NodePort")
-    hosts.push_back(address_of_node_ports(world.nodes));
-  if (const auto url = net::Url::parse(service_address(around, ServiceState::kAllocated).url);
+    hosts.push_back(hosting::address_of_node_ports(world.nodes));
+  if (const auto url =
+          net::Url::parse(hosting::service_address(around, hosting::ServiceState::kAllocated).url);
       url.ok())
     hosts.push_back(url->host);
   return hosts;
 }
 
 std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::EdgeNode& node,
-                                       const api::Pod* pod, const ServerEntry* server) {
+                                       const api::Pod* pod, const hosting::ServerEntry* server) {
   const api::InferenceModelSpec& spec = model.spec;
   if (model.metadata.deleting() || !spec.on_edge() || spec.from_image()) return {};
   api::EdgeModel work;
   work.key = model.metadata.key().str();
   work.model_name = spec.model_name;
   work.framework = spec.framework_type;
-  work.versions = versions_to_hold(work.key, archives_of(model), spec.target_version, node);
+  work.versions =
+      hosting::versions_to_hold(work.key, hosting::archives_of(model), spec.target_version, node);
   work.target = spec.target_version;
   // A pod that stays keeps the layout that it was made for.
   const bool here =
@@ -259,9 +266,10 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
     for (const api::Container& container : pod->spec.containers) {
       if (container.name != "server") continue;
       if (!container.ports.empty()) port = container.ports.front().container_port;
-      https = answers_https(container);
+      https = hosting::answers_https(container);
     }
-    work.serving.emplace().url = with_scheme(http_url(pod->status.pod_ip, port), https);
+    work.serving.emplace().url =
+        hosting::with_scheme(hosting::http_url(pod->status.pod_ip, port), https);
     if (traits.serving && traits.serving->status_query) {
       api::EdgeStatusQuery& reading =
           work.serving->status_query.emplace(*traits.serving->status_query);

@@ -33,7 +33,7 @@ struct Case {
   World world;
   EdgeNodeWorld nodes;
   std::vector<std::shared_ptr<const api::EdgeNode>> edge_nodes;
-  InferenceModelOptions options;
+  hosting::Options options;
 };
 
 Case load(const testing::Path& folder) {
@@ -56,18 +56,19 @@ Case load(const testing::Path& folder) {
                                    object["since"].as_string()});
     }
     if (kind == "CertificateProblem")
-      test.world.certificate = Problem{object["reason"].as_string(), object["message"].as_string()};
+      test.world.certificate =
+          hosting::Problem{object["reason"].as_string(), object["message"].as_string()};
     if (kind == "Options") {
       test.options.node_port_host = object["nodePortHost"].as_string();
       for (const Json& argument : object["fetchArguments"].as_array())
         test.options.fetch_arguments.push_back(argument.as_string());
-      test.options.servers = servers_from_json(object["servers"]).value();
+      test.options.servers = hosting::servers_from_json(object["servers"]).value();
       if (object.contains("edgeNetwork"))
         test.options.edge_network = object["edgeNetwork"].as_string();
     }
   }
   const std::string node =
-      test.model.spec.on_edge() ? place(test.model, test.world.nodes).node : "";
+      test.model.spec.on_edge() ? hosting::place(test.model, test.world.nodes).node : "";
   for (const auto& edge_node : test.edge_nodes) {
     if (edge_node->metadata.name == node) test.world.edge_node = edge_node;
   }
@@ -143,7 +144,7 @@ TEST(CertificateHosts, AreWhatClientsAndTiersUse) {
 }
 
 TEST(ServerTable, EntriesOfTheOperatorReplaceTheBuiltInOnes) {
-  auto table = servers_from_json(
+  auto table = hosting::servers_from_json(
       codec::parse_yaml("{tensorflow: {image: tf, args: [a], readyPath: /x}, onnx: {image: other}}")
           .value());
   ASSERT_TRUE(table.ok()) << table.error().message();
@@ -156,7 +157,7 @@ TEST(ServerTable, EntriesOfTheOperatorReplaceTheBuiltInOnes) {
 
 TEST(ServerTable, ErrorsNameTheEntryAndTheField) {
   const auto message = [](const char* text) {
-    return servers_from_json(codec::parse_yaml(text).value()).error().message();
+    return hosting::servers_from_json(codec::parse_yaml(text).value()).error().message();
   };
   EXPECT_EQ(message("{abacus: {image: x}}"),
             "servers.abacus: is not a valid frameworkType of an InferenceModel");
@@ -230,7 +231,7 @@ TEST(ServerTable, EntriesBeyondWhatAnEdgeNodeTakesAreRefusedWhenTheTableIsRead) 
       std::string path = limit.field.substr(0, limit.field.find('['));
       std::replace(path.begin(), path.end(), '.', '/');
       entry.make(path) = value;
-      return servers_from_json(Json::object({{"triton", entry}}));
+      return hosting::servers_from_json(Json::object({{"triton", entry}}));
     };
     const auto just = read(limit.just), beyond = read(limit.beyond);
     EXPECT_TRUE(just.ok()) << limit.field << ": " << just.error().message();

@@ -5,9 +5,12 @@
 #include <vector>
 
 #include "base/log.h"
-#include "controllers/certificates/issuer.h"
 #include "controllers/inferencemodel/indexes.h"
-#include "controllers/service_address.h"
+#include "hosting/certificate.h"
+#include "hosting/certificate_issuer.h"
+#include "hosting/conditions.h"
+#include "hosting/labels.h"
+#include "hosting/service_address.h"
 
 namespace varda::controllers {
 
@@ -79,7 +82,7 @@ bool same_to_rivals(const InferenceModel& before, const InferenceModel& now) {
 // Pods of our Deployments carry the model's name in a label; their owner is the ReplicaSet or the
 // Deployment.
 Keys of_pod(const api::Pod& pod) {
-  const auto label = pod.metadata.labels.find(std::string(kModelLabel));
+  const auto label = pod.metadata.labels.find(std::string(hosting::kModelLabel));
   if (label == pod.metadata.labels.end()) return {};
   return {{pod.metadata.ns, label->second}};
 }
@@ -92,11 +95,11 @@ Keys of_slice(const api::EndpointSlice& slice, const runtime::Caches& caches) {
 
 // Writes Events for transitions that matter to people. A status that stays the same causes none.
 void record_events(const InferenceModel& model, const api::InferenceModelStatus& now,
-                   PassingProblems& passing, SteadyTime time, runtime::Writer& writer) {
+                   hosting::PassingProblems& passing, SteadyTime time, runtime::Writer& writer) {
   const api::InferenceModelStatus& before = model.status;
   std::string recorded;
   for (const meta::Condition& condition : now.conditions) {
-    if (condition.status == "True" || is_progress(condition.reason)) {
+    if (condition.status == "True" || hosting::is_progress(condition.reason)) {
       passing.clear(model.metadata.key(), condition.type);
       continue;
     }
@@ -120,7 +123,7 @@ void record_events(const InferenceModel& model, const api::InferenceModelStatus&
 }  // namespace
 
 InferenceModelReconciler::InferenceModelReconciler(const runtime::Caches& caches,
-                                                   InferenceModelOptions options, Claims claims)
+                                                   hosting::Options options, Claims claims)
     : caches_(caches),
       options_(std::move(options)),
       clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
@@ -134,7 +137,7 @@ void InferenceModelReconciler::watches(runtime::Watches<InferenceModel>& w) cons
   w.indexes<InferenceModel>(kByNode, index_by_node).indexes<InferenceModel>(kByPort, index_by_port);
   w.indexes<InferenceModel>(kByAddress, index_by_address)
       .indexes<api::Pod>(kByModel, index_by_model);
-  w.indexes<api::EndpointSlice>(std::string(kSlicesByService), slices_by_service);
+  w.indexes<api::EndpointSlice>(std::string(hosting::kSlicesByService), hosting::slices_by_service);
 }
 
 World InferenceModelReconciler::look(const InferenceModel& model) const {
@@ -143,7 +146,8 @@ World InferenceModelReconciler::look(const InferenceModel& model) const {
   world.nodes = caches_.of<api::Node>().list();
   world.pods = caches_.of<api::Pod>().by_index(kByModel, key.str());
   if (model.spec.on_edge()) {
-    if (const Placement placement = place(model, world.nodes); !placement.node.empty()) {
+    if (const hosting::Placement placement = hosting::place(model, world.nodes);
+        !placement.node.empty()) {
       world.edge_node = caches_.of<api::EdgeNode>().get({"", placement.node});
       for (const std::string& place :
            {at_port(model.spec.port(), placement.node), at_port(model.spec.port(), "")}) {
@@ -153,13 +157,13 @@ World InferenceModelReconciler::look(const InferenceModel& model) const {
       }
       if (claims_) world.claims = claims_(placement.node);
       // Claims of models are left out: world.models has the models themselves.
-      std::erase_if(world.claims, [](const PortClaim& claim) {
+      std::erase_if(world.claims, [](const hosting::PortClaim& claim) {
         return claim.owner.starts_with("InferenceModel ");
       });
     }
   } else {
     world.service = caches_.of<api::Service>().get(key);
-    world.slices = caches_.of<api::EndpointSlice>().by_index(kSlicesByService, key.str());
+    world.slices = caches_.of<api::EndpointSlice>().by_index(hosting::kSlicesByService, key.str());
     world.deployment = caches_.of<api::Deployment>().get(key);
   }
   return world;
@@ -201,11 +205,11 @@ Result<runtime::Action> InferenceModelReconciler::reconcile(const Context& ctx,
   World world = look(model);
   std::optional<Duration> certificate_in;
   if (model.spec.security.tls && model.spec.https() && options_.certificates != nullptr) {
-    TRY(CertificateIssuer::Outcome kept,
+    TRY(hosting::CertificateIssuer::Outcome kept,
         options_.certificates->ensure(
-            ctx, wanted_certificate(runtime::ObjectRef::of(model),
-                                    api::issued_secret(model.metadata.name),
-                                    certificate_hosts(model, world, options_))));
+            ctx, hosting::wanted_certificate(runtime::ObjectRef::of(model),
+                                             api::issued_secret(model.metadata.name),
+                                             certificate_hosts(model, world, options_))));
     world.certificate = std::move(kept.problem);
     certificate_in = kept.look_again;
   }
@@ -215,7 +219,7 @@ Result<runtime::Action> InferenceModelReconciler::reconcile(const Context& ctx,
     converged = writer.converge(ctx, model, wanted.objects);
   if (!converged.ok() &&
       (converged.error().code() == Code::kInvalid || converged.error().code() == Code::kForbidden))
-    wanted.refused = Problem{"Refused", converged.error().message()};
+    wanted.refused = hosting::Problem{"Refused", converged.error().message()};
   // A failed write must not hide the rest of the status.
   const api::InferenceModelStatus status =
       observe(model, wanted, world, options_, meta::format_time(clock_.wall()));

@@ -7,8 +7,10 @@
 
 #include "base/mutex.h"
 #include "controllers/inferencemodel/plan.h"
-#include "controllers/inferencemodel/replacement.h"
-#include "controllers/passing_problems.h"
+#include "hosting/passing_problems.h"
+#include "hosting/port_claims.h"
+#include "hosting/replacement_pauses.h"
+#include "hosting/servers.h"
 #include "runtime/controller.h"
 
 namespace varda::controllers {
@@ -18,10 +20,10 @@ namespace varda::controllers {
 class InferenceModelReconciler {
  public:
   /// Claimed ports of a node; those of InferenceModels may be among them.
-  using Claims = std::function<std::vector<PortClaim>(const std::string& node)>;
+  using Claims = std::function<std::vector<hosting::PortClaim>(const std::string& node)>;
 
   /// `caches` outlive it. `claims` may be called from several threads; absent: there are no jobs.
-  InferenceModelReconciler(const runtime::Caches& caches, InferenceModelOptions options,
+  InferenceModelReconciler(const runtime::Caches& caches, hosting::Options options,
                            Claims claims = {});
 
   void watches(runtime::Watches<api::InferenceModel>& w) const;
@@ -37,12 +39,12 @@ class InferenceModelReconciler {
                                             const World& world, runtime::Writer& writer);
 
   const runtime::Caches& caches_;
-  const InferenceModelOptions options_;
+  const hosting::Options options_;
   const Clock& clock_;
   const Claims claims_;
   Mutex mutex_;
-  ReplacementPauses pauses_ GUARDED_BY(mutex_);
-  PassingProblems passing_ GUARDED_BY(mutex_);
+  hosting::ReplacementPauses pauses_ GUARDED_BY(mutex_);
+  hosting::PassingProblems passing_ GUARDED_BY(mutex_);
 };
 
 }  // namespace varda::controllers

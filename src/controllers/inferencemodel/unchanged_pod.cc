@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "controllers/inferencemodel/objects.h"
-#include "controllers/last_applied.h"
+#include "runtime/last_applied.h"
 #include "runtime/writer.h"
 
 namespace varda::controllers {
@@ -85,7 +85,7 @@ Json to_json(const api::EdgeModel& traits) {
   return object;
 }
 
-api::EdgeModel traits_of(const ServerEntry* server) {
+api::EdgeModel traits_of(const hosting::ServerEntry* server) {
   api::EdgeModel traits;
   traits.layout = server == nullptr ? api::EdgeModel::kTarget : server->layout;
   if (server == nullptr) return traits;
@@ -109,8 +109,8 @@ std::optional<api::EdgeModel> noted_traits(const api::Pod& pod) {
 
 }  // namespace
 
-void annotate(const InferenceModel& model, const std::string& node, const ServerEntry* server,
-              Json& wanted) {
+void annotate(const InferenceModel& model, const std::string& node,
+              const hosting::ServerEntry* server, Json& wanted) {
   Json& annotations = wanted.make("metadata/annotations");
   annotations.set(kAskedAnnotation, codec::write_json(asked_of(model, node)));
   if (server != nullptr)
@@ -118,12 +118,14 @@ void annotate(const InferenceModel& model, const std::string& node, const Server
 }
 
 std::optional<UnchangedPod> unchanged_pod_of(const InferenceModel& model, const std::string& node,
-                                             const api::Pod& pod, const ServerEntry* server,
-                                             const Json& wanted, bool node_answers) {
-  const Json applied = last_applied(pod.metadata);
+                                             const api::Pod& pod,
+                                             const hosting::ServerEntry* server, const Json& wanted,
+                                             bool node_answers) {
+  const Json applied = runtime::last_applied(pod.metadata);
   if (applied.is_null() || pod.metadata.deleting() || pod.ended()) return {};
   if (!pod.spec.node_name.empty() && pod.spec.node_name != node) return {};
-  if (without_metadata(applied) == without_metadata(wanted)) return UnchangedPod{wanted, false};
+  if (runtime::without_metadata(applied) == runtime::without_metadata(wanted))
+    return UnchangedPod{wanted, false};
   // No container has started, so the pod serves no client. A pod made now may fix the cause.
   const bool waits = pod.status.phase.empty() || pod.status.phase == "Pending";
   if (pod.spec.node_name.empty() || (waits && node_answers)) return {};
@@ -143,7 +145,7 @@ std::optional<UnchangedPod> unchanged_pod_of(const InferenceModel& model, const 
   return UnchangedPod{std::move(object), true};
 }
 
-api::EdgeModel server_traits(const api::Pod* pod, const ServerEntry* server) {
+api::EdgeModel server_traits(const api::Pod* pod, const hosting::ServerEntry* server) {
   api::EdgeModel traits = traits_of(server);
   // A pod without volumes was made for an image, and is being replaced.
   if (pod == nullptr || pod->spec.volumes.empty()) return traits;

@@ -10,7 +10,7 @@
 #include "api/ai/inference_model.h"
 #include "api/core/pod.h"
 #include "api/edgeai/edge_node.h"
-#include "controllers/inferencemodel/options.h"
+#include "hosting/servers.h"
 
 namespace varda::controllers {
 
@@ -21,8 +21,8 @@ inline constexpr std::string_view kServerAnnotation = "edgeai.io/server";
 
 /// Adds both annotations to `wanted`, the pod as it would be made now for `model` on `node`.
 /// `server` null: the model names an image.
-void annotate(const api::InferenceModel& model, const std::string& node, const ServerEntry* server,
-              codec::Json& wanted);
+void annotate(const api::InferenceModel& model, const std::string& node,
+              const hosting::ServerEntry* server, codec::Json& wanted);
 
 /// The pod that stays: `object` is its last applied state, with the metadata wanted now. Nothing:
 /// the pod must go, or cannot be kept. `wanted` has the annotations. `node_answers`: the pod's
@@ -33,11 +33,11 @@ struct UnchangedPod {
 };
 std::optional<UnchangedPod> unchanged_pod_of(const api::InferenceModel& model,
                                              const std::string& node, const api::Pod& pod,
-                                             const ServerEntry* server, const codec::Json& wanted,
-                                             bool node_answers);
+                                             const hosting::ServerEntry* server,
+                                             const codec::Json& wanted, bool node_answers);
 
 /// The layout, the files beside it and the reading (in `serving`, without a URL) of the server in
 /// `pod`. They are those the pod was made with, else the table's. `pod` null: there is no pod.
-api::EdgeModel server_traits(const api::Pod* pod, const ServerEntry* server);
+api::EdgeModel server_traits(const api::Pod* pod, const hosting::ServerEntry* server);
 
 }  // namespace varda::controllers

@@ -5,7 +5,8 @@
 
 #include "codec/json.h"
 #include "controllers/inferencemodel/plan.h"
-#include "runtime/writer.h"
+#include "hosting/labels.h"
+#include "runtime/last_applied.h"
 
 namespace varda::controllers {
 
@@ -26,23 +27,24 @@ struct Place {
 
 // The only node of a layer. A child stays on its present node when further nodes join.
 std::string one_of_layer(const std::string& layer, const InferenceModel* existing,
-                         const NodeList& nodes, ChildPlan& out) {
+                         const hosting::NodeList& nodes, ChildPlan& out) {
   std::vector<std::string> names;
   for (const auto& node : nodes) {
-    if (layer_of(*node) == layer) names.push_back(node->metadata.name);
+    if (hosting::layer_of(*node) == layer) names.push_back(node->metadata.name);
   }
   std::sort(names.begin(), names.end());
   if (names.size() == 1) return names.front();
   const std::string current = existing == nullptr ? "" : existing->spec.node_name;
   if (!current.empty() && std::binary_search(names.begin(), names.end(), current)) return current;
   if (names.empty()) {
-    out.problem = Problem{"NoNodeMatches", "no node has the layer " + layer + ": label one " +
-                                               std::string(kLayerLabel) + "=" + layer +
-                                               ", or name it with nodeName"};
-  } else {
     out.problem =
-        Problem{"SeveralNodesMatch", std::to_string(names.size()) + " nodes have the layer " +
-                                         layer + ": name one with nodeName"};
+        hosting::Problem{"NoNodeMatches", "no node has the layer " + layer + ": label one " +
+                                              std::string(hosting::kLayerLabel) + "=" + layer +
+                                              ", or name it with nodeName"};
+  } else {
+    out.problem = hosting::Problem{"SeveralNodesMatch", std::to_string(names.size()) +
+                                                            " nodes have the layer " + layer +
+                                                            ": name one with nodeName"};
   }
   return "";
 }
@@ -51,19 +53,19 @@ Place place_of(const Tier& tier, const InferenceModel* existing, const JointWorl
                ChildPlan& out) {
   Place place;
   if (!tier.node.empty()) {
-    const api::Node* node = find_node(world.nodes, tier.node);
+    const api::Node* node = hosting::find_node(world.nodes, tier.node);
     if (node == nullptr) {
-      out.problem = Problem{"NodeNotFound", "node " + tier.node + " does not exist"};
+      out.problem = hosting::Problem{"NodeNotFound", "node " + tier.node + " does not exist"};
       return place;
     }
     place.node = tier.node;
-    place.edge = layer_of(*node) != api::JointTier::kCloud;
+    place.edge = hosting::layer_of(*node) != api::JointTier::kCloud;
   } else if (tier.selector != nullptr) {
     place.selector = tier.selector->match_labels;
     if (!tier.selector->match_expressions.empty())
-      out.problem = Problem{"InvalidSpec",
-                            "spec.cloudWorker.selector.matchExpressions: must be empty; "
-                            "varda-serve in the cloud supports matchLabels only"};
+      out.problem = hosting::Problem{"InvalidSpec",
+                                     "spec.cloudWorker.selector.matchExpressions: must be empty; "
+                                     "varda-serve in the cloud supports matchLabels only"};
   } else if (tier.layer != api::JointTier::kCloud) {
     place.edge = true;
     place.node = one_of_layer(tier.layer, existing, world.nodes, out);
@@ -113,12 +115,12 @@ Json manifest_of(const api::EdgeModelVersion& archive, const InferenceModel* exi
 }
 
 // True: our server understands the server's answers.
-bool speaks_open_inference(const ServerEntry& server) {
+bool speaks_open_inference(const hosting::ServerEntry& server) {
   return server.status_query == api::EdgeStatusQuery{};
 }
 
-std::optional<Problem> model_problem(const Tier& tier, const ResolvedModel& model,
-                                     const InferenceModelOptions& options) {
+std::optional<hosting::Problem> model_problem(const Tier& tier, const ResolvedModel& model,
+                                              const hosting::Options& options) {
   const std::string name = "Model " + tier.model->name;
   const auto server = options.servers.find(model.framework);
   if (server == options.servers.end() || !speaks_open_inference(server->second)) {
@@ -126,19 +128,19 @@ std::optional<Problem> model_problem(const Tier& tier, const ResolvedModel& mode
     for (const auto& [framework, entry] : options.servers) {
       if (speaks_open_inference(entry)) known += (known.empty() ? "" : ", ") + framework;
     }
-    return Problem{
+    return hosting::Problem{
         "ModelUnsupported",
         name + " has the format " + (model.framework.empty() ? "\"\"" : model.framework) +
             ", and the operator has no Open Inference Protocol server for that format (servers: " +
             known + ")"};
   }
   if (!model.path.empty())
-    return Problem{
+    return hosting::Problem{
         "ModelUnsupported",
         name + " has a path on a node as url: url must name an archive that nodes can download"};
   if (model.archive() == nullptr)
-    return Problem{"DigestMissing",
-                   name + " has no sha256: `varda pack` prints the digest of a new archive"};
+    return hosting::Problem{
+        "DigestMissing", name + " has no sha256: `varda pack` prints the digest of a new archive"};
   return {};
 }
 
@@ -167,28 +169,27 @@ bool is_left_over(const InferenceModel& model, const JointInferenceService& serv
 }
 
 std::optional<Json> applied_of(const InferenceModel& child) {
-  const auto noted = child.metadata.annotations.find(std::string(runtime::kLastApplied));
-  if (noted == child.metadata.annotations.end()) return {};
-  auto candidate = codec::parse_json(noted->second);
-  if (!candidate.ok() || !candidate->is_object()) return {};
-  candidate->make("metadata").set("uid", child.metadata.uid);
-  return std::move(*candidate);
+  Json applied = runtime::last_applied(child.metadata);
+  if (applied.is_null()) return {};
+  applied.make("metadata").set("uid", child.metadata.uid);
+  return applied;
 }
 
-std::optional<Problem> server_problem(const InferenceModel& model,
-                                      const InferenceModelOptions& options) {
+std::optional<hosting::Problem> server_problem(const InferenceModel& model,
+                                               const hosting::Options& options) {
   if (model.spec.from_image()) return {};
   const auto server = options.servers.find(model.spec.framework_type);
   if (server == options.servers.end() || speaks_open_inference(server->second)) return {};
-  return Problem{"ModelUnsupported", "InferenceModel " + model.metadata.name + " is served by " +
-                                         server->second.image +
-                                         ", which does not speak the Open Inference Protocol"};
+  return hosting::Problem{"ModelUnsupported",
+                          "InferenceModel " + model.metadata.name + " is served by " +
+                              server->second.image +
+                              ", which does not speak the Open Inference Protocol"};
 }
 
 ChildPlan plan_child(const JointInferenceService& service, const Tier& tier,
                      const ResolvedModel& model, const InferenceModel* existing,
-                     const JointWorld& world, const std::vector<PortClaim>& siblings,
-                     const InferenceModelOptions& options) {
+                     const JointWorld& world, const std::vector<hosting::PortClaim>& siblings,
+                     const hosting::Options& options) {
   ChildPlan out;
   if ((out.problem = model_problem(tier, model, options))) return out;
   const Place place = place_of(tier, existing, world, out);
@@ -208,24 +209,24 @@ ChildPlan plan_child(const JointInferenceService& service, const Tier& tier,
   if (place.edge) {
     const bool same =
         existing != nullptr && existing->spec.on_edge() && existing->spec.node_name == place.node;
-    PortClaim claim{.node = place.node,
-                    .port = same ? existing->spec.port() : 0,
-                    .owner = "JointInferenceService " + service.metadata.key().str(),
-                    .uid = service.metadata.uid,
-                    .since = service.metadata.creation_timestamp,
-                    .held = same && !existing->status.url.empty()};
-    std::vector<PortClaim> others = world.claims;
-    for (PortClaim sibling : siblings) {
+    hosting::PortClaim claim{.node = place.node,
+                             .port = same ? existing->spec.port() : 0,
+                             .owner = "JointInferenceService " + service.metadata.key().str(),
+                             .uid = service.metadata.uid,
+                             .since = service.metadata.creation_timestamp,
+                             .held = same && !existing->status.url.empty()};
+    std::vector<hosting::PortClaim> others = world.claims;
+    for (hosting::PortClaim sibling : siblings) {
       sibling.uid += "/";  // the same service, but another pod, which chose first
       sibling.held = true;
       sibling.since.clear();
       others.push_back(std::move(sibling));
     }
-    const std::int64_t port = choose_port(claim, others, kJointPortMin, kJointPortMax);
+    const std::int64_t port = hosting::choose_port(claim, others, kJointPortMin, kJointPortMax);
     if (port == 0) {
-      out.problem = Problem{"PortInUse", "no port from " + std::to_string(kJointPortMin) + " to " +
-                                             std::to_string(kJointPortMax) + " is free on node " +
-                                             place.node};
+      out.problem = hosting::Problem{"PortInUse", "no port from " + std::to_string(kJointPortMin) +
+                                                      " to " + std::to_string(kJointPortMax) +
+                                                      " is free on node " + place.node};
       return out;
     }
     spec.set("servingPort", port);
@@ -240,7 +241,7 @@ ChildPlan plan_child(const JointInferenceService& service, const Tier& tier,
   }
   if (Json security = service.spec.security.to_json(); !security.is_null())
     spec.set("security", std::move(security));
-  Json labels = Json::object({{std::string(kManagedByLabel), "varda"},
+  Json labels = Json::object({{std::string(hosting::kManagedByLabel), "varda"},
                               {std::string(kJobKindLabel), JointInferenceService::resource().kind},
                               {std::string(kJobLabel), service.metadata.name},
                               {std::string(kWorkerLabel), tier.name}});

@@ -7,9 +7,11 @@
 
 #include "api/ai/inference_model.h"
 #include "api/sedna/joint_inference_service.h"
-#include "controllers/inferencemodel/options.h"
 #include "controllers/joint/plan.h"
 #include "controllers/joint/tier.h"
+#include "hosting/placement.h"
+#include "hosting/port_claims.h"
+#include "hosting/servers.h"
 
 namespace varda::controllers {
 
@@ -24,23 +26,23 @@ bool is_left_over(const api::InferenceModel& model, const api::JointInferenceSer
 std::optional<Json> applied_of(const api::InferenceModel& child);
 
 struct ChildPlan {
-  std::optional<Json> object;      // absent: see `problem`; an existing child stays
-  std::optional<Problem> problem;  // DigestMissing, ModelUnsupported, NodeNotFound, NoNodeMatches,
-                                   // SeveralNodesMatch, PortInUse
-  std::optional<PortClaim> claim;  // for a child in the edge layer
+  std::optional<Json> object;               // absent: see `problem`; an existing child stays
+  std::optional<hosting::Problem> problem;  // DigestMissing, ModelUnsupported, NodeNotFound,
+                                            // NoNodeMatches, SeveralNodesMatch, PortInUse
+  std::optional<hosting::PortClaim> claim;  // for a child in the edge layer
 };
 
 /// Set if our server in the first tier cannot ask `model`. The model's server is then known not to
 /// speak the Open Inference Protocol.
-std::optional<Problem> server_problem(const api::InferenceModel& model,
-                                      const InferenceModelOptions& options);
+std::optional<hosting::Problem> server_problem(const api::InferenceModel& model,
+                                               const hosting::Options& options);
 
 /// Plans the InferenceModel of a tier that refers to a Model. `existing`: the present child, or
 /// null. A version that serves now stays in the manifest until the next one serves, so that no
 /// request fails. `siblings`: node ports that earlier tiers want.
 ChildPlan plan_child(const api::JointInferenceService& service, const Tier& tier,
                      const ResolvedModel& model, const api::InferenceModel* existing,
-                     const JointWorld& world, const std::vector<PortClaim>& siblings,
-                     const InferenceModelOptions& options);
+                     const JointWorld& world, const std::vector<hosting::PortClaim>& siblings,
+                     const hosting::Options& options);
 
 }  // namespace varda::controllers

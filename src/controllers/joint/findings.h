@@ -11,27 +11,20 @@
 #include <vector>
 
 #include "api/sedna/joint_inference_service.h"
-#include "controllers/inferencemodel/pod_problem.h"
 #include "controllers/joint/plan.h"
-#include "controllers/service_address.h"
+#include "hosting/conditions.h"
+#include "hosting/pod_problem.h"
+#include "hosting/servers.h"
+#include "hosting/service_address.h"
 
 namespace varda::controllers::joint {
 
-inline constexpr std::string_view kTrue = "True", kFalse = "False", kUnknown = "Unknown";
+using hosting::kFalse;
+using hosting::kTrue;
+using hosting::kUnknown;
+using hosting::no;
+using hosting::Verdict;
 
-/// A condition without its type.
-struct Verdict {
-  std::string_view status = kFalse;
-  std::string reason;
-  std::string message;
-};
-
-inline Verdict no(Problem problem) {
-  return {kFalse, std::move(problem.reason), std::move(problem.message)};
-}
-inline Verdict no(std::string reason, std::string message) {
-  return {kFalse, std::move(reason), std::move(message)};
-}
 inline Verdict yes(std::string message) { return {kTrue, "Serving", std::move(message)}; }
 /// The reason in a node's report; `otherwise` if it cannot be a condition's reason.
 inline std::string reason_of(const codec::Json& report, std::string_view otherwise) {
@@ -49,10 +42,10 @@ struct View {
   const api::JointInferenceService& service;
   const JointPlan& plan;
   const JointWorld& world;
-  const InferenceModelOptions& options;
+  const hosting::Options& options;
 
-  Machines machines() const {
-    return options.node_port_host.empty() ? Machines::kMany : Machines::kOne;
+  hosting::Machines machines() const {
+    return options.node_port_host.empty() ? hosting::Machines::kMany : hosting::Machines::kOne;
   }
   /// The first tier's key in EdgeNode.spec.models.
   std::string model_key() const {

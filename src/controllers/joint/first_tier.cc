@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "controllers/inferencemodel/download_text.h"
 #include "controllers/inferencemodel/plan.h"
-#include "controllers/inferencemodel/pod_problem.h"
 #include "controllers/joint/findings.h"
+#include "hosting/download_text.h"
+#include "hosting/pod_problem.h"
 
 namespace varda::controllers::joint {
 
@@ -26,10 +26,10 @@ const api::Container* server_of(const api::Pod& pod) {
 
 /// The port of the user's worker, if it declares one that is reachable on its node or this machine;
 /// else 0.
-std::int64_t declared_port(const api::Pod& pod, Machines machines) {
+std::int64_t declared_port(const api::Pod& pod, hosting::Machines machines) {
   for (const api::Container& container : pod.spec.containers) {
     for (const api::ContainerPort& port : container.ports) {
-      if (machines == Machines::kOne || pod.spec.host_network) return port.container_port;
+      if (machines == hosting::Machines::kOne || pod.spec.host_network) return port.container_port;
       if (port.host_port != 0) return port.host_port;
     }
   }
@@ -45,14 +45,15 @@ std::string url_of(const View& view, const WorkerPod& pod, const api::EdgeNode* 
     } else if (const api::Container* server = server_of(*pod.pod);
                server != nullptr && !server->ports.empty()) {
       port = server->ports.front().container_port;
-      https = answers_https(*server);
+      https = hosting::answers_https(*server);
     }
   } else if (!view.plan.ours_first()) {
     return "";
   }
-  const std::string host =
-      pod_address(pod.pod.get(), agent, find_node(view.world.nodes, pod.node), view.machines());
-  return port == 0 || host.empty() ? "" : with_scheme(http_url(host, port), https);
+  const std::string host = hosting::pod_address(
+      pod.pod.get(), agent, hosting::find_node(view.world.nodes, pod.node), view.machines());
+  return port == 0 || host.empty() ? ""
+                                   : hosting::with_scheme(hosting::http_url(host, port), https);
 }
 
 // The reason why the node fails to serve its target version, or to apply its tiers.
@@ -99,7 +100,7 @@ std::optional<Verdict> model_progress(const PodFinding& found, const std::string
     if (one.version == assigned->target) url = one.url;
   }
   return no("Downloading", "node " + node + " is downloading version " + assigned->target +
-                               progress_text(*version, url));
+                               hosting::progress_text(*version, url));
 }
 
 const JointEndpoint* endpoint_before(const View& view, const std::string& node) {
@@ -113,10 +114,11 @@ Verdict answers(const View& view, const WorkerPod& pod, const PodFinding& found)
   const bool ours = view.plan.ours_first();
   if (const JointEndpoint* before = endpoint_before(view, pod.node);
       ours && before != nullptr && before->ready &&
-      agent_vouches(pod.pod.get(), found.agent.get(), found.report)) {
+      hosting::agent_vouches(pod.pod.get(), found.agent.get(), found.report)) {
     return yes("");
   }
-  if (auto lost = out_of_reach(pod.node, find_node(view.world.nodes, pod.node), found.agent.get()))
+  if (auto lost = hosting::out_of_reach(pod.node, hosting::find_node(view.world.nodes, pod.node),
+                                        found.agent.get()))
     return {kUnknown, std::move(lost->reason), std::move(lost->message)};
   if (pod.pod == nullptr || pod.pod->metadata.deleting()) {
     if (ours) {
@@ -134,9 +136,9 @@ Verdict answers(const View& view, const WorkerPod& pod, const PodFinding& found)
   if (!pod.pod->ready()) {
     // A problem that needs an action comes before the pod's status: the pod may wait for that
     // action.
-    if (pod.problem && (pod.pod->ended() || !is_progress(pod.problem->reason)))
+    if (pod.problem && (pod.pod->ended() || !hosting::is_progress(pod.problem->reason)))
       return no(*pod.problem);
-    if (auto problem = pod_problem(*pod.pod)) return no(*problem);
+    if (auto problem = hosting::pod_problem(*pod.pod)) return no(*problem);
     if (ours && found.report != nullptr && found.report->serving &&
         found.report->serving->state == api::EdgeServingReport::kFailed) {
       const api::EdgeServingReport& serving = *found.report->serving;
@@ -181,11 +183,12 @@ PodFinding find_pod(const View& view, const WorkerPod& pod) {
   if (found.answers.status == kTrue && view.plan.ours_first())
     found.flaw = model_failure(found, view.model_key());
   if (found.answers.status == kTrue && !found.flaw && pod.problem &&
-      !is_progress(pod.problem->reason)) {
+      !hosting::is_progress(pod.problem->reason)) {
     found.flaw = no(*pod.problem);
     // The pod answers. While its node is out of reach, the flaw can be neither confirmed nor
     // repaired.
-    if (out_of_reach(pod.node, find_node(view.world.nodes, pod.node), found.agent.get()))
+    if (hosting::out_of_reach(pod.node, hosting::find_node(view.world.nodes, pod.node),
+                              found.agent.get()))
       found.flaw->status = kUnknown;
   }
   return found;
@@ -211,8 +214,8 @@ FirstTier find_first(const View& view) {
       if (pod.flaw && flawed == nullptr) flawed = &pod;
     } else if (pod.answers.status == kUnknown) {
       if (lost == nullptr) lost = &pod;
-    } else if (idle == nullptr ||
-               (is_progress(idle->answers.reason) && !is_progress(pod.answers.reason))) {
+    } else if (idle == nullptr || (hosting::is_progress(idle->answers.reason) &&
+                                   !hosting::is_progress(pod.answers.reason))) {
       idle = &pod;  // a problem that needs an action comes before a short wait
     }
   }
@@ -226,9 +229,9 @@ FirstTier find_first(const View& view) {
   const auto wanted = static_cast<std::size_t>(std::count_if(
       first.pods.begin(), first.pods.end(), [](const PodFinding& pod) { return !pod.leaving; }));
   const std::string some = wanted > 1 ? counted(in_place, wanted) + " pods answer; " : "";
-  const std::optional<Problem>& problem = view.plan.first_problem;
+  const std::optional<hosting::Problem>& problem = view.plan.first_problem;
   const bool spec_wrong =
-      problem && !is_progress(problem->reason);  // its pods' problems follow from it
+      problem && !hosting::is_progress(problem->reason);  // its pods' problems follow from it
   if (lost != nullptr && first.ready == 0) {
     first.answers = lost->answers;
     if (first.url.empty()) first.url = view.service.status.url;
@@ -274,9 +277,9 @@ JointTierStatus status_of(const View& view, const FirstTier& first) {
   tier.layer = spec.layer;
   if (first.pods.size() == 1) tier.node = first.pods.front().endpoint.node;
   if (tier.layer.empty()) {
-    const api::Node* node = find_node(
+    const api::Node* node = hosting::find_node(
         view.world.nodes, first.pods.empty() ? spec.node : first.pods.front().endpoint.node);
-    tier.layer = node == nullptr ? std::string(api::JointTier::kEdge) : layer_of(*node);
+    tier.layer = node == nullptr ? std::string(api::JointTier::kEdge) : hosting::layer_of(*node);
   }
   tier.model = spec.model->name;
   tier.version = first.version;

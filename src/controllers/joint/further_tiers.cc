@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "controllers/inferencemodel/plan.h"
-#include "controllers/inferencemodel/pod_problem.h"
 #include "controllers/joint/child.h"
 #include "controllers/joint/findings.h"
+#include "hosting/pod_problem.h"
 
 namespace varda::controllers::joint {
 
@@ -20,11 +20,11 @@ const JointTierStatus* tier_before(const View& view, const std::string& name) {
   return nullptr;
 }
 
-ServiceAddress address_of_service(const View& view, const std::string& reported_url,
-                                  ServiceState state) {
-  return service_address({view.world.service, view.world.slices, view.world.nodes,
-                          view.options.node_port_host, reported_url},
-                         state);
+hosting::ServiceAddress address_of_service(const View& view, const std::string& reported_url,
+                                           hosting::ServiceState state) {
+  return hosting::service_address({view.world.service, view.world.slices, view.world.nodes,
+                                   view.options.node_port_host, reported_url},
+                                  state);
 }
 
 void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier& tier) {
@@ -55,9 +55,9 @@ void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier
     // The address is in the environment of the user's pods: a later address would replace the pods.
     // Our server reads the address from a file instead. It would open its breaker on an address
     // that nothing forwards yet.
-    tier.status.url =
-        address_of_service(view, before == nullptr ? "" : before->url, ServiceState::kAllocated)
-            .url;
+    tier.status.url = address_of_service(view, before == nullptr ? "" : before->url,
+                                         hosting::ServiceState::kAllocated)
+                          .url;
   }
   if (tier.status.url.empty() && before != nullptr &&
       !before->url.empty()) {  // it returns there, or reports a new address
@@ -86,12 +86,14 @@ void observe_inference_model(const View& view, const TierPlan& plan, FurtherTier
 void observe_cloud_worker(const View& view, const TierPlan& plan, FurtherTier& tier) {
   const JointTierStatus* before = tier_before(view, tier.status.name);
   const std::string reported_url = before == nullptr ? "" : before->url;
-  const ServiceAddress known = address_of_service(view, reported_url, ServiceState::kAllocated);
-  const ServiceAddress answering = address_of_service(view, reported_url, ServiceState::kAnswering);
+  const hosting::ServiceAddress known =
+      address_of_service(view, reported_url, hosting::ServiceState::kAllocated);
+  const hosting::ServiceAddress answering =
+      address_of_service(view, reported_url, hosting::ServiceState::kAnswering);
   const std::string& url =
       view.plan.ours_first() ? answering.url : known.url;  // see observe_inference_model()
   tier.status.url = url.empty() ? reported_url : url;
-  std::optional<Problem> problem = plan.problem;
+  std::optional<hosting::Problem> problem = plan.problem;
   std::size_t ready = 0, all = 0;
   for (const PodPtr& pod : view.world.pods) {
     const auto label = pod->metadata.labels.find(std::string(kWorkerLabel));
@@ -102,7 +104,7 @@ void observe_cloud_worker(const View& view, const TierPlan& plan, FurtherTier& t
       ++ready;
       if (tier.status.node.empty()) tier.status.node = pod->spec.node_name;
     } else if (!problem) {
-      problem = pod_problem(*pod);
+      problem = hosting::pod_problem(*pod);
     }
   }
   if (all > 1) tier.status.node.clear();
@@ -142,8 +144,8 @@ std::vector<FurtherTier> find_further(const View& view) {
     tier.status.name = spec.name;
     tier.status.layer = spec.layer;
     if (tier.status.layer.empty()) {
-      const api::Node* node = find_node(view.world.nodes, spec.node);
-      tier.status.layer = node == nullptr ? "" : layer_of(*node);
+      const api::Node* node = hosting::find_node(view.world.nodes, spec.node);
+      tier.status.layer = node == nullptr ? "" : hosting::layer_of(*node);
     }
     tier.status.model = spec.model->name;
     if (spec.has_template()) {

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "codec/json.h"
-#include "controllers/edgenode/node_limits.h"
 #include "controllers/joint/plan.h"
 #include "controllers/joint/tier.h"
+#include "hosting/node_limits.h"
 #include "net/url.h"
 
 namespace varda::controllers {
@@ -40,8 +40,8 @@ std::optional<meta::ObjectKey> service_of_owner(const std::string& owner) {
                          owner.substr(slash + 1)};
 }
 
-std::vector<PortClaim> known_claims(const api::JointInferenceService& service) {
-  std::vector<PortClaim> claims;
+std::vector<hosting::PortClaim> known_claims(const api::JointInferenceService& service) {
+  std::vector<hosting::PortClaim> claims;
   const auto add = [&](const std::string& node, std::int64_t port, bool held) {
     claims.push_back({.node = node,
                       .port = port,
@@ -72,8 +72,8 @@ std::uint64_t facts_of(const api::EdgeNode& node) {
   if (const meta::Condition* connected = meta::find_condition(node.status.conditions, "Connected"))
     text += "\n" + connected->status + connected->reason + connected->message;
   // A service that a full list left out gets no other notice.
-  if (node.spec.models.size() >= kModelsPerNode) text += "\nmodels full";
-  if (node.spec.workers.size() >= kWorkersPerNode) text += "\nworkers full";
+  if (node.spec.models.size() >= hosting::kModelsPerNode) text += "\nmodels full";
+  if (node.spec.workers.size() >= hosting::kWorkersPerNode) text += "\nworkers full";
   return hash(text);
 }
 
@@ -157,7 +157,7 @@ void JointIndex::set(const meta::ObjectKey& key, const api::JointInferenceServic
 
 Keys JointIndex::set(const meta::ObjectKey& key, const api::InferenceModel* model) {
   const std::string owner = "InferenceModel " + key.str();
-  std::vector<PortClaim> claims;
+  std::vector<hosting::PortClaim> claims;
   if (model != nullptr && model->spec.on_edge() && model->spec.replicas > 0) {
     const std::string& node =
         model->spec.node_name.empty() ? model->status.node : model->spec.node_name;
@@ -188,13 +188,13 @@ Keys JointIndex::woken() {
   return keys;
 }
 
-void JointIndex::wake(const std::string& owner, const std::vector<PortClaim>& before,
-                      const std::vector<PortClaim>& now) {
-  const auto has = [](const std::vector<PortClaim>& all, const PortClaim& one) {
+void JointIndex::wake(const std::string& owner, const std::vector<hosting::PortClaim>& before,
+                      const std::vector<hosting::PortClaim>& now) {
+  const auto has = [](const std::vector<hosting::PortClaim>& all, const hosting::PortClaim& one) {
     return std::find(all.begin(), all.end(), one) != all.end();
   };
   std::set<std::string> left;
-  for (const PortClaim& one : before) {
+  for (const hosting::PortClaim& one : before) {
     if (!has(now, one)) left.insert(one.node);
   }
   for (const auto& [service, on] : waiting_) {
@@ -203,14 +203,14 @@ void JointIndex::wake(const std::string& owner, const std::vector<PortClaim>& be
         std::any_of(on.begin(), on.end(), [&](const auto& node) { return left.contains(node); }))
       woken_.insert(service);
   }
-  for (const PortClaim& one : now) {
+  for (const hosting::PortClaim& one : now) {
     const auto there = claims_by_node_.find(one.node);
     if (there == claims_by_node_.end() || has(before, one)) continue;
     for (const std::string& other : there->second) {
       const auto service = service_of_owner(other);
       if (other == owner || !service) continue;
-      const std::vector<PortClaim>& wants = claims_.at(other);
-      if (std::any_of(wants.begin(), wants.end(), [&](const PortClaim& want) {
+      const std::vector<hosting::PortClaim>& wants = claims_.at(other);
+      if (std::any_of(wants.begin(), wants.end(), [&](const hosting::PortClaim& want) {
             return want.node == one.node && want.port == one.port &&
                    want.protocol == one.protocol && want.uid != one.uid;
           }))
@@ -219,12 +219,12 @@ void JointIndex::wake(const std::string& owner, const std::vector<PortClaim>& be
   }
 }
 
-void JointIndex::claim(const std::string& owner, std::vector<PortClaim> claims) {
+void JointIndex::claim(const std::string& owner, std::vector<hosting::PortClaim> claims) {
   const auto before = claims_.find(owner);
   if (before == claims_.end() ? claims.empty() : before->second == claims) return;
-  wake(owner, before == claims_.end() ? std::vector<PortClaim>{} : before->second, claims);
+  wake(owner, before == claims_.end() ? std::vector<hosting::PortClaim>{} : before->second, claims);
   if (before != claims_.end()) {
-    for (const PortClaim& one : before->second) {
+    for (const hosting::PortClaim& one : before->second) {
       const auto there = claims_by_node_.find(one.node);
       if (there == claims_by_node_.end()) continue;
       there->second.erase(owner);
@@ -233,11 +233,12 @@ void JointIndex::claim(const std::string& owner, std::vector<PortClaim> claims) 
     claims_.erase(before);
   }
   if (claims.empty()) return;
-  for (const PortClaim& one : claims) claims_by_node_[one.node].insert(owner);
+  for (const hosting::PortClaim& one : claims) claims_by_node_[one.node].insert(owner);
   claims_[owner] = std::move(claims);
 }
 
-void JointIndex::set_claims(const meta::ObjectKey& service, std::vector<PortClaim> claims) {
+void JointIndex::set_claims(const meta::ObjectKey& service,
+                            std::vector<hosting::PortClaim> claims) {
   const MutexLock lock(mutex_);
   claim(owner_of(service), std::move(claims));
 }
@@ -251,15 +252,15 @@ void JointIndex::set_waiting(const meta::ObjectKey& service, std::vector<std::st
   }
 }
 
-std::vector<PortClaim> JointIndex::claims_on(const std::vector<std::string>& nodes,
-                                             const std::string& but_uid) const {
+std::vector<hosting::PortClaim> JointIndex::claims_on(const std::vector<std::string>& nodes,
+                                                      const std::string& but_uid) const {
   const MutexLock lock(mutex_);
-  std::vector<PortClaim> out;
+  std::vector<hosting::PortClaim> out;
   for (const std::string& node : nodes) {
     const auto owners = claims_by_node_.find(node);
     if (owners == claims_by_node_.end()) continue;
     for (const std::string& owner : owners->second) {
-      for (const PortClaim& one : claims_.at(owner)) {
+      for (const hosting::PortClaim& one : claims_.at(owner)) {
         if (one.node == node && one.uid != but_uid) out.push_back(one);
       }
     }

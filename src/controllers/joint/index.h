@@ -15,7 +15,7 @@
 #include "api/edgeai/edge_node.h"
 #include "api/sedna/joint_inference_service.h"
 #include "base/mutex.h"
-#include "controllers/port_claims.h"
+#include "hosting/port_claims.h"
 
 namespace varda::controllers {
 
@@ -43,7 +43,7 @@ class JointIndex {
   std::pair<bool, std::string> first_node(const meta::ObjectKey& service) const;
 
   /// Stores the node ports that a service's pods and children want by the latest plan.
-  void set_claims(const meta::ObjectKey& service, std::vector<PortClaim> claims);
+  void set_claims(const meta::ObjectKey& service, std::vector<hosting::PortClaim> claims);
   /// Services affected by claims that began or ended since the last call. They want the same port
   /// of the same node, or wait for a port that is free now. Returns each once.
   Keys woken();
@@ -51,8 +51,8 @@ class JointIndex {
   /// more.
   void set_waiting(const meta::ObjectKey& service, std::vector<std::string> nodes);
   /// Claims of all other owners on these nodes.
-  std::vector<PortClaim> claims_on(const std::vector<std::string>& nodes,
-                                   const std::string& but_uid) const;
+  std::vector<hosting::PortClaim> claims_on(const std::vector<std::string>& nodes,
+                                            const std::string& but_uid) const;
 
   /// Services affected by the changes of `node` since the last call. A change of the node itself
   /// affects all services of the node. Null: the node is gone.
@@ -76,10 +76,10 @@ class JointIndex {
     std::map<std::string, std::uint64_t> reports;  // by key of a model, or uid of a service
   };
   void forget(const meta::ObjectKey& key) REQUIRES(mutex_);
-  void claim(const std::string& owner, std::vector<PortClaim> claims) REQUIRES(mutex_);
+  void claim(const std::string& owner, std::vector<hosting::PortClaim> claims) REQUIRES(mutex_);
   Keys of_node_locked(const std::string& node) const REQUIRES(mutex_);
-  void wake(const std::string& owner, const std::vector<PortClaim>& before,
-            const std::vector<PortClaim>& now) REQUIRES(mutex_);
+  void wake(const std::string& owner, const std::vector<hosting::PortClaim>& before,
+            const std::vector<hosting::PortClaim>& now) REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   std::map<meta::ObjectKey, Entry> services_ GUARDED_BY(mutex_);
@@ -89,8 +89,8 @@ class JointIndex {
   KeySet every_node_ GUARDED_BY(mutex_);
   std::map<std::string, KeySet> first_by_node_ GUARDED_BY(mutex_);
   KeySet first_anywhere_ GUARDED_BY(mutex_);
-  std::map<std::string, std::vector<PortClaim>> claims_ GUARDED_BY(mutex_);         // by owner
-  std::map<std::string, std::set<std::string>> claims_by_node_ GUARDED_BY(mutex_);  // owners
+  std::map<std::string, std::vector<hosting::PortClaim>> claims_ GUARDED_BY(mutex_);  // by owner
+  std::map<std::string, std::set<std::string>> claims_by_node_ GUARDED_BY(mutex_);    // owners
   std::map<meta::ObjectKey, std::vector<std::string>> waiting_ GUARDED_BY(mutex_);
   std::map<std::string, std::map<meta::ObjectKey, meta::ObjectKey>> pods_by_node_
       GUARDED_BY(mutex_);  // pod to service

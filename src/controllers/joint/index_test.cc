@@ -144,7 +144,8 @@ TEST_F(JointIndexTest, PortsOfOthersAreKnownByNodeAndWhoWaitsHearsOfTheirEnd) {
       "cloudWorker: {model: {name: big}}}, status: {endpoints: [{node: edge0, url: "
       "'http://127.0.0.1:18081'}]}}"));
   std::vector<std::int64_t> ports;
-  for (const PortClaim& claim : index_.claims_on({"edge0"}, "uid-b")) ports.push_back(claim.port);
+  for (const hosting::PortClaim& claim : index_.claims_on({"edge0"}, "uid-b"))
+    ports.push_back(claim.port);
   std::sort(ports.begin(), ports.end());
   EXPECT_EQ(ports, (std::vector<std::int64_t>{18080, 18081}));
   EXPECT_EQ(index_.claims_on({"edge0"}, "uid-a").size(), 1u);
@@ -168,11 +169,11 @@ TEST_F(JointIndexTest, WhereAPodIsItsServiceIsAskedWhateverItNamesNow) {
 TEST_F(JointIndexTest, WhoLosesOrGetsAPortByAClaimOfAnotherServiceIsWoken) {
   const auto claim = [](const std::string& service, const std::string& node, std::int64_t port,
                         bool held = false) {
-    return PortClaim{.node = node,
-                     .port = port,
-                     .owner = "JointInferenceService default/" + service,
-                     .uid = "uid-" + service,
-                     .held = held};
+    return hosting::PortClaim{.node = node,
+                              .port = port,
+                              .owner = "JointInferenceService default/" + service,
+                              .uid = "uid-" + service,
+                              .held = held};
   };
   for (const char* name : {"a", "b", "c"}) add(service(name, "nodeName: edge0"));
   index_.set_claims({"default", "a"}, {claim("a", "edge0", 18080)});

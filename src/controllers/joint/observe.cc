@@ -6,9 +6,9 @@
 
 #include "codec/text.h"
 #include "controllers/inferencemodel/plan.h"
-#include "controllers/inferencemodel/pod_problem.h"
 #include "controllers/joint/findings.h"
 #include "controllers/joint/plan.h"
+#include "hosting/pod_problem.h"
 
 namespace varda::controllers {
 
@@ -62,7 +62,7 @@ joint::Verdict not_reached(const View& view, const PodFinding& pod, const Furthe
 std::optional<joint::Verdict> first_wait(const View& view, const FirstTier& first,
                                          const std::vector<FurtherTier>& further) {
   if (!view.service.status.start_time.empty()) return {};
-  if (view.plan.first_problem && !is_progress(view.plan.first_problem->reason))
+  if (view.plan.first_problem && !hosting::is_progress(view.plan.first_problem->reason))
     return joint::no(*view.plan.first_problem);
   for (const FurtherTier& tier : further) {
     if (tier.verdict.status != joint::kTrue) {
@@ -136,7 +136,7 @@ void count_workers(const View& view, const FirstTier& first, JointInferenceServi
     if (pod == nullptr || pod->metadata.deleting()) continue;
     // A pod that an agent vouches for counts too: it works, even if it is not Ready at this moment.
     if (pod->ready() || first.pods[i].answers.status == joint::kTrue) ++status.active;
-    if (pod->ended() || (!pod->ready() && pod_problem(*pod))) ++status.failed;
+    if (pod->ended() || (!pod->ready() && hosting::pod_problem(*pod))) ++status.failed;
   }
   for (std::size_t i = 0; i < view.plan.further.size(); ++i) {
     const auto model = view.world.inference_models.find(view.plan.further[i].inference_model);
@@ -149,7 +149,7 @@ void count_workers(const View& view, const FirstTier& first, JointInferenceServi
           pod->metadata.deleting())
         continue;
       if (pod->ready()) ++status.active;
-      if (pod->ended() || (!pod->ready() && pod_problem(*pod))) ++status.failed;
+      if (pod->ended() || (!pod->ready() && hosting::pod_problem(*pod))) ++status.failed;
     }
   }
 }
@@ -175,8 +175,7 @@ void add_endpoint(const JointEndpoint& endpoint, std::vector<JointEndpoint>& end
 }  // namespace
 
 JointObservation observe(const JointInferenceService& service, const JointPlan& plan,
-                         const JointWorld& world, const InferenceModelOptions& options,
-                         WallTime now) {
+                         const JointWorld& world, const hosting::Options& options, WallTime now) {
   if (service.metadata.deleting()) return {service.status, {}};
   const std::string time = meta::format_time(now);
   JointInferenceServiceStatus status = service.status;

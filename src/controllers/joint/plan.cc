@@ -6,8 +6,8 @@
 
 #include "controllers/inferencemodel/objects.h"
 #include "controllers/inferencemodel/plan.h"
-#include "controllers/inferencemodel/pod_problem.h"
 #include "controllers/joint/child.h"
+#include "hosting/pod_problem.h"
 #include "net/url.h"
 #include "runtime/writer.h"
 
@@ -46,8 +46,8 @@ ModelWorld models_of(const std::string& name, const JointInferenceService& servi
 }
 
 // Problems that an API server without our rules accepts (old clusters have no CEL).
-std::optional<Problem> spec_problem(const JointInferenceService& service,
-                                    const std::vector<Tier>& tiers) {
+std::optional<hosting::Problem> spec_problem(const JointInferenceService& service,
+                                             const std::vector<Tier>& tiers) {
   JointInferenceService asked;  // without the status, which is large and not checked
   asked.metadata.name = service.metadata.name;
   asked.metadata.ns = service.metadata.ns;
@@ -55,16 +55,16 @@ std::optional<Problem> spec_problem(const JointInferenceService& service,
   if (const auto causes =
           api::validate_rules(*JointInferenceService::kind().schema, asked.to_json());
       !causes.empty())
-    return Problem{"InvalidSpec", causes.front().field + ": " + causes.front().message};
+    return hosting::Problem{"InvalidSpec", causes.front().field + ": " + causes.front().message};
   if (tiers.size() < 2)
-    return Problem{"InvalidSpec",
-                   "spec: must have edgeWorker and cloudWorker, or at least two tiers"};
+    return hosting::Problem{"InvalidSpec",
+                            "spec: must have edgeWorker and cloudWorker, or at least two tiers"};
   for (const Tier& tier : tiers) {
     if (!service.spec.security.closed() || !tier.has_template()) continue;
-    return Problem{"SecurityUnsupported", "spec.security works with varda-serve only, and tier " +
-                                              tier.name +
-                                              " has a pod template: remove the template, or "
-                                              "protect every tier with its server's own settings"};
+    return hosting::Problem{"SecurityUnsupported",
+                            "spec.security works with varda-serve only, and tier " + tier.name +
+                                " has a pod template: remove the template, or "
+                                "protect every tier with its server's own settings"};
   }
   return {};
 }
@@ -82,9 +82,9 @@ std::string reported_url(const JointInferenceService& service, const Tier& tier)
 /// Nodes where the first tier may be. A layer means its nodes with an agent; other nodes do not
 /// count. A node with a pod of the service stays in. If its EdgeNode was deleted, the agent makes
 /// it again, and serving must not end for that.
-NodeList first_nodes(const Tier& tier, const JointWorld& world) {
+hosting::NodeList first_nodes(const Tier& tier, const JointWorld& world) {
   if (!tier.node.empty() || tier.selector != nullptr) return world.nodes;
-  NodeList nodes;
+  hosting::NodeList nodes;
   for (const auto& node : world.nodes) {
     const std::string& name = node->metadata.name;
     const bool serves = std::any_of(world.pods.begin(), world.pods.end(),
@@ -114,19 +114,19 @@ std::int64_t current_port(const JointInferenceService& service, const Worker& wo
 /// One port for all nodes. The present port stays unless an owner with precedence has it on one of
 /// them. Otherwise it is the first port that no other owner wants on any of them; 0: none is free.
 std::int64_t port_of(const JointInferenceService& service, const Worker& worker,
-                     const NodeList& list, const JointWorld& world) {
+                     const hosting::NodeList& list, const JointWorld& world) {
   if (service.spec.serving_port != 0) return service.spec.serving_port;
   const std::int64_t current = current_port(service, worker, world);
   const WorkerNodes nodes = nodes_of(worker, list);
   std::set<std::int64_t> taken;
   bool lost = false;
-  for (const PortClaim& claim : world.claims) {
+  for (const hosting::PortClaim& claim : world.claims) {
     if (claim.uid == service.metadata.uid ||
         !std::binary_search(nodes.names.begin(), nodes.names.end(), claim.node))
       continue;
     taken.insert(claim.port);
     if (lost || claim.port != current) continue;
-    const PortClaim ours{
+    const hosting::PortClaim ours{
         .node = claim.node,
         .port = current,
         .owner = owner_of(service),
@@ -156,8 +156,8 @@ api::InferenceModel as_served(const JointInferenceService& service, std::int64_t
 }
 
 Worker first_worker(const JointInferenceService& service, const std::vector<Tier>& tiers,
-                    const JointWorld& world, const InferenceModelOptions& options,
-                    std::optional<Problem>& problem) {
+                    const JointWorld& world, const hosting::Options& options,
+                    std::optional<hosting::Problem>& problem) {
   const Tier& tier = tiers.front();
   Worker worker;
   if (tier.has_template()) {
@@ -178,15 +178,16 @@ Worker first_worker(const JointInferenceService& service, const std::vector<Tier
     if (tier.worker != nullptr) worker.replicas = std::min<std::int64_t>(tier.worker->replicas, 1);
     worker.serving_port = port_of(service, worker, first_nodes(tier, world), world);
     const api::InferenceModel model = as_served(service, worker.serving_port);
-    worker.server_spec = [model, network = options.edge_network,
-                          server = varda_serve(options.serve_image)](const std::string& directory) {
-      api::Pod pod;
-      pod.spec = edge_server(model, &server, network, directory);
-      std::vector<std::string>& args = pod.spec.containers.front().args;
-      for (std::string& argument : tier_arguments(model.spec.security))
-        args.push_back(std::move(argument));
-      return pod.to_json()["spec"];
-    };
+    worker.server_spec =
+        [model, network = options.edge_network,
+         server = hosting::varda_serve(options.serve_image)](const std::string& directory) {
+          api::Pod pod;
+          pod.spec = edge_server(model, &server, network, directory);
+          std::vector<std::string>& args = pod.spec.containers.front().args;
+          for (std::string& argument : tier_arguments(model.spec.security))
+            args.push_back(std::move(argument));
+          return pod.to_json()["spec"];
+        };
     worker.asked =
         Json::object({{"port", worker.serving_port}, {"modelName", service.model_name()}});
     if (Json security = security_asked(model); !security.is_null())
@@ -205,11 +206,11 @@ Worker first_worker(const JointInferenceService& service, const std::vector<Tier
 }
 
 void plan_first(const JointInferenceService& service, const JointWorld& world,
-                const InferenceModelOptions& options, JointPlan& plan) {
-  std::optional<Problem> model_problem;
+                const hosting::Options& options, JointPlan& plan) {
+  std::optional<hosting::Problem> model_problem;
   const Worker worker = first_worker(service, plan.tiers, world, options, model_problem);
   plan.port = worker.serving_port;
-  const NodeList nodes = first_nodes(plan.tiers.front(), world);
+  const hosting::NodeList nodes = first_nodes(plan.tiers.front(), world);
   WorkerWorld around{.nodes = nodes,
                      .edge_node = world.edge_node,
                      .pods = world.pods,
@@ -218,9 +219,10 @@ void plan_first(const JointInferenceService& service, const JointWorld& world,
                      .fetch_image = options.fetch_image,
                      .fetch_arguments = options.fetch_arguments};
   if (worker.pods == Worker::Pods::kServer && worker.serving_port == 0) {
-    plan.first_problem = Problem{"PortInUse", "no port from " + std::to_string(kJointPortMin) +
-                                                  " to " + std::to_string(kJointPortMax) +
-                                                  " is free on all of its nodes: set servingPort"};
+    plan.first_problem =
+        hosting::Problem{"PortInUse", "no port from " + std::to_string(kJointPortMin) + " to " +
+                                          std::to_string(kJointPortMax) +
+                                          " is free on all of its nodes: set servingPort"};
     return;
   }
   plan.first = plan_worker(job_of(service), worker, around);
@@ -239,8 +241,8 @@ void plan_first(const JointInferenceService& service, const JointWorld& world,
 // ---- further tiers
 
 void plan_cloud_worker(const JointInferenceService& service, const Tier& tier,
-                       const JointWorld& world, const InferenceModelOptions& options,
-                       JointPlan& plan, TierPlan& out) {
+                       const JointWorld& world, const hosting::Options& options, JointPlan& plan,
+                       TierPlan& out) {
   Worker worker = worker_of(tier.name, Worker::Layer::kCloud, *tier.worker);
   worker.service_port = service.spec.cloud_worker->service_port();
   worker.service_type = service.spec.cloud_worker->service_type();
@@ -260,9 +262,10 @@ void plan_cloud_worker(const JointInferenceService& service, const Tier& tier,
   if (worker.autoscaling) plan.objects.push_back(make_autoscaler(job_of(service), worker));
   plan.autoscaled = plan.autoscaled || wants_autoscaler;
   if (wants_autoscaler && !world.autoscalers_served) {
-    plan.autoscaling = Problem{"AutoscalingUnavailable",
-                               "the API server has no autoscaling/v2: the cloud worker keeps its " +
-                                   std::to_string(worker.replicas) + " replicas"};
+    plan.autoscaling =
+        hosting::Problem{"AutoscalingUnavailable",
+                         "the API server has no autoscaling/v2: the cloud worker keeps its " +
+                             std::to_string(worker.replicas) + " replicas"};
   }
   out.problem = model.problem ? std::move(model.problem) : plan.cloud->problem;
   if (!out.problem) out.problem = unmounted_model(worker);
@@ -270,8 +273,8 @@ void plan_cloud_worker(const JointInferenceService& service, const Tier& tier,
 }
 
 void plan_inference_model(const JointInferenceService& service, const Tier& tier,
-                          const JointWorld& world, const InferenceModelOptions& options,
-                          JointPlan& plan, TierPlan& out) {
+                          const JointWorld& world, const hosting::Options& options, JointPlan& plan,
+                          TierPlan& out) {
   const ModelWorld around = models_of(tier.model->name, service, world);
   const bool another = tier.model->kind == api::ModelReference::kInferenceModel ||
                        (tier.model->kind.empty() && around.model == nullptr);
@@ -294,9 +297,10 @@ void plan_inference_model(const JointInferenceService& service, const Tier& tier
   out.inference_model = child_name(service, tier);
   out.owned = existing != nullptr;
   if (there != nullptr && existing == nullptr && !is_left_over(*there, service)) {
-    out.problem = Problem{"NameInUse", "InferenceModel " + there->metadata.key().str() +
-                                           " does not belong to this service but has the name that "
-                                           "this tier needs: rename one of them"};
+    out.problem =
+        hosting::Problem{"NameInUse", "InferenceModel " + there->metadata.key().str() +
+                                          " does not belong to this service but has the name that "
+                                          "this tier needs: rename one of them"};
     out.inference_model.clear();
     return;
   }
@@ -397,7 +401,7 @@ bool affects_every_node(const std::vector<Tier>& tiers) {
 }
 
 JointPlan plan(const JointInferenceService& service, const JointWorld& world,
-               const InferenceModelOptions& options) {
+               const hosting::Options& options) {
   JointPlan plan;
   plan.tiers = tiers_of(service);
   if (service.metadata.deleting()) {  // the garbage collector deletes the children
@@ -422,7 +426,7 @@ JointPlan plan(const JointInferenceService& service, const JointWorld& world,
   if (plan.tiers.front().worker != nullptr && plan.tiers.front().worker->hpa) {
     plan.autoscaled = true;
     if (!plan.autoscaling) {
-      plan.autoscaling = Problem{
+      plan.autoscaling = hosting::Problem{
           "NotAutoscaled",
           "hpa of edgeWorker has no effect: edge workers run once on each node of the spec"};
     }
@@ -432,19 +436,21 @@ JointPlan plan(const JointInferenceService& service, const JointWorld& world,
 }
 
 std::vector<std::string> certificate_hosts(const JointPlan& plan, const JointWorld& world,
-                                           const InferenceModelOptions& options) {
-  const Machines machines = options.node_port_host.empty() ? Machines::kMany : Machines::kOne;
+                                           const hosting::Options& options) {
+  const hosting::Machines machines =
+      options.node_port_host.empty() ? hosting::Machines::kMany : hosting::Machines::kOne;
   std::vector<std::string> hosts{"localhost", "127.0.0.1"};
   for (const WorkerPod& pod : plan.first.pods)
-    hosts.push_back(pod_address(pod.pod.get(), world.edge_node(pod.node).get(),
-                                find_node(world.nodes, pod.node), machines));
+    hosts.push_back(hosting::pod_address(pod.pod.get(), world.edge_node(pod.node).get(),
+                                         hosting::find_node(world.nodes, pod.node), machines));
   return hosts;
 }
 
-std::optional<NodeWork> work_for(const JointInferenceService& service, const api::EdgeNode& node,
-                                 const JointWorld& world, const InferenceModelOptions& options) {
+std::optional<hosting::NodeWork> work_for(const JointInferenceService& service,
+                                          const api::EdgeNode& node, const JointWorld& world,
+                                          const hosting::Options& options) {
   if (service.metadata.deleting()) return {};
-  NodeWork work;
+  hosting::NodeWork work;
   work.since = service.metadata.creation_timestamp;
   const std::vector<Tier> tiers = tiers_of(service);
   if (spec_problem(service, tiers)) {
@@ -457,9 +463,9 @@ std::optional<NodeWork> work_for(const JointInferenceService& service, const api
       if (worker.uid == service.metadata.uid) work.workers.push_back(worker);
     }
   } else {
-    std::optional<Problem> problem;
+    std::optional<hosting::Problem> problem;
     const Worker worker = first_worker(service, tiers, world, options, problem);
-    const NodeList nodes = first_nodes(tiers.front(), world);
+    const hosting::NodeList nodes = first_nodes(tiers.front(), world);
     if (auto model = model_for(job_of(service), worker, nodes, node, world.pods))
       work.models.push_back(std::move(*model));
     work.workers = workers_for(job_of(service), worker, nodes, node, world.pods);

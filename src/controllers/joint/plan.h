@@ -21,16 +21,18 @@
 #include "api/edgeai/edge_node.h"
 #include "api/edgeai/model.h"
 #include "api/sedna/joint_inference_service.h"
-#include "controllers/edgenode/job_work.h"
-#include "controllers/inferencemodel/options.h"
 #include "controllers/joint/tier.h"
 #include "controllers/workers/workers.h"
+#include "hosting/node_work.h"
+#include "hosting/placement.h"
+#include "hosting/port_claims.h"
+#include "hosting/servers.h"
 
 namespace varda::controllers {
 
 /// The surroundings of one service, as cached.
 struct JointWorld {
-  NodeList nodes;  // nodes that tiers name; all nodes if affects_every_node()
+  hosting::NodeList nodes;  // nodes that tiers name; all nodes if affects_every_node()
   std::function<EdgeNodePtr(const std::string& node)> edge_node;
   /// Objects in its namespace, by name: those that tiers refer to, or with the name of a child.
   std::map<std::string, std::shared_ptr<const api::SednaModel>> models;
@@ -41,15 +43,15 @@ struct JointWorld {
   std::shared_ptr<const api::Deployment> deployment;              // with the cloud worker's name
   std::shared_ptr<const api::Service> service;                    // with the same name
   std::vector<std::shared_ptr<const api::EndpointSlice>> slices;  // of that service
-  std::vector<PortClaim> claims;                                  // of others on its nodes
+  std::vector<hosting::PortClaim> claims;                         // of others on its nodes
   bool autoscalers_served = false;  // the API server has autoscaling/v2
 };
 
 /// The plan of one further tier.
 struct TierPlan {
-  std::optional<Problem> problem;  // the reason why the tier cannot be as the spec wants
-  std::string inference_model;     // serves the tier; "": the user's own worker, or nothing
-  bool owned = false;              // it is a present child
+  std::optional<hosting::Problem> problem;  // the reason why the tier cannot be as the spec wants
+  std::string inference_model;  // serves the tier; "": the user's own worker, or nothing
+  bool owned = false;           // it is a present child
 };
 
 struct JointPlan {
@@ -58,37 +60,37 @@ struct JointPlan {
     kLeave,     // the spec cannot be followed: present objects stay
   };
   Children children = Children::kConverge;
-  std::optional<Problem> problem;  // of the spec as a whole
+  std::optional<hosting::Problem> problem;  // of the spec as a whole
   std::vector<Json> objects;
   std::vector<Tier> tiers;  // borrows from the service
   WorkerPlan first;         // pods of the first tier
-  std::optional<Problem> first_problem;
-  std::int64_t port = 0;               // of our server; 0: unknown, or the user's worker
-  std::vector<TierPlan> further;       // one for each tier but the first
-  std::optional<WorkerPlan> cloud;     // of the user's cloud worker
-  std::vector<PortClaim> claims;       // node ports that its pods and edge children want
-  bool autoscaled = false;             // the spec has an `hpa`
-  std::optional<Problem> autoscaling;  // the reason why `hpa` has no effect
+  std::optional<hosting::Problem> first_problem;
+  std::int64_t port = 0;                        // of our server; 0: unknown, or the user's worker
+  std::vector<TierPlan> further;                // one for each tier but the first
+  std::optional<WorkerPlan> cloud;              // of the user's cloud worker
+  std::vector<hosting::PortClaim> claims;       // node ports that its pods and edge children want
+  bool autoscaled = false;                      // the spec has an `hpa`
+  std::optional<hosting::Problem> autoscaling;  // the reason why `hpa` has no effect
   /// The API server's refusal of `objects`, after the write.
-  std::optional<Problem> refused;
+  std::optional<hosting::Problem> refused;
 
   bool ours_first() const { return !tiers.empty() && !tiers.front().has_template(); }
 };
 
 /// Plans the objects that should exist, and finds problems of the spec. Cannot fail.
 JointPlan plan(const api::JointInferenceService& service, const JointWorld& world,
-               const InferenceModelOptions& options);
+               const hosting::Options& options);
 
 /// Hosts of the service's certificate: addresses of the first tier, and of loopback.
 std::vector<std::string> certificate_hosts(const JointPlan& plan, const JointWorld& world,
-                                           const InferenceModelOptions& options);
+                                           const hosting::Options& options);
 
 /// The work of the agent of `node`; nothing: no pod of the service belongs there. Only the parts of
 /// `world` for the first tier matter. `world.nodes` needs this node and those that joined before it
 /// (joined_before()).
-std::optional<NodeWork> work_for(const api::JointInferenceService& service,
-                                 const api::EdgeNode& node, const JointWorld& world,
-                                 const InferenceModelOptions& options);
+std::optional<hosting::NodeWork> work_for(const api::JointInferenceService& service,
+                                          const api::EdgeNode& node, const JointWorld& world,
+                                          const hosting::Options& options);
 
 /// The status to report. `now` is for times (RFC 3339). Counts change with every request. They are
 /// added kCountsPeriod after the last change of the status at the earliest.
@@ -98,8 +100,7 @@ struct JointObservation {
 };
 inline constexpr std::chrono::seconds kCountsPeriod{10};
 JointObservation observe(const api::JointInferenceService& service, const JointPlan& plan,
-                         const JointWorld& world, const InferenceModelOptions& options,
-                         WallTime now);
+                         const JointWorld& world, const hosting::Options& options, WallTime now);
 
 /// The nodes that tiers name, sorted.
 std::vector<std::string> named_nodes(const std::vector<Tier>& tiers);

@@ -28,7 +28,7 @@ struct Case {
   api::JointInferenceService service;
   JointWorld world;
   std::map<std::string, EdgeNodePtr> agents;
-  InferenceModelOptions options;
+  hosting::Options options;
 };
 
 std::unique_ptr<Case> load(const testing::Path& folder) {
@@ -77,7 +77,7 @@ std::unique_ptr<Case> load(const testing::Path& folder) {
   return test;
 }
 
-Json to_json(const Problem& problem) {
+Json to_json(const hosting::Problem& problem) {
   return Json::object({{"reason", problem.reason}, {"message", problem.message}});
 }
 

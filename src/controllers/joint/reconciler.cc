@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "base/log.h"
-#include "controllers/certificates/issuer.h"
 #include "controllers/inferencemodel/plan.h"
 #include "controllers/joint/child.h"
-#include "controllers/service_address.h"
+#include "hosting/certificate.h"
+#include "hosting/certificate_issuer.h"
+#include "hosting/conditions.h"
+#include "hosting/service_address.h"
 
 namespace varda::controllers {
 
@@ -56,7 +58,7 @@ Keys of_free_name(const T& object, const runtime::Caches& caches) {
 
 // Writes Events for transitions that matter to people. A status that stays the same causes none.
 void record_events(const JointInferenceService& service,
-                   const api::JointInferenceServiceStatus& now, PassingProblems& passing,
+                   const api::JointInferenceServiceStatus& now, hosting::PassingProblems& passing,
                    SteadyTime time, runtime::Writer& writer) {
   const auto before = [&](std::string_view type) {
     return meta::find_condition(service.status.conditions, type);
@@ -64,7 +66,8 @@ void record_events(const JointInferenceService& service,
   std::vector<std::string> reported;  // reasons: several conditions may share a cause
   for (const char* type : {"Ready", "EdgeReady", "CloudReady", "Autoscaling"}) {
     const meta::Condition* condition = meta::find_condition(now.conditions, type);
-    if (condition == nullptr || condition->status == "True" || is_progress(condition->reason)) {
+    if (condition == nullptr || condition->status == "True" ||
+        hosting::is_progress(condition->reason)) {
       passing.clear(service.metadata.key(), type);
       continue;
     }
@@ -92,14 +95,14 @@ void record_events(const JointInferenceService& service,
     writer.event(service, runtime::EventType::kNormal, "Recovered", whole->message);
 }
 
-std::vector<std::string> names_of(const NodeList& nodes) {
+std::vector<std::string> names_of(const hosting::NodeList& nodes) {
   std::vector<std::string> names;
   for (const auto& node : nodes) names.push_back(node->metadata.name);
   return names;
 }
 
 bool waits_for_port(const JointPlan& plan) {
-  const auto wants = [](const std::optional<Problem>& problem) {
+  const auto wants = [](const std::optional<hosting::Problem>& problem) {
     return problem && problem->reason == "PortInUse";
   };
   return wants(plan.first_problem) ||
@@ -112,7 +115,7 @@ bool waits_for_port(const JointPlan& plan) {
 }  // namespace
 
 JointInferenceReconciler::JointInferenceReconciler(const runtime::Caches& caches, JointIndex& index,
-                                                   InferenceModelOptions options)
+                                                   hosting::Options options)
     : caches_(caches),
       index_(index),
       options_(std::move(options)),
@@ -159,7 +162,7 @@ void JointInferenceReconciler::watches(runtime::Watches<JointInferenceService>& 
     const ObjectKey key{slice.metadata.ns, name.substr(0, std::min(name.rfind('-'), name.size()))};
     return caches.of<JointInferenceService>().get(key) == nullptr ? Keys{} : Keys{key};
   });
-  w.indexes<api::EndpointSlice>(std::string(kSlicesByService), slices_by_service);
+  w.indexes<api::EndpointSlice>(std::string(hosting::kSlicesByService), hosting::slices_by_service);
 }
 
 JointWorld JointInferenceReconciler::look(const JointInferenceService& service,
@@ -191,7 +194,7 @@ JointWorld JointInferenceReconciler::look(const JointInferenceService& service,
   if (tiers.size() > 1) {
     const ObjectKey last{key.ns, child_name(service, tiers.back())};
     world.service = caches_.of<api::Service>().get(last);
-    world.slices = caches_.of<api::EndpointSlice>().by_index(kSlicesByService, last.str());
+    world.slices = caches_.of<api::EndpointSlice>().by_index(hosting::kSlicesByService, last.str());
     world.deployment = caches_.of<api::Deployment>().get(last);
     if (tiers.back().has_template()) {
       for (auto& pod : caches_.of<api::Pod>().select(
@@ -208,7 +211,7 @@ JointWorld JointInferenceReconciler::look(const JointInferenceService& service,
       affects_every_node(tiers) ? names_of(world.nodes) : named_nodes(tiers);
   for (const PodPtr& pod : world.pods) {  // nodes of present pods too
     const std::string& name = pod->spec.node_name;
-    if (name.empty() || find_node(world.nodes, name) != nullptr) continue;
+    if (name.empty() || hosting::find_node(world.nodes, name) != nullptr) continue;
     if (auto node = caches_.of<api::Node>().get({"", name})) world.nodes.push_back(std::move(node));
   }
   world.claims = index_.claims_on(nodes, service.metadata.uid);
@@ -260,11 +263,11 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx,
   JointPlan wanted = plan(service, world, options_);
   std::optional<Duration> certificate_in;
   if (service.spec.security.tls && !wanted.problem && options_.certificates != nullptr) {
-    TRY(CertificateIssuer::Outcome kept,
+    TRY(hosting::CertificateIssuer::Outcome kept,
         options_.certificates->ensure(
-            ctx, wanted_certificate(runtime::ObjectRef::of(service),
-                                    api::issued_secret(service.metadata.name),
-                                    certificate_hosts(wanted, world, options_))));
+            ctx, hosting::wanted_certificate(runtime::ObjectRef::of(service),
+                                             api::issued_secret(service.metadata.name),
+                                             certificate_hosts(wanted, world, options_))));
     certificate_in = kept.look_again;
     if (kept.problem) {
       wanted.first_problem = std::move(kept.problem);
@@ -281,10 +284,10 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx,
     converged = writer.converge(ctx, service, wanted.objects);
   }
   if (!converged.ok() && converged.error().code() == Code::kAlreadyExists) {
-    wanted.refused = Problem{"NameInUse", converged.error().message()};
+    wanted.refused = hosting::Problem{"NameInUse", converged.error().message()};
   } else if (!converged.ok() && (converged.error().code() == Code::kInvalid ||
                                  converged.error().code() == Code::kForbidden)) {
-    wanted.refused = Problem{"Refused", converged.error().message()};
+    wanted.refused = hosting::Problem{"Refused", converged.error().message()};
   }
   // A failed write must not hide the rest of the status.
   const JointObservation seen = observe(service, wanted, world, options_, clock_.wall());
@@ -430,13 +433,13 @@ void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
       });
 }
 
-std::vector<NodeWork> JointWork::work_for(const api::EdgeNode& node,
-                                          const runtime::Caches& caches) const {
-  std::vector<NodeWork> out;
+std::vector<hosting::NodeWork> JointWork::work_for(const api::EdgeNode& node,
+                                                   const runtime::Caches& caches) const {
+  std::vector<hosting::NodeWork> out;
   const auto here = caches.of<api::Node>().get({"", node.metadata.name});
   // If a worker cannot have all nodes, the nodes that joined earlier decide whether it has this
   // one.
-  NodeList before;
+  hosting::NodeList before;
   if (here != nullptr && caches.of<api::Node>().size() > kNodesPerWorkerMax) {
     before = caches.of<api::Node>().list();
     std::erase_if(before, [&](const auto& one) { return !joined_before(*one, *here); });

@@ -3,11 +3,12 @@
 #pragma once
 
 #include "base/mutex.h"
-#include "controllers/edgenode/job_work.h"
-#include "controllers/inferencemodel/replacement.h"
 #include "controllers/joint/index.h"
 #include "controllers/joint/plan.h"
-#include "controllers/passing_problems.h"
+#include "hosting/node_work.h"
+#include "hosting/passing_problems.h"
+#include "hosting/replacement_pauses.h"
+#include "hosting/servers.h"
 #include "runtime/controller.h"
 
 namespace varda::controllers {
@@ -18,7 +19,7 @@ class JointInferenceReconciler {
  public:
   /// `caches` and `index` outlive it.
   JointInferenceReconciler(const runtime::Caches& caches, JointIndex& index,
-                           InferenceModelOptions options);
+                           hosting::Options options);
 
   void watches(runtime::Watches<api::JointInferenceService>& w) const;
   Result<runtime::Action> reconcile(const Context& ctx, const api::JointInferenceService& service,
@@ -34,25 +35,25 @@ class JointInferenceReconciler {
 
   const runtime::Caches& caches_;
   JointIndex& index_;
-  const InferenceModelOptions options_;
+  const hosting::Options options_;
   const Clock& clock_;
   Mutex mutex_;
-  std::map<meta::ObjectKey, ReplacementPauses> pauses_
+  std::map<meta::ObjectKey, hosting::ReplacementPauses> pauses_
       GUARDED_BY(mutex_);  // by service; keys within: its pods
-  PassingProblems passing_ GUARDED_BY(mutex_);
+  hosting::PassingProblems passing_ GUARDED_BY(mutex_);
 };
 
 /// The work that services give to nodes: models with their tiers, and workers.
-class JointWork final : public JobWork {
+class JointWork final : public hosting::JobWork {
  public:
   /// `index` outlives it.
-  JointWork(JointIndex& index, InferenceModelOptions options)
+  JointWork(JointIndex& index, hosting::Options options)
       : index_(index), options_(std::move(options)) {}
 
   std::string kind() const override { return api::JointInferenceService::resource().kind; }
   void watches(runtime::Watches<api::EdgeNode>& w) const override;
-  std::vector<NodeWork> work_for(const api::EdgeNode& node,
-                                 const runtime::Caches& caches) const override;
+  std::vector<hosting::NodeWork> work_for(const api::EdgeNode& node,
+                                          const runtime::Caches& caches) const override;
 
  private:
   std::vector<meta::ObjectKey> nodes_of(const meta::ObjectKey& service,
@@ -61,7 +62,7 @@ class JointWork final : public JobWork {
                                            const runtime::Caches& caches) const;
 
   JointIndex& index_;
-  const InferenceModelOptions options_;
+  const hosting::Options options_;
 };
 
 }  // namespace varda::controllers

@@ -3,6 +3,7 @@
 
 #include "controllers/dataset/plan.h"
 #include "controllers/model/plan.h"
+#include "hosting/node_work.h"
 
 namespace varda::controllers {
 
@@ -39,7 +40,7 @@ class Merge {
  public:
   Merge(const ModelView& model, ModelMetricsStatus& status,
         const std::vector<std::shared_ptr<const api::EdgeNode>>& nodes, std::string_view now)
-      : key_(work_key(model.resource, model.metadata.key())),
+      : key_(hosting::work_key(model.resource, model.metadata.key())),
         ns_(model.metadata.ns),
         status_(status),
         nodes_(nodes),
@@ -180,7 +181,7 @@ std::optional<ReplicationClaim> claim_of(const ModelView& model, const api::Mode
   if (!spec.replication || spec.node_name.empty() || model.metadata.deleting()) return std::nullopt;
   auto path = local_path(spec.url);
   if (!path) return std::nullopt;
-  return ReplicationClaim{.key = work_key(model.resource, model.metadata.key()),
+  return ReplicationClaim{.key = hosting::work_key(model.resource, model.metadata.key()),
                           .uid = model.metadata.uid,
                           .node = spec.node_name,
                           .path = std::move(*path),

@@ -11,7 +11,7 @@
 
 #include "api/edgeai/edge_node.h"
 #include "api/edgeai/replication.h"
-#include "controllers/inferencemodel/placement.h"
+#include "hosting/placement.h"
 
 namespace varda::controllers {
 
@@ -32,7 +32,7 @@ struct ReplicationClaim {
 using EdgeNodeMap = std::map<std::string, std::shared_ptr<const api::EdgeNode>, std::less<>>;
 
 struct ReplicationWorld {
-  NodeList nodes;
+  hosting::NodeList nodes;
   EdgeNodeMap edge_nodes;
 };
 

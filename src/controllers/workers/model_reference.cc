@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "controllers/inferencemodel/held_versions.h"
 #include "controllers/replication/plan.h"
+#include "hosting/held_versions.h"
 
 namespace varda::controllers {
 
@@ -18,7 +18,7 @@ constexpr std::size_t kFetchedUrlMax = 2048;
 constexpr std::size_t kVersionMax = 63;
 
 ModelResolution unresolved(std::string reason, std::string message) {
-  return {{}, Problem{std::move(reason), std::move(message)}};
+  return {{}, hosting::Problem{std::move(reason), std::move(message)}};
 }
 
 // A version names a directory on nodes and in containers. The API server checks new objects by the
@@ -128,7 +128,7 @@ ModelResolution of_inference_model(const api::InferenceModel& model, ModelUse us
   out.framework = spec.framework_type;
   out.version = spec.target_version;
   out.url = entry->download_url;
-  out.archives = archives_of(model);
+  out.archives = hosting::archives_of(model);
   out.serving_url = model.status.url;
   return {std::move(out), {}};
 }

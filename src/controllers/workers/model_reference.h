@@ -11,7 +11,7 @@
 #include "api/edgeai/edge_node.h"
 #include "api/edgeai/model.h"
 #include "api/sedna/worker.h"
-#include "controllers/inferencemodel/placement.h"
+#include "hosting/placement.h"
 
 namespace varda::controllers {
 
@@ -51,7 +51,7 @@ enum class ModelUse { kUsersWorker, kServer };
 /// format other than onnx, or a Model with a path.
 struct ModelResolution {
   std::optional<ResolvedModel> model;
-  std::optional<Problem> problem;
+  std::optional<hosting::Problem> problem;
 };
 ModelResolution resolve_model(const api::ModelReference& reference, const ModelWorld& world,
                               ModelUse use);

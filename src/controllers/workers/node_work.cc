@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <set>
 
-#include "controllers/inferencemodel/held_versions.h"
 #include "controllers/inferencemodel/plan.h"
-#include "controllers/inferencemodel/pod_problem.h"
 #include "controllers/workers/model_on_node.h"
 #include "controllers/workers/pod_template.h"
 #include "controllers/workers/workers.h"
+#include "hosting/held_versions.h"
+#include "hosting/labels.h"
+#include "hosting/pod_problem.h"
 
 namespace varda::controllers {
 
@@ -16,8 +17,8 @@ namespace {
 
 constexpr std::size_t kNodeModelNameMax = 63;  // of EdgeNode.spec.models
 
-bool runs_on(const Job& job, const Worker& worker, const NodeList& nodes, const std::string& node,
-             const std::vector<PodPtr>& pods) {
+bool runs_on(const Job& job, const Worker& worker, const hosting::NodeList& nodes,
+             const std::string& node, const std::vector<PodPtr>& pods) {
   if (worker.layer != Worker::Layer::kEdge || worker.replicas == 0) return false;
   // A pod on a former node may serve until the pod in the new place does.
   if (std::any_of(pods.begin(), pods.end(), [&](const PodPtr& pod) {
@@ -55,7 +56,7 @@ std::set<std::string> versions_of_pods(const std::vector<PodPtr>& pods, const Jo
   std::set<std::string> versions;
   for (const PodPtr& pod : pods) {
     if (pod->spec.node_name != node || !is_worker_pod(job, worker, *pod)) continue;
-    const auto version = pod->metadata.annotations.find(std::string(kVersionLabel));
+    const auto version = pod->metadata.annotations.find(std::string(hosting::kVersionLabel));
     if (version != pod->metadata.annotations.end()) versions.insert(version->second);
   }
   return versions;
@@ -106,8 +107,8 @@ Json make_assignment(const Job& job, const Worker& worker, const ModelOnNode& on
   return out;
 }
 
-std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, const NodeList& nodes,
-                                        const api::EdgeNode& node,
+std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker,
+                                        const hosting::NodeList& nodes, const api::EdgeNode& node,
                                         const std::vector<PodPtr>& pods) {
   if (job.metadata.deleting() || !runs_on(job, worker, nodes, node.metadata.name, pods)) return {};
   const std::string key = worker_model_key(job, worker);
@@ -126,7 +127,7 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, co
   if (server) work.framework = worker.model->framework;  // a user's worker may read any layout
   work.target = worker.model->version;
   const auto archives = archives_on(*worker.model, node.spec.find_model(key));
-  work.versions = versions_to_hold(key, archives, work.target, node);
+  work.versions = hosting::versions_to_hold(key, archives, work.target, node);
   const auto used = versions_of_pods(pods, job, worker, node.metadata.name);
   for (const api::EdgeModelVersion& archive : archives) {
     if (used.contains(archive.version) && find_version(work.versions, archive.version) == nullptr)
@@ -144,16 +145,17 @@ std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, co
     bool https = false;
     for (const api::Container& container : pod->spec.containers) {
       if (!container.ports.empty()) port = container.ports.front().container_port;
-      https = https || answers_https(container);
+      https = https || hosting::answers_https(container);
     }
-    work.serving.emplace().url = with_scheme(http_url(pod->status.pod_ip, port), https);
+    work.serving.emplace().url =
+        hosting::with_scheme(hosting::http_url(pod->status.pod_ip, port), https);
     break;
   }
   return work;
 }
 
 std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
-                                         const NodeList& nodes, const api::EdgeNode& node,
+                                         const hosting::NodeList& nodes, const api::EdgeNode& node,
                                          const std::vector<PodPtr>& pods) {
   if (worker.pods != Worker::Pods::kUsers || job.metadata.deleting()) return {};
   if (!runs_on(job, worker, nodes, node.metadata.name, pods)) return {};

@@ -27,39 +27,41 @@ bool joined_before(const api::Node& a, const api::Node& b) {
          std::tie(b.metadata.creation_timestamp, b.metadata.name);
 }
 
-WorkerNodes nodes_of(const Worker& worker, const NodeList& nodes) {
+WorkerNodes nodes_of(const Worker& worker, const hosting::NodeList& nodes) {
   if (!worker.node_name.empty()) {
-    if (find_node(nodes, worker.node_name) != nullptr) return {{worker.node_name}, {}};
-    return {{}, Problem{"NodeNotFound", "node " + worker.node_name + " does not exist"}};
+    if (hosting::find_node(nodes, worker.node_name) != nullptr) return {{worker.node_name}, {}};
+    return {{}, hosting::Problem{"NodeNotFound", "node " + worker.node_name + " does not exist"}};
   }
   if (!worker.selector)
     return {{},
-            Problem{"InvalidSpec", "worker " + worker.name + " has neither nodeName nor selector"}};
+            hosting::Problem{"InvalidSpec",
+                             "worker " + worker.name + " has neither nodeName nor selector"}};
   const auto selector = worker.selector->compiled();
   if (!selector.ok())
     return {{},
-            Problem{"InvalidSpec",
-                    "selector of worker " + worker.name + ": " + selector.error().message()}};
+            hosting::Problem{"InvalidSpec", "selector of worker " + worker.name + ": " +
+                                                selector.error().message()}};
   std::vector<const api::Node*> matching;
   for (const auto& node : nodes) {
-    if (!worker.node_layer.empty() && layer_of(*node) != worker.node_layer) continue;
+    if (!worker.node_layer.empty() && hosting::layer_of(*node) != worker.node_layer) continue;
     if (selector->matches(node->metadata.labels)) matching.push_back(node.get());
   }
   if (matching.empty()) {
     const std::string text = selector->str();
     if (!worker.node_layer.empty())
-      return {
-          {},
-          Problem{"NoNodeMatches", "no node of the layer " + worker.node_layer + " runs an agent"}};
-    return {{},
-            Problem{"NoNodeMatches",
-                    text.empty() ? "there are no nodes" : "no node matches the selector " + text}};
+      return {{},
+              hosting::Problem{"NoNodeMatches",
+                               "no node of the layer " + worker.node_layer + " runs an agent"}};
+    return {
+        {},
+        hosting::Problem{"NoNodeMatches", text.empty() ? "there are no nodes"
+                                                       : "no node matches the selector " + text}};
   }
   WorkerNodes out;
   if (matching.size() > kNodesPerWorkerMax) {
     const std::string which =
         worker.node_layer.empty() ? "match the selector" : "are of the layer " + worker.node_layer;
-    out.problem = Problem{
+    out.problem = hosting::Problem{
         "TooManyNodes",
         std::to_string(matching.size()) + " nodes " + which + ", but a worker runs on at most " +
             std::to_string(kNodesPerWorkerMax) +
@@ -103,21 +105,22 @@ bool is_worker_pod(const Job& job, const Worker& worker, const api::Pod& pod) {
 }
 
 bool holds_port(const Job& job, const Worker& worker, const std::vector<PodPtr>& pods,
-                const std::string& node, const HostPort& port) {
+                const std::string& node, const hosting::HostPort& port) {
   return std::any_of(pods.begin(), pods.end(), [&](const PodPtr& pod) {
     if (pod->spec.node_name != node || pod->ended() || !is_worker_pod(job, worker, *pod))
       return false;
-    const std::vector<HostPort> ports = host_ports(pod->to_json()["spec"]);
+    const std::vector<hosting::HostPort> ports = hosting::host_ports(pod->to_json()["spec"]);
     return std::find(ports.begin(), ports.end(), port) != ports.end();
   });
 }
 
-std::vector<PortClaim> claims_of(const Job& job, const Worker& worker, const NodeList& nodes,
-                                 const std::vector<PodPtr>& pods) {
+std::vector<hosting::PortClaim> claims_of(const Job& job, const Worker& worker,
+                                          const hosting::NodeList& nodes,
+                                          const std::vector<PodPtr>& pods) {
   if (worker.layer != Worker::Layer::kEdge || job.metadata.deleting()) return {};
-  std::vector<PortClaim> claims;
-  std::set<std::pair<std::string, HostPort>> known;
-  const auto claim = [&](const std::string& node, const HostPort& port, bool held) {
+  std::vector<hosting::PortClaim> claims;
+  std::set<std::pair<std::string, hosting::HostPort>> known;
+  const auto claim = [&](const std::string& node, const hosting::HostPort& port, bool held) {
     if (!known.emplace(node, port).second) return;
     claims.push_back({node, port.port, port.protocol,
                       std::string(job.kind) + " " + job.metadata.key().str(), job.metadata.uid,
@@ -126,15 +129,16 @@ std::vector<PortClaim> claims_of(const Job& job, const Worker& worker, const Nod
   // Present ports first: pods of a former port or node stay until they are deleted.
   for (const PodPtr& pod : pods) {
     if (pod->spec.node_name.empty() || pod->ended() || !is_worker_pod(job, worker, *pod)) continue;
-    for (const HostPort& port : host_ports(pod->to_json()["spec"]))
+    for (const hosting::HostPort& port : hosting::host_ports(pod->to_json()["spec"]))
       claim(pod->spec.node_name, port, true);
   }
   const bool users = worker.pods == Worker::Pods::kUsers;
   if (worker.replicas == 0 || (!users && !worker.server_spec)) return claims;
-  const std::vector<HostPort> ports = host_ports(users ? worker.pod_spec : worker.server_spec(""));
+  const std::vector<hosting::HostPort> ports =
+      hosting::host_ports(users ? worker.pod_spec : worker.server_spec(""));
   if (ports.empty()) return claims;
   for (const std::string& node : nodes_of(worker, nodes).names) {
-    for (const HostPort& port : ports) claim(node, port, false);
+    for (const hosting::HostPort& port : ports) claim(node, port, false);
   }
   return claims;
 }

@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "api/core/service.h"
-#include "controllers/edgenode/node_limits.h"
-#include "controllers/inferencemodel/pod_problem.h"
-#include "controllers/last_applied.h"
 #include "controllers/workers/model_on_node.h"
 #include "controllers/workers/pod_template.h"
 #include "controllers/workers/workers.h"
+#include "hosting/node_limits.h"
+#include "hosting/pod_problem.h"
+#include "runtime/last_applied.h"
 #include "runtime/writer.h"
 
 namespace varda::controllers {
@@ -36,7 +36,7 @@ Json object_of(const meta::Resource& resource, const std::string& name, const st
 
 // The pod unchanged. With its uid, so that a pod deleted meanwhile is not created again.
 Json as_it_is(const api::Pod& pod) {
-  Json object = last_applied(pod.metadata);
+  Json object = runtime::last_applied(pod.metadata);
   if (object.is_null()) object = pod.to_json();
   object.erase("status");
   Json metadata = Json::object({{"name", pod.metadata.name}, {"namespace", pod.metadata.ns}});
@@ -100,7 +100,7 @@ class EdgePlan {
     Slot slot{&pod, {}};
     const EdgeNodePtr agent = world_.edge_node(pod.node);
     const auto no = [&](std::string reason, std::string message) {
-      pod.problem = Problem{std::move(reason), std::move(message)};
+      pod.problem = hosting::Problem{std::move(reason), std::move(message)};
       return slot;
     };
     if (agent == nullptr || agent->status.model_root.empty())
@@ -144,33 +144,36 @@ class EdgePlan {
 
   // The node needs items for the model's files and for the pod's token; a full work list has room
   // for neither.
-  std::optional<Problem> no_room(const api::EdgeNode& agent, const std::string& pod) const {
+  std::optional<hosting::Problem> no_room(const api::EdgeNode& agent,
+                                          const std::string& pod) const {
     if (worker_.model->fetched()) {
-      if (auto full = no_room_for_model(agent, worker_model_key(job_, worker_))) return full;
+      if (auto full = hosting::no_room_for_model(agent, worker_model_key(job_, worker_)))
+        return full;
     }
     if (worker_.pods != Worker::Pods::kUsers) return {};
-    return no_room_for_worker(agent, job_.metadata.ns + "/" + pod, job_.metadata.uid);
+    return hosting::no_room_for_worker(agent, job_.metadata.ns + "/" + pod, job_.metadata.uid);
   }
 
-  std::optional<Problem> port_problem(const std::string& node, const Json& spec,
-                                      std::int64_t number) const {
-    for (const HostPort& port : host_ports(spec)) {
-      const PortClaim claim{node,
-                            port.port,
-                            port.protocol,
-                            std::string(job_.kind) + " " + job_.metadata.key().str(),
-                            job_.metadata.uid,
-                            job_.metadata.creation_timestamp,
-                            holds_port(job_, worker_, world_.pods, node, port)};
+  std::optional<hosting::Problem> port_problem(const std::string& node, const Json& spec,
+                                               std::int64_t number) const {
+    for (const hosting::HostPort& port : hosting::host_ports(spec)) {
+      const hosting::PortClaim claim{node,
+                                     port.port,
+                                     port.protocol,
+                                     std::string(job_.kind) + " " + job_.metadata.key().str(),
+                                     job_.metadata.uid,
+                                     job_.metadata.creation_timestamp,
+                                     holds_port(job_, worker_, world_.pods, node, port)};
       const std::string which = "port " + std::to_string(port.port) + " of node " + node;
       if (number > 0) {
-        return Problem{"PortInUse", which +
-                                        " belongs to the worker's first replica: replicas on one "
-                                        "node need different ports"};
+        return hosting::Problem{"PortInUse",
+                                which +
+                                    " belongs to the worker's first replica: replicas on one "
+                                    "node need different ports"};
       }
-      if (const PortClaim* holder = port_holder(claim, world_.claims))
-        return Problem{"PortInUse",
-                       which + " " + has_it(*holder) + ": change the port or the node"};
+      if (const hosting::PortClaim* holder = port_holder(claim, world_.claims))
+        return hosting::Problem{
+            "PortInUse", which + " " + hosting::has_it(*holder) + ": change the port or the node"};
     }
     return {};
   }
@@ -187,9 +190,9 @@ class EdgePlan {
     return false;
   }
 
-  std::optional<Problem> lost(const std::string& node) const {
+  std::optional<hosting::Problem> lost(const std::string& node) const {
     const EdgeNodePtr agent = world_.edge_node(node);
-    return out_of_reach(node, find_node(world_.nodes, node), agent.get());
+    return hosting::out_of_reach(node, hosting::find_node(world_.nodes, node), agent.get());
   }
 
   // Selects the outdated pods to replace now.
@@ -221,8 +224,8 @@ class EdgePlan {
         if (!pod.ready()) all_work = false;
         // The pod has not started and serves no client; the new pod may fix what it lacks.
         const bool fresh = pod.status.phase.empty() || pod.status.phase == "Pending";
-        slot.replace =
-            fresh && without_metadata(last_applied(pod.metadata)) != without_metadata(*slot.wanted);
+        slot.replace = fresh && runtime::without_metadata(runtime::last_applied(pod.metadata)) !=
+                                    runtime::without_metadata(*slot.wanted);
         continue;
       }
       if (!slot.wanted) continue;
@@ -239,7 +242,7 @@ class EdgePlan {
         slot->replace = true;
         all_work = false;
       } else {
-        slot->pod->problem = Problem{
+        slot->pod->problem = hosting::Problem{
             "RollingOut", "pod " + slot->pod->name + " is replaced when the others are Ready"};
       }
     }
@@ -256,7 +259,7 @@ class EdgePlan {
       if (pod->metadata.deleting() || pod->ended() ||
           std::binary_search(nodes.begin(), nodes.end(), node))
         continue;
-      if (find_node(world_.nodes, node) != nullptr) leaving.push_back(pod);
+      if (hosting::find_node(world_.nodes, node) != nullptr) leaving.push_back(pod);
     }
     const auto works = [&](const Slot& slot) {
       const PodPtr& pod = slot.pod->pod;
@@ -280,7 +283,8 @@ class EdgePlan {
     WorkerPod& shall = *slot.pod;
     const api::Pod* pod = shall.pod.get();
     if (pod != nullptr && pod->ended() && !slot.replace && !shall.problem) {
-      Problem problem = pod_problem(*pod).value_or(Problem{"PodFailed", "the pod has ended"});
+      hosting::Problem problem =
+          hosting::pod_problem(*pod).value_or(hosting::Problem{"PodFailed", "the pod has ended"});
       while (!problem.message.empty() &&
              (problem.message.back() == '.' || problem.message.back() == ' '))
         problem.message.pop_back();
@@ -298,8 +302,8 @@ class EdgePlan {
         out_.objects.push_back(as_it_is(*pod));
       return;
     }
-    const Json applied = last_applied(pod->metadata);
-    if (without_metadata(applied) == without_metadata(*slot.wanted)) {
+    const Json applied = runtime::last_applied(pod->metadata);
+    if (runtime::without_metadata(applied) == runtime::without_metadata(*slot.wanted)) {
       out_.objects.push_back(std::move(*slot.wanted));
       return;
     }
@@ -372,11 +376,11 @@ WorkerPlan plan_cloud(const Job& job, const Worker& worker, const WorkerWorld& w
     const meta::OwnerReference* owner = live->metadata.controller();
     if (owner == nullptr || owner->uid != job.metadata.uid) live = nullptr;
   }
-  const Json applied = live == nullptr ? Json() : last_applied(live->metadata);
+  const Json applied = live == nullptr ? Json() : runtime::last_applied(live->metadata);
   if (!worker.model) {
     if (!out.problem)
-      out.problem =
-          Problem{"ModelPending", "the model of worker " + worker.name + " is not resolved yet"};
+      out.problem = hosting::Problem{"ModelPending",
+                                     "the model of worker " + worker.name + " is not resolved yet"};
     if (applied.is_null()) return out;
     Json kept = applied;
     kept.make("metadata").set("uid", live->metadata.uid);

@@ -6,6 +6,7 @@
 
 #include "codec/digest.h"
 #include "controllers/inferencemodel/plan.h"
+#include "hosting/labels.h"
 
 namespace varda::controllers {
 
@@ -322,7 +323,7 @@ void fetch_model(Json& spec, const Worker& worker, const FetchProgram& program) 
                              {"image", program.image},
                              {"imagePullPolicy", "IfNotPresent"},
                              {"args", std::move(args)},
-                             {"securityContext", restricted_container()},
+                             {"securityContext", hosting::restricted_container()},
                              {"terminationMessagePolicy", "FallbackToLogsOnError"},
                              {"volumeMounts", std::move(mounts)}});
   Json init = Json::array({std::move(fetch)});
@@ -421,7 +422,7 @@ Json worker_selector(const Job& job, const Worker& worker) {
 
 Json job_labels(const Job& job, const Worker& worker) {
   Json labels = worker_selector(job, worker);
-  labels.set(kManagedByLabel, "varda");
+  labels.set(hosting::kManagedByLabel, "varda");
   return labels;
 }
 
@@ -431,7 +432,7 @@ std::string model_path(const Worker& worker, const std::string& version) {
   return version.empty() ? directory : directory + "/" + version;
 }
 
-std::optional<Problem> unmounted_model(const Worker& worker) {
+std::optional<hosting::Problem> unmounted_model(const Worker& worker) {
   if (worker.pods != Worker::Pods::kUsers || !worker.model || worker.model->path.empty()) return {};
   const std::string& path = worker.model->path;
   const auto covers = [&](const Json& mount) {
@@ -448,11 +449,11 @@ std::optional<Problem> unmounted_model(const Worker& worker) {
         return {};
     }
   }
-  return Problem{std::string(kModelNotMounted),
-                 "Model " + worker.model->name + " names the path " + path +
-                     ", which Varda does not mount: mount it in the template " + "of worker " +
-                     worker.name +
-                     ", set MODEL_URL there, or set the Model's url and sha256 to an archive"};
+  return hosting::Problem{
+      std::string(kModelNotMounted),
+      "Model " + worker.model->name + " names the path " + path +
+          ", which Varda does not mount: mount it in the template " + "of worker " + worker.name +
+          ", set MODEL_URL there, or set the Model's url and sha256 to an archive"};
 }
 
 std::int64_t bind_port(const Worker& worker) {
@@ -482,10 +483,10 @@ MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place,
 
   Json labels =
       worker.pod_metadata["labels"].is_object() ? worker.pod_metadata["labels"] : Json::object();
-  labels.erase(kModelLabel);  // else the pod would count as a model's pod
+  labels.erase(hosting::kModelLabel);  // else the pod would count as a model's pod
   const Json identity = worker_selector(job, worker);
   for (const auto& [name, value] : identity.as_object()) labels.set(name, value);
-  set_absent(labels, kManagedByLabel, "varda");
+  set_absent(labels, hosting::kManagedByLabel, "varda");
   if (edge) {
     // KubeEdge's admission (CHANGELOG-1.6) then leaves the pod on a disconnected node, regardless
     // of tolerations that others set.
@@ -497,7 +498,7 @@ MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place,
                          ? worker.pod_metadata["annotations"]
                          : Json::object();
   if (!place.model.version.empty() && worker.pods == Worker::Pods::kUsers)
-    annotations.set(kVersionLabel, place.model.version);
+    annotations.set(hosting::kVersionLabel, place.model.version);
   if (edge) {
     annotations.set(kTemplateHash, out.template_hash);
     annotations.set(kAssignmentHash, out.assignment_hash);

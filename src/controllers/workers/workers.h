@@ -23,9 +23,9 @@
 #include "api/edgeai/edge_node.h"
 #include "api/sedna/worker.h"
 #include "codec/json.h"
-#include "controllers/inferencemodel/placement.h"
-#include "controllers/port_claims.h"
 #include "controllers/workers/model_reference.h"
+#include "hosting/placement.h"
+#include "hosting/port_claims.h"
 #include "meta/object.h"
 
 namespace varda::controllers {
@@ -105,9 +105,9 @@ Worker worker_of(std::string name, Worker::Layer layer, const api::Worker& spec)
 /// first, so that a new node displaces no other.
 struct WorkerNodes {
   std::vector<std::string> names;  // sorted
-  std::optional<Problem> problem;
+  std::optional<hosting::Problem> problem;
 };
-WorkerNodes nodes_of(const Worker& worker, const NodeList& nodes);
+WorkerNodes nodes_of(const Worker& worker, const hosting::NodeList& nodes);
 /// True if `a` joined before `b`: a worker that cannot have all nodes prefers `a`.
 bool joined_before(const api::Node& a, const api::Node& b);
 
@@ -124,11 +124,11 @@ bool is_worker_pod(const Job& job, const Worker& worker, const api::Pod& pod);
 
 /// The surroundings of one worker, as cached.
 struct WorkerWorld {
-  const NodeList& nodes;
+  const hosting::NodeList& nodes;
   std::function<EdgeNodePtr(const std::string& node)> edge_node;  // null: no agent reported
   std::vector<PodPtr> pods;                                       // of the job; others are ignored
   std::shared_ptr<const api::Deployment> deployment;              // kCloud: named worker_name()
-  std::vector<PortClaim> claims;                                  // of others on the nodes
+  std::vector<hosting::PortClaim> claims;                         // of others on the nodes
   std::string fetch_image = "varda";                              // kCloud: fetches the model
   std::vector<std::string> fetch_arguments = {};                  // kCloud: for that program
 };
@@ -141,23 +141,23 @@ struct WorkerPod {
   /// WaitingForNode (the model is being installed), CloudAddressPending, PortInUse, and RollingOut
   /// (it waits for its turn to be replaced). Further reasons come from an ended pod, which is
   /// replaced after a pause, and from out_of_reach(). A node that is out of reach is not changed.
-  std::optional<Problem> problem;
+  std::optional<hosting::Problem> problem;
   bool outdated = false;  // present, but made for an older spec
   bool leaving = false;   // present on a former node, until the pods in the new places work
 };
 
 struct WorkerPlan {
-  std::vector<Json> objects;       // for Writer::converge, including everything that stays
-  std::vector<WorkerPod> pods;     // kEdge: by node, then number; then leaving ones, by name
-  std::vector<PodPtr> ended;       // kEdge: replaced after a pause (ReplacementPauses, by pod key)
-  std::optional<Problem> problem;  // the first problem, of the worker or of a pod
+  std::vector<Json> objects;    // for Writer::converge, including everything that stays
+  std::vector<WorkerPod> pods;  // kEdge: by node, then number; then leaving ones, by name
+  std::vector<PodPtr> ended;    // kEdge: replaced after a pause (ReplacementPauses, by pod key)
+  std::optional<hosting::Problem> problem;  // the first problem, of the worker or of a pod
 };
 
 inline constexpr std::string_view kModelNotMounted = "ModelNotMounted";
 /// Set if the pods of a user's worker cannot see their model: its Model names a path, but the
 /// template neither mounts it nor sets MODEL_URL. Varda mounts no path itself: the authors of Model
 /// and template may differ.
-std::optional<Problem> unmounted_model(const Worker& worker);
+std::optional<hosting::Problem> unmounted_model(const Worker& worker);
 
 /// The objects that should exist for a worker. Cannot fail. Never replaces all pods of the edge
 /// layer at once: broken pods first, then one at a time while all other reachable pods are Ready.
@@ -166,11 +166,12 @@ WorkerPlan plan_worker(const Job& job, const Worker& worker, const WorkerWorld& 
 
 /// Node ports that the worker's pods want, and those that present pods have (kEdge), as input for
 /// competing owners.
-std::vector<PortClaim> claims_of(const Job& job, const Worker& worker, const NodeList& nodes,
-                                 const std::vector<PodPtr>& pods);
+std::vector<hosting::PortClaim> claims_of(const Job& job, const Worker& worker,
+                                          const hosting::NodeList& nodes,
+                                          const std::vector<PodPtr>& pods);
 /// True if a pod of the worker has the port on the node.
 bool holds_port(const Job& job, const Worker& worker, const std::vector<PodPtr>& pods,
-                const std::string& node, const HostPort& port);
+                const std::string& node, const hosting::HostPort& port);
 
 /// HorizontalPodAutoscaler of autoscaling/v2; clusters may lack it, and `varda up` does.
 const meta::Resource& autoscaler_resource();
@@ -180,10 +181,11 @@ Json make_autoscaler(const Job& job, const Worker& worker);
 
 /// Items for EdgeNode.spec.models and .workers of `node`. Empty if the worker has and needs no pod
 /// there, or has no files.
-std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker, const NodeList& nodes,
-                                        const api::EdgeNode& node, const std::vector<PodPtr>& pods);
+std::optional<api::EdgeModel> model_for(const Job& job, const Worker& worker,
+                                        const hosting::NodeList& nodes, const api::EdgeNode& node,
+                                        const std::vector<PodPtr>& pods);
 std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
-                                         const NodeList& nodes, const api::EdgeNode& node,
+                                         const hosting::NodeList& nodes, const api::EdgeNode& node,
                                          const std::vector<PodPtr>& pods);
 
 }  // namespace varda::controllers

@@ -37,13 +37,13 @@ std::vector<Json> documents(const testing::Path& path) {
 
 struct Case {
   Json job_json;
-  NodeList nodes;
+  hosting::NodeList nodes;
   std::map<std::string, EdgeNodePtr> edge_nodes;
   std::map<std::string, ModelWorld> models;
   std::map<std::string, Json> model_json;
   std::vector<PodPtr> pods;
   std::shared_ptr<const api::Deployment> deployment;
-  std::vector<PortClaim> claims;
+  std::vector<hosting::PortClaim> claims;
   std::optional<std::string> cloud_url;
   bool server = false;  // the edge worker is our server
   std::vector<std::string> fetch_arguments;
@@ -238,7 +238,7 @@ Case load(const testing::Path& folder) {
   return test;
 }
 
-Json to_json(const std::optional<Problem>& problem) {
+Json to_json(const std::optional<hosting::Problem>& problem) {
   return problem ? Json(problem->reason + ": " + problem->message) : Json();
 }
 
@@ -268,15 +268,15 @@ Json to_json(const WorkerPlan& plan) {
 Json claims_json(const Workers& workers, const Case& test) {
   Json out = Json::array();
   for (const Worker& worker : workers.all) {
-    for (const PortClaim& claim : claims_of(workers.job(), worker, test.nodes, test.pods))
+    for (const hosting::PortClaim& claim : claims_of(workers.job(), worker, test.nodes, test.pods))
       out.push_back(claim.node + " " + std::to_string(claim.port) + "/" + claim.protocol + " " +
                     claim.owner);
   }
   return out;
 }
 
-NodeWork work_on(const Workers& workers, const Case& test, const api::EdgeNode& node) {
-  NodeWork work{workers.service->metadata.creation_timestamp, {}, {}};
+hosting::NodeWork work_on(const Workers& workers, const Case& test, const api::EdgeNode& node) {
+  hosting::NodeWork work{workers.service->metadata.creation_timestamp, {}, {}};
   for (const Worker& worker : workers.all) {
     if (auto model = model_for(workers.job(), worker, test.nodes, node, test.pods))
       work.models.push_back(std::move(*model));

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "meta/patch.h"
+#include "runtime/last_applied.h"
 
 namespace varda::runtime {
 namespace {
@@ -41,24 +42,11 @@ Json owner_reference(const ObjectRef& owner) {
                        {"blockOwnerDeletion", true}});
 }
 
-/// The object as last applied, from the annotation; null if missing or unreadable.
-Json last_applied(const Json& live) {
-  const Json* text = live["metadata"]["annotations"].find(kLastApplied);
-  if (!text || !text->is_string()) return {};
-  auto last = codec::parse_json(text->as_string());
-  return last.ok() && last->is_object() ? std::move(*last) : Json();
-}
-
 /// `wanted` with the annotation and the owner reference of our objects.
 Json dressed(Json wanted, const ObjectRef* owner, const std::string& applied) {
   wanted.make("metadata/annotations").set(kLastApplied, applied);
   if (owner) wanted.make("metadata/ownerReferences").push_back(owner_reference(*owner));
   return wanted;
-}
-
-Json without_metadata(Json object) {
-  object.erase("metadata");
-  return object;
 }
 
 enum class Claim { kOurs, kWait, kForeign };

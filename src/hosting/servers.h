@@ -1,0 +1,75 @@
+// Options of an operator for InferenceModels: the server of each framework, and the address of node
+// ports.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "api/edgeai/edge_node.h"
+#include "base/clock.h"
+#include "base/result.h"
+#include "codec/json.h"
+
+namespace varda::hosting {
+
+/// The server for models of one framework. {modelName}, {port} and {version} are replaced in
+/// command, args, env values, mount_path, ready_path and the path of `reading`. The server must
+/// listen on $(POD_IP):{port}, or on all addresses if it takes none. POD_IP is in its environment.
+struct ServerEntry {
+  std::string image;
+  std::vector<std::string> command;  // empty: the image's
+  std::vector<std::string> args;
+  std::map<std::string, std::string> env;
+  /// The model's directory in the container, with one folder for each version.
+  std::string mount_path = "/models/{modelName}";
+  std::string
+      ready_path;  // answers 200 to GET once the model serves; empty: a TCP connection is enough
+  /// The way in which the server learns the wanted version. EdgeModel::kTarget: folders are names,
+  /// and the file `target` has the wanted one. kNumbered: folders are numbers
+  /// (api/edgeai/version_number.h), and the greatest is wanted.
+  std::string layout{api::EdgeModel::kTarget};
+  std::vector<std::string>
+      extra_files;                    // kNumbered: files of an archive that go beside the numbers
+  api::EdgeStatusQuery status_query;  // the way to read the serving version from the server
+  codec::Json security_context;       // of its container; null: none
+  bool closable = false;              // takes varda-serve's flags for spec.security of a model
+};
+
+class CertificateIssuer;
+
+using ServerTable = std::map<std::string, ServerEntry>;  // by frameworkType
+
+/// onnx by varda-serve, tensorflow by TensorFlow Serving, triton and tensorrt by Triton:
+/// docs/design/016-cluster.md.
+ServerTable builtin_servers();
+
+/// The entry of varda-serve in the built-in table, with this image.
+ServerEntry varda_serve(std::string image = "varda-serve");
+
+/// Security context of our own images: an ordinary user, and a read-only root file system. Passes
+/// pod security `restricted`.
+codec::Json restricted_container();
+
+/// The built-in table with the operator's own entries over it, as the configuration has them:
+///   openvino: {image: openvino/model_server:2024.4, args: [...], readyPath: ..., layout: numbered,
+///   status: {path: ..., list: ...}}
+/// An entry replaces the built-in one as a whole. kInvalid names the entry and the field.
+Result<ServerTable> servers_from_json(const codec::Json& table);
+
+struct Options {
+  ServerTable servers = builtin_servers();
+  std::string serve_image = "varda-serve";  // also for the first tier of joint inference
+  std::string fetch_image = "varda";  // runs `fetch --url U --sha256 S --to DIR` in the cloud layer
+  std::vector<std::string> fetch_arguments;  // further arguments of that program: --allow-source
+  std::string edge_network = "host";         // default of models: host, hostport
+  /// One machine: the address of its node ports ("127.0.0.1"). Empty: a cluster, where any node has
+  /// them.
+  std::string node_port_host;
+  const Clock* clock = nullptr;  // null: the machine's
+  /// Keeps the Secrets with issued certificates of servers; outlives the controllers. Null: no
+  /// Secret is kept.
+  CertificateIssuer* certificates = nullptr;
+};
+
+}  // namespace varda::hosting
