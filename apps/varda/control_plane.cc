@@ -163,11 +163,10 @@ class ControlPlaneImpl final : public ControlPlane {
 
     manager_ = std::make_unique<runtime::Manager>(
         *client_, runtime::Manager::Options{.component = "varda", .metrics = &registry_});
-    controllers::Options ours;
-    ours.inference_models = options_.inference_models;
-    ours.inference_models.node_port_host = options_.node_port_host;
+    hosting::Options ours = options_.inference_models;
+    ours.node_port_host = options_.node_port_host;
     certificates_ = hosting::CertificateIssuer::create(*client_, {});
-    ours.inference_models.certificates = certificates_.get();
+    ours.certificates = certificates_.get();
     controllers_ = controllers::add_all(*manager_, ours);
     cluster_ = cluster::add_all(*manager_, *client_, sessions_,
                                 {.node_port_host = options_.node_port_host});

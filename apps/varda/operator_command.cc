@@ -77,13 +77,12 @@ Status operate(const Context& ctx, const Globals& globals, const OperatorFlags& 
     TRY(options.election, election_of(flags));
   }
   runtime::Manager manager(*client, std::move(options));
-  controllers::Options ours;
-  TRY(ours.inference_models, model_options(flags.controllers, flags.controllers.servers));
-  TRY(ours.inference_models.fetch_arguments, allow_source_arguments(flags.allow_sources));
+  TRY(hosting::Options ours, model_options(flags.controllers, flags.controllers.servers));
+  TRY(ours.fetch_arguments, allow_source_arguments(flags.allow_sources));
   hosting::CertificateIssuer::Options certificates;
   if (const std::string own = own_namespace(flags); !own.empty()) certificates.ns = own;
   const auto issuer = hosting::CertificateIssuer::create(*client, std::move(certificates));
-  ours.inference_models.certificates = issuer.get();
+  ours.certificates = issuer.get();
   const auto controllers = controllers::add_all(manager, ours);
   TRY(const auto admin,
       serve_admin(

@@ -8,7 +8,6 @@
 #include "api/core/node.h"
 #include "api/core/pod.h"
 #include "api/core/service.h"
-#include "controllers/inferencemodel/plan.h"
 #include "controllers/workers/workers.h"
 #include "hosting/labels.h"
 #include "runtime/writer.h"
@@ -25,7 +24,7 @@ constexpr std::string_view kJobGroup = "sedna.io/";
 bool ours(const Json& object) {
   const Json& metadata = object["metadata"];
   const Json& labels = metadata["labels"];
-  if (labels.contains(hosting::kModelLabel) || labels.contains(kJobLabel) ||
+  if (labels.contains(hosting::kModelLabel) || labels.contains(workers::kJobLabel) ||
       metadata["annotations"].contains(runtime::kLastApplied))
     return true;
   const auto& owners = metadata["ownerReferences"].as_array();
@@ -54,7 +53,7 @@ void keep_only_ours(runtime::Informer::Options& options) {
     options.keep = Keep::kText;
     // Plans repeatedly read a worker's pods on all nodes.
     if (resource == api::Pod::resource()) options.decoded_max = 512;
-  } else if (resource == autoscaler_resource()) {
+  } else if (resource == workers::autoscaler_resource()) {
     options.whole = ours;
     options.keep = Keep::kText;
   } else if (resource == api::EndpointSlice::resource()) {

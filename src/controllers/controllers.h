@@ -10,10 +10,6 @@
 
 namespace varda::controllers {
 
-struct Options {
-  hosting::Options inference_models;
-};
-
 /// Owns the reconcilers.
 class Controllers {
  public:
@@ -25,6 +21,6 @@ class Controllers {
 
 /// Adds the controllers of all our kinds. Call before manager.run(); the result outlives the
 /// manager. The CRDs must exist before the manager runs.
-std::unique_ptr<Controllers> add_all(runtime::Manager& manager, Options options);
+std::unique_ptr<Controllers> add_all(runtime::Manager& manager, const hosting::Options& options);
 
 }  // namespace varda::controllers

@@ -60,12 +60,11 @@ class Cluster : public ::testing::Test {
 
   void start() {
     manager_ = std::make_unique<runtime::Manager>(client_, runtime::Manager::Options{});
-    Options options;
-    options.inference_models.node_port_host = "127.0.0.1";
-    options.inference_models.clock = &clock_;
-    if (!servers_.is_null())
-      options.inference_models.servers = hosting::servers_from_json(servers_).value();
-    controllers_ = add_all(*manager_, std::move(options));
+    hosting::Options options;
+    options.node_port_host = "127.0.0.1";
+    options.clock = &clock_;
+    if (!servers_.is_null()) options.servers = hosting::servers_from_json(servers_).value();
+    controllers_ = add_all(*manager_, options);
     thread_ = std::jthread(
         [this](std::stop_token stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "api/edgeai/edge_node.h"
+#include "hosting/port_claims.h"
 #include "meta/object.h"
 #include "runtime/controller.h"
 
@@ -36,6 +37,9 @@ class JobWork {
   /// Work of all jobs of the kind on `node`; in any order.
   virtual std::vector<NodeWork> work_for(const api::EdgeNode& node,
                                          const runtime::Caches& caches) const = 0;
+  /// Ports of the node that jobs of the kind have or want. Called from several threads.
+  virtual std::vector<PortClaim> claims_on(const std::string& node,
+                                           const runtime::Caches& caches) const = 0;
 };
 
 }  // namespace varda::hosting

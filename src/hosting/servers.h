@@ -72,4 +72,8 @@ struct Options {
   CertificateIssuer* certificates = nullptr;
 };
 
+inline const Clock& clock_of(const Options& options) {
+  return options.clock != nullptr ? *options.clock : system_clock();
+}
+
 }  // namespace varda::hosting

@@ -32,9 +32,15 @@
 
 namespace {
 
-using namespace varda;               // NOLINT: a program of one file
-using namespace varda::controllers;  // NOLINT
-using namespace varda::hosting;      // NOLINT
+using namespace varda;                               // NOLINT: a program of one file
+using namespace varda::controllers::dataset;         // NOLINT
+using namespace varda::controllers::edgenode;        // NOLINT
+using namespace varda::controllers::inferencemodel;  // NOLINT
+using namespace varda::controllers::joint;           // NOLINT
+using namespace varda::controllers::model;           // NOLINT
+using namespace varda::controllers::replication;     // NOLINT
+using namespace varda::controllers::workers;         // NOLINT
+using namespace varda::hosting;                      // NOLINT
 using codec::Json;
 
 constexpr std::size_t kReportsMax = 6;

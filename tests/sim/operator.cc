@@ -68,10 +68,10 @@ Operator::Life::Life(const Operator& self)
       client(link, {.field_manager = "varda"}),
       manager(client, manager_options(self.cluster_, self.identity(), self.role_ == Role::kOurs)) {
   if (self.role_ != Role::kCluster) {
-    controllers::Options options;
-    options.inference_models.node_port_host = "127.0.0.1";
-    options.inference_models.clock = &self.cluster_.clock();
-    ours = controllers::add_all(manager, std::move(options));
+    hosting::Options options;
+    options.node_port_host = "127.0.0.1";
+    options.clock = &self.cluster_.clock();
+    ours = controllers::add_all(manager, options);
   }
   if (self.role_ != Role::kOurs) {
     theirs = cluster::add_all(manager, client, self.cluster_.sessions(),

@@ -4,7 +4,8 @@ library.
 
 Reads rooms.txt of a build directory ("room: deps | test deps") and the sources. The test also
 checks that a third-party header stands in .cc files of one room only, that internal/ headers stay
-inside their room, and that no code throws. Libraries with several faces are listed below with a
+inside their room, and that no code throws. Inside a room the folders form no cycle, and in some
+rooms a folder has one header for the others. Libraries with several faces are listed below with a
 room for each.
 """
 import pathlib, re, sys
@@ -22,6 +23,47 @@ THIRD_PARTY = {
 # These files leave a library's callback by an exception, because there is no other way. The same
 # file catches it.
 MAY_THROW = {'src/codec/yaml.cc'}
+
+# These rooms have a cycle of folders, and the reason.
+FOLDER_CYCLES = {
+    'api': 'kind.cc lists the kinds, and every kind includes describe.h beside it',
+    'apiserver': 'server.h takes kinds/crd.h, and schema/openapi.cc describes kinds/types.h',
+    'serving': 'repository.h holds the tiers of joint/, which call the executor beside it',
+}
+# In these rooms other folders include only FOLDER/FOLDER.h of a folder.
+ONE_HEADER = {'controllers'}
+
+
+def folder_of(path):
+    """The folder of a file inside its room; internal/ and testing/ belong to the folder above."""
+    return '/'.join(part for part in path.split('/')[1:-1] if part not in ('internal', 'testing'))
+
+
+def folder_problems(room, arrows):
+    """`arrows`: (folder, folder, file, header) of one room, without tests."""
+    problems, below = [], {}
+    for source, target, path, header in arrows:
+        if source == target:
+            continue
+        below.setdefault(source, set()).add(target)
+        if room in ONE_HEADER and target and header != '%s/%s/%s.h' % (room, target, target):
+            problems.append('%s includes "%s": other folders include only "%s/%s/%s.h"' % (path, header, room, target, target))
+
+    def reach(folder):
+        seen, todo = set(), [folder]
+        while todo:
+            for target in below.get(todo.pop(), ()):
+                if target not in seen:
+                    seen.add(target)
+                    todo.append(target)
+        return seen
+
+    cycle = sorted(folder or '.' for folder in below if folder in reach(folder))
+    if cycle and room not in FOLDER_CYCLES:
+        problems.append('folders of room %s include each other in a cycle: %s' % (room, ', '.join(cycle)))
+    if not cycle and room in FOLDER_CYCLES:
+        problems.append('room %s has no cycle of folders: remove it from FOLDER_CYCLES' % room)
+    return problems
 
 
 def picture_problems(below):
@@ -64,6 +106,7 @@ def main(build):
         if name in below(name):
             problems.append('room %s stands on itself' % name)
 
+    arrows = {name: [] for name in rooms}  # between folders of a room
     problems += picture_problems({name: below(name) for name in rooms})
 
     for path in sorted(p for top in ('src', 'apps', 'plugins') for p in (ROOT / top).rglob('*') if p.suffix in ('.h', '.cc')):
@@ -84,6 +127,8 @@ def main(build):
                 allowed = rooms[room][0] | ({*rooms[room][1]} if is_test else set()) | {room} if in_src else set(rooms)
                 if first not in allowed:
                     problems.append('%s includes "%s", but %s does not declare room %s' % (relative, header, room, first))
+                if first == room and in_src and not is_test:
+                    arrows[room].append((folder_of('/'.join(relative.parts[1:])), folder_of(header), relative, header))
                 if '/internal/' in header and first != room:
                     problems.append('%s includes "%s", which is internal to room %s' % (relative, header, first))
                 if '/testing/' in header and not is_test and relative.parts[0] == 'src':
@@ -98,6 +143,8 @@ def main(build):
                         elif path.suffix == '.h' and 'internal' not in relative.parts and in_src:
                             problems.append('%s includes <%s>: third-party headers stay in .cc files and internal/' % (relative, header))
                         break
+    for room, between in arrows.items():
+        problems += folder_problems(room, between)
     for p in problems:
         print(p)
     print('%d files of %d rooms checked, %d problems' % (checked, len(rooms), len(problems)))

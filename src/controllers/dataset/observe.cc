@@ -8,7 +8,7 @@
 #include "controllers/dataset/plan.h"
 #include "hosting/conditions.h"
 
-namespace varda::controllers {
+namespace varda::controllers::dataset {
 
 namespace {
 
@@ -265,4 +265,4 @@ DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world, std
                                 : node + " has not read its work list yet"});
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::dataset

@@ -5,7 +5,7 @@
 #include "hosting/node_work.h"
 #include "net/url.h"
 
-namespace varda::controllers {
+namespace varda::controllers::dataset {
 
 namespace {
 
@@ -37,7 +37,7 @@ std::optional<hosting::Problem> spec_problem(const DatasetView& dataset) {
             " URLs are not supported: nodes count files on their own disks. Copy the "
             "data to a node and set url to the path there"};
   }
-  if (!local_path(spec.url)) {
+  if (!replication::local_path(spec.url)) {
     return hosting::Problem{
         "InvalidSpec",
         "the URL must be an absolute path or a file:/// URL, at most 4096 bytes long"};
@@ -58,22 +58,22 @@ std::optional<api::EdgeDataset> work_for(const DatasetView& dataset) {
   api::EdgeDataset work;
   work.key = hosting::work_key(dataset.resource, dataset.metadata.key());
   work.uid = dataset.metadata.uid;
-  work.path = *local_path(dataset.spec.url);
+  work.path = *replication::local_path(dataset.spec.url);
   work.format = lower(dataset.spec.format);
   work.header = dataset.spec.header;
   work.recount_seconds = std::max<std::int64_t>(dataset.spec.recount_seconds(), 0);
   return work;
 }
 
-std::optional<ReplicationClaim> claim_of(const DatasetView& dataset) {
+std::optional<replication::ReplicationClaim> claim_of(const DatasetView& dataset) {
   if (!dataset.spec.replication) return std::nullopt;
   const auto work = work_for(dataset);
   if (!work) return std::nullopt;
-  return ReplicationClaim{.key = work->key,
-                          .uid = work->uid,
-                          .node = dataset.spec.node_name,
-                          .path = work->path,
-                          .spec = *dataset.spec.replication};
+  return replication::ReplicationClaim{.key = work->key,
+                                       .uid = work->uid,
+                                       .node = dataset.spec.node_name,
+                                       .path = work->path,
+                                       .spec = *dataset.spec.replication};
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::dataset

@@ -10,35 +10,13 @@
 #include "api/core/node.h"
 #include "api/edgeai/dataset.h"
 #include "api/edgeai/edge_node.h"
-#include "controllers/replication/plan.h"
+#include "controllers/dataset/dataset.h"
 #include "hosting/placement.h"
 
-namespace varda::controllers {
-
-inline constexpr std::size_t kDatasetsPerNode =
-    128;  // maxItems of EdgeNode.spec.datasets; oldest stay
-
-/// A Dataset of either group. Borrows all members.
-struct DatasetView {
-  const meta::Resource& resource;
-  const meta::ObjectMeta& metadata;
-  const api::DatasetSpec& spec;
-  const api::DatasetStatus& status;
-};
-
-template <api::Group G>
-DatasetView view(const api::DatasetOf<G>& dataset) {
-  return {api::DatasetOf<G>::resource(), dataset.metadata, dataset.spec, dataset.status};
-}
+namespace varda::controllers::dataset {
 
 /// Why no node could count the dataset: InvalidSpec, Unsupported, FormatUnknown, NodeMissing.
 std::optional<hosting::Problem> spec_problem(const DatasetView& dataset);
-
-/// Work for the agent of spec.nodeName; empty: there is a problem, or the dataset is being deleted.
-std::optional<api::EdgeDataset> work_for(const DatasetView& dataset);
-
-/// The copies for other nodes; empty: none are requested, or there is a problem.
-std::optional<ReplicationClaim> claim_of(const DatasetView& dataset);
 
 /// The objects named spec.nodeName; null if missing.
 struct DatasetWorld {
@@ -58,4 +36,4 @@ api::DatasetStatus observe(const DatasetView& dataset, const DatasetWorld& world
 /// True for reasons of a wait that ends by itself; these cause no Event.
 bool is_dataset_progress(std::string_view reason);
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::dataset

@@ -11,7 +11,7 @@
 #include "controllers/testing/golden.h"
 #include "dataset/format.h"
 
-namespace varda::controllers {
+namespace varda::controllers::dataset {
 namespace dataset_plan_test {
 
 using codec::Json;
@@ -24,7 +24,7 @@ const testing::Path kRoot = testing::Path(VARDA_TESTDATA) / "dataset";
 constexpr const char* kNow = "2024-05-01T12:00:00Z";
 
 template <typename Dataset>
-void add(EdgeNodeWorld& world, std::shared_ptr<const Dataset> dataset) {
+void add(edgenode::EdgeNodeWorld& world, std::shared_ptr<const Dataset> dataset) {
   if constexpr (std::is_same_v<Dataset, api::Dataset>) {
     world.datasets.push_back(std::move(dataset));
   } else {
@@ -36,7 +36,7 @@ template <typename Dataset>
 void run(const testing::Path& folder, const Json& object) {
   const auto dataset = typed<Dataset>(object);
   DatasetWorld world;
-  EdgeNodeWorld nodes;
+  edgenode::EdgeNodeWorld nodes;
   add(nodes, dataset);
   std::vector<std::shared_ptr<const api::EdgeNode>> edge_nodes;
   for (const Json& other : read_documents(kRoot, folder / "world.yaml")) {
@@ -48,7 +48,7 @@ void run(const testing::Path& folder, const Json& object) {
   Json expected = Json::object();
   for (const auto& node : edge_nodes) {
     if (node->metadata.name == dataset->spec.node_name) world.edge_node = node;
-    expected["work"].set(node->metadata.name, plan_edge_node(*node, nodes).to_json());
+    expected["work"].set(node->metadata.name, edgenode::plan_edge_node(*node, nodes).to_json());
   }
   const api::DatasetStatus status = observe(view(*dataset), world, kNow);
   expected.set("status", status.to_json());
@@ -97,14 +97,14 @@ api::Dataset dataset(const std::string& name, const std::string& created) {
 
 TEST(DatasetFormats, ThoseThatAreKnownAreThoseThatAreCounted) {
   std::vector<std::string> counted;
-  for (const dataset::Format* format : dataset::formats()) counted.emplace_back(format->name);
+  for (const varda::dataset::Format* format : varda::dataset::formats()) counted.emplace_back(format->name);
   EXPECT_EQ(api::known_dataset_formats(), counted);
 }
 
 TEST(DatasetLimit, TheOldestStayAndTheOthersAreToldWhy) {
   api::EdgeNode node;
   node.metadata.name = "edge0";
-  EdgeNodeWorld world;
+  edgenode::EdgeNodeWorld world;
   for (std::size_t i = 0; i < kDatasetsPerNode; ++i)
     world.datasets.push_back(
         std::make_shared<api::Dataset>(dataset("d" + std::to_string(i), "2024-05-01T10:00:00Z")));
@@ -115,7 +115,7 @@ TEST(DatasetLimit, TheOldestStayAndTheOthersAreToldWhy) {
   static_cast<api::DatasetSpec&>(old.spec) = dataset("z", "").spec;
   world.sedna_datasets.push_back(std::make_shared<api::SednaDataset>(old));
 
-  node.spec = plan_edge_node(node, world);
+  node.spec = edgenode::plan_edge_node(node, world);
   EXPECT_EQ(node.spec.datasets.size(), kDatasetsPerNode);
   EXPECT_NE(node.spec.find_dataset("datasets.sedna.io/default/z"), nullptr)
       << "the oldest, of whatever group";
@@ -129,7 +129,8 @@ TEST(DatasetLimit, TheOldestStayAndTheOthersAreToldWhy) {
   EXPECT_EQ(ready->reason, "TooManyDatasets");
 
   world.datasets.erase(world.datasets.begin(), world.datasets.begin() + 2);
-  EXPECT_NE(plan_edge_node(node, world).find_dataset("datasets.edgeai.io/default/a"), nullptr)
+  EXPECT_NE(edgenode::plan_edge_node(node, world).find_dataset("datasets.edgeai.io/default/a"),
+            nullptr)
       << "there is room again";
 }
 
@@ -173,4 +174,4 @@ TEST(DatasetReport, OfAHostileNodeIsClippedToWhatAStatusHolds) {
 }
 
 }  // namespace dataset_plan_test
-}  // namespace varda::controllers
+}  // namespace varda::controllers::dataset

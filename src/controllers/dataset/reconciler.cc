@@ -4,9 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "controllers/replication/affected.h"
-
-namespace varda::controllers {
+namespace varda::controllers::dataset {
 
 namespace {
 
@@ -19,14 +17,15 @@ Keys datasets_near(std::string_view node, const std::map<std::string, std::strin
   Keys keys;
   for (const auto& dataset : caches.of<api::DatasetOf<G>>().list()) {
     const auto& replication = dataset->spec.replication;
-    if (dataset->spec.node_name == node || (replication && selects(*replication, labels)))
+    if (dataset->spec.node_name == node ||
+        (replication && replication::selects(*replication, labels)))
       keys.push_back(dataset->metadata.key());
   }
   return keys;
 }
 
-EdgeNodeMap edge_nodes(const runtime::Caches& caches) {
-  EdgeNodeMap out;
+replication::EdgeNodeMap edge_nodes(const runtime::Caches& caches) {
+  replication::EdgeNodeMap out;
   for (auto& node : caches.of<api::EdgeNode>().list()) out.emplace(node->metadata.name, node);
   return out;
 }
@@ -54,7 +53,8 @@ void DatasetReconciler<G>::watches(runtime::Watches<Dataset>& w) const {
     return datasets_near<G>(node.metadata.name, node.metadata.labels, caches);
   });
   w.template maps<api::EdgeNode>([](const api::EdgeNode& node, const runtime::Caches& caches) {
-    return datasets_near<G>(node.metadata.name, labels_of(node.metadata.name, caches), caches);
+    return datasets_near<G>(node.metadata.name, replication::labels_of(node.metadata.name, caches),
+                            caches);
   });
 }
 
@@ -71,9 +71,9 @@ Result<runtime::Action> DatasetReconciler<G>::reconcile(const Context& ctx, cons
   api::DatasetStatus status = observe(view(dataset), world, now);
   status.replication.reset();
   if (const auto claim = claim_of(view(dataset)))
-    status.replication =
-        observe_replication(*claim, {caches_.of<api::Node>().list(), edge_nodes(caches_)},
-                            dataset.status.replication.value_or(api::ReplicationStatus()), now);
+    status.replication = replication::observe_replication(
+        *claim, {caches_.of<api::Node>().list(), edge_nodes(caches_)},
+        dataset.status.replication.value_or(api::ReplicationStatus()), now);
   record_events(runtime::ObjectRef::of(dataset), dataset.status, status, writer);
   TRY_VOID(writer.status(ctx, dataset, status.to_json()));
   return runtime::Action::await_change();
@@ -82,4 +82,24 @@ Result<runtime::Action> DatasetReconciler<G>::reconcile(const Context& ctx, cons
 template class DatasetReconciler<api::Group::kEdgeai>;
 template class DatasetReconciler<api::Group::kSedna>;
 
-}  // namespace varda::controllers
+namespace {
+
+struct Datasets final : hosting::KindControllers {
+  Datasets(const runtime::Caches& caches, const Clock& clock)
+      : edgeai(caches, clock), sedna(caches, clock) {}
+
+  DatasetReconciler<api::Group::kEdgeai> edgeai;
+  DatasetReconciler<api::Group::kSedna> sedna;
+};
+
+}  // namespace
+
+std::unique_ptr<hosting::KindControllers> add(runtime::Manager& manager,
+                                              const hosting::Options& options) {
+  auto out = std::make_unique<Datasets>(manager.caches(), hosting::clock_of(options));
+  manager.add<api::Dataset>(out->edgeai);
+  manager.add<api::SednaDataset>(out->sedna);
+  return out;
+}
+
+}  // namespace varda::controllers::dataset

@@ -5,7 +5,7 @@
 #include "controllers/dataset/plan.h"
 #include "runtime/controller.h"
 
-namespace varda::controllers {
+namespace varda::controllers::dataset {
 
 /// Keeps the status of every Dataset of group G equal to its node's report. Uses no finalizer:
 /// deletion is immediate, and the node sees the item disappear from its list.
@@ -29,4 +29,4 @@ class DatasetReconciler {
 extern template class DatasetReconciler<api::Group::kEdgeai>;
 extern template class DatasetReconciler<api::Group::kSedna>;
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::dataset

@@ -6,9 +6,9 @@
 
 #include "api/edgeai/revocation.h"
 #include "codec/digest.h"
-#include "controllers/inferencemodel/plan.h"
+#include "controllers/inferencemodel/inferencemodel.h"
 
-namespace varda::controllers {
+namespace varda::controllers::edgenode {
 
 namespace {
 
@@ -181,7 +181,8 @@ void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const Ed
       continue;
     if (api::is_revoked(other->second->metadata)) continue;
     if (zone_of(world.nodes, there) != zone) continue;
-    if (const auto work = work_for(*model, *other->second, nullptr)) add(*other->second, *work);
+    if (const auto work = inferencemodel::work_for(*model, *other->second, nullptr))
+      add(*other->second, *work);
   }
   for (api::EdgeModel& model : spec.models) {
     for (api::EdgeModelVersion& version : model.versions) {
@@ -221,4 +222,4 @@ std::string sharing_facts(const api::EdgeNode& node) {
   return codec::Sha256::of(text).hex();
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::edgenode

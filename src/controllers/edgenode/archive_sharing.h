@@ -16,7 +16,7 @@
 #include "api/edgeai/edge_node.h"
 #include "controllers/edgenode/plan.h"
 
-namespace varda::controllers {
+namespace varda::controllers::edgenode {
 
 inline constexpr std::string_view kZoneLabel = "topology.kubernetes.io/zone";
 /// One giver per kNodesPerPeer nodes plus one in reserve, at most kPeersMax.
@@ -75,4 +75,4 @@ void share_archives(api::EdgeNodeSpec& spec, const api::EdgeNode& node, const Ed
 /// change with every number that a node reports.
 std::string sharing_facts(const api::EdgeNode& node);
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::edgenode

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <set>
 
-namespace varda::controllers {
+namespace varda::controllers::edgenode {
 namespace archive_sharing_test {
 
 using State = ArchiveHolder::State;
@@ -370,4 +370,4 @@ TEST(SharingFacts, DifferOnlyWhereOthersAreConcerned) {
 }
 
 }  // namespace archive_sharing_test
-}  // namespace varda::controllers
+}  // namespace varda::controllers::edgenode

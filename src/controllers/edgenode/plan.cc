@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "api/kind.h"
-#include "controllers/dataset/plan.h"
-#include "controllers/inferencemodel/plan.h"
+#include "controllers/dataset/dataset.h"
+#include "controllers/inferencemodel/inferencemodel.h"
 #include "hosting/node_limits.h"
 
-namespace varda::controllers {
+namespace varda::controllers::edgenode {
 
 namespace {
 
@@ -110,15 +110,15 @@ void add_candidates(const Datasets& datasets, const std::string& node,
                     std::vector<Candidate<api::EdgeDataset>>& candidates) {
   for (const auto& dataset : datasets) {
     if (dataset->spec.node_name != node) continue;
-    if (auto item = work_for(view(*dataset)))
+    if (auto item = dataset::work_for(dataset::view(*dataset)))
       candidates.push_back({dataset->metadata.creation_timestamp, std::move(*item)});
   }
 }
 
 template <typename Datasets>
-void add_claims(const Datasets& datasets, std::vector<ReplicationClaim>& claims) {
+void add_claims(const Datasets& datasets, std::vector<replication::ReplicationClaim>& claims) {
   for (const auto& dataset : datasets) {
-    if (auto claim = claim_of(view(*dataset))) claims.push_back(std::move(*claim));
+    if (auto claim = dataset::claim_of(dataset::view(*dataset))) claims.push_back(std::move(*claim));
   }
 }
 
@@ -138,7 +138,8 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
           found != world.servers->end())
         server = &found->second;
     }
-    if (auto item = work_for(*model, node, edge_pod(*model, world.pods), server))
+    if (auto item = inferencemodel::work_for(*model, node,
+                                             inferencemodel::edge_pod(*model, world.pods), server))
       models.push_back({model->metadata.creation_timestamp, std::move(*item)});
   }
   std::vector<Candidate<api::EdgeWorker>> workers;
@@ -159,13 +160,13 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
   add_candidates(world.sedna_datasets, node.metadata.name, datasets);
   // Left-out datasets get the condition TooManyDatasets.
   spec.datasets =
-      oldest(std::move(datasets), &api::EdgeNodeSpec::datasets, kDatasetsPerNode, refused);
-  std::vector<ReplicationClaim> claims = world.claims;
+      oldest(std::move(datasets), &api::EdgeNodeSpec::datasets, dataset::kDatasetsPerNode, refused);
+  std::vector<replication::ReplicationClaim> claims = world.claims;
   add_claims(world.datasets, claims);
   add_claims(world.sedna_datasets, claims);
   if (!claims.empty()) {
-    ReplicationWork work =
-        replication_for(node.metadata.name, claims, {world.nodes, world.edge_nodes});
+    replication::ReplicationWork work =
+        replication::replication_for(node.metadata.name, claims, {world.nodes, world.edge_nodes});
     spec.shares = valid(std::move(work.shares), &api::EdgeNodeSpec::shares, refused);
     spec.replicas = valid(std::move(work.replicas), &api::EdgeNodeSpec::replicas, refused);
   }
@@ -191,4 +192,4 @@ codec::Json join_workers(const codec::Json& there, const codec::Json& ours,
   return Json(std::move(all));
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::edgenode

@@ -9,12 +9,12 @@
 #include "api/core/pod.h"
 #include "api/edgeai/dataset.h"
 #include "api/edgeai/edge_node.h"
-#include "controllers/replication/plan.h"
+#include "controllers/replication/replication.h"
 #include "hosting/node_work.h"
 #include "hosting/placement.h"
 #include "hosting/servers.h"
 
-namespace varda::controllers {
+namespace varda::controllers::edgenode {
 
 /// The surroundings of one EdgeNode, as cached.
 struct EdgeNodeWorld {
@@ -23,9 +23,10 @@ struct EdgeNodeWorld {
   std::vector<std::shared_ptr<const api::Pod>> pods;  // of models
   std::vector<std::shared_ptr<const api::Dataset>> datasets;
   std::vector<std::shared_ptr<const api::SednaDataset>> sedna_datasets;
-  std::vector<ReplicationClaim> claims;           // from kinds other than datasets
-  const hosting::ServerTable* servers = nullptr;  // null: varda-serve serves every model
-  EdgeNodeMap edge_nodes;  // required if files are copied or shared; else it may be empty
+  std::vector<replication::ReplicationClaim> claims;  // from kinds other than datasets
+  const hosting::ServerTable* servers = nullptr;      // null: varda-serve serves every model
+  replication::EdgeNodeMap
+      edge_nodes;  // required if files are copied or shared; else it may be empty
   std::vector<hosting::NodeWork> jobs;  // of all kinds of jobs
 };
 
@@ -45,4 +46,4 @@ api::EdgeNodeSpec plan_edge_node(const api::EdgeNode& node, const EdgeNodeWorld&
 codec::Json join_workers(const codec::Json& there, const codec::Json& ours,
                          const std::vector<std::string>& kinds);
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::edgenode

@@ -9,17 +9,21 @@
 #include <vector>
 
 #include "base/log.h"
+#include "controllers/dataset/dataset.h"
+#include "controllers/edgenode/edgenode.h"
 #include "controllers/edgenode/plan.h"
-#include "controllers/inferencemodel/indexes.h"
-#include "controllers/inferencemodel/plan.h"
-#include "controllers/replication/affected.h"
+#include "controllers/inferencemodel/inferencemodel.h"
+#include "controllers/model/model.h"
+#include "controllers/replication/replication.h"
 #include "hosting/labels.h"
 
-namespace varda::controllers {
+namespace varda::controllers::edgenode {
 
 namespace {
 
+using dataset::claims_in;
 using meta::ObjectKey;
+using model::claims_in;
 using Keys = std::vector<ObjectKey>;
 
 // The pause between two writes of the lists, per item. Many changes in one write lengthen the
@@ -55,19 +59,51 @@ Keys nodes_of_model(const api::InferenceModel& model, const runtime::Caches& cac
 template <api::Group G>
 Keys nodes_of_copies(const api::ModelOf<G>& model, const runtime::Caches& caches) {
   Keys keys;
-  for (const ReplicationClaim& claim : claims_in(model)) keys = nodes_of(claim, caches);
+  for (const replication::ReplicationClaim& claim : claims_in(model))
+    keys = nodes_of(claim, caches);
   return keys;
 }
 
 template <api::Group G>
-void add_model_claims(const runtime::Caches& caches, std::vector<ReplicationClaim>& claims) {
+void add_model_claims(const runtime::Caches& caches,
+                      std::vector<replication::ReplicationClaim>& claims) {
   for (const auto& model : caches.of<api::ModelOf<G>>().list())
-    for (ReplicationClaim& claim : claims_in(*model)) claims.push_back(std::move(claim));
+    for (replication::ReplicationClaim& claim : claims_in(*model))
+      claims.push_back(std::move(claim));
+}
+
+template <typename T>
+void add_claims(const runtime::Caches& caches, std::vector<replication::ReplicationClaim>& claims) {
+  for (const auto& object : caches.of<T>().list())
+    for (replication::ReplicationClaim& claim : claims_in(*object))
+      claims.push_back(std::move(claim));
+}
+
+// All claims in the caches.
+std::vector<replication::ReplicationClaim> all_claims(const runtime::Caches& caches) {
+  std::vector<replication::ReplicationClaim> out;
+  add_claims<api::Dataset>(caches, out);
+  add_claims<api::SednaDataset>(caches, out);
+  add_claims<api::Model>(caches, out);
+  add_claims<api::SednaModel>(caches, out);
+  return out;
+}
+
+// EdgeNodes that share a claim with a node, including that node. `labels` are the node's labels,
+// which may be former ones.
+Keys nodes_with(std::string_view node, const std::map<std::string, std::string>& labels,
+                const runtime::Caches& caches) {
+  std::set<ObjectKey> keys;
+  for (const replication::ReplicationClaim& claim : all_claims(caches)) {
+    if (claim.node != node && !replication::selects(claim.spec, labels)) continue;
+    for (ObjectKey& key : nodes_of(claim, caches)) keys.insert(std::move(key));
+  }
+  return {keys.begin(), keys.end()};
 }
 
 // A node's report about its files affects the other nodes of the same claims.
 Keys nodes_also(const api::EdgeNode& node, const runtime::Caches& caches) {
-  return nodes_with(node.metadata.name, labels_of(node.metadata.name, caches), caches);
+  return nodes_with(node.metadata.name, replication::labels_of(node.metadata.name, caches), caches);
 }
 
 // A node's labels select which nodes share its files.
@@ -89,7 +125,8 @@ Keys nodes_near(const api::Node& node, const runtime::Caches& caches) {
 template <api::Group G>
 Keys node_of_dataset(const api::DatasetOf<G>& dataset, const runtime::Caches& caches) {
   Keys keys;
-  for (const ReplicationClaim& claim : claims_in(dataset)) keys = nodes_of(claim, caches);
+  for (const replication::ReplicationClaim& claim : claims_in(dataset))
+    keys = nodes_of(claim, caches);
   const ObjectKey key{"", dataset.spec.node_name};
   if (keys.empty() && !key.name.empty() && caches.of<api::EdgeNode>().get(key) != nullptr)
     keys.push_back(key);
@@ -136,16 +173,16 @@ Keys node_of_pod(const api::Pod& pod, const runtime::Caches& caches) {
 }  // namespace
 
 void EdgeNodeReconciler::watches(runtime::Watches<api::EdgeNode>& w) const {
-  w.indexes<api::Pod>(kOfModelsOn, of_models_on);
+  w.indexes<api::Pod>(inferencemodel::kOfModelsOn, inferencemodel::of_models_on);
   w.maps<api::InferenceModel>(nodes_of_model)
       .maps<api::Node>(nodes_near)
       .maps<api::Pod>(node_of_pod);
   // Frequent reports (progress, counts, heartbeats) do not affect other nodes.
   constexpr auto kSame = [](const auto& before, const auto& now) {
-    return same_to_others(before, now);
+    return replication::same_to_others(before, now);
   };
   constexpr auto kSameSpec = [](const auto& before, const auto& now) {
-    return same_spec(before.metadata, now.metadata);
+    return replication::same_spec(before.metadata, now.metadata);
   };
   w.maps<api::EdgeNode>(nodes_also, kSame).maps<api::Node>(nodes_labelled, kSame);
   w.maps<api::Model>(nodes_of_copies<api::Group::kEdgeai>, kSameSpec);
@@ -235,7 +272,7 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   EdgeNodeWorld world;
   world.nodes = caches_.of<api::Node>().list();
   world.models = caches_.of<api::InferenceModel>().list();
-  world.pods = caches_.of<api::Pod>().by_index(kOfModelsOn, node.metadata.name);
+  world.pods = caches_.of<api::Pod>().by_index(inferencemodel::kOfModelsOn, node.metadata.name);
   for (auto& dataset : caches_.of<api::Dataset>().list()) {
     if (dataset->spec.node_name == node.metadata.name || dataset->spec.replication)
       world.datasets.push_back(std::move(dataset));
@@ -326,4 +363,24 @@ Result<runtime::Action> EdgeNodeReconciler::gone(const Context& /*ctx*/, const O
   return runtime::Action::await_change();
 }
 
-}  // namespace varda::controllers
+namespace {
+
+struct EdgeNodes final : hosting::KindControllers {
+  EdgeNodes(const runtime::Caches& caches, const hosting::Options& options,
+            std::vector<const hosting::JobWork*> jobs)
+      : reconciler(caches, hosting::clock_of(options), options.servers, std::move(jobs)) {}
+
+  EdgeNodeReconciler reconciler;
+};
+
+}  // namespace
+
+std::unique_ptr<hosting::KindControllers> add(runtime::Manager& manager,
+                                              const hosting::Options& options,
+                                              std::vector<const hosting::JobWork*> jobs) {
+  auto out = std::make_unique<EdgeNodes>(manager.caches(), options, std::move(jobs));
+  manager.add<api::EdgeNode>(out->reconciler);
+  return out;
+}
+
+}  // namespace varda::controllers::edgenode

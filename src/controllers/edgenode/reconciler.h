@@ -14,7 +14,7 @@
 #include "hosting/servers.h"
 #include "runtime/controller.h"
 
-namespace varda::controllers {
+namespace varda::controllers::edgenode {
 
 /// Keeps the lists in every EdgeNode's spec equal to plan_edge_node(). The rest of spec, and
 /// workers of unknown kinds, stay unchanged.
@@ -67,4 +67,4 @@ class EdgeNodeReconciler {
   std::map<std::string, std::vector<std::string>> left_out_;  // by node; worker thread only
 };
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::edgenode

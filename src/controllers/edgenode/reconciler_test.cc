@@ -23,7 +23,7 @@
 #include "kube/client.h"
 #include "runtime/manager.h"
 
-namespace varda::controllers {
+namespace varda::controllers::edgenode {
 namespace reconciler_test {
 
 using codec::Json;
@@ -62,6 +62,10 @@ class FewJobs final : public hosting::JobWork {
       if (spoil) spoil(name, work);
     }
     return all;
+  }
+  std::vector<hosting::PortClaim> claims_on(const std::string& /*node*/,
+                                            const runtime::Caches& /*caches*/) const override {
+    return {};
   }
   std::vector<std::string> names;
   std::function<void(const std::string& name, hosting::NodeWork& work)> spoil;
@@ -363,4 +367,4 @@ TEST_F(EdgeNodeWrites, OfTooManyWorkersTheOldestStay) {
 }
 
 }  // namespace reconciler_test
-}  // namespace varda::controllers
+}  // namespace varda::controllers::edgenode

@@ -9,7 +9,7 @@
 #include "controllers/testing/golden.h"
 #include "meta/patch.h"
 
-namespace varda::controllers {
+namespace varda::controllers::inferencemodel {
 namespace defaults_test {
 
 using codec::Json;
@@ -112,4 +112,4 @@ INSTANTIATE_TEST_SUITE_P(Case, ApiServerDefaults, ::testing::ValuesIn(testing::g
                          [](const auto& test) { return test.param; });
 
 }  // namespace defaults_test
-}  // namespace varda::controllers
+}  // namespace varda::controllers::inferencemodel

@@ -3,7 +3,7 @@
 #include "controllers/inferencemodel/plan.h"
 #include "hosting/labels.h"
 
-namespace varda::controllers {
+namespace varda::controllers::inferencemodel {
 
 std::vector<std::string> index_by_node(const api::InferenceModel& model) {
   if (!model.spec.on_edge()) return {};
@@ -51,4 +51,4 @@ std::vector<std::string> of_models_on(const api::Pod& pod) {
   return {pod.spec.node_name};
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::inferencemodel

@@ -9,13 +9,9 @@
 
 #include "api/ai/inference_model.h"
 #include "api/core/pod.h"
+#include "controllers/inferencemodel/inferencemodel.h"
 
-namespace varda::controllers {
-
-/// Models of the edge layer, by the node that they name ("" with a nodeSelector), and by their
-/// present node.
-inline constexpr const char* kByNode = "edge node";
-std::vector<std::string> index_by_node(const api::InferenceModel& model);
+namespace varda::controllers::inferencemodel {
 
 /// Models of the edge layer, by at_port() of port and named node ("" with a nodeSelector), and by
 /// at_port() of the port alone.
@@ -32,8 +28,5 @@ std::vector<std::string> index_by_address(const api::InferenceModel& model);
 /// Pods, by the model's key from the label, as text.
 inline constexpr const char* kByModel = "model";
 std::vector<std::string> index_by_model(const api::Pod& pod);
-/// Pods of models, by node.
-inline constexpr const char* kOfModelsOn = "of models on";
-std::vector<std::string> of_models_on(const api::Pod& pod);
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::inferencemodel

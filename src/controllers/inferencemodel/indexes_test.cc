@@ -4,7 +4,7 @@
 
 #include "codec/yaml.h"
 
-namespace varda::controllers {
+namespace varda::controllers::inferencemodel {
 namespace indexes_test {
 
 struct Case {
@@ -103,4 +103,4 @@ TEST(FoundByModel, APodIsFoundByItsLabelInItsNamespace) {
 }
 
 }  // namespace indexes_test
-}  // namespace varda::controllers
+}  // namespace varda::controllers::inferencemodel

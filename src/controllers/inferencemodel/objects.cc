@@ -10,7 +10,7 @@
 #include "hosting/labels.h"
 #include "hosting/quantity.h"
 
-namespace varda::controllers {
+namespace varda::controllers::inferencemodel {
 
 using api::InferenceModel;
 
@@ -378,4 +378,4 @@ Json make_service(const InferenceModel& model) {
   return service.to_json();
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::inferencemodel

@@ -7,23 +7,15 @@
 #include "api/ai/inference_model.h"
 #include "api/core/pod.h"
 #include "codec/json.h"
+#include "controllers/inferencemodel/inferencemodel.h"
 #include "hosting/servers.h"
 
-namespace varda::controllers {
+namespace varda::controllers::inferencemodel {
 
 /// host or hostport: the model's choice, else the operator's.
 const std::string& edge_network(const api::InferenceModel& model, const hosting::Options& options);
 /// Resources of the server's container, with canonical amounts. Null: none.
 codec::Json resources_of(const api::InferenceModel& model);
-/// The part of spec.security that replaces the pod when it changes. Null: the port is open.
-codec::Json security_asked(const api::InferenceModel& model);
-/// Further arguments of a server that asks upper tiers, which have the same security.
-std::vector<std::string> tier_arguments(const api::ModelSecurity& security);
-/// The content of an edge pod without its placement: the server's container, its network (host,
-/// hostport), and the model's directory on the node. `server` null: the model names an image, and
-/// has no directory.
-api::PodSpec edge_server(const api::InferenceModel& model, const hosting::ServerEntry* server,
-                         const std::string& network, const std::string& directory);
 /// The edge pod. `server` null: the model names an image. `model_root` is the node's.
 codec::Json make_edge_pod(const api::InferenceModel& model, const std::string& node,
                           const hosting::ServerEntry* server, const std::string& model_root,
@@ -36,4 +28,4 @@ codec::Json make_service(const api::InferenceModel& model);
 /// `text` with {modelName}, {port} and {version} filled in.
 std::string fill_in(std::string text, const api::InferenceModel& model);
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::inferencemodel

@@ -12,7 +12,7 @@
 #include "hosting/pod_problem.h"
 #include "hosting/service_address.h"
 
-namespace varda::controllers {
+namespace varda::controllers::inferencemodel {
 
 namespace {
 
@@ -478,4 +478,4 @@ InferenceModelStatus observe(const InferenceModel& model, const Plan& plan, cons
   return status;
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::inferencemodel

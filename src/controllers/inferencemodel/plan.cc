@@ -11,7 +11,7 @@
 #include "hosting/service_address.h"
 #include "net/url.h"
 
-namespace varda::controllers {
+namespace varda::controllers::inferencemodel {
 
 namespace {
 
@@ -279,4 +279,4 @@ std::optional<api::EdgeModel> work_for(const InferenceModel& model, const api::E
   return work;
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::inferencemodel

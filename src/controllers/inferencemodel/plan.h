@@ -15,11 +15,12 @@
 #include "api/core/pod.h"
 #include "api/core/service.h"
 #include "api/edgeai/edge_node.h"
+#include "controllers/inferencemodel/inferencemodel.h"
 #include "hosting/placement.h"
 #include "hosting/port_claims.h"
 #include "hosting/servers.h"
 
-namespace varda::controllers {
+namespace varda::controllers::inferencemodel {
 
 using codec::Json;
 
@@ -69,14 +70,4 @@ api::InferenceModelStatus observe(const api::InferenceModel& model, const Plan& 
                                   const World& world, const hosting::Options& options,
                                   std::string_view now);
 
-/// The work of the agent on the model's node; nothing: Varda manages no files there. `server` is
-/// the table's entry for the framework; null (no entry): as for varda-serve.
-std::optional<api::EdgeModel> work_for(const api::InferenceModel& model, const api::EdgeNode& node,
-                                       const api::Pod* pod,
-                                       const hosting::ServerEntry* server = nullptr);
-
-/// The edge model's own pod; null: none.
-const api::Pod* edge_pod(const api::InferenceModel& model,
-                         const std::vector<std::shared_ptr<const api::Pod>>& pods);
-
-}  // namespace varda::controllers
+}  // namespace varda::controllers::inferencemodel

@@ -15,7 +15,7 @@
 #include "controllers/edgenode/plan.h"
 #include "controllers/testing/golden.h"
 
-namespace varda::controllers {
+namespace varda::controllers::inferencemodel {
 namespace inferencemodel_plan_test {
 
 using testing::check_golden;
@@ -31,7 +31,7 @@ std::vector<Json> documents(const testing::Path& path) {
 struct Case {
   api::InferenceModel model;
   World world;
-  EdgeNodeWorld nodes;
+  edgenode::EdgeNodeWorld nodes;
   std::vector<std::shared_ptr<const api::EdgeNode>> edge_nodes;
   hosting::Options options;
 };
@@ -88,10 +88,10 @@ Json to_json(const Plan& plan, const Case& test) {
   Json objects = Json::array();
   for (const Json& object : plan.objects) objects.push_back(object);
   out.set("objects", std::move(objects));
-  EdgeNodeWorld nodes = test.nodes;
+  edgenode::EdgeNodeWorld nodes = test.nodes;
   nodes.servers = &test.options.servers;
   for (const auto& node : test.edge_nodes)
-    out["work"].set(node->metadata.name, plan_edge_node(*node, nodes).to_json());
+    out["work"].set(node->metadata.name, edgenode::plan_edge_node(*node, nodes).to_json());
   return out;
 }
 
@@ -242,4 +242,4 @@ TEST(ServerTable, EntriesBeyondWhatAnEdgeNodeTakesAreRefusedWhenTheTableIsRead) 
 }
 
 }  // namespace inferencemodel_plan_test
-}  // namespace varda::controllers
+}  // namespace varda::controllers::inferencemodel

@@ -12,7 +12,7 @@
 #include "hosting/labels.h"
 #include "hosting/service_address.h"
 
-namespace varda::controllers {
+namespace varda::controllers::inferencemodel {
 
 namespace {
 
@@ -123,11 +123,12 @@ void record_events(const InferenceModel& model, const api::InferenceModelStatus&
 }  // namespace
 
 InferenceModelReconciler::InferenceModelReconciler(const runtime::Caches& caches,
-                                                   hosting::Options options, Claims claims)
+                                                   hosting::Options options,
+                                                   std::vector<const hosting::JobWork*> jobs)
     : caches_(caches),
       options_(std::move(options)),
-      clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
-      claims_(std::move(claims)) {}
+      clock_(hosting::clock_of(options_)),
+      jobs_(std::move(jobs)) {}
 
 void InferenceModelReconciler::watches(runtime::Watches<InferenceModel>& w) const {
   w.owns<api::Pod>(runtime::Update::kRecreate).owns<api::Deployment>().owns<api::Service>();
@@ -155,7 +156,10 @@ World InferenceModelReconciler::look(const InferenceModel& model) const {
           if (other->metadata.key() != key) world.models.push_back(std::move(other));
         }
       }
-      if (claims_) world.claims = claims_(placement.node);
+      for (const hosting::JobWork* job : jobs_) {
+        for (hosting::PortClaim& claim : job->claims_on(placement.node, caches_))
+          world.claims.push_back(std::move(claim));
+      }
       // Claims of models are left out: world.models has the models themselves.
       std::erase_if(world.claims, [](const hosting::PortClaim& claim) {
         return claim.owner.starts_with("InferenceModel ");
@@ -241,4 +245,24 @@ Result<runtime::Action> InferenceModelReconciler::reconcile(const Context& ctx,
   return report_in ? runtime::Action::after(*report_in) : runtime::Action::await_change();
 }
 
-}  // namespace varda::controllers
+namespace {
+
+struct InferenceModels final : hosting::KindControllers {
+  InferenceModels(const runtime::Caches& caches, const hosting::Options& options,
+                  std::vector<const hosting::JobWork*> jobs)
+      : reconciler(caches, options, std::move(jobs)) {}
+
+  InferenceModelReconciler reconciler;
+};
+
+}  // namespace
+
+std::unique_ptr<hosting::KindControllers> add(runtime::Manager& manager,
+                                              const hosting::Options& options,
+                                              std::vector<const hosting::JobWork*> jobs) {
+  auto out = std::make_unique<InferenceModels>(manager.caches(), options, std::move(jobs));
+  manager.add<InferenceModel>(out->reconciler);
+  return out;
+}
+
+}  // namespace varda::controllers::inferencemodel

@@ -1,30 +1,27 @@
 // Controller of InferenceModels: caches in, plan() and observe(), writes out.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/mutex.h"
 #include "controllers/inferencemodel/plan.h"
+#include "hosting/node_work.h"
 #include "hosting/passing_problems.h"
 #include "hosting/port_claims.h"
 #include "hosting/replacement_pauses.h"
 #include "hosting/servers.h"
 #include "runtime/controller.h"
 
-namespace varda::controllers {
+namespace varda::controllers::inferencemodel {
 
 /// Keeps every InferenceModel served: Deployment and Service in the cloud layer, one Pod at the
 /// edge.
 class InferenceModelReconciler {
  public:
-  /// Claimed ports of a node; those of InferenceModels may be among them.
-  using Claims = std::function<std::vector<hosting::PortClaim>(const std::string& node)>;
-
-  /// `caches` outlive it. `claims` may be called from several threads; absent: there are no jobs.
+  /// `caches` and `jobs`, the kinds with workers, outlive it.
   InferenceModelReconciler(const runtime::Caches& caches, hosting::Options options,
-                           Claims claims = {});
+                           std::vector<const hosting::JobWork*> jobs = {});
 
   void watches(runtime::Watches<api::InferenceModel>& w) const;
   Result<runtime::Action> reconcile(const Context& ctx, const api::InferenceModel& model,
@@ -41,10 +38,10 @@ class InferenceModelReconciler {
   const runtime::Caches& caches_;
   const hosting::Options options_;
   const Clock& clock_;
-  const Claims claims_;
+  const std::vector<const hosting::JobWork*> jobs_;
   Mutex mutex_;
   hosting::ReplacementPauses pauses_ GUARDED_BY(mutex_);
   hosting::PassingProblems passing_ GUARDED_BY(mutex_);
 };
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::inferencemodel

@@ -9,7 +9,7 @@
 #include "controllers/testing/watch_for.h"
 #include "kube/client.h"
 
-namespace varda::controllers {
+namespace varda::controllers::inferencemodel {
 namespace {
 
 using codec::Json;
@@ -88,4 +88,4 @@ TEST(RefusedObjects, AreAskedForAgainUntilTheyAreTaken) {
 }
 
 }  // namespace
-}  // namespace varda::controllers
+}  // namespace varda::controllers::inferencemodel

@@ -6,7 +6,7 @@
 #include "runtime/last_applied.h"
 #include "runtime/writer.h"
 
-namespace varda::controllers {
+namespace varda::controllers::inferencemodel {
 
 namespace {
 
@@ -161,4 +161,4 @@ api::EdgeModel server_traits(const api::Pod* pod, const hosting::ServerEntry* se
   return traits;
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::inferencemodel

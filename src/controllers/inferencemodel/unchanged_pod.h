@@ -12,7 +12,7 @@
 #include "api/edgeai/edge_node.h"
 #include "hosting/servers.h"
 
-namespace varda::controllers {
+namespace varda::controllers::inferencemodel {
 
 /// Annotations of an edge pod, as JSON: the model's request, and how its server reads and reports
 /// versions.
@@ -40,4 +40,4 @@ std::optional<UnchangedPod> unchanged_pod_of(const api::InferenceModel& model,
 /// `pod`. They are those the pod was made with, else the table's. `pod` null: there is no pod.
 api::EdgeModel server_traits(const api::Pod* pod, const hosting::ServerEntry* server);
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::inferencemodel

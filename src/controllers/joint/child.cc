@@ -4,11 +4,10 @@
 #include <utility>
 
 #include "codec/json.h"
-#include "controllers/inferencemodel/plan.h"
 #include "hosting/labels.h"
 #include "runtime/last_applied.h"
 
-namespace varda::controllers {
+namespace varda::controllers::joint {
 
 namespace {
 
@@ -119,7 +118,7 @@ bool speaks_open_inference(const hosting::ServerEntry& server) {
   return server.status_query == api::EdgeStatusQuery{};
 }
 
-std::optional<hosting::Problem> model_problem(const Tier& tier, const ResolvedModel& model,
+std::optional<hosting::Problem> model_problem(const Tier& tier, const workers::ResolvedModel& model,
                                               const hosting::Options& options) {
   const std::string name = "Model " + tier.model->name;
   const auto server = options.servers.find(model.framework);
@@ -146,7 +145,7 @@ std::optional<hosting::Problem> model_problem(const Tier& tier, const ResolvedMo
 
 // The name never changes: nodes may still ask for the former name, which the server would not know.
 std::string model_name_of(const JointInferenceService& service, const Tier& tier,
-                          const ResolvedModel& model, const InferenceModel* existing) {
+                          const workers::ResolvedModel& model, const InferenceModel* existing) {
   if (existing != nullptr && !existing->spec.model_name.empty()) return existing->spec.model_name;
   return model.model_name.size() <= kModelNameMax ? model.model_name : child_name(service, tier);
 }
@@ -187,7 +186,7 @@ std::optional<hosting::Problem> server_problem(const InferenceModel& model,
 }
 
 ChildPlan plan_child(const JointInferenceService& service, const Tier& tier,
-                     const ResolvedModel& model, const InferenceModel* existing,
+                     const workers::ResolvedModel& model, const InferenceModel* existing,
                      const JointWorld& world, const std::vector<hosting::PortClaim>& siblings,
                      const hosting::Options& options) {
   ChildPlan out;
@@ -241,10 +240,11 @@ ChildPlan plan_child(const JointInferenceService& service, const Tier& tier,
   }
   if (Json security = service.spec.security.to_json(); !security.is_null())
     spec.set("security", std::move(security));
-  Json labels = Json::object({{std::string(hosting::kManagedByLabel), "varda"},
-                              {std::string(kJobKindLabel), JointInferenceService::resource().kind},
-                              {std::string(kJobLabel), service.metadata.name},
-                              {std::string(kWorkerLabel), tier.name}});
+  Json labels =
+      Json::object({{std::string(hosting::kManagedByLabel), "varda"},
+                    {std::string(workers::kJobKindLabel), JointInferenceService::resource().kind},
+                    {std::string(workers::kJobLabel), service.metadata.name},
+                    {std::string(workers::kWorkerLabel), tier.name}});
   out.object = Json::object({{"apiVersion", InferenceModel::resource().api_version()},
                              {"kind", InferenceModel::resource().kind},
                              {"metadata", Json::object({{"name", child_name(service, tier)},
@@ -253,4 +253,4 @@ ChildPlan plan_child(const JointInferenceService& service, const Tier& tier,
   return out;
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::joint

@@ -13,7 +13,7 @@
 #include "hosting/port_claims.h"
 #include "hosting/servers.h"
 
-namespace varda::controllers {
+namespace varda::controllers::joint {
 
 /// "NAME-TIER"
 std::string child_name(const api::JointInferenceService& service, const Tier& tier);
@@ -41,8 +41,8 @@ std::optional<hosting::Problem> server_problem(const api::InferenceModel& model,
 /// null. A version that serves now stays in the manifest until the next one serves, so that no
 /// request fails. `siblings`: node ports that earlier tiers want.
 ChildPlan plan_child(const api::JointInferenceService& service, const Tier& tier,
-                     const ResolvedModel& model, const api::InferenceModel* existing,
+                     const workers::ResolvedModel& model, const api::InferenceModel* existing,
                      const JointWorld& world, const std::vector<hosting::PortClaim>& siblings,
                      const hosting::Options& options);
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::joint

@@ -3,7 +3,7 @@
 
 #include "controllers/testing/control_plane.h"
 
-namespace varda::controllers {
+namespace varda::controllers::joint {
 namespace {
 
 using namespace testing;  // NOLINT: of a test, in a test
@@ -409,4 +409,4 @@ TEST_F(JointCluster, TwoServicesOnANodeHaveTwoPorts) {
 }
 
 }  // namespace
-}  // namespace varda::controllers
+}  // namespace varda::controllers::joint

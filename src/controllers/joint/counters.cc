@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-namespace varda::controllers {
+namespace varda::controllers::joint {
 
 namespace {
 
@@ -148,4 +148,4 @@ Json total(const std::vector<JointCounters>& counters) {
   return out;
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::joint

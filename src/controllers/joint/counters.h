@@ -14,7 +14,7 @@
 #include "api/sedna/joint_inference_service.h"
 #include "codec/json.h"
 
-namespace varda::controllers {
+namespace varda::controllers::joint {
 
 /// The counts of one source on a node: our server, or a worker.
 struct Count {
@@ -50,4 +50,4 @@ inline constexpr std::size_t kRecordsMax =
     640;  // one for each of a worker's 500 nodes, and some former
 static_assert(kRecordsMax <= api::JointInferenceServiceStatus::kCountersMax);
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::joint

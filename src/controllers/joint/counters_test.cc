@@ -4,7 +4,7 @@
 
 #include "codec/yaml.h"
 
-namespace varda::controllers {
+namespace varda::controllers::joint {
 namespace counters_test {
 
 using api::JointCounters;
@@ -189,4 +189,4 @@ TEST(JointCounters, SumsStopAtTheGreatestNumber) {
 }
 
 }  // namespace counters_test
-}  // namespace varda::controllers
+}  // namespace varda::controllers::joint

@@ -59,7 +59,7 @@ struct PodFinding {
   Verdict answers;
   std::optional<Verdict> flaw;  // the pod answers, but not as the spec wants
   bool leaving = false;
-  EdgeNodePtr agent;
+  workers::EdgeNodePtr agent;
   const api::EdgeModelReport* report = nullptr;  // of our server's model
 };
 

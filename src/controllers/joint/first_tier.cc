@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "controllers/inferencemodel/plan.h"
 #include "controllers/joint/findings.h"
 #include "hosting/download_text.h"
 #include "hosting/pod_problem.h"
@@ -36,7 +35,7 @@ std::int64_t declared_port(const api::Pod& pod, hosting::Machines machines) {
   return 0;
 }
 
-std::string url_of(const View& view, const WorkerPod& pod, const api::EdgeNode* agent) {
+std::string url_of(const View& view, const workers::WorkerPod& pod, const api::EdgeNode* agent) {
   std::int64_t port = view.plan.port;
   bool https = view.plan.ours_first() && view.service.spec.security.https();
   if (pod.pod != nullptr) {
@@ -110,7 +109,7 @@ const JointEndpoint* endpoint_before(const View& view, const std::string& node) 
   return nullptr;
 }
 
-Verdict answers(const View& view, const WorkerPod& pod, const PodFinding& found) {
+Verdict answers(const View& view, const workers::WorkerPod& pod, const PodFinding& found) {
   const bool ours = view.plan.ours_first();
   if (const JointEndpoint* before = endpoint_before(view, pod.node);
       ours && before != nullptr && before->ready &&
@@ -162,7 +161,7 @@ Verdict answers(const View& view, const WorkerPod& pod, const PodFinding& found)
   return no(serving.reason.empty() ? "LoadFailed" : serving.reason, serving.message);
 }
 
-PodFinding find_pod(const View& view, const WorkerPod& pod) {
+PodFinding find_pod(const View& view, const workers::WorkerPod& pod) {
   PodFinding found;
   found.leaving = pod.leaving;
   found.agent = view.world.edge_node(pod.node);
@@ -198,7 +197,8 @@ PodFinding find_pod(const View& view, const WorkerPod& pod) {
 
 FirstTier find_first(const View& view) {
   FirstTier first;
-  for (const WorkerPod& pod : view.plan.first.pods) first.pods.push_back(find_pod(view, pod));
+  for (const workers::WorkerPod& pod : view.plan.first.pods)
+    first.pods.push_back(find_pod(view, pod));
   const PodFinding *lost = nullptr, *idle = nullptr, *flawed = nullptr, *until = nullptr;
   std::size_t in_place = 0;
   for (const PodFinding& pod : first.pods) {

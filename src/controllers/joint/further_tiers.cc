@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "controllers/inferencemodel/plan.h"
 #include "controllers/joint/child.h"
 #include "controllers/joint/findings.h"
 #include "hosting/pod_problem.h"
@@ -95,8 +94,8 @@ void observe_cloud_worker(const View& view, const TierPlan& plan, FurtherTier& t
   tier.status.url = url.empty() ? reported_url : url;
   std::optional<hosting::Problem> problem = plan.problem;
   std::size_t ready = 0, all = 0;
-  for (const PodPtr& pod : view.world.pods) {
-    const auto label = pod->metadata.labels.find(std::string(kWorkerLabel));
+  for (const workers::PodPtr& pod : view.world.pods) {
+    const auto label = pod->metadata.labels.find(std::string(workers::kWorkerLabel));
     if (label == pod->metadata.labels.end() || label->second != tier.status.name) continue;
     if (pod->metadata.deleting() || pod->ended()) continue;
     ++all;
@@ -109,7 +108,7 @@ void observe_cloud_worker(const View& view, const TierPlan& plan, FurtherTier& t
   }
   if (all > 1) tier.status.node.clear();
   tier.status.ready = ready > 0 && !answering.url.empty();
-  if (plan.problem && plan.problem->reason == kModelNotMounted) {
+  if (plan.problem && plan.problem->reason == workers::kModelNotMounted) {
     tier.verdict = no(*plan.problem);
   } else if (tier.status.ready) {
     tier.verdict = yes(counted(ready, all) + " pods answer, at " + answering.url);

@@ -13,7 +13,7 @@
 #include "hosting/node_limits.h"
 #include "net/url.h"
 
-namespace varda::controllers {
+namespace varda::controllers::joint {
 
 namespace {
 
@@ -393,4 +393,4 @@ Keys JointIndex::changes_of(const std::string& name, const api::Node* node) {
   return of_node_locked(name);
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::joint

@@ -17,7 +17,7 @@
 #include "base/mutex.h"
 #include "hosting/port_claims.h"
 
-namespace varda::controllers {
+namespace varda::controllers::joint {
 
 class JointIndex {
  public:
@@ -100,4 +100,4 @@ class JointIndex {
   std::map<std::string, std::uint64_t> nodes_ GUARDED_BY(mutex_);
 };
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::joint

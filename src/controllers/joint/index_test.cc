@@ -5,7 +5,7 @@
 
 #include "codec/yaml.h"
 
-namespace varda::controllers {
+namespace varda::controllers::joint {
 namespace {
 
 using codec::Json;
@@ -196,4 +196,4 @@ TEST_F(JointIndexTest, WhoLosesOrGetsAPortByAClaimOfAnotherServiceIsWoken) {
 }
 
 }  // namespace
-}  // namespace varda::controllers
+}  // namespace varda::controllers::joint

@@ -6,7 +6,7 @@
 
 #include "api/sedna/joint_inference_service.h"
 
-namespace varda::controllers {
+namespace varda::controllers::joint {
 namespace {
 
 using api::JointInferenceService;
@@ -102,4 +102,4 @@ void JointMetrics::collect(metrics::Samples& out) const {
     add_service(*service, families);
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::joint

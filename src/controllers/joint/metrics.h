@@ -6,7 +6,7 @@
 #include "base/metric_collector.h"
 #include "runtime/informer.h"
 
-namespace varda::controllers {
+namespace varda::controllers::joint {
 
 /// Reads the cache, so the metrics of a deleted service disappear. The counts are those of the
 /// status: sums over all nodes, which survive restarts. They lag behind the servers' own counts by
@@ -25,4 +25,4 @@ class JointMetrics final : public metrics::Collector {
   const std::function<bool()> is_reporter_;
 };
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::joint

@@ -16,7 +16,7 @@
 #include "kube/client.h"
 #include "runtime/manager.h"
 
-namespace varda::controllers {
+namespace varda::controllers::joint {
 namespace metrics_test {
 
 using ::testing::HasSubstr;
@@ -214,4 +214,4 @@ TEST_F(JointMetricsOfServices, OfSeveralOperatorsTheOneThatLeadsTells) {
 }
 
 }  // namespace metrics_test
-}  // namespace varda::controllers
+}  // namespace varda::controllers::joint

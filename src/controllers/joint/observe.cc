@@ -5,12 +5,11 @@
 #include <utility>
 
 #include "codec/text.h"
-#include "controllers/inferencemodel/plan.h"
 #include "controllers/joint/findings.h"
 #include "controllers/joint/plan.h"
 #include "hosting/pod_problem.h"
 
-namespace varda::controllers {
+namespace varda::controllers::joint {
 
 namespace {
 
@@ -18,11 +17,6 @@ using api::JointEndpoint;
 using api::JointInferenceService;
 using api::JointInferenceServiceStatus;
 using api::JointTierStatus;
-using joint::counted;
-using joint::FirstTier;
-using joint::FurtherTier;
-using joint::PodFinding;
-using joint::View;
 
 constexpr std::size_t kMessageMax = 8192;  // a node's report has room for more
 
@@ -48,8 +42,8 @@ const FurtherTier* unreached(const View& view, const PodFinding& pod,
   return nullptr;
 }
 
-joint::Verdict not_reached(const View& view, const PodFinding& pod, const FurtherTier& tier,
-                           std::string_view status) {
+Verdict not_reached(const View& view, const PodFinding& pod, const FurtherTier& tier,
+                    std::string_view status) {
   const std::string& error = report_of(view, pod, tier.status.name)["lastError"].as_string();
   return {status, "TierNotReached",
           "the server of node " + pod.endpoint.node + " has had no answer from tier " +
@@ -59,75 +53,75 @@ joint::Verdict not_reached(const View& view, const PodFinding& pod, const Furthe
 // The first tier answers, but a further tier cannot be asked yet: the reason against the first
 // Ready. Nothing if all can be asked, or if the service was Ready before. Then the first tier alone
 // is enough.
-std::optional<joint::Verdict> first_wait(const View& view, const FirstTier& first,
-                                         const std::vector<FurtherTier>& further) {
+std::optional<Verdict> first_wait(const View& view, const FirstTier& first,
+                                  const std::vector<FurtherTier>& further) {
   if (!view.service.status.start_time.empty()) return {};
   if (view.plan.first_problem && !hosting::is_progress(view.plan.first_problem->reason))
-    return joint::no(*view.plan.first_problem);
+    return no(*view.plan.first_problem);
   for (const FurtherTier& tier : further) {
-    if (tier.verdict.status != joint::kTrue) {
-      return joint::Verdict{tier.verdict.status, tier.verdict.reason,
-                            "the first tier answers; tier " + tier.status.name +
-                                " does not yet: " + tier.verdict.message};
+    if (tier.verdict.status != kTrue) {
+      return Verdict{tier.verdict.status, tier.verdict.reason,
+                     "the first tier answers; tier " + tier.status.name +
+                         " does not yet: " + tier.verdict.message};
     }
   }
   if (!view.plan.ours_first()) return {};
-  std::optional<joint::Verdict> why;
+  std::optional<Verdict> why;
   for (const PodFinding& pod : first.pods) {
-    if (pod.answers.status != joint::kTrue) continue;
+    if (pod.answers.status != kTrue) continue;
     const FurtherTier* tier = unreached(view, pod, further);
     if (tier == nullptr) return {};
-    if (!why) why = pod.flaw ? *pod.flaw : not_reached(view, pod, *tier, joint::kFalse);
+    if (!why) why = pod.flaw ? *pod.flaw : not_reached(view, pod, *tier, kFalse);
   }
   return why;
 }
 
-joint::Verdict degraded(const View& view, const FirstTier& first,
-                        const std::vector<FurtherTier>& further) {
+Verdict degraded(const View& view, const FirstTier& first,
+                 const std::vector<FurtherTier>& further) {
   std::size_t count = 0;
   const PodFinding* one = nullptr;
   const PodFinding* lost = nullptr;
   for (const PodFinding& pod : first.pods) {
-    if (pod.answers.status == joint::kUnknown && !pod.leaving && lost == nullptr) lost = &pod;
-    if (pod.answers.status != joint::kTrue || pod.report == nullptr ||
+    if (pod.answers.status == kUnknown && !pod.leaving && lost == nullptr) lost = &pod;
+    if (pod.answers.status != kTrue || pod.report == nullptr ||
         !pod.report->joint["degraded"].is_object())
       continue;
     if (count++ == 0) one = &pod;
   }
   if (one != nullptr) {
     const Json& said = one->report->joint["degraded"];
-    return {joint::kTrue, joint::reason_of(said, "Degraded"),
+    return {kTrue, reason_of(said, "Degraded"),
             (first.pods.size() > 1
                  ? counted(count, first.pods.size()) + " nodes; " + one->endpoint.node + ": "
                  : "") +
                 said["message"].string_or("the first tier answers alone")};
   }
   if (first.ready == 0) {
-    if (lost != nullptr) return {joint::kUnknown, lost->answers.reason, lost->answers.message};
-    return joint::no("NotServing", "the first tier does not answer");
+    if (lost != nullptr) return {kUnknown, lost->answers.reason, lost->answers.message};
+    return no("NotServing", "the first tier does not answer");
   }
   for (const FurtherTier& tier : further) {
     if (tier.status.ready) continue;
     // Unknown is the control plane's view of the tier; our server has its own view.
-    if (tier.verdict.status == joint::kFalse ||
-        (tier.verdict.status == joint::kUnknown && !view.plan.ours_first()))
-      return {joint::kTrue, tier.verdict.reason,
+    if (tier.verdict.status == kFalse ||
+        (tier.verdict.status == kUnknown && !view.plan.ours_first()))
+      return {kTrue, tier.verdict.reason,
               "the edge answers without tier " + tier.status.name + ": " + tier.verdict.message};
   }
   for (const FurtherTier& tier : further) {
     if (tier.status.url.empty())
-      return {joint::kTrue, "NoAddress",
+      return {kTrue, "NoAddress",
               "tier " + tier.status.name + " has no address yet: " + tier.verdict.message};
   }
   for (const PodFinding& pod : first.pods) {
-    if (!view.plan.ours_first() || pod.answers.status != joint::kTrue || pod.leaving) continue;
+    if (!view.plan.ours_first() || pod.answers.status != kTrue || pod.leaving) continue;
     // A restarted server asks the tier within a second.
     const bool before = !view.service.status.start_time.empty();
     if (const FurtherTier* tier = unreached(view, pod, further))
-      return not_reached(view, pod, *tier, before ? joint::kUnknown : joint::kTrue);
+      return not_reached(view, pod, *tier, before ? kUnknown : kTrue);
   }
-  if (lost != nullptr) return {joint::kUnknown, lost->answers.reason, lost->answers.message};
-  return joint::no("AllTiersAsked", "every tier answers");
+  if (lost != nullptr) return {kUnknown, lost->answers.reason, lost->answers.message};
+  return no("AllTiersAsked", "every tier answers");
 }
 
 void count_workers(const View& view, const FirstTier& first, JointInferenceServiceStatus& status) {
@@ -135,7 +129,7 @@ void count_workers(const View& view, const FirstTier& first, JointInferenceServi
     const api::Pod* pod = view.plan.first.pods[i].pod.get();
     if (pod == nullptr || pod->metadata.deleting()) continue;
     // A pod that an agent vouches for counts too: it works, even if it is not Ready at this moment.
-    if (pod->ready() || first.pods[i].answers.status == joint::kTrue) ++status.active;
+    if (pod->ready() || first.pods[i].answers.status == kTrue) ++status.active;
     if (pod->ended() || (!pod->ready() && hosting::pod_problem(*pod))) ++status.failed;
   }
   for (std::size_t i = 0; i < view.plan.further.size(); ++i) {
@@ -143,8 +137,8 @@ void count_workers(const View& view, const FirstTier& first, JointInferenceServi
     if (view.plan.further[i].owned && model != view.world.inference_models.end())
       status.active += model->second->status.ready_replicas;
     if (!view.plan.tiers[i + 1].has_template()) continue;
-    for (const PodPtr& pod : view.world.pods) {
-      const auto label = pod->metadata.labels.find(std::string(kWorkerLabel));
+    for (const workers::PodPtr& pod : view.world.pods) {
+      const auto label = pod->metadata.labels.find(std::string(workers::kWorkerLabel));
       if (label == pod->metadata.labels.end() || label->second != view.plan.tiers[i + 1].name ||
           pod->metadata.deleting())
         continue;
@@ -180,7 +174,7 @@ JointObservation observe(const JointInferenceService& service, const JointPlan& 
   const std::string time = meta::format_time(now);
   JointInferenceServiceStatus status = service.status;
   status.observed_generation = service.metadata.generation;
-  const auto set = [&](std::string type, const joint::Verdict& verdict) {
+  const auto set = [&](std::string type, const Verdict& verdict) {
     meta::set_condition(
         status.conditions,
         {std::move(type), std::string(verdict.status), verdict.reason,
@@ -188,43 +182,42 @@ JointObservation observe(const JointInferenceService& service, const JointPlan& 
         time);
   };
   if (plan.problem) {
-    set("Ready", joint::no(*plan.problem));
-    set("EdgeReady", joint::no(*plan.problem));
-    set("CloudReady", joint::no(*plan.problem));
-    set("Degraded", {joint::kUnknown, plan.problem->reason,
-                     "the previous pods keep serving, but are not monitored"});
+    set("Ready", no(*plan.problem));
+    set("EdgeReady", no(*plan.problem));
+    set("CloudReady", no(*plan.problem));
+    set("Degraded",
+        {kUnknown, plan.problem->reason, "the previous pods keep serving, but are not monitored"});
   } else {
     const View view{service, plan, world, options};
-    const FirstTier first = joint::find_first(view);
-    const std::vector<FurtherTier> further = joint::find_further(view);
-    const std::optional<joint::Verdict> waits =
-        first.answers.status == joint::kTrue ? first_wait(view, first, further) : std::nullopt;
+    const FirstTier first = find_first(view);
+    const std::vector<FurtherTier> further = find_further(view);
+    const std::optional<Verdict> waits =
+        first.answers.status == kTrue ? first_wait(view, first, further) : std::nullopt;
     set("Ready", waits ? *waits : first.answers);
     set("EdgeReady", first.verdict);
-    set("CloudReady", joint::cloud_verdict(further));
+    set("CloudReady", cloud_verdict(further));
     set("Degraded", degraded(view, first, further));
     if (!plan.autoscaled) {
       std::erase_if(status.conditions, [](const meta::Condition& condition) {
         return condition.type == "Autoscaling";
       });
     } else if (plan.autoscaling || plan.refused) {
-      set("Autoscaling", joint::no(plan.autoscaling ? *plan.autoscaling : *plan.refused));
+      set("Autoscaling", no(plan.autoscaling ? *plan.autoscaling : *plan.refused));
     } else {
-      set("Autoscaling", {joint::kTrue, "Autoscaling",
+      set("Autoscaling", {kTrue, "Autoscaling",
                           "a HorizontalPodAutoscaler sets the replicas of the cloud worker"});
     }
-    status.url = first.answers.status == joint::kFalse ? "" : first.url;
+    status.url = first.answers.status == kFalse ? "" : first.url;
     status.endpoints.clear();
     for (const PodFinding& pod : first.pods) {
-      if (!pod.leaving || pod.answers.status == joint::kTrue)
-        add_endpoint(pod.endpoint, status.endpoints);
+      if (!pod.leaving || pod.answers.status == kTrue) add_endpoint(pod.endpoint, status.endpoints);
     }
-    status.tiers = {joint::status_of(view, first)};
+    status.tiers = {status_of(view, first)};
     for (const FurtherTier& tier : further) status.tiers.push_back(tier.status);
     status.active = status.failed = 0;
     count_workers(view, first, status);
-    joint::add_counts(view, first, status);
-    if (first.answers.status == joint::kTrue && !waits && status.start_time.empty())
+    add_counts(view, first, status);
+    if (first.answers.status == kTrue && !waits && status.start_time.empty())
       status.start_time = time;
   }
   JointObservation out;
@@ -233,8 +226,8 @@ JointObservation observe(const JointInferenceService& service, const JointPlan& 
     return out;
   }
   JointInferenceServiceStatus state = status, state_before = service.status;
-  joint::clear_counts(state);
-  joint::clear_counts(state_before);
+  clear_counts(state);
+  clear_counts(state_before);
   if (same(state, state_before)) {
     const auto last = meta::parse_time(service.status.update_time);
     const auto age = last.ok() ? now - *last : WallTime::duration::max();
@@ -250,4 +243,4 @@ JointObservation observe(const JointInferenceService& service, const JointPlan& 
   return out;
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::joint

@@ -4,14 +4,13 @@
 #include <set>
 #include <utility>
 
-#include "controllers/inferencemodel/objects.h"
-#include "controllers/inferencemodel/plan.h"
+#include "controllers/inferencemodel/inferencemodel.h"
 #include "controllers/joint/child.h"
 #include "hosting/pod_problem.h"
 #include "net/url.h"
 #include "runtime/writer.h"
 
-namespace varda::controllers {
+namespace varda::controllers::joint {
 
 namespace {
 
@@ -22,7 +21,7 @@ std::string owner_of(const JointInferenceService& service) {
   return "JointInferenceService " + service.metadata.key().str();
 }
 
-Job job_of(const JointInferenceService& service) {
+workers::Job job_of(const JointInferenceService& service) {
   return {JointInferenceService::resource().kind, service.metadata};
 }
 
@@ -34,9 +33,9 @@ std::shared_ptr<const T> named(const std::map<std::string, std::shared_ptr<const
 }
 
 // A reference never resolves to a child: a service cannot depend on an object that it makes.
-ModelWorld models_of(const std::string& name, const JointInferenceService& service,
-                     const JointWorld& world) {
-  ModelWorld out{named(world.models, name), named(world.inference_models, name)};
+workers::ModelWorld models_of(const std::string& name, const JointInferenceService& service,
+                              const JointWorld& world) {
+  workers::ModelWorld out{named(world.models, name), named(world.inference_models, name)};
   if (out.inference_model != nullptr && is_child(*out.inference_model, service))
     out.inference_model = nullptr;
   if (out.inference_model != nullptr && out.inference_model->metadata.deleting())
@@ -87,18 +86,20 @@ hosting::NodeList first_nodes(const Tier& tier, const JointWorld& world) {
   hosting::NodeList nodes;
   for (const auto& node : world.nodes) {
     const std::string& name = node->metadata.name;
-    const bool serves = std::any_of(world.pods.begin(), world.pods.end(),
-                                    [&](const PodPtr& pod) { return pod->spec.node_name == name; });
+    const bool serves =
+        std::any_of(world.pods.begin(), world.pods.end(),
+                    [&](const workers::PodPtr& pod) { return pod->spec.node_name == name; });
     if (serves || world.edge_node(name) != nullptr) nodes.push_back(node);
   }
   return nodes;
 }
 
 /// The port of the server in present pods, or else in the last ones; 0: unknown.
-std::int64_t current_port(const JointInferenceService& service, const Worker& worker,
+std::int64_t current_port(const JointInferenceService& service, const workers::Worker& worker,
                           const JointWorld& world) {
-  for (const PodPtr& pod : world.pods) {
-    if (!is_worker_pod(job_of(service), worker, *pod) || pod->metadata.deleting()) continue;
+  for (const workers::PodPtr& pod : world.pods) {
+    if (!workers::is_worker_pod(job_of(service), worker, *pod) || pod->metadata.deleting())
+      continue;
     for (const api::Container& container : pod->spec.containers) {
       if (container.name == "server" && !container.ports.empty())
         return container.ports.front().container_port;
@@ -113,11 +114,11 @@ std::int64_t current_port(const JointInferenceService& service, const Worker& wo
 
 /// One port for all nodes. The present port stays unless an owner with precedence has it on one of
 /// them. Otherwise it is the first port that no other owner wants on any of them; 0: none is free.
-std::int64_t port_of(const JointInferenceService& service, const Worker& worker,
+std::int64_t port_of(const JointInferenceService& service, const workers::Worker& worker,
                      const hosting::NodeList& list, const JointWorld& world) {
   if (service.spec.serving_port != 0) return service.spec.serving_port;
   const std::int64_t current = current_port(service, worker, world);
-  const WorkerNodes nodes = nodes_of(worker, list);
+  const workers::WorkerNodes nodes = nodes_of(worker, list);
   std::set<std::int64_t> taken;
   bool lost = false;
   for (const hosting::PortClaim& claim : world.claims) {
@@ -126,13 +127,13 @@ std::int64_t port_of(const JointInferenceService& service, const Worker& worker,
       continue;
     taken.insert(claim.port);
     if (lost || claim.port != current) continue;
-    const hosting::PortClaim ours{
-        .node = claim.node,
-        .port = current,
-        .owner = owner_of(service),
-        .uid = service.metadata.uid,
-        .since = service.metadata.creation_timestamp,
-        .held = holds_port(job_of(service), worker, world.pods, claim.node, {current, "TCP"})};
+    const hosting::PortClaim ours{.node = claim.node,
+                                  .port = current,
+                                  .owner = owner_of(service),
+                                  .uid = service.metadata.uid,
+                                  .since = service.metadata.creation_timestamp,
+                                  .held = workers::holds_port(job_of(service), worker, world.pods,
+                                                              claim.node, {current, "TCP"})};
     lost = port_holder(ours, {claim}) != nullptr;
   }
   if (current != 0 && !lost) return current;
@@ -155,19 +156,19 @@ api::InferenceModel as_served(const JointInferenceService& service, std::int64_t
   return model;
 }
 
-Worker first_worker(const JointInferenceService& service, const std::vector<Tier>& tiers,
-                    const JointWorld& world, const hosting::Options& options,
-                    std::optional<hosting::Problem>& problem) {
+workers::Worker first_worker(const JointInferenceService& service, const std::vector<Tier>& tiers,
+                             const JointWorld& world, const hosting::Options& options,
+                             std::optional<hosting::Problem>& problem) {
   const Tier& tier = tiers.front();
-  Worker worker;
+  workers::Worker worker;
   if (tier.has_template()) {
-    worker = worker_of(tier.name, Worker::Layer::kEdge, *tier.worker);
+    worker = workers::worker_of(tier.name, workers::Worker::Layer::kEdge, *tier.worker);
     if (tier.policy != nullptr) worker.hard_example_mining = *tier.policy;
     worker.cloud_url = reported_url(service, tiers[1]);
   } else {
     worker.name = tier.name;
-    worker.layer = Worker::Layer::kEdge;
-    worker.pods = Worker::Pods::kServer;
+    worker.layer = workers::Worker::Layer::kEdge;
+    worker.pods = workers::Worker::Pods::kServer;
     worker.node_name = tier.node;
     if (tier.selector != nullptr) {
       worker.selector = *tier.selector;
@@ -182,21 +183,21 @@ Worker first_worker(const JointInferenceService& service, const std::vector<Tier
         [model, network = options.edge_network,
          server = hosting::varda_serve(options.serve_image)](const std::string& directory) {
           api::Pod pod;
-          pod.spec = edge_server(model, &server, network, directory);
+          pod.spec = inferencemodel::edge_server(model, &server, network, directory);
           std::vector<std::string>& args = pod.spec.containers.front().args;
-          for (std::string& argument : tier_arguments(model.spec.security))
+          for (std::string& argument : inferencemodel::tier_arguments(model.spec.security))
             args.push_back(std::move(argument));
           return pod.to_json()["spec"];
         };
     worker.asked =
         Json::object({{"port", worker.serving_port}, {"modelName", service.model_name()}});
-    if (Json security = security_asked(model); !security.is_null())
+    if (Json security = inferencemodel::security_asked(model); !security.is_null())
       worker.asked.set("security", std::move(security));
     worker.joint = joint_file_of(service, tiers);
   }
-  ModelResolution model =
-      resolve_model(*tier.model, models_of(tier.model->name, service, world),
-                    tier.has_template() ? ModelUse::kUsersWorker : ModelUse::kServer);
+  workers::ModelResolution model = workers::resolve_model(
+      *tier.model, models_of(tier.model->name, service, world),
+      tier.has_template() ? workers::ModelUse::kUsersWorker : workers::ModelUse::kServer);
   worker.model = std::move(model.model);
   // Clients know one model name, whichever tier answers. The directory and the agent's requests use
   // it.
@@ -208,34 +209,35 @@ Worker first_worker(const JointInferenceService& service, const std::vector<Tier
 void plan_first(const JointInferenceService& service, const JointWorld& world,
                 const hosting::Options& options, JointPlan& plan) {
   std::optional<hosting::Problem> model_problem;
-  const Worker worker = first_worker(service, plan.tiers, world, options, model_problem);
+  const workers::Worker worker = first_worker(service, plan.tiers, world, options, model_problem);
   plan.port = worker.serving_port;
   const hosting::NodeList nodes = first_nodes(plan.tiers.front(), world);
-  WorkerWorld around{.nodes = nodes,
-                     .edge_node = world.edge_node,
-                     .pods = world.pods,
-                     .deployment = nullptr,
-                     .claims = world.claims,
-                     .fetch_image = options.fetch_image,
-                     .fetch_arguments = options.fetch_arguments};
-  if (worker.pods == Worker::Pods::kServer && worker.serving_port == 0) {
+  workers::WorkerWorld around{.nodes = nodes,
+                              .edge_node = world.edge_node,
+                              .pods = world.pods,
+                              .deployment = nullptr,
+                              .claims = world.claims,
+                              .fetch_image = options.fetch_image,
+                              .fetch_arguments = options.fetch_arguments};
+  if (worker.pods == workers::Worker::Pods::kServer && worker.serving_port == 0) {
     plan.first_problem =
         hosting::Problem{"PortInUse", "no port from " + std::to_string(kJointPortMin) + " to " +
                                           std::to_string(kJointPortMax) +
                                           " is free on all of its nodes: set servingPort"};
     return;
   }
-  plan.first = plan_worker(job_of(service), worker, around);
-  const bool of_a_pod = std::any_of(
-      plan.first.pods.begin(), plan.first.pods.end(),
-      [&](const WorkerPod& pod) { return pod.problem && pod.problem == plan.first.problem; });
+  plan.first = workers::plan_worker(job_of(service), worker, around);
+  const bool of_a_pod = std::any_of(plan.first.pods.begin(), plan.first.pods.end(),
+                                    [&](const workers::WorkerPod& pod) {
+                                      return pod.problem && pod.problem == plan.first.problem;
+                                    });
   if (model_problem) {
     plan.first_problem = std::move(model_problem);
   } else if (!of_a_pod) {
     plan.first_problem = plan.first.problem;
   }
-  if (!plan.first_problem) plan.first_problem = unmounted_model(worker);
-  plan.claims = claims_of(job_of(service), worker, nodes, world.pods);
+  if (!plan.first_problem) plan.first_problem = workers::unmounted_model(worker);
+  plan.claims = workers::claims_of(job_of(service), worker, nodes, world.pods);
 }
 
 // ---- further tiers
@@ -243,23 +245,24 @@ void plan_first(const JointInferenceService& service, const JointWorld& world,
 void plan_cloud_worker(const JointInferenceService& service, const Tier& tier,
                        const JointWorld& world, const hosting::Options& options, JointPlan& plan,
                        TierPlan& out) {
-  Worker worker = worker_of(tier.name, Worker::Layer::kCloud, *tier.worker);
+  workers::Worker worker =
+      workers::worker_of(tier.name, workers::Worker::Layer::kCloud, *tier.worker);
   worker.service_port = service.spec.cloud_worker->service_port();
   worker.service_type = service.spec.cloud_worker->service_type();
-  ModelResolution model = resolve_model(*tier.model, models_of(tier.model->name, service, world),
-                                        ModelUse::kUsersWorker);
+  workers::ModelResolution model = workers::resolve_model(
+      *tier.model, models_of(tier.model->name, service, world), workers::ModelUse::kUsersWorker);
   worker.model = std::move(model.model);
-  WorkerWorld around{.nodes = world.nodes,
-                     .edge_node = world.edge_node,
-                     .pods = world.pods,
-                     .deployment = world.deployment,
-                     .claims = {},
-                     .fetch_image = options.fetch_image,
-                     .fetch_arguments = options.fetch_arguments};
+  workers::WorkerWorld around{.nodes = world.nodes,
+                              .edge_node = world.edge_node,
+                              .pods = world.pods,
+                              .deployment = world.deployment,
+                              .claims = {},
+                              .fetch_image = options.fetch_image,
+                              .fetch_arguments = options.fetch_arguments};
   const bool wants_autoscaler = tier.worker->hpa.has_value();
   if (wants_autoscaler && world.autoscalers_served) worker.autoscaling = *tier.worker->hpa;
-  plan.cloud = plan_worker(job_of(service), worker, around);
-  if (worker.autoscaling) plan.objects.push_back(make_autoscaler(job_of(service), worker));
+  plan.cloud = workers::plan_worker(job_of(service), worker, around);
+  if (worker.autoscaling) plan.objects.push_back(workers::make_autoscaler(job_of(service), worker));
   plan.autoscaled = plan.autoscaled || wants_autoscaler;
   if (wants_autoscaler && !world.autoscalers_served) {
     plan.autoscaling =
@@ -268,14 +271,14 @@ void plan_cloud_worker(const JointInferenceService& service, const Tier& tier,
                              std::to_string(worker.replicas) + " replicas"};
   }
   out.problem = model.problem ? std::move(model.problem) : plan.cloud->problem;
-  if (!out.problem) out.problem = unmounted_model(worker);
+  if (!out.problem) out.problem = workers::unmounted_model(worker);
   for (Json& object : plan.cloud->objects) plan.objects.push_back(std::move(object));
 }
 
 void plan_inference_model(const JointInferenceService& service, const Tier& tier,
                           const JointWorld& world, const hosting::Options& options, JointPlan& plan,
                           TierPlan& out) {
-  const ModelWorld around = models_of(tier.model->name, service, world);
+  const workers::ModelWorld around = models_of(tier.model->name, service, world);
   const bool another = tier.model->kind == api::ModelReference::kInferenceModel ||
                        (tier.model->kind.empty() && around.model == nullptr);
   if (another && around.inference_model != nullptr) {  // its source does not matter
@@ -283,7 +286,8 @@ void plan_inference_model(const JointInferenceService& service, const Tier& tier
     out.problem = server_problem(*around.inference_model, options);
     return;
   }
-  ModelResolution found = resolve_model(*tier.model, around, ModelUse::kUsersWorker);
+  workers::ModelResolution found =
+      workers::resolve_model(*tier.model, around, workers::ModelUse::kUsersWorker);
   const auto there = named(world.inference_models, child_name(service, tier));
   const api::InferenceModel* existing =
       there != nullptr && is_child(*there, service) ? there.get() : nullptr;
@@ -332,15 +336,16 @@ template <typename Which>
 bool is_asked(const JointInferenceService& service, const JointPlan& plan, const JointWorld& world,
               Which which) {
   const std::string key = service.metadata.key().str() + "." + plan.tiers.front().name;
-  return std::any_of(plan.first.pods.begin(), plan.first.pods.end(), [&](const WorkerPod& pod) {
-    const EdgeNodePtr agent = world.edge_node(pod.node);
-    const api::EdgeModel* reported = agent == nullptr ? nullptr : agent->spec.find_model(key);
-    if (reported == nullptr) return false;
-    const auto& tiers = reported->joint["tiers"].as_array();
-    return std::any_of(tiers.begin(), tiers.end(), [&](const Json& tier) {
-      return !tier["url"].as_string().empty() && which(tier);
-    });
-  });
+  return std::any_of(
+      plan.first.pods.begin(), plan.first.pods.end(), [&](const workers::WorkerPod& pod) {
+        const workers::EdgeNodePtr agent = world.edge_node(pod.node);
+        const api::EdgeModel* reported = agent == nullptr ? nullptr : agent->spec.find_model(key);
+        if (reported == nullptr) return false;
+        const auto& tiers = reported->joint["tiers"].as_array();
+        return std::any_of(tiers.begin(), tiers.end(), [&](const Json& tier) {
+          return !tier["url"].as_string().empty() && which(tier);
+        });
+      });
 }
 
 // Keeps an unwanted child until every tier answers without it, and no work list asks it.
@@ -359,7 +364,7 @@ void keep_replaced(const JointInferenceService& service, const JointWorld& world
     if (url.empty()) {
       // The child never answered, or restarts now. If it restarts, work lists have its former URL,
       // which no other model has.
-      const auto label = child->metadata.labels.find(std::string(kWorkerLabel));
+      const auto label = child->metadata.labels.find(std::string(workers::kWorkerLabel));
       const std::string tier = label == child->metadata.labels.end() ? "" : label->second;
       const auto where_it_was = [&](const Json& one) {
         return one["name"].as_string() == tier &&
@@ -440,7 +445,7 @@ std::vector<std::string> certificate_hosts(const JointPlan& plan, const JointWor
   const hosting::Machines machines =
       options.node_port_host.empty() ? hosting::Machines::kMany : hosting::Machines::kOne;
   std::vector<std::string> hosts{"localhost", "127.0.0.1"};
-  for (const WorkerPod& pod : plan.first.pods)
+  for (const workers::WorkerPod& pod : plan.first.pods)
     hosts.push_back(hosting::pod_address(pod.pod.get(), world.edge_node(pod.node).get(),
                                          hosting::find_node(world.nodes, pod.node), machines));
   return hosts;
@@ -464,14 +469,14 @@ std::optional<hosting::NodeWork> work_for(const JointInferenceService& service,
     }
   } else {
     std::optional<hosting::Problem> problem;
-    const Worker worker = first_worker(service, tiers, world, options, problem);
+    const workers::Worker worker = first_worker(service, tiers, world, options, problem);
     const hosting::NodeList nodes = first_nodes(tiers.front(), world);
-    if (auto model = model_for(job_of(service), worker, nodes, node, world.pods))
+    if (auto model = workers::model_for(job_of(service), worker, nodes, node, world.pods))
       work.models.push_back(std::move(*model));
-    work.workers = workers_for(job_of(service), worker, nodes, node, world.pods);
+    work.workers = workers::workers_for(job_of(service), worker, nodes, node, world.pods);
   }
   if (work.models.empty() && work.workers.empty()) return {};
   return work;
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::joint

@@ -28,18 +28,20 @@
 #include "hosting/port_claims.h"
 #include "hosting/servers.h"
 
-namespace varda::controllers {
+namespace varda::controllers::joint {
+
+using codec::Json;
 
 /// The surroundings of one service, as cached.
 struct JointWorld {
   hosting::NodeList nodes;  // nodes that tiers name; all nodes if affects_every_node()
-  std::function<EdgeNodePtr(const std::string& node)> edge_node;
+  std::function<workers::EdgeNodePtr(const std::string& node)> edge_node;
   /// Objects in its namespace, by name: those that tiers refer to, or with the name of a child.
   std::map<std::string, std::shared_ptr<const api::SednaModel>> models;
   std::map<std::string, std::shared_ptr<const api::InferenceModel>> inference_models;
   /// InferenceModels that the service controls, under any name.
   std::vector<std::shared_ptr<const api::InferenceModel>> children;
-  std::vector<PodPtr> pods;                                       // of the service
+  std::vector<workers::PodPtr> pods;                              // of the service
   std::shared_ptr<const api::Deployment> deployment;              // with the cloud worker's name
   std::shared_ptr<const api::Service> service;                    // with the same name
   std::vector<std::shared_ptr<const api::EndpointSlice>> slices;  // of that service
@@ -62,12 +64,12 @@ struct JointPlan {
   Children children = Children::kConverge;
   std::optional<hosting::Problem> problem;  // of the spec as a whole
   std::vector<Json> objects;
-  std::vector<Tier> tiers;  // borrows from the service
-  WorkerPlan first;         // pods of the first tier
+  std::vector<Tier> tiers;    // borrows from the service
+  workers::WorkerPlan first;  // pods of the first tier
   std::optional<hosting::Problem> first_problem;
   std::int64_t port = 0;                        // of our server; 0: unknown, or the user's worker
   std::vector<TierPlan> further;                // one for each tier but the first
-  std::optional<WorkerPlan> cloud;              // of the user's cloud worker
+  std::optional<workers::WorkerPlan> cloud;     // of the user's cloud worker
   std::vector<hosting::PortClaim> claims;       // node ports that its pods and edge children want
   bool autoscaled = false;                      // the spec has an `hpa`
   std::optional<hosting::Problem> autoscaling;  // the reason why `hpa` has no effect
@@ -110,4 +112,4 @@ bool affects_every_node(const std::vector<Tier>& tiers);
 /// Range of node ports that a service chooses itself.
 inline constexpr std::int64_t kJointPortMin = 18080, kJointPortMax = 18999;
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::joint

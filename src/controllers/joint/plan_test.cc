@@ -14,7 +14,7 @@
 #include "controllers/joint/child.h"
 #include "controllers/testing/golden.h"
 
-namespace varda::controllers {
+namespace varda::controllers::joint {
 namespace joint_plan_test {
 
 using codec::Json;
@@ -27,7 +27,7 @@ const testing::Path kRoot = testing::Path(VARDA_TESTDATA) / "joint";
 struct Case {
   api::JointInferenceService service;
   JointWorld world;
-  std::map<std::string, EdgeNodePtr> agents;
+  std::map<std::string, workers::EdgeNodePtr> agents;
   hosting::Options options;
 };
 
@@ -242,4 +242,4 @@ TEST_F(JointCounts, GoOnThroughAnotherEpochOfTheNode) {
 }
 
 }  // namespace joint_plan_test
-}  // namespace varda::controllers
+}  // namespace varda::controllers::joint

@@ -6,21 +6,22 @@
 #include <vector>
 
 #include "base/log.h"
-#include "controllers/inferencemodel/plan.h"
 #include "controllers/joint/child.h"
+#include "controllers/joint/joint.h"
+#include "controllers/joint/metrics.h"
 #include "hosting/certificate.h"
 #include "hosting/certificate_issuer.h"
 #include "hosting/conditions.h"
 #include "hosting/service_address.h"
 
-namespace varda::controllers {
+namespace varda::controllers::joint {
 
 namespace {
 
 using api::JointInferenceService;
 using meta::ObjectKey;
 using Keys = std::vector<ObjectKey>;
-using Autoscaler = runtime::Raw<autoscaler_resource>;
+using Autoscaler = runtime::Raw<workers::autoscaler_resource>;
 
 // A cluster's policy may later accept the refused objects, and no watch reports that.
 constexpr Duration kServiceRefusedAgain = std::chrono::minutes(2);
@@ -32,8 +33,8 @@ constexpr Duration kServicePortAgain = std::chrono::seconds(10);
 // Deployment.
 Keys of_worker_pod(const api::Pod& pod) {
   const auto& labels = pod.metadata.labels;
-  const auto kind = labels.find(std::string(kJobKindLabel)),
-             job = labels.find(std::string(kJobLabel));
+  const auto kind = labels.find(std::string(workers::kJobKindLabel)),
+             job = labels.find(std::string(workers::kJobLabel));
   if (kind == labels.end() || job == labels.end() ||
       kind->second != JointInferenceService::resource().kind)
     return {};
@@ -107,7 +108,7 @@ bool waits_for_port(const JointPlan& plan) {
   };
   return wants(plan.first_problem) ||
          std::any_of(plan.first.pods.begin(), plan.first.pods.end(),
-                     [&](const WorkerPod& pod) { return wants(pod.problem); }) ||
+                     [&](const workers::WorkerPod& pod) { return wants(pod.problem); }) ||
          std::any_of(plan.further.begin(), plan.further.end(),
                      [&](const TierPlan& tier) { return wants(tier.problem); });
 }
@@ -119,7 +120,7 @@ JointInferenceReconciler::JointInferenceReconciler(const runtime::Caches& caches
     : caches_(caches),
       index_(index),
       options_(std::move(options)),
-      clock_(options_.clock != nullptr ? *options_.clock : system_clock()) {}
+      clock_(hosting::clock_of(options_)) {}
 
 void JointInferenceReconciler::watches(runtime::Watches<JointInferenceService>& w) const {
   w.owns<api::Pod>(runtime::Update::kRecreate)
@@ -199,9 +200,9 @@ JointWorld JointInferenceReconciler::look(const JointInferenceService& service,
     if (tiers.back().has_template()) {
       for (auto& pod : caches_.of<api::Pod>().select(
                meta::LabelSelector::equals(
-                   {{std::string(kJobKindLabel), JointInferenceService::resource().kind},
-                    {std::string(kJobLabel), key.name},
-                    {std::string(kWorkerLabel), tiers.back().name}}),
+                   {{std::string(workers::kJobKindLabel), JointInferenceService::resource().kind},
+                    {std::string(workers::kJobLabel), key.name},
+                    {std::string(workers::kWorkerLabel), tiers.back().name}}),
                key.ns)) {
         world.pods.push_back(std::move(pod));
       }
@@ -209,7 +210,7 @@ JointWorld JointInferenceReconciler::look(const JointInferenceService& service,
   }
   std::vector<std::string> nodes =
       affects_every_node(tiers) ? names_of(world.nodes) : named_nodes(tiers);
-  for (const PodPtr& pod : world.pods) {  // nodes of present pods too
+  for (const workers::PodPtr& pod : world.pods) {  // nodes of present pods too
     const std::string& name = pod->spec.node_name;
     if (name.empty() || hosting::find_node(world.nodes, name) != nullptr) continue;
     if (auto node = caches_.of<api::Node>().get({"", name})) world.nodes.push_back(std::move(node));
@@ -234,7 +235,7 @@ Result<std::optional<Duration>> JointInferenceReconciler::replace_ended(const Co
                                                                         const JointPlan& plan,
                                                                         runtime::Writer& writer) {
   std::optional<Duration> next;
-  for (const PodPtr& pod : plan.first.ended) {
+  for (const workers::PodPtr& pod : plan.first.ended) {
     const auto made = meta::parse_time(pod->metadata.creation_timestamp);
     const Duration lived =
         made.ok() ? std::chrono::duration_cast<Duration>(clock_.wall() - *made) : Duration{};
@@ -329,11 +330,13 @@ Keys JointWork::nodes_of(const ObjectKey& service, const runtime::Caches& caches
 // take a place of nodes that joined later.
 Keys JointWork::nodes_after(const api::Node& node, const runtime::Caches& caches) const {
   if (!caches.synced()) return {};  // the start reconciles every node in any case
-  if (caches.of<api::Node>().size() < kNodesPerWorkerMax || !index_.any_node_is_first()) return {};
+  if (caches.of<api::Node>().size() < workers::kNodesPerWorkerMax || !index_.any_node_is_first())
+    return {};
   Keys keys;
   for (const auto& edge_node : caches.of<api::EdgeNode>().list()) {
     const auto other = caches.of<api::Node>().get(edge_node->metadata.key());
-    if (other != nullptr && joined_before(node, *other)) keys.push_back(edge_node->metadata.key());
+    if (other != nullptr && workers::joined_before(node, *other))
+      keys.push_back(edge_node->metadata.key());
   }
   return keys;
 }
@@ -440,10 +443,10 @@ std::vector<hosting::NodeWork> JointWork::work_for(const api::EdgeNode& node,
   // If a worker cannot have all nodes, the nodes that joined earlier decide whether it has this
   // one.
   hosting::NodeList before;
-  if (here != nullptr && caches.of<api::Node>().size() > kNodesPerWorkerMax) {
+  if (here != nullptr && caches.of<api::Node>().size() > workers::kNodesPerWorkerMax) {
     before = caches.of<api::Node>().list();
-    std::erase_if(before, [&](const auto& one) { return !joined_before(*one, *here); });
-    if (before.size() < kNodesPerWorkerMax) before.clear();
+    std::erase_if(before, [&](const auto& one) { return !workers::joined_before(*one, *here); });
+    if (before.size() < workers::kNodesPerWorkerMax) before.clear();
   }
   for (const ObjectKey& key : index_.first_on(node.metadata.name)) {
     const auto service = caches.of<JointInferenceService>().get(key);
@@ -461,14 +464,45 @@ std::vector<hosting::NodeWork> JointWork::work_for(const api::EdgeNode& node,
     if (auto found = caches.of<api::InferenceModel>().get({key.ns, model}))
       world.inference_models.emplace(model, std::move(found));
     world.pods = caches.of<api::Pod>().owned_by(service->metadata.uid);
-    auto work = controllers::work_for(*service, node, world, options_);
+    auto work = joint::work_for(*service, node, world, options_);
     if (work && !before.empty() && tiers.front().node.empty()) {
       world.nodes.insert(world.nodes.end(), before.begin(), before.end());
-      work = controllers::work_for(*service, node, world, options_);
+      work = joint::work_for(*service, node, world, options_);
     }
     if (work) out.push_back(std::move(*work));
   }
   return out;
 }
 
-}  // namespace varda::controllers
+std::vector<hosting::PortClaim> JointWork::claims_on(const std::string& node,
+                                                     const runtime::Caches& /*caches*/) const {
+  return index_.claims_on({node}, "");
+}
+
+namespace {
+
+struct JointServices final : hosting::KindControllers {
+  JointServices(const runtime::Manager& manager, const runtime::Caches& caches,
+                const hosting::Options& options)
+      : work(index, options),
+        reconciler(caches, index, options),
+        counts(caches, [&manager] { return manager.leading(); }) {}
+  const metrics::Collector* metrics() const override { return &counts; }
+  const hosting::JobWork* job_work() const override { return &work; }
+
+  JointIndex index;
+  JointWork work;
+  JointInferenceReconciler reconciler;
+  JointMetrics counts;
+};
+
+}  // namespace
+
+std::unique_ptr<hosting::KindControllers> add(runtime::Manager& manager,
+                                              const hosting::Options& options) {
+  auto out = std::make_unique<JointServices>(manager, manager.caches(), options);
+  manager.add<JointInferenceService>(out->reconciler);
+  return out;
+}
+
+}  // namespace varda::controllers::joint

@@ -11,7 +11,7 @@
 #include "hosting/servers.h"
 #include "runtime/controller.h"
 
-namespace varda::controllers {
+namespace varda::controllers::joint {
 
 /// Keeps the pods, models and status of every service. Shares the index with JointWork; both read
 /// and fill it.
@@ -54,6 +54,8 @@ class JointWork final : public hosting::JobWork {
   void watches(runtime::Watches<api::EdgeNode>& w) const override;
   std::vector<hosting::NodeWork> work_for(const api::EdgeNode& node,
                                           const runtime::Caches& caches) const override;
+  std::vector<hosting::PortClaim> claims_on(const std::string& node,
+                                            const runtime::Caches& caches) const override;
 
  private:
   std::vector<meta::ObjectKey> nodes_of(const meta::ObjectKey& service,
@@ -65,4 +67,4 @@ class JointWork final : public hosting::JobWork {
   const hosting::Options options_;
 };
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::joint

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-#include "controllers/inferencemodel/plan.h"
-
-namespace varda::controllers {
+namespace varda::controllers::joint {
 
 namespace {
 
@@ -86,4 +84,4 @@ Json joint_file_of(const api::JointInferenceService& service, const std::vector<
                        {"tiers", std::move(items)}});
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::joint

@@ -7,7 +7,7 @@
 #include "api/core/node.h"
 #include "api/sedna/joint_inference_service.h"
 
-namespace varda::controllers {
+namespace varda::controllers::joint {
 
 /// Borrows from the service.
 struct Tier {
@@ -33,4 +33,4 @@ std::vector<Tier> tiers_of(const api::JointInferenceService& service);
 codec::Json joint_file_of(const api::JointInferenceService& service,
                           const std::vector<Tier>& tiers);
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::joint

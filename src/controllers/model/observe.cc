@@ -1,11 +1,10 @@
 #include <algorithm>
 #include <map>
 
-#include "controllers/dataset/plan.h"
 #include "controllers/model/plan.h"
 #include "hosting/node_work.h"
 
-namespace varda::controllers {
+namespace varda::controllers::model {
 
 namespace {
 
@@ -177,26 +176,28 @@ ModelMetricsStatus observe(const ModelView& model, const ModelMetricsStatus& bef
   return status;
 }
 
-std::optional<ReplicationClaim> claim_of(const ModelView& model, const api::ModelSpec& spec) {
+std::optional<replication::ReplicationClaim> claim_of(const ModelView& model,
+                                                      const api::ModelSpec& spec) {
   if (!spec.replication || spec.node_name.empty() || model.metadata.deleting()) return std::nullopt;
-  auto path = local_path(spec.url);
+  auto path = replication::local_path(spec.url);
   if (!path) return std::nullopt;
-  return ReplicationClaim{.key = hosting::work_key(model.resource, model.metadata.key()),
-                          .uid = model.metadata.uid,
-                          .node = spec.node_name,
-                          .path = std::move(*path),
-                          .spec = *spec.replication};
+  return replication::ReplicationClaim{
+      .key = hosting::work_key(model.resource, model.metadata.key()),
+      .uid = model.metadata.uid,
+      .node = spec.node_name,
+      .path = std::move(*path),
+      .spec = *spec.replication};
 }
 
 std::optional<api::ReplicationStatus> observe_copies(const ModelView& model,
                                                      const api::ModelSpec& spec,
-                                                     const ReplicationWorld& world,
+                                                     const replication::ReplicationWorld& world,
                                                      const api::ModelMetricsStatus& before,
                                                      std::string_view now) {
   if (!spec.replication) return std::nullopt;
   if (const auto claim = claim_of(model, spec))
-    return observe_replication(*claim, world, before.replication.value_or(api::ReplicationStatus()),
-                               now);
+    return replication::observe_replication(
+        *claim, world, before.replication.value_or(api::ReplicationStatus()), now);
   api::ReplicationStatus out;
   out.reason = spec.node_name.empty() ? "NodeMissing" : "Unsupported";
   out.message = spec.node_name.empty() ? "nodeName must be set: replicas are copied from that node"
@@ -205,4 +206,4 @@ std::optional<api::ReplicationStatus> observe_copies(const ModelView& model,
   return out;
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::model

@@ -19,22 +19,14 @@
 
 #include "api/edgeai/edge_node.h"
 #include "api/edgeai/model.h"
-#include "controllers/replication/plan.h"
+#include "controllers/model/model.h"
 
-namespace varda::controllers {
+namespace varda::controllers::model {
 
-/// Identifies a Model of either group. Borrows all members.
-struct ModelView {
-  const meta::Resource& resource;
-  const meta::ObjectMeta& metadata;
-};
-
-/// The copies for other nodes; empty: none are requested, or the Model has no path on a node.
-std::optional<ReplicationClaim> claim_of(const ModelView& model, const api::ModelSpec& spec);
 /// Progress of the copies; empty: no node needs a copy.
 std::optional<api::ReplicationStatus> observe_copies(const ModelView& model,
                                                      const api::ModelSpec& spec,
-                                                     const ReplicationWorld& world,
+                                                     const replication::ReplicationWorld& world,
                                                      const api::ModelMetricsStatus& before,
                                                      std::string_view now);
 
@@ -49,4 +41,4 @@ api::ModelMetricsStatus observe(const ModelView& model, const api::ModelMetricsS
                                 const std::vector<std::shared_ptr<const api::EdgeNode>>& nodes,
                                 std::string_view now);
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::model

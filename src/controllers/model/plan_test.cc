@@ -8,7 +8,7 @@
 #include "api/kind.h"
 #include "controllers/testing/golden.h"
 
-namespace varda::controllers {
+namespace varda::controllers::model {
 namespace model_plan_test {
 
 using codec::Json;
@@ -168,4 +168,4 @@ TEST(ModelReports, NameTheModelsOfTheirGroup) {
 }
 
 }  // namespace model_plan_test
-}  // namespace varda::controllers
+}  // namespace varda::controllers::model

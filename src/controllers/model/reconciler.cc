@@ -6,9 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "controllers/replication/affected.h"
-
-namespace varda::controllers {
+namespace varda::controllers::model {
 
 template <api::Group G>
 void ModelReconciler<G>::watches(runtime::Watches<Model>& w) const {
@@ -18,7 +16,8 @@ void ModelReconciler<G>::watches(runtime::Watches<Model>& w) const {
     std::vector<meta::ObjectKey> keys;
     for (const auto& model : caches.of<Model>().list()) {
       const auto& replication = model->spec.replication;
-      if (replication && (model->spec.node_name == node || selects(*replication, labels)))
+      if (replication &&
+          (model->spec.node_name == node || replication::selects(*replication, labels)))
         keys.push_back(model->metadata.key());
     }
     return keys;
@@ -27,7 +26,7 @@ void ModelReconciler<G>::watches(runtime::Watches<Model>& w) const {
       [copied](const api::EdgeNode& node, const runtime::Caches& caches) {
         std::vector<meta::ObjectKey> keys = reported_models(node, Model::resource());
         for (meta::ObjectKey& key :
-             copied(node.metadata.name, labels_of(node.metadata.name, caches), caches))
+             copied(node.metadata.name, replication::labels_of(node.metadata.name, caches), caches))
           keys.push_back(std::move(key));
         return keys;
       });
@@ -35,7 +34,9 @@ void ModelReconciler<G>::watches(runtime::Watches<Model>& w) const {
       [copied](const api::Node& node, const runtime::Caches& caches) {
         return copied(node.metadata.name, node.metadata.labels, caches);
       },
-      [](const api::Node& before, const api::Node& now) { return same_to_others(before, now); });
+      [](const api::Node& before, const api::Node& now) {
+        return replication::same_to_others(before, now);
+      });
 }
 
 template <api::Group G>
@@ -43,7 +44,7 @@ Result<runtime::Action> ModelReconciler<G>::reconcile(const Context& ctx, const 
                                                       runtime::Writer& writer) const {
   if (model.metadata.deleting()) return runtime::Action::await_change();
   auto nodes = caches_.of<api::EdgeNode>().list();
-  ReplicationWorld world;
+  replication::ReplicationWorld world;
   if (model.spec.replication) {
     world.nodes = caches_.of<api::Node>().list();
     for (const auto& node : nodes) world.edge_nodes.emplace(node->metadata.name, node);
@@ -72,4 +73,24 @@ Result<runtime::Action> ModelReconciler<G>::reconcile(const Context& ctx, const 
 template class ModelReconciler<api::Group::kEdgeai>;
 template class ModelReconciler<api::Group::kSedna>;
 
-}  // namespace varda::controllers
+namespace {
+
+struct Models final : hosting::KindControllers {
+  Models(const runtime::Caches& caches, const Clock& clock)
+      : edgeai(caches, clock), sedna(caches, clock) {}
+
+  ModelReconciler<api::Group::kEdgeai> edgeai;
+  ModelReconciler<api::Group::kSedna> sedna;
+};
+
+}  // namespace
+
+std::unique_ptr<hosting::KindControllers> add(runtime::Manager& manager,
+                                              const hosting::Options& options) {
+  auto out = std::make_unique<Models>(manager.caches(), hosting::clock_of(options));
+  manager.add<api::Model>(out->edgeai);
+  manager.add<api::SednaModel>(out->sedna);
+  return out;
+}
+
+}  // namespace varda::controllers::model

@@ -4,7 +4,7 @@
 #include "controllers/model/plan.h"
 #include "runtime/controller.h"
 
-namespace varda::controllers {
+namespace varda::controllers::model {
 
 /// Merges workers' reports into the status of every Model of group G. Jobs write there too, so each
 /// write is based on a fresh read. Uses no finalizer: deletion is immediate.
@@ -28,4 +28,4 @@ class ModelReconciler {
 extern template class ModelReconciler<api::Group::kEdgeai>;
 extern template class ModelReconciler<api::Group::kSedna>;
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::model

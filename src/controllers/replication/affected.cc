@@ -1,4 +1,3 @@
-#include "controllers/replication/affected.h"
 
 #include <algorithm>
 #include <set>
@@ -6,20 +5,12 @@
 #include <utility>
 
 #include "api/edgeai/revocation.h"
-#include "controllers/dataset/plan.h"
-#include "controllers/model/plan.h"
 
-namespace varda::controllers {
+namespace varda::controllers::replication {
 
 namespace {
 
 using meta::ObjectKey;
-
-template <typename T>
-void add_claims(const runtime::Caches& caches, std::vector<ReplicationClaim>& claims) {
-  for (const auto& object : caches.of<T>().list())
-    for (ReplicationClaim& claim : claims_in(*object)) claims.push_back(std::move(claim));
-}
 
 void add_nodes(const ReplicationClaim& claim, const runtime::Caches& caches,
                std::set<std::string>& names) {
@@ -51,44 +42,9 @@ bool same_list(const List& a, const List& b, Facts facts) {
 
 }  // namespace
 
-template <api::Group G>
-std::vector<ReplicationClaim> claims_in(const api::DatasetOf<G>& dataset) {
-  auto claim = claim_of(view(dataset));
-  return claim ? std::vector<ReplicationClaim>{std::move(*claim)} : std::vector<ReplicationClaim>();
-}
-
-template <api::Group G>
-std::vector<ReplicationClaim> claims_in(const api::ModelOf<G>& model) {
-  auto claim = claim_of({api::ModelOf<G>::resource(), model.metadata}, model.spec);
-  return claim ? std::vector<ReplicationClaim>{std::move(*claim)} : std::vector<ReplicationClaim>();
-}
-
-template std::vector<ReplicationClaim> claims_in(const api::Dataset&);
-template std::vector<ReplicationClaim> claims_in(const api::SednaDataset&);
-template std::vector<ReplicationClaim> claims_in(const api::Model&);
-template std::vector<ReplicationClaim> claims_in(const api::SednaModel&);
-
-std::vector<ReplicationClaim> claims_in(const runtime::Caches& caches) {
-  std::vector<ReplicationClaim> out;
-  add_claims<api::Dataset>(caches, out);
-  add_claims<api::SednaDataset>(caches, out);
-  add_claims<api::Model>(caches, out);
-  add_claims<api::SednaModel>(caches, out);
-  return out;
-}
-
 std::vector<ObjectKey> nodes_of(const ReplicationClaim& claim, const runtime::Caches& caches) {
   std::set<std::string> names;
   add_nodes(claim, caches, names);
-  return keys_of(names);
-}
-
-std::vector<ObjectKey> nodes_with(std::string_view node,
-                                  const std::map<std::string, std::string>& labels,
-                                  const runtime::Caches& caches) {
-  std::set<std::string> names;
-  for (const ReplicationClaim& claim : claims_in(caches))
-    if (claim.node == node || selects(claim.spec, labels)) add_nodes(claim, caches, names);
   return keys_of(names);
 }
 
@@ -115,4 +71,4 @@ bool same_spec(const meta::ObjectMeta& a, const meta::ObjectMeta& b) {
   return a.uid == b.uid && a.generation == b.generation && a.deleting() == b.deleting();
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::replication

@@ -1,12 +1,11 @@
-#include "controllers/replication/plan.h"
-
 #include <algorithm>
 #include <functional>
 
 #include "api/edgeai/revocation.h"
+#include "controllers/replication/replication.h"
 #include "net/url.h"
 
-namespace varda::controllers {
+namespace varda::controllers::replication {
 namespace {
 
 constexpr std::size_t kListMax = 128;   // maxItems of EdgeNode.spec.shares and replicas
@@ -232,4 +231,4 @@ api::ReplicationStatus observe_replication(const ReplicationClaim& claim,
   return out;
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::replication

@@ -1,10 +1,8 @@
-#include "controllers/replication/plan.h"
-
 #include <gtest/gtest.h>
 
-#include "controllers/replication/affected.h"
+#include "controllers/replication/replication.h"
 
-namespace varda::controllers {
+namespace varda::controllers::replication {
 namespace replication_plan_test {
 
 constexpr const char* kKey = "datasets.edgeai.io/default/faces";
@@ -289,4 +287,4 @@ TEST_F(Replication, ListsStayWithinTheirBounds) {
 }
 
 }  // namespace replication_plan_test
-}  // namespace varda::controllers
+}  // namespace varda::controllers::replication

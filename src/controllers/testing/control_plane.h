@@ -53,9 +53,9 @@ class ControlPlane : public ::testing::Test {
   /// Starts an operator without earlier state.
   void start() {
     manager_ = std::make_unique<runtime::Manager>(client_, runtime::Manager::Options{});
-    Options options;
-    options.inference_models.node_port_host = "127.0.0.1";
-    controllers_ = add_all(*manager_, std::move(options));
+    hosting::Options options;
+    options.node_port_host = "127.0.0.1";
+    controllers_ = add_all(*manager_, options);
     thread_ = std::jthread(
         [this](const std::stop_token& stop) { EXPECT_TRUE(manager_->run(Context(stop)).ok()); });
   }

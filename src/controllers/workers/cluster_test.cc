@@ -6,7 +6,7 @@
 
 #include "controllers/testing/control_plane.h"
 
-namespace varda::controllers {
+namespace varda::controllers::workers {
 namespace {
 
 using namespace testing;  // NOLINT: of a test, in a test
@@ -288,4 +288,4 @@ TEST_F(WorkersInACluster, ANodeBeyondThoseThatAWorkerMayHaveIsToldNothingUntilAP
 }
 
 }  // namespace
-}  // namespace varda::controllers
+}  // namespace varda::controllers::workers

@@ -5,7 +5,7 @@
 
 #include "controllers/workers/workers.h"
 
-namespace varda::controllers {
+namespace varda::controllers::workers {
 
 struct ModelOnNode {
   std::string version;  // exposed version, or "". Without archives: the wanted version
@@ -19,4 +19,4 @@ struct ModelOnNode {
 /// Requires a resolved worker.model.
 ModelOnNode model_on(const Job& job, const Worker& worker, const api::EdgeNode& node);
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::workers

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "controllers/replication/plan.h"
+#include "controllers/replication/replication.h"
 #include "hosting/held_versions.h"
 
-namespace varda::controllers {
+namespace varda::controllers::workers {
 
 namespace {
 
@@ -82,7 +82,7 @@ ModelResolution of_model(const api::SednaModel& model, ModelUse use) {
       archive.credentials = model.metadata.ns + "/" + spec.credential_name;
     return {std::move(out), {}};
   }
-  const std::optional<std::string> path = local_path(spec.url);
+  const std::optional<std::string> path = replication::local_path(spec.url);
   if (use == ModelUse::kServer) {
     if (path)
       return unresolved(
@@ -154,4 +154,4 @@ ModelResolution resolve_model(const api::ModelReference& reference, const ModelW
   return unresolved("ModelNotFound", "there is no " + kinds + " " + reference.name);
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::workers

@@ -13,7 +13,7 @@
 #include "api/sedna/worker.h"
 #include "hosting/placement.h"
 
-namespace varda::controllers {
+namespace varda::controllers::workers {
 
 /// Both objects with the reference's name and namespace, as cached; null: missing.
 struct ModelWorld {
@@ -56,4 +56,4 @@ struct ModelResolution {
 ModelResolution resolve_model(const api::ModelReference& reference, const ModelWorld& world,
                               ModelUse use);
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::workers

@@ -3,7 +3,7 @@
 #include <functional>
 #include <gtest/gtest.h>
 
-namespace varda::controllers {
+namespace varda::controllers::workers {
 namespace {
 
 const std::string kDigest(64, 'a');
@@ -111,4 +111,4 @@ TEST(ModelReference, AnInferenceModelWithAVersionThatIsNoNameIsUnsupported) {
 }
 
 }  // namespace
-}  // namespace varda::controllers
+}  // namespace varda::controllers::workers

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "controllers/inferencemodel/plan.h"
 #include "controllers/workers/model_on_node.h"
 #include "controllers/workers/pod_template.h"
 #include "controllers/workers/workers.h"
@@ -11,7 +10,7 @@
 #include "hosting/labels.h"
 #include "hosting/pod_problem.h"
 
-namespace varda::controllers {
+namespace varda::controllers::workers {
 
 namespace {
 
@@ -181,4 +180,4 @@ std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
   return out;
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::workers

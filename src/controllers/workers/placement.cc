@@ -8,7 +8,7 @@
 #include "codec/digest.h"
 #include "controllers/workers/workers.h"
 
-namespace varda::controllers {
+namespace varda::controllers::workers {
 
 Worker worker_of(std::string name, Worker::Layer layer, const api::Worker& spec) {
   Worker worker;
@@ -143,4 +143,4 @@ std::vector<hosting::PortClaim> claims_of(const Job& job, const Worker& worker,
   return claims;
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::workers

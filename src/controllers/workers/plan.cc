@@ -14,7 +14,7 @@
 #include "runtime/last_applied.h"
 #include "runtime/writer.h"
 
-namespace varda::controllers {
+namespace varda::controllers::workers {
 
 namespace {
 
@@ -432,4 +432,4 @@ WorkerPlan plan_worker(const Job& job, const Worker& worker, const WorkerWorld& 
   return EdgePlan(job, worker, world).make();
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::workers

@@ -5,10 +5,9 @@
 #include <utility>
 
 #include "codec/digest.h"
-#include "controllers/inferencemodel/plan.h"
 #include "hosting/labels.h"
 
-namespace varda::controllers {
+namespace varda::controllers::workers {
 
 namespace {
 
@@ -507,4 +506,4 @@ MadePod make_pod(const Job& job, const Worker& worker, const PodPlace& place,
   return out;
 }
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::workers

@@ -7,7 +7,7 @@
 #include "controllers/workers/model_on_node.h"
 #include "controllers/workers/workers.h"
 
-namespace varda::controllers {
+namespace varda::controllers::workers {
 
 /// The parts that depend on the place, not on the worker.
 struct PodPlace {
@@ -46,4 +46,4 @@ std::string model_path(const Worker& worker, const std::string& version);
 /// Target port of the Service: the first declared TCP port, else the Service's port.
 std::int64_t bind_port(const Worker& worker);
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::workers

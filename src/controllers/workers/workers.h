@@ -28,7 +28,7 @@
 #include "hosting/port_claims.h"
 #include "meta/object.h"
 
-namespace varda::controllers {
+namespace varda::controllers::workers {
 
 using codec::Json;
 using PodPtr = std::shared_ptr<const api::Pod>;
@@ -188,4 +188,4 @@ std::vector<api::EdgeWorker> workers_for(const Job& job, const Worker& worker,
                                          const hosting::NodeList& nodes, const api::EdgeNode& node,
                                          const std::vector<PodPtr>& pods);
 
-}  // namespace varda::controllers
+}  // namespace varda::controllers::workers

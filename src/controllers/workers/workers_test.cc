@@ -22,7 +22,7 @@
 #include "controllers/testing/golden.h"
 #include "runtime/writer.h"
 
-namespace varda::controllers {
+namespace varda::controllers::workers {
 namespace workers_test {
 
 using testing::check_golden;
@@ -299,10 +299,10 @@ Json plan_all(const Case& test) {
   if (Json claims = claims_json(workers, test); !claims.empty())
     out.set("claims", std::move(claims));
   for (const auto& [name, node] : test.edge_nodes) {
-    EdgeNodeWorld world;
+    edgenode::EdgeNodeWorld world;
     world.nodes = test.nodes;
     world.jobs.push_back(work_on(workers, test, *node));
-    out.make("work").set(name, plan_edge_node(*node, world).to_json());
+    out.make("work").set(name, edgenode::plan_edge_node(*node, world).to_json());
   }
   return out;
 }
@@ -363,4 +363,4 @@ INSTANTIATE_TEST_SUITE_P(Case, WorkersGolden, ::testing::ValuesIn(golden_cases(k
                          [](const auto& test) { return test.param; });
 
 }  // namespace workers_test
-}  // namespace varda::controllers
+}  // namespace varda::controllers::workers

@@ -1,5 +1,6 @@
-// Plans how files get copied between nodes, and reports the progress. Pure, and the same for every
-// kind with files.
+// Plans how files get copied between nodes, and reports the progress. Finds the nodes that a change
+// affects: a change on one node must not change the work of all others. Pure, and the same for
+// every kind with files.
 #pragma once
 
 #include <map>
@@ -9,11 +10,14 @@
 #include <string_view>
 #include <vector>
 
+#include "api/core/node.h"
 #include "api/edgeai/edge_node.h"
 #include "api/edgeai/replication.h"
 #include "hosting/placement.h"
+#include "meta/object.h"
+#include "runtime/informer.h"
 
-namespace varda::controllers {
+namespace varda::controllers::replication {
 
 /// The path on a node that a URL means: an absolute path, or a file:/// URL. Empty: the URL means
 /// no path.
@@ -65,4 +69,15 @@ api::ReplicationStatus observe_replication(const ReplicationClaim& claim,
                                            const api::ReplicationStatus& before,
                                            std::string_view now);
 
-}  // namespace varda::controllers
+/// EdgeNodes with work for the claim: the one with the files, and those that need a copy.
+std::vector<meta::ObjectKey> nodes_of(const ReplicationClaim& claim, const runtime::Caches& caches);
+/// The node's current labels; empty if the node is gone.
+std::map<std::string, std::string> labels_of(std::string_view node, const runtime::Caches& caches);
+
+/// True if two versions of an object mean the same for other nodes. Compared are a Node's labels,
+/// an EdgeNode's offers, addresses and revocation, and the spec of a Dataset or Model.
+bool same_to_others(const api::Node& a, const api::Node& b);
+bool same_to_others(const api::EdgeNode& a, const api::EdgeNode& b);
+bool same_spec(const meta::ObjectMeta& a, const meta::ObjectMeta& b);
+
+}  // namespace varda::controllers::replication

@@ -1,0 +1,53 @@
+// InferenceModel for other folders: the controller, and what kinds with their own servers use.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/ai/inference_model.h"
+#include "api/core/pod.h"
+#include "api/edgeai/edge_node.h"
+#include "codec/json.h"
+#include "hosting/kind_controllers.h"
+#include "hosting/servers.h"
+#include "runtime/manager.h"
+
+namespace varda::controllers::inferencemodel {
+
+/// Adds the controller. `manager`, and `jobs`, the kinds with workers, outlive the result.
+std::unique_ptr<hosting::KindControllers> add(runtime::Manager& manager,
+                                              const hosting::Options& options,
+                                              std::vector<const hosting::JobWork*> jobs);
+
+/// The work of the agent on the model's node; nothing: Varda manages no files there. `server` is
+/// the table's entry for the framework; null (no entry): as for varda-serve.
+std::optional<api::EdgeModel> work_for(const api::InferenceModel& model, const api::EdgeNode& node,
+                                       const api::Pod* pod,
+                                       const hosting::ServerEntry* server = nullptr);
+
+/// The edge model's own pod; null: none.
+const api::Pod* edge_pod(const api::InferenceModel& model,
+                         const std::vector<std::shared_ptr<const api::Pod>>& pods);
+
+/// The part of spec.security that replaces the pod when it changes. Null: the port is open.
+codec::Json security_asked(const api::InferenceModel& model);
+/// Further arguments of a server that asks upper tiers, which have the same security.
+std::vector<std::string> tier_arguments(const api::ModelSecurity& security);
+/// The content of an edge pod without its placement: the server's container, its network (host,
+/// hostport), and the model's directory on the node. `server` null: the model names an image, and
+/// has no directory.
+api::PodSpec edge_server(const api::InferenceModel& model, const hosting::ServerEntry* server,
+                         const std::string& network, const std::string& directory);
+
+/// Models of the edge layer, by the node that they name ("" with a nodeSelector), and by their
+/// present node.
+inline constexpr const char* kByNode = "edge node";
+std::vector<std::string> index_by_node(const api::InferenceModel& model);
+
+/// Pods of models, by node.
+inline constexpr const char* kOfModelsOn = "of models on";
+std::vector<std::string> of_models_on(const api::Pod& pod);
+
+}  // namespace varda::controllers::inferencemodel
