@@ -63,6 +63,9 @@ struct ControllerSpec {
     /// Set and true: the difference between the two versions is irrelevant, and keys() is not
     /// called.
     std::function<bool(const Stored&, const Stored&)> same = nullptr;
+    /// Instead of keys: maps both versions at once. Null: there is no such version.
+    std::function<std::vector<ObjectKey>(const Stored* before, const Stored* now, const Caches&)>
+        change = nullptr;
     std::string index{};  // set: name of an index with the values of index_of
     Informer::IndexOf index_of = nullptr;
   };
@@ -133,6 +136,22 @@ class Watches {
     spec_.sources.back().same = [same](const Stored& before, const Stored& now) {
       const auto a = before.object(), b = now.object();
       return a && b && same(*static_cast<const W*>(a.get()), *static_cast<const W*>(b.get()));
+    };
+    return *this;
+  }
+
+  /// Like maps(), for a map that compares: `map(const W* before, const W* now, const Caches&)`.
+  /// A null version does not exist: the object is new, or gone.
+  template <Object W, typename Map>
+  Watches& changes(Map map) {
+    reads<W>();
+    spec_.sources.back().change = [map](const Stored* before, const Stored* now,
+                                        const Caches& caches) -> std::vector<ObjectKey> {
+      const std::shared_ptr<const void> a = before == nullptr ? nullptr : before->object();
+      const std::shared_ptr<const void> b = now == nullptr ? nullptr : now->object();
+      if (!a && !b) return {};
+      return std::invoke(map, static_cast<const W*>(a.get()), static_cast<const W*>(b.get()),
+                         caches);
     };
     return *this;
   }

@@ -2,6 +2,7 @@
 
 #include "controllers/inferencemodel/plan.h"
 #include "hosting/labels.h"
+#include "net/url.h"
 
 namespace varda::controllers::inferencemodel {
 
@@ -10,6 +11,21 @@ std::vector<std::string> index_by_node(const api::InferenceModel& model) {
   std::vector<std::string> nodes{model.spec.node_name};
   if (!model.status.node.empty()) nodes.push_back(model.status.node);
   return nodes;
+}
+
+std::optional<hosting::PortClaim> port_claim(const api::InferenceModel& model) {
+  if (!model.spec.on_edge() || model.spec.replicas == 0) return {};
+  const std::string& node = model.spec.node_name.empty() ? model.status.node : model.spec.node_name;
+  if (node.empty()) return {};
+  const meta::OwnerReference* parent = model.metadata.controller();
+  const auto url = net::Url::parse(model.status.url);
+  return hosting::PortClaim{
+      .node = node,
+      .port = model.spec.port(),
+      .owner = "InferenceModel " + model.metadata.key().str(),
+      .uid = parent != nullptr ? parent->uid : model.metadata.uid,
+      .since = model.metadata.creation_timestamp,
+      .held = url.ok() && url->port == model.spec.port() && model.status.node == node};
 }
 
 std::string at_port(std::int64_t port) { return std::to_string(port); }

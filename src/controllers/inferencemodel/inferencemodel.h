@@ -11,6 +11,7 @@
 #include "api/edgeai/edge_node.h"
 #include "codec/json.h"
 #include "hosting/kind_controllers.h"
+#include "hosting/port_claims.h"
 #include "hosting/servers.h"
 #include "runtime/manager.h"
 
@@ -40,6 +41,10 @@ std::vector<std::string> tier_arguments(const api::ModelSecurity& security);
 /// has no directory.
 api::PodSpec edge_server(const api::InferenceModel& model, const hosting::ServerEntry* server,
                          const std::string& network, const std::string& directory);
+
+/// The port that an edge model has or wants on its node; nothing: none yet. A child's port belongs
+/// to the object that controls it.
+std::optional<hosting::PortClaim> port_claim(const api::InferenceModel& model);
 
 /// Models of the edge layer, by the node that they name ("" with a nodeSelector), and by their
 /// present node.

@@ -160,10 +160,6 @@ World InferenceModelReconciler::look(const InferenceModel& model) const {
         for (hosting::PortClaim& claim : job->claims_on(placement.node, caches_))
           world.claims.push_back(std::move(claim));
       }
-      // Claims of models are left out: world.models has the models themselves.
-      std::erase_if(world.claims, [](const hosting::PortClaim& claim) {
-        return claim.owner.starts_with("InferenceModel ");
-      });
     }
   } else {
     world.service = caches_.of<api::Service>().get(key);

@@ -21,10 +21,6 @@ std::string owner_of(const JointInferenceService& service) {
   return "JointInferenceService " + service.metadata.key().str();
 }
 
-workers::Job job_of(const JointInferenceService& service) {
-  return {JointInferenceService::resource().kind, service.metadata};
-}
-
 template <typename T>
 std::shared_ptr<const T> named(const std::map<std::string, std::shared_ptr<const T>>& objects,
                                const std::string& name) {
@@ -94,30 +90,12 @@ hosting::NodeList first_nodes(const Tier& tier, const JointWorld& world) {
   return nodes;
 }
 
-/// The port of the server in present pods, or else in the last ones; 0: unknown.
-std::int64_t current_port(const JointInferenceService& service, const workers::Worker& worker,
-                          const JointWorld& world) {
-  for (const workers::PodPtr& pod : world.pods) {
-    if (!workers::is_worker_pod(job_of(service), worker, *pod) || pod->metadata.deleting())
-      continue;
-    for (const api::Container& container : pod->spec.containers) {
-      if (container.name == "server" && !container.ports.empty())
-        return container.ports.front().container_port;
-    }
-  }
-  for (const api::JointEndpoint& endpoint : service.status.endpoints) {
-    const auto url = net::Url::parse(endpoint.url);
-    if (url.ok() && url->port >= kJointPortMin && url->port <= kJointPortMax) return url->port;
-  }
-  return 0;
-}
-
 /// One port for all nodes. The present port stays unless an owner with precedence has it on one of
 /// them. Otherwise it is the first port that no other owner wants on any of them; 0: none is free.
 std::int64_t port_of(const JointInferenceService& service, const workers::Worker& worker,
                      const hosting::NodeList& list, const JointWorld& world) {
   if (service.spec.serving_port != 0) return service.spec.serving_port;
-  const std::int64_t current = current_port(service, worker, world);
+  const std::int64_t current = known_port(service, worker, world.pods);
   const workers::WorkerNodes nodes = nodes_of(worker, list);
   std::set<std::int64_t> taken;
   bool lost = false;
@@ -160,23 +138,11 @@ workers::Worker first_worker(const JointInferenceService& service, const std::ve
                              const JointWorld& world, const hosting::Options& options,
                              std::optional<hosting::Problem>& problem) {
   const Tier& tier = tiers.front();
-  workers::Worker worker;
+  workers::Worker worker = placed_worker(tier);
   if (tier.has_template()) {
-    worker = workers::worker_of(tier.name, workers::Worker::Layer::kEdge, *tier.worker);
     if (tier.policy != nullptr) worker.hard_example_mining = *tier.policy;
     worker.cloud_url = reported_url(service, tiers[1]);
   } else {
-    worker.name = tier.name;
-    worker.layer = workers::Worker::Layer::kEdge;
-    worker.pods = workers::Worker::Pods::kServer;
-    worker.node_name = tier.node;
-    if (tier.selector != nullptr) {
-      worker.selector = *tier.selector;
-    } else if (tier.node.empty()) {
-      worker.selector.emplace();
-      worker.node_layer = tier.layer;
-    }
-    if (tier.worker != nullptr) worker.replicas = std::min<std::int64_t>(tier.worker->replicas, 1);
     worker.serving_port = port_of(service, worker, first_nodes(tier, world), world);
     const api::InferenceModel model = as_served(service, worker.serving_port);
     worker.server_spec =
@@ -385,6 +351,45 @@ void keep_replaced(const JointInferenceService& service, const JointWorld& world
 }
 
 }  // namespace
+
+workers::Job job_of(const JointInferenceService& service) {
+  return {JointInferenceService::resource().kind, service.metadata};
+}
+
+workers::Worker placed_worker(const Tier& tier) {
+  if (tier.has_template())
+    return workers::worker_of(tier.name, workers::Worker::Layer::kEdge, *tier.worker);
+  workers::Worker worker;
+  worker.name = tier.name;
+  worker.layer = workers::Worker::Layer::kEdge;
+  worker.pods = workers::Worker::Pods::kServer;
+  worker.node_name = tier.node;
+  if (tier.selector != nullptr) {
+    worker.selector = *tier.selector;
+  } else if (tier.node.empty()) {
+    worker.selector.emplace();
+    worker.node_layer = tier.layer;
+  }
+  if (tier.worker != nullptr) worker.replicas = std::min<std::int64_t>(tier.worker->replicas, 1);
+  return worker;
+}
+
+std::int64_t known_port(const JointInferenceService& service, const workers::Worker& worker,
+                        const std::vector<workers::PodPtr>& pods) {
+  for (const workers::PodPtr& pod : pods) {
+    if (!workers::is_worker_pod(job_of(service), worker, *pod) || pod->metadata.deleting())
+      continue;
+    for (const api::Container& container : pod->spec.containers) {
+      if (container.name == "server" && !container.ports.empty())
+        return container.ports.front().container_port;
+    }
+  }
+  for (const api::JointEndpoint& endpoint : service.status.endpoints) {
+    const auto url = net::Url::parse(endpoint.url);
+    if (url.ok() && url->port >= kJointPortMin && url->port <= kJointPortMax) return url->port;
+  }
+  return 0;
+}
 
 std::vector<std::string> named_nodes(const std::vector<Tier>& tiers) {
   std::vector<std::string> names;

@@ -104,6 +104,13 @@ inline constexpr std::chrono::seconds kCountsPeriod{10};
 JointObservation observe(const api::JointInferenceService& service, const JointPlan& plan,
                          const JointWorld& world, const hosting::Options& options, WallTime now);
 
+/// The first tier's worker without its model, addresses and port.
+workers::Worker placed_worker(const Tier& tier);
+/// The port of our server in present pods of the worker, else in the last endpoints; 0: unknown.
+std::int64_t known_port(const api::JointInferenceService& service, const workers::Worker& worker,
+                        const std::vector<workers::PodPtr>& pods);
+workers::Job job_of(const api::JointInferenceService& service);
+
 /// The nodes that tiers name, sorted.
 std::vector<std::string> named_nodes(const std::vector<Tier>& tiers);
 /// True: any node may affect the service, since it selects nodes or publishes a node's address.

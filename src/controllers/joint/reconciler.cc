@@ -1,14 +1,17 @@
 #include "controllers/joint/reconciler.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/log.h"
 #include "controllers/joint/child.h"
+#include "controllers/joint/indexes.h"
 #include "controllers/joint/joint.h"
 #include "controllers/joint/metrics.h"
+#include "controllers/joint/ports.h"
 #include "hosting/certificate.h"
 #include "hosting/certificate_issuer.h"
 #include "hosting/conditions.h"
@@ -20,7 +23,6 @@ namespace {
 
 using api::JointInferenceService;
 using meta::ObjectKey;
-using Keys = std::vector<ObjectKey>;
 using Autoscaler = runtime::Raw<workers::autoscaler_resource>;
 
 // A cluster's policy may later accept the refused objects, and no watch reports that.
@@ -28,18 +30,6 @@ constexpr Duration kServiceRefusedAgain = std::chrono::minutes(2);
 
 // A port may be released by another service or by a terminating pod, so poll.
 constexpr Duration kServicePortAgain = std::chrono::seconds(10);
-
-// Pods of a Deployment carry the service's name in a label; their owner is the ReplicaSet or the
-// Deployment.
-Keys of_worker_pod(const api::Pod& pod) {
-  const auto& labels = pod.metadata.labels;
-  const auto kind = labels.find(std::string(workers::kJobKindLabel)),
-             job = labels.find(std::string(workers::kJobLabel));
-  if (kind == labels.end() || job == labels.end() ||
-      kind->second != JointInferenceService::resource().kind)
-    return {};
-  return {{pod.metadata.ns, job->second}};
-}
 
 // Services with a child that has the name of a gone object: "digits" for digits-cloud and
 // digits-edge-adfa01a70198.
@@ -115,12 +105,9 @@ bool waits_for_port(const JointPlan& plan) {
 
 }  // namespace
 
-JointInferenceReconciler::JointInferenceReconciler(const runtime::Caches& caches, JointIndex& index,
+JointInferenceReconciler::JointInferenceReconciler(const runtime::Caches& caches,
                                                    hosting::Options options)
-    : caches_(caches),
-      index_(index),
-      options_(std::move(options)),
-      clock_(hosting::clock_of(options_)) {}
+    : caches_(caches), options_(std::move(options)), clock_(hosting::clock_of(options_)) {}
 
 void JointInferenceReconciler::watches(runtime::Watches<JointInferenceService>& w) const {
   w.owns<api::Pod>(runtime::Update::kRecreate)
@@ -128,32 +115,22 @@ void JointInferenceReconciler::watches(runtime::Watches<JointInferenceService>& 
       .owns<api::Service>()
       .owns<api::InferenceModel>();
   w.owns_if_served<Autoscaler>();
-  JointIndex* const index = &index_;
-  // Handlers get old versions too, so they read the present object from the cache.
-  w.maps<JointInferenceService>(
-      [index](const JointInferenceService& service, const runtime::Caches& caches) {
-        const ObjectKey key = service.metadata.key();
-        index->set(key, caches.of<JointInferenceService>().get(key).get());
-        return index->woken();
-      });
-  w.maps<api::InferenceModel>(
-      [index](const api::InferenceModel& model, const runtime::Caches& caches) {
-        const ObjectKey key = model.metadata.key();
-        Keys keys = index->set(key, caches.of<api::InferenceModel>().get(key).get());
-        for (ObjectKey& service : index->of_model(key)) keys.push_back(std::move(service));
-        return keys;
-      });
-  w.maps<api::SednaModel>(
-      [index](const api::SednaModel& model) { return index->of_model(model.metadata.key()); });
-  w.maps<api::EdgeNode>([index](const api::EdgeNode& node, const runtime::Caches& caches) {
-    return index->changes_of(node.metadata.name,
-                             caches.of<api::EdgeNode>().get(node.metadata.key()).get());
-  });
-  w.maps<api::Node>([index](const api::Node& node, const runtime::Caches& caches) {
-    return index->changes_of(node.metadata.name,
-                             caches.of<api::Node>().get(node.metadata.key()).get());
-  });
-  w.maps<api::Pod>(of_worker_pod);
+  add_indexes(w);
+  const auto changed = [](const auto* before, const auto* now, const runtime::Caches& caches) {
+    return changed_by(before, now, caches);
+  };
+  w.changes<api::EdgeNode>(changed).changes<api::Node>(changed);
+  const auto port_changed = [](const auto* before, const auto* now, const runtime::Caches& caches) {
+    return port_changed_by(before, now, caches);
+  };
+  w.changes<JointInferenceService>(port_changed)
+      .changes<api::InferenceModel>(port_changed)
+      .changes<api::Pod>(port_changed);
+  const auto refers = [](const auto& model, const runtime::Caches& caches) {
+    return of_model(model.metadata.key(), caches);
+  };
+  w.maps<api::InferenceModel>(refers).maps<api::SednaModel>(refers);
+  w.maps<api::Pod>(service_of);
   w.maps<api::Pod>(of_free_name<api::Pod>);
   w.maps<api::Service>(of_free_name<api::Service>);
   w.maps<api::Deployment>(of_free_name<api::Deployment>);
@@ -215,13 +192,12 @@ JointWorld JointInferenceReconciler::look(const JointInferenceService& service,
     if (name.empty() || hosting::find_node(world.nodes, name) != nullptr) continue;
     if (auto node = caches_.of<api::Node>().get({"", name})) world.nodes.push_back(std::move(node));
   }
-  world.claims = index_.claims_on(nodes, service.metadata.uid);
+  world.claims = claims_of_others(nodes, service.metadata.uid, caches_);
   return world;
 }
 
 Result<runtime::Action> JointInferenceReconciler::gone(const Context& /*ctx*/, const ObjectKey& key,
                                                        runtime::Writer& /*writer*/) {
-  index_.set(key, caches_.of<JointInferenceService>().get(key).get());
   if (options_.certificates != nullptr)
     options_.certificates->forget({key.ns, api::issued_secret(key.name)});
   const MutexLock lock(mutex_);
@@ -277,11 +253,6 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx,
   }
   Status converged;
   if (wanted.children == JointPlan::Children::kConverge) {
-    index_.set_claims(service.metadata.key(), wanted.claims);
-    index_.set_waiting(service.metadata.key(),
-                       waits_for_port(wanted) ? (affects_every_node(tiers) ? names_of(world.nodes)
-                                                                           : named_nodes(tiers))
-                                              : std::vector<std::string>{});
     converged = writer.converge(ctx, service, wanted.objects);
   }
   if (!converged.ok() && converged.error().code() == Code::kAlreadyExists) {
@@ -314,23 +285,28 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx,
 
 // ---- work of nodes
 
-Keys JointWork::nodes_of(const ObjectKey& service, const runtime::Caches& caches) const {
-  const auto [named, node] = index_.first_node(service);
+namespace {
+
+// EdgeNodes where the service's first tier may be.
+Keys nodes_of(const JointInferenceService& service, const runtime::Caches& caches) {
   Keys keys;
-  if (named) {
-    if (!node.empty() && caches.of<api::EdgeNode>().get({"", node}) != nullptr)
+  const auto nodes = caches.of<api::EdgeNode>();
+  for (const std::string& node : index_by_first_node(service)) {
+    if (node.empty()) {
+      for (const auto& one : nodes.list()) keys.push_back(one->metadata.key());
+    } else if (nodes.get({"", node}) != nullptr) {
       keys.push_back({"", node});
-  } else {
-    for (const auto& one : caches.of<api::EdgeNode>().list()) keys.push_back(one->metadata.key());
+    }
   }
   return keys;
 }
 
 // A node joined, left or changed its labels. If a worker cannot have all nodes, this may give or
 // take a place of nodes that joined later.
-Keys JointWork::nodes_after(const api::Node& node, const runtime::Caches& caches) const {
+Keys nodes_after(const api::Node& node, const runtime::Caches& caches) {
   if (!caches.synced()) return {};  // the start reconciles every node in any case
-  if (caches.of<api::Node>().size() < workers::kNodesPerWorkerMax || !index_.any_node_is_first())
+  if (caches.of<api::Node>().size() < workers::kNodesPerWorkerMax ||
+      caches.of<JointInferenceService>().by_index(kByFirstNode, "").empty())
     return {};
   Keys keys;
   for (const auto& edge_node : caches.of<api::EdgeNode>().list()) {
@@ -341,40 +317,22 @@ Keys JointWork::nodes_after(const api::Node& node, const runtime::Caches& caches
   return keys;
 }
 
+}  // namespace
+
 void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
-  w.maps<api::Node>([this](const api::Node& node,
-                           const runtime::Caches& caches) { return nodes_after(node, caches); },
-                    [](const api::Node& before, const api::Node& now) {
-                      return before.metadata.uid == now.metadata.uid &&
-                             before.metadata.labels == now.metadata.labels;
-                    });
+  add_indexes(w);
+  w.maps<api::Node>(nodes_after, [](const api::Node& before, const api::Node& now) {
+    return before.metadata.uid == now.metadata.uid && before.metadata.labels == now.metadata.labels;
+  });
   // Only nodes with agents count for a layer.
   w.maps<api::EdgeNode>(
-      [this](const api::EdgeNode& node, const runtime::Caches& caches) {
+      [](const api::EdgeNode& node, const runtime::Caches& caches) {
         const auto at = caches.of<api::Node>().get(node.metadata.key());
         return at == nullptr ? Keys{} : nodes_after(*at, caches);
       },
       [](const api::EdgeNode& before, const api::EdgeNode& now) {
         return before.metadata.uid == now.metadata.uid;
       });
-  const auto of_service = [this](const JointInferenceService& service,
-                                 const runtime::Caches& caches) {
-    const ObjectKey key = service.metadata.key();
-    Keys keys = nodes_of(key, caches);  // old nodes, if the index is not updated yet
-    index_.set(key, caches.of<JointInferenceService>().get(key).get());
-    for (ObjectKey& node : nodes_of(key, caches)) keys.push_back(std::move(node));
-    // The former node: this is called for the old and the new version.
-    const std::vector<Tier> tiers = tiers_of(service);
-    if (!tiers.empty() && !tiers.front().node.empty() &&
-        caches.of<api::EdgeNode>().get({"", tiers.front().node}) != nullptr)
-      keys.push_back({"", tiers.front().node});
-    if (!tiers.empty() && tiers.front().node.empty()) {
-      for (const auto& one : caches.of<api::EdgeNode>().list()) keys.push_back(one->metadata.key());
-    }
-    std::sort(keys.begin(), keys.end());
-    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-    return keys;
-  };
   // In the status only the tiers' addresses, and whether endpoints exist, affect a node's work.
   const auto same = [](const JointInferenceService& before, const JointInferenceService& now) {
     if (before.metadata.uid != now.metadata.uid ||
@@ -388,17 +346,19 @@ void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
     }
     return before.status.endpoints.empty() == now.status.endpoints.empty();
   };
-  w.maps<JointInferenceService>(of_service, same);
-  const auto of_model = [this](const ObjectKey& model, const runtime::Caches& caches) {
+  w.maps<JointInferenceService>(nodes_of, same);
+  const auto nodes_of_model = [](const ObjectKey& model, const runtime::Caches& caches) {
     Keys keys;
-    for (const ObjectKey& service : index_.of_model(model)) {
-      for (ObjectKey& node : nodes_of(service, caches)) keys.push_back(std::move(node));
+    for (const ObjectKey& key : of_model(model, caches)) {
+      const auto service = caches.of<JointInferenceService>().get(key);
+      if (service == nullptr) continue;
+      for (ObjectKey& node : nodes_of(*service, caches)) keys.push_back(std::move(node));
     }
     return keys;
   };
   w.maps<api::SednaModel>(
-      [of_model](const api::SednaModel& model, const runtime::Caches& caches) {
-        return of_model(model.metadata.key(), caches);
+      [nodes_of_model](const api::SednaModel& model, const runtime::Caches& caches) {
+        return nodes_of_model(model.metadata.key(), caches);
       },
       [](const api::SednaModel& before, const api::SednaModel& now) {
         return before.metadata.uid == now.metadata.uid &&
@@ -406,8 +366,8 @@ void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
                before.metadata.deleting() == now.metadata.deleting();
       });
   w.maps<api::InferenceModel>(
-      [of_model](const api::InferenceModel& model, const runtime::Caches& caches) {
-        return of_model(model.metadata.key(), caches);
+      [nodes_of_model](const api::InferenceModel& model, const runtime::Caches& caches) {
+        return nodes_of_model(model.metadata.key(), caches);
       },
       [](const api::InferenceModel& before, const api::InferenceModel& now) {
         return before.metadata.uid == now.metadata.uid &&
@@ -415,13 +375,9 @@ void JointWork::watches(runtime::Watches<api::EdgeNode>& w) const {
                before.metadata.deleting() == now.metadata.deleting();
       });
   w.maps<api::Pod>(
-      [this](const api::Pod& pod, const runtime::Caches& caches) {
+      [](const api::Pod& pod, const runtime::Caches& caches) {
         const ObjectKey node{"", pod.spec.node_name};
-        const Keys services = of_worker_pod(pod);
-        if (services.empty()) return Keys{};
-        const auto now = caches.of<api::Pod>().get(pod.metadata.key());
-        index_.set_pod(pod.metadata.key(), services.front(),
-                       now == nullptr ? "" : now->spec.node_name);
+        if (service_of(pod).empty()) return Keys{};
         if (node.name.empty() || caches.of<api::EdgeNode>().get(node) == nullptr) return Keys{};
         return Keys{node};
       },
@@ -441,14 +397,19 @@ std::vector<hosting::NodeWork> JointWork::work_for(const api::EdgeNode& node,
   std::vector<hosting::NodeWork> out;
   const auto here = caches.of<api::Node>().get({"", node.metadata.name});
   // If a worker cannot have all nodes, the nodes that joined earlier decide whether it has this
-  // one.
-  hosting::NodeList before;
-  if (here != nullptr && caches.of<api::Node>().size() > workers::kNodesPerWorkerMax) {
-    before = caches.of<api::Node>().list();
-    std::erase_if(before, [&](const auto& one) { return !workers::joined_before(*one, *here); });
-    if (before.size() < workers::kNodesPerWorkerMax) before.clear();
-  }
-  for (const ObjectKey& key : index_.first_on(node.metadata.name)) {
+  // one. Only then all nodes are read.
+  std::optional<hosting::NodeList> before;
+  const auto joined_before_here = [&]() -> const hosting::NodeList& {
+    if (before) return *before;
+    before.emplace();
+    if (here == nullptr || caches.of<api::Node>().size() <= workers::kNodesPerWorkerMax)
+      return *before;
+    *before = caches.of<api::Node>().list();
+    std::erase_if(*before, [&](const auto& one) { return !workers::joined_before(*one, *here); });
+    if (before->size() < workers::kNodesPerWorkerMax) before->clear();
+    return *before;
+  };
+  for (const ObjectKey& key : first_on(node.metadata.name, caches)) {
     const auto service = caches.of<JointInferenceService>().get(key);
     if (service == nullptr) continue;
     const std::vector<Tier> tiers = tiers_of(*service);
@@ -465,8 +426,8 @@ std::vector<hosting::NodeWork> JointWork::work_for(const api::EdgeNode& node,
       world.inference_models.emplace(model, std::move(found));
     world.pods = caches.of<api::Pod>().owned_by(service->metadata.uid);
     auto work = joint::work_for(*service, node, world, options_);
-    if (work && !before.empty() && tiers.front().node.empty()) {
-      world.nodes.insert(world.nodes.end(), before.begin(), before.end());
+    if (work && tiers.front().node.empty() && !joined_before_here().empty()) {
+      world.nodes.insert(world.nodes.end(), before->begin(), before->end());
       work = joint::work_for(*service, node, world, options_);
     }
     if (work) out.push_back(std::move(*work));
@@ -475,8 +436,8 @@ std::vector<hosting::NodeWork> JointWork::work_for(const api::EdgeNode& node,
 }
 
 std::vector<hosting::PortClaim> JointWork::claims_on(const std::string& node,
-                                                     const runtime::Caches& /*caches*/) const {
-  return index_.claims_on({node}, "");
+                                                     const runtime::Caches& caches) const {
+  return joint::claims_on({node}, caches);
 }
 
 namespace {
@@ -484,13 +445,12 @@ namespace {
 struct JointServices final : hosting::KindControllers {
   JointServices(const runtime::Manager& manager, const runtime::Caches& caches,
                 const hosting::Options& options)
-      : work(index, options),
-        reconciler(caches, index, options),
+      : work(options),
+        reconciler(caches, options),
         counts(caches, [&manager] { return manager.leading(); }) {}
   const metrics::Collector* metrics() const override { return &counts; }
   const hosting::JobWork* job_work() const override { return &work; }
 
-  JointIndex index;
   JointWork work;
   JointInferenceReconciler reconciler;
   JointMetrics counts;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "base/mutex.h"
-#include "controllers/joint/index.h"
 #include "controllers/joint/plan.h"
 #include "hosting/node_work.h"
 #include "hosting/passing_problems.h"
@@ -13,13 +12,11 @@
 
 namespace varda::controllers::joint {
 
-/// Keeps the pods, models and status of every service. Shares the index with JointWork; both read
-/// and fill it.
+/// Keeps the pods, models and status of every service.
 class JointInferenceReconciler {
  public:
-  /// `caches` and `index` outlive it.
-  JointInferenceReconciler(const runtime::Caches& caches, JointIndex& index,
-                           hosting::Options options);
+  /// `caches` outlive it.
+  JointInferenceReconciler(const runtime::Caches& caches, hosting::Options options);
 
   void watches(runtime::Watches<api::JointInferenceService>& w) const;
   Result<runtime::Action> reconcile(const Context& ctx, const api::JointInferenceService& service,
@@ -34,7 +31,6 @@ class JointInferenceReconciler {
                                                 const JointPlan& plan, runtime::Writer& writer);
 
   const runtime::Caches& caches_;
-  JointIndex& index_;
   const hosting::Options options_;
   const Clock& clock_;
   Mutex mutex_;
@@ -46,9 +42,7 @@ class JointInferenceReconciler {
 /// The work that services give to nodes: models with their tiers, and workers.
 class JointWork final : public hosting::JobWork {
  public:
-  /// `index` outlives it.
-  JointWork(JointIndex& index, hosting::Options options)
-      : index_(index), options_(std::move(options)) {}
+  explicit JointWork(hosting::Options options) : options_(std::move(options)) {}
 
   std::string kind() const override { return api::JointInferenceService::resource().kind; }
   void watches(runtime::Watches<api::EdgeNode>& w) const override;
@@ -58,12 +52,6 @@ class JointWork final : public hosting::JobWork {
                                             const runtime::Caches& caches) const override;
 
  private:
-  std::vector<meta::ObjectKey> nodes_of(const meta::ObjectKey& service,
-                                        const runtime::Caches& caches) const;
-  std::vector<meta::ObjectKey> nodes_after(const api::Node& node,
-                                           const runtime::Caches& caches) const;
-
-  JointIndex& index_;
   const hosting::Options options_;
 };
 

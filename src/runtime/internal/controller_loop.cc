@@ -49,7 +49,7 @@ ControllerLoop::ControllerLoop(ControllerSpec spec, const kube::Client& client,
   for (const ControllerSpec::Source& source : spec_.sources) {
     Informer* informer = caches.find(source.informer.resource);
     CHECK(informer != nullptr);
-    if (source.keys)
+    if (source.keys || source.change)
       informer->on_change([this, &source](const Change& change) { changed(source, change); });
   }
   if (!metrics_) return;
@@ -91,6 +91,11 @@ metrics::Counter* ControllerLoop::result_counter(const char* result) const {
 void ControllerLoop::changed(const ControllerSpec::Source& source, const Change& change) {
   try {
     if (change.old && change.now && source.same && source.same(*change.old, *change.now)) return;
+    if (source.change) {
+      for (const ObjectKey& key : source.change(change.old.get(), change.now.get(), caches_))
+        queue_.add(key);
+      return;
+    }
     // The old version counts too: an object that moves affects its former relations.
     if (change.old) {
       for (const ObjectKey& key : source.keys(*change.old, caches_)) queue_.add(key);
