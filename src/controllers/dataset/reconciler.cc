@@ -12,22 +12,12 @@ using Keys = std::vector<meta::ObjectKey>;
 
 /// Datasets on the node, and those with a copy due on a node with these labels.
 template <api::Group G>
-Keys datasets_near(std::string_view node, const std::map<std::string, std::string>& labels,
+Keys datasets_near(const std::string& node, const hosting::Labels& labels,
                    const runtime::Caches& caches) {
   Keys keys;
-  for (const auto& dataset : caches.of<api::DatasetOf<G>>().list()) {
-    const auto& replication = dataset->spec.replication;
-    if (dataset->spec.node_name == node ||
-        (replication && replication::selects(*replication, labels)))
-      keys.push_back(dataset->metadata.key());
-  }
+  for (const auto& dataset : replication::near_node<api::DatasetOf<G>>(node, labels, caches))
+    keys.push_back(dataset->metadata.key());
   return keys;
-}
-
-replication::EdgeNodeMap edge_nodes(const runtime::Caches& caches) {
-  replication::EdgeNodeMap out;
-  for (auto& node : caches.of<api::EdgeNode>().list()) out.emplace(node->metadata.name, node);
-  return out;
 }
 
 // Emits Events for transitions that people care about.
@@ -49,11 +39,12 @@ void record_events(const runtime::ObjectRef& ref, const api::DatasetStatus& befo
 template <api::Group G>
 void DatasetReconciler<G>::watches(runtime::Watches<Dataset>& w) const {
   if constexpr (G == api::Group::kSedna) w.name("sedna-datasets");
+  replication::add_indexes<Dataset>(w);
   w.template maps<api::Node>([](const api::Node& node, const runtime::Caches& caches) {
     return datasets_near<G>(node.metadata.name, node.metadata.labels, caches);
   });
   w.template maps<api::EdgeNode>([](const api::EdgeNode& node, const runtime::Caches& caches) {
-    return datasets_near<G>(node.metadata.name, replication::labels_of(node.metadata.name, caches),
+    return datasets_near<G>(node.metadata.name, hosting::labels_of(node.metadata.name, caches),
                             caches);
   });
 }
@@ -72,7 +63,7 @@ Result<runtime::Action> DatasetReconciler<G>::reconcile(const Context& ctx, cons
   status.replication.reset();
   if (const auto claim = claim_of(view(dataset)))
     status.replication = replication::observe_replication(
-        *claim, {caches_.of<api::Node>().list(), edge_nodes(caches_)},
+        *claim, replication::world_of({*claim}, caches_),
         dataset.status.replication.value_or(api::ReplicationStatus()), now);
   record_events(runtime::ObjectRef::of(dataset), dataset.status, status, writer);
   TRY_VOID(writer.status(ctx, dataset, status.to_json()));

@@ -36,23 +36,31 @@ constexpr auto kPausePerItemMax = std::chrono::milliseconds(10);
 // lists again.
 constexpr std::size_t kGroupsMax = 4096;
 
-Keys all_edge_nodes(const runtime::Caches& caches) {
-  Keys keys;
-  for (const auto& node : caches.of<api::EdgeNode>().list()) keys.push_back(node->metadata.key());
-  return keys;
-}
-
-// Called with the old and new version of a model, so that the former node is requeued too.
-Keys nodes_of_model(const api::InferenceModel& model, const runtime::Caches& caches) {
-  if (!model.spec.on_edge() && model.status.node.empty()) return {};
-  if (model.spec.on_edge() && model.spec.node_name.empty()) return all_edge_nodes(caches);
-  std::set<std::string> names{model.spec.node_name, model.status.node};
+Keys keys_of(const std::set<std::string>& names, const runtime::Caches& caches) {
   Keys keys;
   for (const std::string& name : names) {
     if (!name.empty() && caches.of<api::EdgeNode>().get({"", name}) != nullptr)
       keys.push_back({"", name});
   }
   return keys;
+}
+
+// Adds the nodes where the model is or may be.
+void add_nodes_of(const api::InferenceModel& model, const runtime::Caches& caches,
+                  std::set<std::string>& names) {
+  names.insert(model.status.node);
+  if (!model.spec.on_edge()) return;
+  names.insert(model.spec.node_name);
+  if (!model.spec.node_name.empty()) return;
+  for (const auto& node : hosting::nodes_with(model.spec.node_selector, caches))
+    names.insert(node->metadata.name);
+}
+
+// Called with the old and new version of a model, so that the former node is requeued too.
+Keys nodes_of_model(const api::InferenceModel& model, const runtime::Caches& caches) {
+  std::set<std::string> names;
+  add_nodes_of(model, caches, names);
+  return keys_of(names, caches);
 }
 
 // Called with the old and new version of a Model; only its replication affects nodes.
@@ -64,46 +72,34 @@ Keys nodes_of_copies(const api::ModelOf<G>& model, const runtime::Caches& caches
   return keys;
 }
 
-template <api::Group G>
-void add_model_claims(const runtime::Caches& caches,
-                      std::vector<replication::ReplicationClaim>& claims) {
-  for (const auto& model : caches.of<api::ModelOf<G>>().list())
-    for (replication::ReplicationClaim& claim : claims_in(*model))
-      claims.push_back(std::move(claim));
-}
-
+// Claims for copies with files on the node, or on nodes with these labels.
 template <typename T>
-void add_claims(const runtime::Caches& caches, std::vector<replication::ReplicationClaim>& claims) {
-  for (const auto& object : caches.of<T>().list())
+void add_claims(const std::string& node, const hosting::Labels& labels,
+                const runtime::Caches& caches, std::vector<replication::ReplicationClaim>& claims) {
+  for (const auto& object : replication::near_node<T>(node, labels, caches))
     for (replication::ReplicationClaim& claim : claims_in(*object))
       claims.push_back(std::move(claim));
 }
 
-// All claims in the caches.
-std::vector<replication::ReplicationClaim> all_claims(const runtime::Caches& caches) {
-  std::vector<replication::ReplicationClaim> out;
-  add_claims<api::Dataset>(caches, out);
-  add_claims<api::SednaDataset>(caches, out);
-  add_claims<api::Model>(caches, out);
-  add_claims<api::SednaModel>(caches, out);
-  return out;
-}
-
 // EdgeNodes that share a claim with a node, including that node. `labels` are the node's labels,
 // which may be former ones.
-Keys nodes_with(std::string_view node, const std::map<std::string, std::string>& labels,
+Keys nodes_with(const std::string& node, const hosting::Labels& labels,
                 const runtime::Caches& caches) {
+  std::vector<replication::ReplicationClaim> claims;
+  add_claims<api::Dataset>(node, labels, caches, claims);
+  add_claims<api::SednaDataset>(node, labels, caches, claims);
+  add_claims<api::Model>(node, labels, caches, claims);
+  add_claims<api::SednaModel>(node, labels, caches, claims);
   std::set<ObjectKey> keys;
-  for (const replication::ReplicationClaim& claim : all_claims(caches)) {
-    if (claim.node != node && !replication::selects(claim.spec, labels)) continue;
-    for (ObjectKey& key : nodes_of(claim, caches)) keys.insert(std::move(key));
+  for (const replication::ReplicationClaim& claim : claims) {
+    for (ObjectKey& key : replication::nodes_of(claim, caches)) keys.insert(std::move(key));
   }
   return {keys.begin(), keys.end()};
 }
 
 // A node's report about its files affects the other nodes of the same claims.
 Keys nodes_also(const api::EdgeNode& node, const runtime::Caches& caches) {
-  return nodes_with(node.metadata.name, replication::labels_of(node.metadata.name, caches), caches);
+  return nodes_with(node.metadata.name, hosting::labels_of(node.metadata.name, caches), caches);
 }
 
 // A node's labels select which nodes share its files.
@@ -111,14 +107,19 @@ Keys nodes_labelled(const api::Node& node, const runtime::Caches& caches) {
   return nodes_with(node.metadata.name, node.metadata.labels, caches);
 }
 
-// A node's labels can move a model that selects by labels away from another node.
-Keys nodes_near(const api::Node& node, const runtime::Caches& caches) {
-  for (const auto& model : caches.of<api::InferenceModel>().list()) {
-    if (model->spec.on_edge() && model->spec.node_name.empty()) return all_edge_nodes(caches);
+// A node's labels can move a model that selects by labels to or from another node.
+Keys nodes_near(const api::Node* before, const api::Node* now, const runtime::Caches& caches) {
+  const std::string& name = (now != nullptr ? now : before)->metadata.name;
+  std::set<std::string> names{name};
+  const bool same = before != nullptr && now != nullptr &&
+                    before->metadata.uid == now->metadata.uid &&
+                    before->metadata.labels == now->metadata.labels;
+  for (const api::Node* node : {before, now}) {
+    if (node == nullptr || same) continue;
+    for (const auto& model : inferencemodel::models_near(name, node->metadata.labels, caches))
+      add_nodes_of(*model, caches, names);
   }
-  const ObjectKey key{"", node.metadata.name};
-  if (caches.of<api::EdgeNode>().get(key) == nullptr) return {};
-  return {key};
+  return keys_of(names, caches);
 }
 
 // Called with the old and new version of a dataset, like models.
@@ -133,11 +134,72 @@ Keys node_of_dataset(const api::DatasetOf<G>& dataset, const runtime::Caches& ca
   return keys;
 }
 
-std::set<std::string, std::less<>> digests_of(const api::EdgeNode& node) {
-  std::set<std::string, std::less<>> out;
+using Digests = std::set<std::string, std::less<>>;
+
+Digests digests_of(const api::EdgeNode& node) {
+  Digests out;
   for (const api::EdgeModel& model : node.spec.models)
     for (const api::EdgeModelVersion& version : model.versions) out.insert(version.sha256);
   return out;
+}
+
+// EdgeNodes with a work list about one of the archives, if the nodes can share files.
+Keys nodes_that_share(const Digests& digests, const runtime::Caches& caches) {
+  std::set<std::string> names;
+  for (const std::string& digest : digests) {
+    for (const auto& model :
+         caches.of<api::InferenceModel>().by_index(inferencemodel::kByDigest, digest))
+      names.insert(model->spec.node_name.empty() ? model->status.node : model->spec.node_name);
+  }
+  Keys keys = keys_of(names, caches);
+  std::erase_if(keys, [&](const ObjectKey& key) {
+    return caches.of<api::EdgeNode>().get(key)->status.usable_peer_url().empty();
+  });
+  return keys;
+}
+
+// The facts of one node about shared archives matter to other nodes. Most reports change none.
+Keys nodes_that_share_with(const api::EdgeNode* before, const api::EdgeNode* now,
+                           const runtime::Caches& caches) {
+  if ((before == nullptr ? "" : sharing_facts(*before)) ==
+      (now == nullptr ? "" : sharing_facts(*now)))
+    return {};
+  Digests digests;
+  for (const api::EdgeNode* node : {before, now}) {
+    if (node != nullptr) digests.merge(digests_of(*node));
+  }
+  return nodes_that_share(digests, caches);
+}
+
+// Nodes of one zone share archives.
+Keys nodes_of_zone_change(const api::Node* before, const api::Node* now,
+                          const runtime::Caches& caches) {
+  const auto zone = [](const api::Node* node) {
+    if (node == nullptr) return std::string();
+    const auto label = node->metadata.labels.find(std::string(kZoneLabel));
+    return label == node->metadata.labels.end() ? "" : label->second;
+  };
+  if (zone(before) == zone(now)) return {};
+  const auto edge_node =
+      caches.of<api::EdgeNode>().get((now != nullptr ? now : before)->metadata.key());
+  return edge_node == nullptr ? Keys{} : nodes_that_share(digests_of(*edge_node), caches);
+}
+
+Keys nodes_that_share_model(const api::InferenceModel* before, const api::InferenceModel* now,
+                            const runtime::Caches& caches) {
+  const auto facts = [](const api::InferenceModel* model) {
+    if (model == nullptr || !model->spec.on_edge()) return std::string();
+    return model->metadata.uid + " " + std::to_string(model->metadata.generation) + " " +
+           model->metadata.deletion_timestamp.value_or("") + model->status.node;
+  };
+  if (facts(before) == facts(now)) return {};
+  Digests digests;
+  for (const api::InferenceModel* model : {before, now}) {
+    if (model == nullptr) continue;
+    for (std::string& digest : inferencemodel::index_by_digest(*model))
+      digests.insert(std::move(digest));
+  }
+  return nodes_that_share(digests, caches);
 }
 
 // Number of added, removed and changed items. Both lists are sorted by key, as this controller
@@ -162,6 +224,37 @@ Duration pause(std::size_t items, std::size_t changed, Duration took) {
   return std::clamp<Duration>(wanted, kPausePerItem * items, kPausePerItemMax * items);
 }
 
+// Adds the models with one of the archives, their nodes, and the nodes of present roles.
+void add_sharing_nodes(const api::EdgeNodeSpec& wanted, const api::EdgeNode& node,
+                       const runtime::Caches& caches, hosting::NodeSet& nodes,
+                       EdgeNodeWorld& world) {
+  std::map<ObjectKey, std::shared_ptr<const api::InferenceModel>> models;
+  for (const auto& model : world.models) models.emplace(model->metadata.key(), model);
+  std::set<std::string> names{node.metadata.name};
+  for (const api::EdgeNodeSpec* spec : {&wanted, &node.spec}) {
+    for (const api::EdgeModel& item : spec->models) {
+      for (const api::EdgeModelVersion& version : item.versions) {
+        for (const api::EdgeReplicaSource& peer : version.peers) names.insert(peer.node);
+        names.insert(version.share_with.begin(), version.share_with.end());
+        for (const auto& model :
+             caches.of<api::InferenceModel>().by_index(inferencemodel::kByDigest, version.sha256))
+          models.emplace(model->metadata.key(), model);
+      }
+    }
+  }
+  world.models.clear();
+  for (const auto& [key, model] : models) {
+    nodes.add_for(*model);
+    world.models.push_back(model);
+  }
+  world.nodes = nodes.list();
+  for (const auto& one : world.nodes) names.insert(one->metadata.name);
+  for (const std::string& name : names) {
+    if (auto other = caches.of<api::EdgeNode>().get({"", name}))
+      world.edge_nodes.emplace(name, std::move(other));
+  }
+}
+
 Keys node_of_pod(const api::Pod& pod, const runtime::Caches& caches) {
   const ObjectKey key{"", pod.spec.node_name};
   if (key.name.empty() || !pod.metadata.labels.contains(std::string(hosting::kModelLabel)))
@@ -175,7 +268,7 @@ Keys node_of_pod(const api::Pod& pod, const runtime::Caches& caches) {
 void EdgeNodeReconciler::watches(runtime::Watches<api::EdgeNode>& w) const {
   w.indexes<api::Pod>(inferencemodel::kOfModelsOn, inferencemodel::of_models_on);
   w.maps<api::InferenceModel>(nodes_of_model)
-      .maps<api::Node>(nodes_near)
+      .changes<api::Node>(nodes_near)
       .maps<api::Pod>(node_of_pod);
   // Frequent reports (progress, counts, heartbeats) do not affect other nodes.
   constexpr auto kSame = [](const auto& before, const auto& now) {
@@ -189,77 +282,15 @@ void EdgeNodeReconciler::watches(runtime::Watches<api::EdgeNode>& w) const {
   w.maps<api::SednaModel>(nodes_of_copies<api::Group::kSedna>, kSameSpec);
   w.maps<api::Dataset>(node_of_dataset<api::Group::kEdgeai>, kSameSpec);
   w.maps<api::SednaDataset>(node_of_dataset<api::Group::kSedna>, kSameSpec);
-  w.maps<api::EdgeNode>([this](const api::EdgeNode& node) { return nodes_that_share_with(node); });
-  w.maps<api::Node>([this](const api::Node& node) { return nodes_that_share_with(node); });
-  w.maps<api::InferenceModel>(
-      [this](const api::InferenceModel& model) { return nodes_that_share(model); });
+  w.changes<api::EdgeNode>(nodes_that_share_with)
+      .changes<api::Node>(nodes_of_zone_change)
+      .changes<api::InferenceModel>(nodes_that_share_model);
+  inferencemodel::add_indexes(w);
+  replication::add_indexes<api::Dataset>(w);
+  replication::add_indexes<api::SednaDataset>(w);
+  replication::add_indexes<api::Model>(w);
+  replication::add_indexes<api::SednaModel>(w);
   for (const hosting::JobWork* job : jobs_) job->watches(w);
-}
-
-Keys EdgeNodeReconciler::nodes_that_share(const std::string& name, std::string facts,
-                                          Digests digests) const {
-  Digests all = digests;
-  {
-    const MutexLock lock(mutex_);
-    const auto known = last_seen_.find(name);
-    if (known == last_seen_.end() ? facts.empty() : known->second.facts == facts) return {};
-    if (known != last_seen_.end())
-      all.insert(known->second.digests.begin(), known->second.digests.end());
-    if (facts.empty()) {
-      last_seen_.erase(known);
-    } else {
-      last_seen_[name] = {std::move(facts), std::move(digests)};
-    }
-  }
-  if (all.empty()) return {};
-  std::set<std::string> names;
-  for (const auto& model : caches_.of<api::InferenceModel>().list()) {
-    const bool shares =
-        model->spec.on_edge() &&
-        std::any_of(model->spec.manifest.begin(), model->spec.manifest.end(),
-                    [&](const auto& entry) { return all.contains(entry.sha256sum); });
-    if (shares)
-      names.insert(model->spec.node_name.empty() ? model->status.node : model->spec.node_name);
-  }
-  Keys keys;
-  for (const std::string& node : names) {
-    const auto there = node.empty() ? nullptr : caches_.of<api::EdgeNode>().get({"", node});
-    if (there != nullptr && !there->status.usable_peer_url().empty()) keys.push_back({"", node});
-  }
-  return keys;
-}
-
-// Called with old versions too: use the node's current state.
-Keys EdgeNodeReconciler::nodes_that_share_with(const api::EdgeNode& node) const {
-  const auto now = caches_.of<api::EdgeNode>().get(node.metadata.key());
-  Digests digests;
-  if (now != nullptr) digests = digests_of(*now);
-  return nodes_that_share("node " + node.metadata.name, now == nullptr ? "" : sharing_facts(*now),
-                          std::move(digests));
-}
-
-Keys EdgeNodeReconciler::nodes_that_share_with(const api::Node& node) const {
-  const auto now = caches_.of<api::Node>().get(node.metadata.key());
-  const auto label = now == nullptr ? node.metadata.labels.end()
-                                    : now->metadata.labels.find(std::string(kZoneLabel));
-  const bool there = now != nullptr && label != now->metadata.labels.end();
-  Digests digests;
-  if (const auto edge_node = caches_.of<api::EdgeNode>().get({"", node.metadata.name}))
-    digests = digests_of(*edge_node);
-  return nodes_that_share("zone " + node.metadata.name, there ? label->second : "",
-                          std::move(digests));
-}
-
-Keys EdgeNodeReconciler::nodes_that_share(const api::InferenceModel& model) const {
-  const auto now = caches_.of<api::InferenceModel>().get(model.metadata.key());
-  const std::string name = "model " + model.metadata.key().str();
-  if (now == nullptr || !now->spec.on_edge()) return nodes_that_share(name, "", {});
-  Digests digests;
-  for (const api::ManifestEntry& entry : now->spec.manifest) digests.insert(entry.sha256sum);
-  return nodes_that_share(name,
-                          now->metadata.uid + " " + std::to_string(now->metadata.generation) + " " +
-                              now->metadata.deletion_timestamp.value_or("") + now->status.node,
-                          std::move(digests));
 }
 
 Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const api::EdgeNode& node,
@@ -270,27 +301,27 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   if (next_write != next_write_.end() && next_write->second > now)
     return runtime::Action::after(next_write->second - now);
   EdgeNodeWorld world;
-  world.nodes = caches_.of<api::Node>().list();
-  world.models = caches_.of<api::InferenceModel>().list();
-  world.pods = caches_.of<api::Pod>().by_index(inferencemodel::kOfModelsOn, node.metadata.name);
-  for (auto& dataset : caches_.of<api::Dataset>().list()) {
-    if (dataset->spec.node_name == node.metadata.name || dataset->spec.replication)
-      world.datasets.push_back(std::move(dataset));
+  const std::string& name = node.metadata.name;
+  const hosting::Labels labels = hosting::labels_of(name, caches_);
+  world.models = inferencemodel::models_near(name, labels, caches_);
+  world.pods = caches_.of<api::Pod>().by_index(inferencemodel::kOfModelsOn, name);
+  world.datasets = replication::near_node<api::Dataset>(name, labels, caches_);
+  world.sedna_datasets = replication::near_node<api::SednaDataset>(name, labels, caches_);
+  add_claims<api::Model>(name, labels, caches_, world.claims);
+  add_claims<api::SednaModel>(name, labels, caches_, world.claims);
+  hosting::NodeSet nodes(caches_);
+  nodes.add(name);
+  for (const auto& model : world.models) nodes.add_for(*model);
+  std::vector<replication::ReplicationClaim> claims = world.claims;
+  add_claims<api::Dataset>(name, labels, caches_, claims);
+  add_claims<api::SednaDataset>(name, labels, caches_, claims);
+  if (!claims.empty()) {
+    replication::ReplicationWorld copies = replication::world_of(claims, caches_);
+    nodes.add_all(copies.nodes);
+    world.edge_nodes = std::move(copies.edge_nodes);
+    world.edge_nodes.insert_or_assign(name, std::make_shared<const api::EdgeNode>(node));
   }
-  for (auto& dataset : caches_.of<api::SednaDataset>().list()) {
-    if (dataset->spec.node_name == node.metadata.name || dataset->spec.replication)
-      world.sedna_datasets.push_back(std::move(dataset));
-  }
-  add_model_claims<api::Group::kEdgeai>(caches_, world.claims);
-  add_model_claims<api::Group::kSedna>(caches_, world.claims);
-  const auto copied = [](const auto& dataset) { return dataset->spec.replication.has_value(); };
-  if (!world.claims.empty() || std::any_of(world.datasets.begin(), world.datasets.end(), copied) ||
-      std::any_of(world.sedna_datasets.begin(), world.sedna_datasets.end(), copied)) {
-    for (auto& other : caches_.of<api::EdgeNode>().list())
-      world.edge_nodes.emplace(other->metadata.name, other);
-    world.edge_nodes.insert_or_assign(node.metadata.name,
-                                      std::make_shared<const api::EdgeNode>(node));
-  }
+  world.nodes = nodes.list();
   world.servers = &servers_;
   std::vector<std::string> kinds;
   for (const hosting::JobWork* job : jobs_) {
@@ -302,9 +333,7 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   api::EdgeNodeSpec wanted = plan_edge_node(node, world, &left_out);
   report_left_out(node, std::move(left_out), writer);
   if (!node.status.usable_peer_url().empty() && !wanted.models.empty()) {
-    if (world.edge_nodes.empty())
-      for (auto& other : caches_.of<api::EdgeNode>().list())
-        world.edge_nodes.emplace(other->metadata.name, other);
+    add_sharing_nodes(wanted, node, caches_, nodes, world);
     if (peers_.size() > kGroupsMax) peers_.clear();
     share_archives(wanted, node, world, peers_);
   }
@@ -314,26 +343,26 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
   // continue the work of an object that was deleted meanwhile.
   std::map<std::string, codec::Json> lists;
   std::size_t items = 0;
-  for (const char* name : {"models", "datasets", "workers", "shares", "replicas"}) {
-    lists[name] = plan[name].is_null() ? codec::Json::array() : plan[name];
-    items += lists[name].size();
+  for (const char* field : {"models", "datasets", "workers", "shares", "replicas"}) {
+    lists[field] = plan[field].is_null() ? codec::Json::array() : plan[field];
+    items += lists[field].size();
   }
   std::size_t changed = 0;
   TRY_VOID(
       writer.edit(ctx, runtime::ObjectRef::of(node), runtime::Part::kWhole, [&](codec::Json& live) {
         changed = 0;
-        for (const auto& [name, planned] : lists) {
-          const codec::Json& there = std::as_const(live)["spec"][name];
-          if (name == "workers" && kinds.empty()) continue;
+        for (const auto& [field, planned] : lists) {
+          const codec::Json& there = std::as_const(live)["spec"][field];
+          if (field == "workers" && kinds.empty()) continue;
           const codec::Json list =
-              name == "workers" ? join_workers(there, planned, kinds) : planned;
+              field == "workers" ? join_workers(there, planned, kinds) : planned;
           // Few nodes copy files or have workers: an empty list that was absent stays absent.
           if (there == list ||
-              (there.is_null() && list.empty() && name != "models" && name != "datasets"))
+              (there.is_null() && list.empty() && field != "models" && field != "datasets"))
             continue;
           changed += std::max<std::size_t>(changes(there, list),
                                            1);  // adding an empty list is a change too
-          live["spec"].set(name, list);
+          live["spec"].set(field, list);
         }
       }));
   if (changed > 0) {

@@ -2,13 +2,11 @@
 #pragma once
 
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "api/edgeai/edge_node.h"
 #include "base/clock.h"
-#include "base/mutex.h"
 #include "controllers/edgenode/archive_sharing.h"
 #include "hosting/node_work.h"
 #include "hosting/servers.h"
@@ -40,14 +38,6 @@ class EdgeNodeReconciler {
                                runtime::Writer& writer);
 
  private:
-  using Digests = std::set<std::string, std::less<>>;
-  /// Nodes with a work list that may change because the facts about `name` changed since the last
-  /// call. Includes nodes with the old and the new digests.
-  std::vector<meta::ObjectKey> nodes_that_share(const std::string& name, std::string facts,
-                                                Digests digests) const;
-  std::vector<meta::ObjectKey> nodes_that_share_with(const api::EdgeNode& node) const;
-  std::vector<meta::ObjectKey> nodes_that_share_with(const api::Node& node) const;
-  std::vector<meta::ObjectKey> nodes_that_share(const api::InferenceModel& model) const;
   void report_left_out(const api::EdgeNode& node, std::vector<std::string> now,
                        runtime::Writer& writer);
 
@@ -55,15 +45,8 @@ class EdgeNodeReconciler {
   const Clock& clock_;
   const hosting::ServerTable servers_;
   const std::vector<const hosting::JobWork*> jobs_;
-  ArchivePeers peers_;  // worker thread only
-  struct LastSeen {
-    std::string facts;
-    Digests digests;
-  };
-  mutable Mutex mutex_;
-  mutable std::map<std::string, LastSeen> last_seen_
-      GUARDED_BY(mutex_);                         // facts from watches, by kind and name
-  std::map<std::string, SteadyTime> next_write_;  // by node; worker thread only
+  ArchivePeers peers_;                                        // worker thread only
+  std::map<std::string, SteadyTime> next_write_;              // by node; worker thread only
   std::map<std::string, std::vector<std::string>> left_out_;  // by node; worker thread only
 };
 

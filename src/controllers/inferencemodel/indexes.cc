@@ -1,5 +1,8 @@
 #include "controllers/inferencemodel/indexes.h"
 
+#include <map>
+#include <set>
+
 #include "controllers/inferencemodel/plan.h"
 #include "hosting/labels.h"
 #include "net/url.h"
@@ -11,6 +14,35 @@ std::vector<std::string> index_by_node(const api::InferenceModel& model) {
   std::vector<std::string> nodes{model.spec.node_name};
   if (!model.status.node.empty()) nodes.push_back(model.status.node);
   return nodes;
+}
+
+std::vector<std::string> index_by_selector(const api::InferenceModel& model) {
+  if (!model.spec.on_edge() || !model.spec.node_name.empty()) return {};
+  return hosting::selector_values(model.spec.node_selector);
+}
+
+std::vector<std::string> index_by_digest(const api::InferenceModel& model) {
+  std::set<std::string> digests;
+  if (!model.spec.on_edge()) return {};
+  for (const api::ManifestEntry& entry : model.spec.manifest) digests.insert(entry.sha256sum);
+  return {digests.begin(), digests.end()};
+}
+
+std::vector<std::shared_ptr<const api::InferenceModel>> models_near(
+    const std::string& node, const std::map<std::string, std::string>& labels,
+    const runtime::Caches& caches) {
+  const auto models = caches.of<api::InferenceModel>();
+  std::map<meta::ObjectKey, std::shared_ptr<const api::InferenceModel>> near;
+  for (auto& model : models.by_index(kByNode, node)) near.emplace(model->metadata.key(), model);
+  for (const std::string& value : hosting::values_to_search(labels)) {
+    for (auto& model : models.by_index(kBySelector, value)) {
+      if (hosting::matches(model->spec.node_selector, labels))
+        near.emplace(model->metadata.key(), model);
+    }
+  }
+  std::vector<std::shared_ptr<const api::InferenceModel>> out;
+  for (auto& [key, model] : near) out.push_back(std::move(model));
+  return out;
 }
 
 std::optional<hosting::PortClaim> port_claim(const api::InferenceModel& model) {

@@ -1,6 +1,7 @@
 // InferenceModel for other folders: the controller, and what kinds with their own servers use.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,8 +12,10 @@
 #include "api/edgeai/edge_node.h"
 #include "codec/json.h"
 #include "hosting/kind_controllers.h"
+#include "hosting/node_index.h"
 #include "hosting/port_claims.h"
 #include "hosting/servers.h"
+#include "runtime/controller.h"
 #include "runtime/manager.h"
 
 namespace varda::controllers::inferencemodel {
@@ -50,6 +53,26 @@ std::optional<hosting::PortClaim> port_claim(const api::InferenceModel& model);
 /// present node.
 inline constexpr const char* kByNode = "edge node";
 std::vector<std::string> index_by_node(const api::InferenceModel& model);
+
+/// Models of the edge layer that name no node, by their selector (hosting::selector_values()).
+inline constexpr const char* kBySelector = "selector";
+std::vector<std::string> index_by_selector(const api::InferenceModel& model);
+/// Models of the edge layer by the SHA-256 of each archive in the manifest.
+inline constexpr const char* kByDigest = "sha256";
+std::vector<std::string> index_by_digest(const api::InferenceModel& model);
+/// Models of the edge layer that are on the node or may be, in the order of their keys. `labels`
+/// are the node's labels.
+std::vector<std::shared_ptr<const api::InferenceModel>> models_near(
+    const std::string& node, const std::map<std::string, std::string>& labels,
+    const runtime::Caches& caches);
+/// Declares the indexes that other folders read.
+template <runtime::Object T>
+void add_indexes(runtime::Watches<T>& w) {
+  hosting::index_nodes(w);
+  w.template indexes<api::InferenceModel>(kByNode, index_by_node)
+      .template indexes<api::InferenceModel>(kBySelector, index_by_selector)
+      .template indexes<api::InferenceModel>(kByDigest, index_by_digest);
+}
 
 /// Pods of models, by node.
 inline constexpr const char* kOfModelsOn = "of models on";

@@ -135,6 +135,7 @@ void InferenceModelReconciler::watches(runtime::Watches<InferenceModel>& w) cons
   w.maps<api::Pod>(of_pod).maps<api::EndpointSlice>(of_slice);
   w.maps<api::Node>(of_node).maps<api::EdgeNode>(of_edge_node);
   w.maps<InferenceModel>(rivals, same_to_rivals);
+  add_indexes(w);
   w.indexes<InferenceModel>(kByNode, index_by_node).indexes<InferenceModel>(kByPort, index_by_port);
   w.indexes<InferenceModel>(kByAddress, index_by_address)
       .indexes<api::Pod>(kByModel, index_by_model);
@@ -144,24 +145,30 @@ void InferenceModelReconciler::watches(runtime::Watches<InferenceModel>& w) cons
 World InferenceModelReconciler::look(const InferenceModel& model) const {
   World world;
   const meta::ObjectKey key = model.metadata.key();
-  world.nodes = caches_.of<api::Node>().list();
+  hosting::NodeSet nodes(caches_);
+  nodes.add_for(model);
+  world.nodes = nodes.list();
   world.pods = caches_.of<api::Pod>().by_index(kByModel, key.str());
   if (model.spec.on_edge()) {
     if (const hosting::Placement placement = hosting::place(model, world.nodes);
         !placement.node.empty()) {
       world.edge_node = caches_.of<api::EdgeNode>().get({"", placement.node});
-      for (const std::string& place :
-           {at_port(model.spec.port(), placement.node), at_port(model.spec.port(), "")}) {
-        for (auto& other : caches_.of<InferenceModel>().by_index(kByPort, place)) {
-          if (other->metadata.key() != key) world.models.push_back(std::move(other));
-        }
+      const hosting::Labels labels = hosting::labels_of(placement.node, caches_);
+      for (auto& other : models_near(placement.node, labels, caches_)) {
+        if (other->metadata.key() == key || other->spec.port() != model.spec.port()) continue;
+        nodes.add_for(*other);
+        world.models.push_back(std::move(other));
       }
+      world.nodes = nodes.list();
       for (const hosting::JobWork* job : jobs_) {
         for (hosting::PortClaim& claim : job->claims_on(placement.node, caches_))
           world.claims.push_back(std::move(claim));
       }
     }
   } else {
+    // In a cluster any Ready node may give the address of a node port.
+    if (model.spec.service.type == "NodePort" && options_.node_port_host.empty())
+      world.nodes = caches_.of<api::Node>().list();
     world.service = caches_.of<api::Service>().get(key);
     world.slices = caches_.of<api::EndpointSlice>().by_index(hosting::kSlicesByService, key.str());
     world.deployment = caches_.of<api::Deployment>().get(key);

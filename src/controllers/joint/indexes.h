@@ -40,9 +40,8 @@ void add_indexes(runtime::Watches<T>& w) {
       .template indexes<JointInferenceService>(kByNode, index_by_node)
       .template indexes<JointInferenceService>(kByFirstNode, index_by_first_node)
       .template indexes<JointInferenceService>(kByUid, index_by_uid)
-      .template indexes<api::Pod>(kPodsOn, index_pods_on)
-      .template indexes<api::InferenceModel>(inferencemodel::kByNode,
-                                             inferencemodel::index_by_node);
+      .template indexes<api::Pod>(kPodsOn, index_pods_on);
+  inferencemodel::add_indexes(w);
 }
 
 /// The service of a pod, from the labels: a Deployment's pods have another owner. Empty: none.

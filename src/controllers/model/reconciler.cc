@@ -1,6 +1,7 @@
 #include "controllers/model/reconciler.h"
 
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -8,17 +9,48 @@
 
 namespace varda::controllers::model {
 
+namespace {
+
+// EdgeNodes by the work keys of the Models that reports of workers name.
+constexpr const char* kByReportedModel = "reported model";
+std::vector<std::string> index_by_reported_model(const api::EdgeNode& node) {
+  std::vector<std::string> values;
+  for (const meta::Resource& resource : {api::Model::resource(), api::SednaModel::resource()}) {
+    for (const meta::ObjectKey& key : reported_models(node, resource))
+      values.push_back(hosting::work_key(resource, key));
+  }
+  return values;
+}
+
+// Nodes with reports about the model, and those of earlier reporters. By name.
+std::vector<std::shared_ptr<const api::EdgeNode>> nodes_of(const ModelView& model,
+                                                           const api::ModelMetricsStatus& before,
+                                                           const runtime::Caches& caches) {
+  const auto all = caches.of<api::EdgeNode>();
+  std::map<std::string, std::shared_ptr<const api::EdgeNode>> found;
+  for (auto& node :
+       all.by_index(kByReportedModel, hosting::work_key(model.resource, model.metadata.key())))
+    found.emplace(node->metadata.name, node);
+  for (const api::ModelReporter& reporter : before.reporters) {
+    if (auto node = all.get({"", reporter.node})) found.emplace(reporter.node, std::move(node));
+  }
+  std::vector<std::shared_ptr<const api::EdgeNode>> out;
+  for (auto& [name, node] : found) out.push_back(std::move(node));
+  return out;
+}
+
+}  // namespace
+
 template <api::Group G>
 void ModelReconciler<G>::watches(runtime::Watches<Model>& w) const {
   if constexpr (G == api::Group::kSedna) w.name("sedna-models");
-  const auto copied = [](std::string_view node, const std::map<std::string, std::string>& labels,
+  replication::add_indexes<Model>(w);
+  w.template indexes<api::EdgeNode>(kByReportedModel, index_by_reported_model);
+  const auto copied = [](const std::string& node, const hosting::Labels& labels,
                          const runtime::Caches& caches) {
     std::vector<meta::ObjectKey> keys;
-    for (const auto& model : caches.of<Model>().list()) {
-      const auto& replication = model->spec.replication;
-      if (replication &&
-          (model->spec.node_name == node || replication::selects(*replication, labels)))
-        keys.push_back(model->metadata.key());
+    for (const auto& model : replication::near_node<Model>(node, labels, caches)) {
+      if (model->spec.replication) keys.push_back(model->metadata.key());
     }
     return keys;
   };
@@ -26,7 +58,7 @@ void ModelReconciler<G>::watches(runtime::Watches<Model>& w) const {
       [copied](const api::EdgeNode& node, const runtime::Caches& caches) {
         std::vector<meta::ObjectKey> keys = reported_models(node, Model::resource());
         for (meta::ObjectKey& key :
-             copied(node.metadata.name, replication::labels_of(node.metadata.name, caches), caches))
+             copied(node.metadata.name, hosting::labels_of(node.metadata.name, caches), caches))
           keys.push_back(std::move(key));
         return keys;
       });
@@ -43,15 +75,10 @@ template <api::Group G>
 Result<runtime::Action> ModelReconciler<G>::reconcile(const Context& ctx, const Model& model,
                                                       runtime::Writer& writer) const {
   if (model.metadata.deleting()) return runtime::Action::await_change();
-  auto nodes = caches_.of<api::EdgeNode>().list();
+  const ModelView which{Model::resource(), model.metadata};
   replication::ReplicationWorld world;
-  if (model.spec.replication) {
-    world.nodes = caches_.of<api::Node>().list();
-    for (const auto& node : nodes) world.edge_nodes.emplace(node->metadata.name, node);
-  }
-  std::erase_if(nodes, [](const auto& node) {
-    return node->status.workers.empty() && node->spec.workers.empty();
-  });
+  if (const auto claim = claim_of(which, model.spec))
+    world = replication::world_of({*claim}, caches_);
   const std::string now = meta::format_time(clock_.wall());
   Status unreadable;
   TRY_VOID(writer.edit(
@@ -61,8 +88,8 @@ Result<runtime::Action> ModelReconciler<G>::reconcile(const Context& ctx, const 
           unreadable = before.error();
           return;
         }
-        const ModelView which{Model::resource(), model.metadata};
-        api::ModelMetricsStatus status = observe(which, *before, nodes, now);
+        api::ModelMetricsStatus status =
+            observe(which, *before, nodes_of(which, *before, caches_), now);
         status.replication = observe_copies(which, model.spec, world, *before, now);
         live.set("status", status.to_json());
       }));

@@ -16,10 +16,9 @@ void add_nodes(const ReplicationClaim& claim, const runtime::Caches& caches,
                std::set<std::string>& names) {
   const auto edge_nodes = caches.of<api::EdgeNode>();
   if (edge_nodes.get({"", claim.node}) != nullptr) names.insert(claim.node);
-  for (const auto& node : caches.of<api::Node>().list()) {
+  for (const auto& node : hosting::nodes_with(claim.spec.node_selector, caches)) {
     const std::string& name = node->metadata.name;
-    if (selects(claim.spec, node->metadata.labels) && edge_nodes.get({"", name}) != nullptr)
-      names.insert(name);
+    if (edge_nodes.get({"", name}) != nullptr) names.insert(name);
   }
 }
 
@@ -48,9 +47,21 @@ std::vector<ObjectKey> nodes_of(const ReplicationClaim& claim, const runtime::Ca
   return keys_of(names);
 }
 
-std::map<std::string, std::string> labels_of(std::string_view node, const runtime::Caches& caches) {
-  const auto found = caches.of<api::Node>().get({"", std::string(node)});
-  return found == nullptr ? std::map<std::string, std::string>() : found->metadata.labels;
+ReplicationWorld world_of(const std::vector<ReplicationClaim>& claims,
+                          const runtime::Caches& caches) {
+  hosting::NodeSet nodes(caches);
+  for (const ReplicationClaim& claim : claims) {
+    nodes.add(claim.node);
+    nodes.add_all(hosting::nodes_with(claim.spec.node_selector, caches));
+  }
+  ReplicationWorld world{.nodes = nodes.list(), .edge_nodes = {}};
+  const auto add = [&](const std::string& name) {
+    if (auto node = caches.of<api::EdgeNode>().get({"", name}))
+      world.edge_nodes.emplace(name, std::move(node));
+  };
+  for (const auto& node : world.nodes) add(node->metadata.name);
+  for (const ReplicationClaim& claim : claims) add(claim.node);
+  return world;
 }
 
 bool same_to_others(const api::Node& a, const api::Node& b) {

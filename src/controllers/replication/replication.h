@@ -13,9 +13,10 @@
 #include "api/core/node.h"
 #include "api/edgeai/edge_node.h"
 #include "api/edgeai/replication.h"
+#include "hosting/node_index.h"
 #include "hosting/placement.h"
 #include "meta/object.h"
-#include "runtime/informer.h"
+#include "runtime/controller.h"
 
 namespace varda::controllers::replication {
 
@@ -69,11 +70,50 @@ api::ReplicationStatus observe_replication(const ReplicationClaim& claim,
                                            const api::ReplicationStatus& before,
                                            std::string_view now);
 
+/// Objects with files (Dataset, Model), by spec.nodeName.
+inline constexpr const char* kByNode = "files on node";
+template <typename T>
+std::vector<std::string> index_by_node(const T& object) {
+  return object.spec.node_name.empty() ? std::vector<std::string>{}
+                                       : std::vector<std::string>{object.spec.node_name};
+}
+/// Objects that ask for copies, by the selector of their nodes (hosting::selector_values()).
+inline constexpr const char* kByCopies = "copies on nodes";
+template <typename T>
+std::vector<std::string> index_by_copies(const T& object) {
+  if (!object.spec.replication) return {};
+  return hosting::selector_values(object.spec.replication->node_selector);
+}
+/// Declares both indexes of T, and that of nodes.
+template <typename T, runtime::Object W>
+void add_indexes(runtime::Watches<W>& w) {
+  hosting::index_nodes(w);
+  w.template indexes<T>(kByNode, index_by_node<T>)
+      .template indexes<T>(kByCopies, index_by_copies<T>);
+}
+/// Objects with files on the node, and those with copies on nodes with these labels. By key.
+template <typename T>
+std::vector<std::shared_ptr<const T>> near_node(const std::string& node,
+                                                const hosting::Labels& labels,
+                                                const runtime::Caches& caches) {
+  const auto objects = caches.of<T>();
+  std::map<meta::ObjectKey, std::shared_ptr<const T>> near;
+  for (auto& object : objects.by_index(kByNode, node)) near.emplace(object->metadata.key(), object);
+  for (const std::string& value : hosting::values_to_search(labels)) {
+    for (auto& object : objects.by_index(kByCopies, value)) {
+      if (selects(*object->spec.replication, labels)) near.emplace(object->metadata.key(), object);
+    }
+  }
+  std::vector<std::shared_ptr<const T>> out;
+  for (auto& [key, object] : near) out.push_back(std::move(object));
+  return out;
+}
+
+/// The nodes and EdgeNodes that matter to the claims.
+ReplicationWorld world_of(const std::vector<ReplicationClaim>& claims,
+                          const runtime::Caches& caches);
 /// EdgeNodes with work for the claim: the one with the files, and those that need a copy.
 std::vector<meta::ObjectKey> nodes_of(const ReplicationClaim& claim, const runtime::Caches& caches);
-/// The node's current labels; empty if the node is gone.
-std::map<std::string, std::string> labels_of(std::string_view node, const runtime::Caches& caches);
-
 /// True if two versions of an object mean the same for other nodes. Compared are a Node's labels,
 /// an EdgeNode's offers, addresses and revocation, and the spec of a Dataset or Model.
 bool same_to_others(const api::Node& a, const api::Node& b);
