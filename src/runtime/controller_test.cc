@@ -87,6 +87,12 @@ class WidgetReconciler {
     w.maps<Node>([](const Node& node) -> std::vector<ObjectKey> {
       return {{"default", node.metadata.labels.at("widget")}};
     });
+    w.changes<Node>([this](const Node* before, const Node* now, const Caches&) {
+      std::lock_guard lock(mutex);
+      node_changes.push_back((before != nullptr ? "before " : "") +
+                             std::string(now != nullptr ? "now" : ""));
+      return std::vector<ObjectKey>{{"default", "of-a-change"}};
+    });
     w.indexes<Pod>("node", [](const Pod& pod) {
       return std::vector<std::string>{pod.json["spec"]["nodeName"].as_string()};
     });
@@ -127,7 +133,8 @@ class WidgetReconciler {
   }
 
   std::atomic<int> runs{0}, failures{0};
-  std::mutex mutex;
+  mutable std::mutex mutex;
+  mutable std::vector<std::string> node_changes;
   std::set<ObjectKey> gone_keys;
 };
 
@@ -420,6 +427,26 @@ TEST_F(ControllerTest, OtherKindsReconcileWhatTheyConcern) {
   ASSERT_TRUE(eventually("the controller lives", [&] {
     return get_widget("v")["status"]["seen"].as_string() == "still here";
   }));
+}
+
+TEST_F(ControllerTest, AMapOfChangesGetsBothVersions) {
+  start();
+  ASSERT_EQ(
+      api_.post(
+              "/api/v1/nodes",
+              parse_json(
+                  R"({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": {"widget": "w"}}})")
+                  .value())
+          .status,
+      201);
+  patch("/api/v1/nodes/n", R"({"metadata": {"labels": {"more": "x"}}})");
+  ASSERT_EQ(api_.remove("/api/v1/nodes/n").status, 200);
+  ASSERT_TRUE(eventually("all changes are mapped", [&] {
+    std::lock_guard lock(reconciler_.mutex);
+    return reconciler_.node_changes.size() == 3;
+  }));
+  std::lock_guard lock(reconciler_.mutex);
+  EXPECT_EQ(reconciler_.node_changes, (std::vector<std::string>{"now", "before now", "before "}));
 }
 
 TEST_F(ControllerTest, ADelayComesBackByItself) {
