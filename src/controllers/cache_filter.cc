@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "api/ai/inference_model.h"
 #include "api/core/deployment.h"
 #include "api/core/endpoint_slice.h"
 #include "api/core/node.h"
 #include "api/core/pod.h"
 #include "api/core/service.h"
+#include "api/kind.h"
 #include "controllers/workers/workers.h"
 #include "hosting/labels.h"
 #include "runtime/writer.h"
@@ -16,8 +16,6 @@ namespace varda::controllers {
 namespace {
 
 using codec::Json;
-
-constexpr std::string_view kJobGroup = "sedna.io/";
 
 /// An object stays ours if its label was removed, or its owner is gone: the controllers must repair
 /// or delete it.
@@ -29,8 +27,10 @@ bool ours(const Json& object) {
     return true;
   const auto& owners = metadata["ownerReferences"].as_array();
   return std::any_of(owners.begin(), owners.end(), [](const Json& owner) {
-    return owner["kind"].as_string() == api::InferenceModel::resource().kind ||
-           owner["apiVersion"].as_string().starts_with(kJobGroup);
+    const std::string& version = owner["apiVersion"].as_string();
+    const std::string group = version.substr(0, version.find('/'));
+    return std::any_of(api::kinds().begin(), api::kinds().end(),
+                       [&](const api::Kind* kind) { return kind->resource.group == group; });
   });
 }
 
