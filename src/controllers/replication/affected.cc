@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/edgeai/revocation.h"
+#include "controllers/replication/replication.h"
 
 namespace varda::controllers::replication {
 

@@ -6,6 +6,7 @@
 
 #include "codec/digest.h"
 #include "hosting/labels.h"
+#include "hosting/servers.h"
 
 namespace varda::controllers::workers {
 
