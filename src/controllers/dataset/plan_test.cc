@@ -97,7 +97,8 @@ api::Dataset dataset(const std::string& name, const std::string& created) {
 
 TEST(DatasetFormats, ThoseThatAreKnownAreThoseThatAreCounted) {
   std::vector<std::string> counted;
-  for (const varda::dataset::Format* format : varda::dataset::formats()) counted.emplace_back(format->name);
+  for (const varda::dataset::Format* format : varda::dataset::formats())
+    counted.emplace_back(format->name);
   EXPECT_EQ(api::known_dataset_formats(), counted);
 }
 

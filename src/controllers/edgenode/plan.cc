@@ -118,7 +118,8 @@ void add_candidates(const Datasets& datasets, const std::string& node,
 template <typename Datasets>
 void add_claims(const Datasets& datasets, std::vector<replication::ReplicationClaim>& claims) {
   for (const auto& dataset : datasets) {
-    if (auto claim = dataset::claim_of(dataset::view(*dataset))) claims.push_back(std::move(*claim));
+    if (auto claim = dataset::claim_of(dataset::view(*dataset)))
+      claims.push_back(std::move(*claim));
   }
 }
 
