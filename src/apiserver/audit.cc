@@ -10,8 +10,9 @@ Result<AuditLevel> parse_audit_level(std::string_view text) {
   if (text == "None") return AuditLevel::kNone;
   if (text == "Metadata") return AuditLevel::kMetadata;
   if (text == "Request") return AuditLevel::kRequest;
-  return Error(Code::kInvalid, "the level of an audit log is None, Metadata or Request, not \"" +
-                                   std::string(text) + "\"");
+  return Error(Code::kInvalid,
+               "the level of an audit log must be None, Metadata or Request, not \"" +
+                   std::string(text) + "\"");
 }
 
 AuditLog::AuditLog(os::FileSystem& fs, Options options) : fs_(fs), options_(std::move(options)) {}
@@ -66,7 +67,7 @@ void AuditLog::dropped(std::size_t events) {
 Status AuditLog::reopen() {
   TRY(const auto there, fs_.stat(options_.file));
   if (there && there->kind == os::FileKind::kOther)
-    return Error(Code::kInvalid, "a device or a pipe, not a file");
+    return Error(Code::kInvalid, "must be a file, not a device or a pipe");
   TRY(file_, fs_.open(options_.file, os::Open::kCreate, 0600));
   TRY(size_, file_->size());
   // The code below truncates the file, so refuse files that are not audit logs. After a power cut,
@@ -75,7 +76,7 @@ Status AuditLog::reopen() {
   TRY(const std::string begins, file_->read(kBegin.size()));
   if (!begins.empty() && begins[0] != '\0' && begins != kBegin.substr(0, begins.size())) {
     file_.reset();
-    return Error(Code::kInvalid, "there is a file already, and it is not an audit log");
+    return Error(Code::kInvalid, "the file exists and is not an audit log");
   }
   TRY_VOID(fs_.set_mode(options_.file, 0600));
   // A killed process may have left half a line, a power cut a damaged end.

@@ -108,7 +108,7 @@ TEST_F(Audit, BodiesStandInItOnRequestAndThoseOfSecretsNever) {
   EXPECT_THAT(all,
               HasSubstr(R"("requestObject":{"metadata":{"name":"a"},"data":{"k":"told"}})"));
   EXPECT_THAT(all, Not(HasSubstr("hidden")));
-  EXPECT_THAT(all, HasSubstr("left out: 300"));
+  EXPECT_THAT(all, HasSubstr("omitted: 300"));
   EXPECT_EQ(events()[1]["level"].as_string(), "Metadata");
 }
 

@@ -81,10 +81,9 @@ Result<net::KeyPair> load_ca(os::FileSystem& fs, const os::Path& pki, WallTime n
   }
   const auto facts = net::certificate_facts(ca->certificate_pem);
   if (!facts.ok()) {
-    return Error(
-        Code::kCorrupt,
-        (pki / "ca.crt").string() + ": " + facts.error().message() +
-            "; put a copy of it back, or remove it, then every client needs the new kubeconfig");
+    return Error(Code::kCorrupt, (pki / "ca.crt").string() + ": " + facts.error().message() +
+                                     "; restore it from a backup, or remove it; after a removal "
+                                     "every client needs the new kubeconfig");
   }
   if (!net::must_be_renewed(*facts, kCaLeft, now)) return *std::move(ca);
   log_renewal("renewing the certificate authority, which keeps its key", pki / "ca.crt", *facts,
@@ -138,7 +137,7 @@ Result<std::vector<Token>> read_tokens(os::FileSystem& fs, const os::Path& file)
   auto parsed = codec::parse_json(*text);
   if (!parsed.ok() || !parsed->is_array()) {
     return Error(Code::kCorrupt,
-                 file.string() + " is not a list of tokens; remove it to have new ones made");
+                 file.string() + " is not a list of tokens; remove it, and new tokens are created");
   }
   for (const Json& item : parsed->as_array()) {
     Token token{.token = item["token"].as_string(),
@@ -149,13 +148,14 @@ Result<std::vector<Token>> read_tokens(os::FileSystem& fs, const os::Path& file)
       const auto expires = meta::parse_time(item["expires"].as_string());
       if (!expires.ok())
         return Error(Code::kCorrupt,
-                     file.string() + ": expires of " + token.identity.name + " is not a time");
+                     file.string() + ": the expiry time of " + token.identity.name + " is invalid");
       token.expires = *expires;
     }
     if (token.token.empty() || token.identity.name.empty()) {
       return Error(
           Code::kCorrupt,
-          file.string() + " has an entry without token or user; remove it to have new ones made");
+          file.string() +
+              " has an entry without token or user; remove it, and new tokens are created");
     }
     tokens.push_back(std::move(token));
   }
@@ -266,7 +266,7 @@ Result<std::vector<Token>> list_tokens(os::FileSystem& fs, const os::Path& data_
   TRY(const auto info, fs.stat(file));
   if (!info)
     return Error(Code::kNotFound,
-                 file.string() + " is missing: no `varda up` has begun in that directory");
+                 file.string() + " is missing: `varda up` has not run in that directory");
   return read_tokens(fs, file);
 }
 
@@ -432,7 +432,7 @@ Result<bool> put_token(os::FileSystem& fs, const os::Path& file, const std::stri
   if (!present) return false;
   TRY(Json config, codec::parse_yaml(*present).context(file.string()));
   if (std::as_const(config)["users"].empty())
-    return Error(Code::kCorrupt, file.string() + " names no user");
+    return Error(Code::kCorrupt, file.string() + " has no user");
   Json& user = config["users"].array_items().front()["user"];
   user.set("token", token);
   const std::string token_file = std::as_const(user)["tokenFile"].as_string();

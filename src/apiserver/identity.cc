@@ -161,7 +161,7 @@ class NodeAuthorizer : public Authorizer {
     if (about.is_node(node)) return {};
     const auto pod = about.is_pod() ? objects.get("", "pods", about.ns, about.name) : std::nullopt;
     if (pod && pod->at("spec/nodeName").as_string() == node) return {};
-    return Error(Code::kForbidden, "involvedObject: neither the node nor a pod of it");
+    return Error(Code::kForbidden, "involvedObject: must be the node or one of its pods");
   }
 
   static bool allows_pod(const std::string& node, const Attributes& what, const Objects& objects) {

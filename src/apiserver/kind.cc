@@ -125,10 +125,7 @@ void Kind::from_storage(Json& object) const {
 const std::vector<Column>& Kind::columns() const {
   static const std::vector<Column> columns = {
       {.name = "Name", .type = "string", .format = "name", .description = "Name of the object."},
-      {.name = "Created At",
-       .type = "date",
-       .format = "",
-       .description = "When the server made the object."},
+      {.name = "Created At", .type = "date", .format = "", .description = "Time of creation."},
   };
   return columns;
 }

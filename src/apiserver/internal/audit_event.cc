@@ -115,8 +115,8 @@ std::optional<Json> audit_event(const Call& call, const net::Response& response,
       event.set("requestObject", std::move(*body));
     } else if (!call.http.body.empty()) {
       event.set("annotations", Json::object({{"edgeai.io/request-object",
-                                              "left out: " + std::to_string(call.http.body.size()) +
-                                                  " bytes, too many or not a text"}}));
+                                              "omitted: " + std::to_string(call.http.body.size()) +
+                                                  " bytes, too large or not UTF-8"}}));
     }
   }
   event.set("requestReceivedTimestamp", meta::format_micro_time(times.received));

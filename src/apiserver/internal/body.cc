@@ -283,12 +283,12 @@ Outcome<Patch> Patch::read(const net::Request& request, const Kind& kind, const 
   if (out.type_ == Type::kJson) {
     out.duplicates_.clear();
     if (!out.patch_.is_array())
-      return bad_request("error decoding patch: a JSON patch is an array of operations");
+      return bad_request("error decoding patch: a JSON patch must be an array of operations");
     if (out.patch_.size() > out.operations_max_) {
       return too_many_operations(out.operations_max_, out.patch_.size());
     }
   } else if (!out.patch_.is_object()) {
-    return bad_request("error decoding patch: a merge patch is an object");
+    return bad_request("error decoding patch: a merge patch must be an object");
   }
   return out;
 }

@@ -422,8 +422,7 @@ Dialect::Reply Dialect::patch(Call& call, Part part) {
     ApiStatus status =
         unsupported_media_type("application/json-patch+json, application/merge-patch+json");
     status.message =
-        "server-side apply is not served here; kubectl apply without --server-side does the same "
-        "from the client";
+        "this server has no server-side apply; use kubectl apply without --server-side";
     return status;
   }
   TRY(const DryRun dry_run, parse_dry_run(call.query, kOptions));

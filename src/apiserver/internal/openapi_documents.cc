@@ -36,7 +36,7 @@ std::string http_date(WallTime when) {
 // The document of the non-resource paths.
 Json version_document() {
   const Json ok = Json::object({{"description", "OK"}});
-  const Json get = Json::object({{"description", "What the server says it is."},
+  const Json get = Json::object({{"description", "Version of the server."},
                                  {"operationId", "getCodeVersion"},
                                  {"responses", Json::object({{"200", ok}})}});
   return Json::object(

@@ -150,7 +150,7 @@ ApiStatus store_failure(const Error& error) {
     case Code::kGone:
       return expired("The provided resource version is too old: " + error.message());
     case Code::kExhausted:
-      return make(507, "InsufficientStorage", "the store has no room: " + error.message());
+      return make(507, "InsufficientStorage", "the store is full: " + error.message());
     case Code::kUnavailable:
       return make(503, "ServiceUnavailable", error.message());
     default:

@@ -47,7 +47,7 @@ class Reader {
     }
     if (item.wire != 2)
       return Error(Code::kUnsupported,
-                   "protobuf wire type " + std::to_string(item.wire) + " is not used here");
+                   "protobuf wire type " + std::to_string(item.wire) + " is not supported");
     TRY(const std::uint64_t size, varint());
     if (size > left_.size())
       return Error(Code::kInvalid, "protobuf: a field is longer than its message");
@@ -74,13 +74,13 @@ class Reader {
 
 Error misplaced(const Type& type, const Item& item) {
   return Error(Code::kInvalid, "protobuf: field " + std::to_string(item.number) + " of " +
-                                   type.name + " is not of the type it should be");
+                                   type.name + " has the wrong type");
 }
 
 // Protobuf text is UTF-8. JSON output would replace other bytes, so that two names could become
 // equal.
 Result<std::string> text_of(std::string_view bytes) {
-  if (!codec::is_utf8(bytes)) return Error(Code::kInvalid, "protobuf: a text is not UTF-8");
+  if (!codec::is_utf8(bytes)) return Error(Code::kInvalid, "protobuf: a string is not UTF-8");
   return std::string(bytes);
 }
 
@@ -185,7 +185,7 @@ Result<Json> decode_value(const Type& type, const Field& field, const Item& item
       break;
   }
   return Error(Code::kUnsupported,
-               field.name + " of " + type.name + " is not understood in protobuf form; send JSON");
+               field.name + " of " + type.name + " is not supported in protobuf; send JSON");
 }
 
 // Go encodes zeros of non-pointer fields; such zeros mean "absent".
@@ -239,8 +239,8 @@ Status add_field(const Type& type, const Field& field, const Item& item, int dep
 }
 
 Error unknown_field(const Type& type, const std::string& number) {
-  return Error(Code::kUnsupported, "field " + number + " of " + type.name +
-                                       " is not understood in protobuf form; send JSON");
+  return Error(Code::kUnsupported,
+               "field " + number + " of " + type.name + " is not supported in protobuf; send JSON");
 }
 
 // Fields in a nested protobuf message that JSON flattens: a volume's source, a probe's action.
@@ -259,7 +259,7 @@ Status add_embedded(const Type& type, const Item& outer, int depth, Json& out, M
 }
 
 Result<Json> decode_struct(const Type& type, std::string_view bytes, int depth) {
-  if (depth > kDepthMax) return Error(Code::kInvalid, "protobuf: nested too deep");
+  if (depth > kDepthMax) return Error(Code::kInvalid, "protobuf: nested too deeply");
   Json out = Json::object();
   MapPlaces places;
   for (Reader reader(bytes); !reader.done();) {
@@ -306,8 +306,7 @@ Result<Json> parse_kubernetes_protobuf(std::string_view bytes) {
   if (!raw) return Error(Code::kInvalid, "protobuf: the envelope is empty");
   const Type* type = Types::all().find(kind);
   if (type == nullptr)
-    return Error(Code::kUnsupported,
-                 "kind " + kind + " is not understood in protobuf form; send JSON");
+    return Error(Code::kUnsupported, "kind " + kind + " is not supported in protobuf; send JSON");
   TRY(Json object, decode_struct(*type, *raw, 0));
   object.set("apiVersion", api_version);
   object.set("kind", kind);

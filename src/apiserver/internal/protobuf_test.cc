@@ -118,7 +118,7 @@ TEST(ProtobufBody, TextIsUtf8) {
     const auto object = parse_kubernetes_protobuf(envelope("v1", kind, raw));
     ASSERT_FALSE(object.ok()) << kind;
     EXPECT_EQ(object.error().code(), Code::kInvalid) << kind;
-    EXPECT_EQ(object.error().message(), "protobuf: a text is not UTF-8");
+    EXPECT_EQ(object.error().message(), "protobuf: a string is not UTF-8");
   }
   EXPECT_FALSE(parse_kubernetes_protobuf(envelope("v\xff", "ConfigMap", "")).ok());
   EXPECT_TRUE(

@@ -110,7 +110,8 @@ Json Dialect::rules_of(const Call& call, const std::string& ns) const {
       {{"resourceRules", std::move(resources)},
        {"nonResourceRules", std::move(paths)},
        {"incomplete", true},
-       {"evaluationError", "what depends on the name or the content of an object is not listed"}});
+       {"evaluationError",
+        "rules that depend on the name or the content of an object are not listed"}});
 }
 
 Dialect::Reply Dialect::review(Call& call) {

@@ -83,8 +83,8 @@ Dialect::Reply Dialect::subresource(Call& call) {
       }
       ApiStatus status = method_not_allowed();
       status.message = first +
-                       " is not served here: this server has no way into a running pod; its output "
-                       "is in the log";
+                       " is not supported: this server has no access to running pods; the pod's "
+                       "output is in its log";
       return status;
     }
   }
@@ -92,7 +92,7 @@ Dialect::Reply Dialect::subresource(Call& call) {
       first == "token" && method == "POST") {
     ApiStatus status = method_not_allowed();
     status.message =
-        "this server issues no tokens for service accounts: nothing here authenticates with them";
+        "this server issues no service account tokens, because it does not accept them";
     return status;
   }
   if (is_namespace(kind.resource) && first == "finalize" && method == "PUT") return finalize(call);
@@ -323,7 +323,7 @@ Dialect::Reply Dialect::log(Call& call) {
     if (!text || text->empty()) return {};
     auto parsed = codec::parse_json(*text);
     if (!parsed.ok() || !parsed->is_integer() || parsed->as_integer() < 0) {
-      return bad_request(std::string(name) + " must be a number that is not negative");
+      return bad_request(std::string(name) + " must be a non-negative number");
     }
     to = parsed->as_integer();
     return {};

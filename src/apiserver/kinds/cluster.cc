@@ -169,15 +169,15 @@ class NodeKind : public CoreKind {
   const std::vector<Column>& columns() const override {
     static const std::vector<Column> columns = {
         name_column(),
-        column("Status", "Whether the node takes and runs pods."),
-        column("Roles", "What the node is for, from its labels."),
+        column("Status", "Readiness of the node, and whether new pods may be scheduled."),
+        column("Roles", "Roles of the node, from its labels."),
         age_column(),
         column("Version", "Version of the agent on the node."),
         column("Internal-IP", "Address inside the cluster.", 1),
-        column("External-IP", "Address from outside.", 1),
+        column("External-IP", "Address outside the cluster.", 1),
         column("OS-Image", "Operating system of the node.", 1),
         column("Kernel-Version", "Kernel of the node.", 1),
-        column("Container-Runtime", "What runs containers there.", 1),
+        column("Container-Runtime", "Container runtime of the node.", 1),
     };
     return columns;
   }

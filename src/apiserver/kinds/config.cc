@@ -83,7 +83,7 @@ class ConfigMapKind : public CoreKind {
   }
   const std::vector<Column>& columns() const override {
     static const std::vector<Column> columns = {
-        name_column(), column("Data", "How many entries it has.", 0, "string"), age_column()};
+        name_column(), column("Data", "Number of entries.", 0, "string"), age_column()};
     return columns;
   }
   std::vector<Json> cells(const Json& object, WallTime now) const override {
@@ -138,9 +138,9 @@ class SecretKind : public CoreKind {
     return causes;
   }
   const std::vector<Column>& columns() const override {
-    static const std::vector<Column> columns = {
-        name_column(), column("Type", "What the secret is for."),
-        column("Data", "How many entries it has."), age_column()};
+    static const std::vector<Column> columns = {name_column(),
+                                                column("Type", "Type of the secret."),
+                                                column("Data", "Number of entries."), age_column()};
     return columns;
   }
   std::vector<Json> cells(const Json& object, WallTime now) const override {
@@ -161,7 +161,8 @@ class ServiceAccountKind : public CoreKind {
                            .delete_returns_object = true}}) {}
   const std::vector<Column>& columns() const override {
     static const std::vector<Column> columns = {
-        name_column(), column("Secrets", "How many secrets it may use."), age_column()};
+        name_column(), column("Secrets", "Number of secrets that the account may use."),
+        age_column()};
     return columns;
   }
   std::vector<Json> cells(const Json& object, WallTime now) const override {

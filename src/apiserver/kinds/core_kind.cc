@@ -123,7 +123,7 @@ Column name_column() {
           .description = "Name of the object, unique within its namespace."};
 }
 
-Column age_column() { return column("Age", "Time since the server made the object."); }
+Column age_column() { return column("Age", "Time since the creation of the object."); }
 
 std::string age_cell(const Json& time, WallTime now) {
   if (!time.is_string()) return "<unknown>";

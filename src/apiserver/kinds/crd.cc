@@ -291,7 +291,7 @@ class CrdKind : public CoreKind {
 
   const std::vector<Column>& columns() const override {
     static const std::vector<Column> columns = {
-        name_column(), column("Created At", "When the definition was made.", 0, "date")};
+        name_column(), column("Created At", "Time of creation.", 0, "date")};
     return columns;
   }
   std::vector<Json> cells(const Json& crd, WallTime) const override {

@@ -45,15 +45,15 @@ class EventKind : public CoreKind {
 
   const std::vector<Column>& columns() const override {
     static const std::vector<Column> columns = {
-        column("Last Seen", "When it happened last."),
+        column("Last Seen", "Time of the last occurrence."),
         column("Type", "Normal or Warning."),
-        column("Reason", "What happened, in one word."),
-        column("Object", "What it happened to."),
-        column("Subobject", "Which part of it.", 1),
-        column("Source", "Who saw it.", 1),
-        column("Message", "What happened, for people."),
-        column("First Seen", "When it happened first.", 1),
-        column("Count", "How often it happened.", 1),
+        column("Reason", "Machine-readable reason, one CamelCase word."),
+        column("Object", "The object that the event is about."),
+        column("Subobject", "Part of the object.", 1),
+        column("Source", "Component that reported the event.", 1),
+        column("Message", "Human-readable description."),
+        column("First Seen", "Time of the first occurrence.", 1),
+        column("Count", "Number of occurrences.", 1),
         [] {
           Column name = name_column();
           name.priority = 1;
@@ -134,7 +134,7 @@ class LeaseKind : public CoreKind {
   }
   const std::vector<Column>& columns() const override {
     static const std::vector<Column> columns = {
-        name_column(), column("Holder", "Who holds the lease."), age_column()};
+        name_column(), column("Holder", "Holder of the lease."), age_column()};
     return columns;
   }
   std::vector<Json> cells(const Json& lease, WallTime now) const override {

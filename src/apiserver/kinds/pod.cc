@@ -302,14 +302,14 @@ class PodKind : public CoreKind {
   const std::vector<Column>& columns() const override {
     static const std::vector<Column> columns = {
         name_column(),
-        column("Ready", "Containers that are ready, and all of them."),
-        column("Status", "What the pod is doing."),
-        column("Restarts", "How often its containers were started again."),
+        column("Ready", "Ready containers, and all containers."),
+        column("Status", "Phase of the pod, or the reason why it does not run."),
+        column("Restarts", "Number of restarts of its containers."),
         age_column(),
         column("IP", "Address of the pod.", 1),
-        column("Node", "Where the pod runs.", 1),
-        column("Nominated Node", "Where the pod may run once others have left.", 1),
-        column("Readiness Gates", "Further conditions the pod waits for.", 1),
+        column("Node", "Node of the pod.", 1),
+        column("Nominated Node", "Node for the pod after the preemption of other pods.", 1),
+        column("Readiness Gates", "Further conditions for readiness.", 1),
     };
     return columns;
   }

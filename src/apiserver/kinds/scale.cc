@@ -13,8 +13,8 @@ class ScaleKind : public CoreKind {
                            .answered = true}}) {}
   const std::vector<Column>& columns() const override {
     static const std::vector<Column> columns = {
-        name_column(), column("Desired", "Replicas wanted.", 0, "integer"),
-        column("Available", "Replicas there are.", 0, "integer"), age_column()};
+        name_column(), column("Desired", "Desired replicas.", 0, "integer"),
+        column("Available", "Actual replicas.", 0, "integer"), age_column()};
     return columns;
   }
   std::vector<Json> cells(const Json& object, WallTime now) const override {

@@ -131,12 +131,12 @@ class ServiceKind : public CoreKind {
   const std::vector<Column>& columns() const override {
     static const std::vector<Column> columns = {
         name_column(),
-        column("Type", "How the service is reached."),
+        column("Type", "Type of the service."),
         column("Cluster-IP", "Address inside the cluster."),
-        column("External-IP", "Address from outside."),
+        column("External-IP", "Address outside the cluster."),
         column("Port(s)", "Ports of the service, with their node ports."),
         age_column(),
-        column("Selector", "Labels of the pods behind it.", 1),
+        column("Selector", "Labels of the service's pods.", 1),
     };
     return columns;
   }

@@ -9,21 +9,21 @@ package core/v1
 
 type Container # One process tree of a pod, with its image.
   1 name string ! # Unique within the pod; a DNS label.
-  2 image string # Which image to run.
+  2 image string # The image to run.
   3 command []string # Replaces the image's entry point.
   4 args []string # Arguments of the command.
   5 workingDir string
   6 ports []ContainerPort ~containerPort # Ports the container listens on.
   19 envFrom []EnvFromSource
   7 env []EnvVar ~name # Environment variables.
-  8 resources ResourceRequirements ! # Compute resources asked for and allowed.
+  8 resources ResourceRequirements ! # Requested and allowed compute resources.
   23 resizePolicy []ContainerResizePolicy
   24 restartPolicy string *
   9 volumeMounts []VolumeMount ~mountPath # Volumes in the container's file system.
   21 volumeDevices []VolumeDevice ~devicePath
-  10 livenessProbe Probe # When it fails the container is restarted.
-  11 readinessProbe Probe # While it fails the pod is not ready.
-  22 startupProbe Probe # Until it succeeds the other probes wait.
+  10 livenessProbe Probe # A failure restarts the container.
+  11 readinessProbe Probe # The pod is not ready while the probe fails.
+  22 startupProbe Probe # The other probes wait until this one succeeds.
   12 lifecycle Lifecycle
   13 terminationMessagePath string =/dev/termination-log
   20 terminationMessagePolicy string =File
@@ -61,7 +61,7 @@ type EphemeralContainer
   2 targetContainerName string
 
 type ContainerPort
-  1 name string # A name by which services refer to the port.
+  1 name string # Name of the port; services may refer to it.
   2 hostPort int32
   3 containerPort int32 ! # 1 to 65535.
   4 protocol string =TCP # TCP, UDP or SCTP.

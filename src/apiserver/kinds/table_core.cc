@@ -8,8 +8,8 @@ std::string_view core() {
 package core/v1
 
 type Pod # A group of containers that run together on one node.
-  2 spec PodSpec ! # What the pod runs.
-  3 status PodStatus ! # What was last seen of it.
+  2 spec PodSpec ! # Containers, volumes and scheduling of the pod.
+  3 status PodStatus ! # The last reported state.
 
 type PodStatus
   17 observedGeneration int64
@@ -262,10 +262,10 @@ type ConfigMap # Configuration as key and value.
   2 data map:string
   3 binaryData map:bytes
 
-type Secret # Configuration that only some may read.
+type Secret # Confidential configuration.
   5 immutable bool *
   2 data map:bytes
-  4 stringData map:string # Written as text; joins data.
+  4 stringData map:string # Plain text, merged into data on write.
   3 type string =Opaque
 
 type ServiceAccount # An identity for pods.
@@ -273,7 +273,7 @@ type ServiceAccount # An identity for pods.
   3 imagePullSecrets []LocalObjectReference
   4 automountServiceAccountToken bool *
 
-type Event # What happened to an object.
+type Event # A report about an object.
   2 involvedObject ObjectReference !
   3 reason string
   4 message string
@@ -299,7 +299,7 @@ type EventSeries
 
 package coordination/v1
 
-type Lease # Who holds something, and until when.
+type Lease # Names the holder of a lock, and when the lock expires.
   2 spec LeaseSpec !
 
 type LeaseSpec
@@ -313,7 +313,7 @@ type LeaseSpec
 
 package discovery/v1
 
-type EndpointSlice # Where some of the pods behind a service answer.
+type EndpointSlice # Addresses of some pods of a service.
   4 addressType string ! # IPv4, IPv6 or FQDN.
   2 endpoints []SliceEndpoint !
   3 ports []SlicePort

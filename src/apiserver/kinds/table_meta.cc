@@ -13,15 +13,15 @@ type ObjectMeta # Name, labels and history of an object.
   3 namespace string # The scope of the name.
   4 selfLink string
   5 uid string # Unique in time and space.
-  6 resourceVersion string # Which state of the object this is; send it back to change only that state.
-  7 generation int64 # Counts changes of the wanted state.
+  6 resourceVersion string # Version of the object; an update with this value fails if the object has changed since.
+  7 generation int64 # Number of changes of spec.
   8 creationTimestamp time !
   9 deletionTimestamp time
   10 deletionGracePeriodSeconds int64 *
-  11 labels map:string # By which objects are selected.
+  11 labels map:string # Keys and values that selectors match.
   12 annotations map:string # Other data about the object.
-  13 ownerReferences []OwnerReference ~uid # Objects without which this one goes away.
-  14 finalizers []string ~ # Who must clean up before the object is gone.
+  13 ownerReferences []OwnerReference ~uid # Objects whose deletion also deletes this object.
+  14 finalizers []string ~ # Controllers that must clean up before the object is removed.
   17 managedFields []any
 
 type OwnerReference
@@ -63,17 +63,17 @@ type Preconditions
 
 package core/v1
 
-type Binding # Puts a pod on a node.
+type Binding # Assigns a pod to a node.
   2 target ObjectReference !
 
 package policy/v1
 
-type Eviction # Asks for the deletion of a pod.
+type Eviction # Requests the deletion of a pod.
   2 deleteOptions DeleteOptions
 
 package autoscaling/v1
 
-type Scale # How many replicas a workload wants and has.
+type Scale # Desired and actual replicas of a workload.
   2 spec ScaleSpec
   3 status ScaleStatus
 
@@ -86,7 +86,7 @@ type ScaleStatus
 
 package authorization/v1
 
-type SelfSubjectAccessReview # Asks whether the user may do something.
+type SelfSubjectAccessReview # Checks whether the user may perform an action.
   2 spec SelfSubjectAccessReviewSpec !
   3 status SubjectAccessReviewStatus
 
@@ -115,7 +115,7 @@ type SubjectAccessReviewStatus
   2 reason string
   3 evaluationError string
 
-type SelfSubjectRulesReview # Asks what the user may do in a namespace.
+type SelfSubjectRulesReview # Lists the actions that the user may perform in a namespace.
   2 spec SelfSubjectRulesReviewSpec !
   3 status SubjectRulesReviewStatus
 
@@ -140,7 +140,7 @@ type NonResourceRule
 
 package authentication/v1
 
-type SelfSubjectReview # Asks caller the user is.
+type SelfSubjectReview # Returns the name and groups of the user.
   2 status SelfSubjectReviewStatus
 
 type SelfSubjectReviewStatus

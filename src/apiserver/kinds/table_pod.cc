@@ -8,18 +8,18 @@ std::string_view pod() {
   return R"table(
 package core/v1
 
-type PodTemplateSpec # What pods made from a template look like.
+type PodTemplateSpec # A template for pods.
   1 metadata meta ! # Labels and annotations of the pods.
-  2 spec PodSpec ! # What the pods run.
+  2 spec PodSpec ! # Spec of the pods.
 
-type PodSpec # What a pod runs, where and how.
+type PodSpec # Containers, volumes and scheduling of a pod.
   1 volumes []Volume ~name ^ # Directories and files that containers may mount.
   20 initContainers []Container ~name # Containers that run to completion, in order, before the others start.
   2 containers []Container ~name ! # The containers of the pod; at least one.
   34 ephemeralContainers []EphemeralContainer ~name
   3 restartPolicy string =Always # Always, OnFailure or Never.
-  4 terminationGracePeriodSeconds int64 * =30 # Seconds between asking a container to end and killing it.
-  5 activeDeadlineSeconds int64 * # Seconds after its start at which the pod is failed.
+  4 terminationGracePeriodSeconds int64 * =30 # Seconds between the termination signal and the kill of a container.
+  5 activeDeadlineSeconds int64 * # Seconds after the start until the pod fails.
   6 dnsPolicy string =ClusterFirst
   7 nodeSelector map:string # Labels the node must have.
   8 serviceAccountName string # The account the pod acts as.
@@ -35,8 +35,8 @@ type PodSpec # What a pod runs, where and how.
   16 hostname string
   17 subdomain string
   18 affinity Affinity # Rules for choosing the node.
-  19 schedulerName string =default-scheduler # Who binds the pod to a node.
-  22 tolerations []Toleration # Taints of nodes the pod bears.
+  19 schedulerName string =default-scheduler # The scheduler that binds the pod to a node.
+  22 tolerations []Toleration # Taints of nodes that the pod tolerates.
   23 hostAliases []HostAlias ~ip
   24 priorityClassName string
   25 priority int32 *

@@ -12,10 +12,10 @@ type Deployment # Keeps a number of equal pods running and replaces them step by
   3 status DeploymentStatus !
 
 type DeploymentSpec
-  1 replicas int32 * =1 # How many pods are wanted.
-  2 selector LabelSelector # Which pods belong to the deployment; cannot change.
-  3 template PodTemplateSpec ! # What the pods look like.
-  4 strategy DeploymentStrategy ! ^ # How old pods are replaced.
+  1 replicas int32 * =1 # Desired number of pods.
+  2 selector LabelSelector # Labels of the deployment's pods; cannot change.
+  3 template PodTemplateSpec ! # Template of the pods.
+  4 strategy DeploymentStrategy ! ^ # The way in which old pods are replaced.
   5 minReadySeconds int32
   6 revisionHistoryLimit int32 * =10
   7 paused bool
@@ -105,9 +105,9 @@ type DaemonSetStatus
   9 collisionCount int32 *
   10 conditions []WorkloadCondition ~type
 
-type ControllerRevision # One state a DaemonSet had, kept to go back to.
+type ControllerRevision # An earlier template of a DaemonSet, for a rollback.
   2 data any # The part of the workload that made this revision; cannot change.
-  3 revision int64 ! # Grows with every new state.
+  3 revision int64 ! # Grows with each revision.
 
 package batch/v1
 

@@ -69,7 +69,7 @@ bool is_nothing(const Json& value) { return value == Json(0) || value.as_string(
 std::vector<Column> with_pod_columns(std::vector<Column> columns) {
   columns.push_back(column("Containers", "Names of the containers in the template.", 1));
   columns.push_back(column("Images", "Images of the containers in the template.", 1));
-  columns.push_back(column("Selector", "Which pods belong to it.", 1));
+  columns.push_back(column("Selector", "Labels of the pods.", 1));
   return columns;
 }
 
@@ -141,9 +141,9 @@ class DeploymentKind : public CoreKind {
   const std::vector<Column>& columns() const override {
     static const std::vector<Column> columns = with_pod_columns({
         name_column(),
-        column("Ready", "Pods that are ready, and wanted."),
-        column("Up-to-date", "Pods made from the present template."),
-        column("Available", "Pods that have been ready long enough."),
+        column("Ready", "Ready pods, and desired pods."),
+        column("Up-to-date", "Pods of the current template."),
+        column("Available", "Pods that are ready for at least minReadySeconds."),
         age_column(),
     });
     return columns;
@@ -215,7 +215,7 @@ class ReplicaSetKind : public CoreKind {
   }
   const std::vector<Column>& columns() const override {
     static const std::vector<Column> columns = with_pod_columns(
-        {name_column(), column("Desired", "Pods wanted."), column("Current", "Pods there are."),
+        {name_column(), column("Desired", "Desired pods."), column("Current", "Actual pods."),
          column("Ready", "Pods that are ready."), age_column()});
     return columns;
   }
@@ -276,10 +276,10 @@ class DaemonSetKind : public CoreKind {
     static const std::vector<Column> columns = with_pod_columns({
         name_column(),
         column("Desired", "Nodes that should run a pod.", 0, "integer"),
-        column("Current", "Nodes that run one.", 0, "integer"),
+        column("Current", "Nodes that run a pod.", 0, "integer"),
         column("Ready", "Pods that are ready.", 0, "integer"),
-        column("Up-to-date", "Pods made from the present template.", 0, "integer"),
-        column("Available", "Pods that have been ready long enough.", 0, "integer"),
+        column("Up-to-date", "Pods of the current template.", 0, "integer"),
+        column("Available", "Pods that are ready for at least minReadySeconds.", 0, "integer"),
         column("Node Selector", "Labels of the nodes."),
         age_column(),
     });
@@ -317,8 +317,8 @@ class ControllerRevisionKind : public CoreKind {
   }
   const std::vector<Column>& columns() const override {
     static const std::vector<Column> columns = {
-        name_column(), column("Controller", "What it is a revision of."),
-        column("Revision", "Grows with every new state."), age_column()};
+        name_column(), column("Controller", "Controller of the revision."),
+        column("Revision", "Grows with each revision."), age_column()};
     return columns;
   }
   std::vector<Json> cells(const Json& object, WallTime now) const override {
@@ -416,9 +416,9 @@ class JobKind : public CoreKind {
   const std::vector<Column>& columns() const override {
     static const std::vector<Column> columns = with_pod_columns({
         name_column(),
-        column("Status", "What the job is doing."),
-        column("Completions", "Pods that have succeeded, and needed."),
-        column("Duration", "How long it ran."),
+        column("Status", "State of the job."),
+        column("Completions", "Succeeded pods, and required pods."),
+        column("Duration", "Time from start to completion."),
         age_column(),
     });
     return columns;

@@ -45,9 +45,9 @@ void add_object_members(Json& schema) {
   Json& properties = schema["properties"];
   if (!properties.is_object()) properties = Json::object();
   Json text = Json::object({{"type", "string"}});
-  text.set("description", "Version of the schema this object follows, as GROUP/VERSION.");
+  text.set("description", "API version of the object, as GROUP/VERSION.");
   properties.set("apiVersion", text);
-  text.set("description", "Name of the kind this object is of, in CamelCase.");
+  text.set("description", "Kind of the object, in CamelCase.");
   properties.set("kind", std::move(text));
   properties.set(
       "metadata",
@@ -90,11 +90,12 @@ Json operation(const Kind& kind, const char* action, bool writes) {
   const meta::Resource& resource = kind.resource();
   Json parameters = Json::array();
   if (writes) {
-    parameters.push_back(query_parameter("dryRun", "All: do everything but keep nothing."));
-    parameters.push_back(query_parameter("fieldManager", "Who makes the change."));
     parameters.push_back(
-        query_parameter("fieldValidation",
-                        "What happens to unknown and duplicate fields: Ignore, Warn or Strict."));
+        query_parameter("dryRun", "All: process the request and persist nothing."));
+    parameters.push_back(
+        query_parameter("fieldManager", "Name of the client that makes the change."));
+    parameters.push_back(query_parameter(
+        "fieldValidation", "Treatment of unknown and duplicate fields: Ignore, Warn or Strict."));
   }
   Json response = Json::object({{"description", "OK"}});
   response.set("content",
@@ -145,10 +146,10 @@ Json openapi_v3(std::string_view group, std::string_view version,
     return Json::array({Json::object({{"type", "string"}}), Json::object({{"type", other}})});
   };
   schemas.set("io.k8s.apimachinery.pkg.api.resource.Quantity",
-              Json::object({{"description", "A number with a unit, like 500m or 1Gi."},
+              Json::object({{"description", "A number with a unit, such as 500m or 1Gi."},
                             {"oneOf", either("number")}}));
   schemas.set("io.k8s.apimachinery.pkg.util.intstr.IntOrString",
-              Json::object({{"description", "A number or a text, like 8080 or http."},
+              Json::object({{"description", "A number or a string, such as 8080 or http."},
                             {"format", "int-or-string"},
                             {"oneOf", either("integer")}}));
   bool custom = false;
