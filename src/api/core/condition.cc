@@ -7,9 +7,10 @@ namespace varda::api {
 void CoreCondition::describe(Type<CoreCondition>& t) {
   t.field("type", &CoreCondition::type, "Name of the condition.").required();
   t.field("status", &CoreCondition::status, "True, False or Unknown.").required();
-  t.field("reason", &CoreCondition::reason, "Why, as one word.");
-  t.field("message", &CoreCondition::message, "Why, for people.");
-  t.field("lastTransitionTime", &CoreCondition::last_transition_time, "When status last changed.");
+  t.field("reason", &CoreCondition::reason, "Machine-readable reason, one CamelCase word.");
+  t.field("message", &CoreCondition::message, "Human-readable explanation.");
+  t.field("lastTransitionTime", &CoreCondition::last_transition_time,
+          "Time of the last change of status.");
   t.keep_unknown(&CoreCondition::unknown);
 }
 

@@ -7,7 +7,7 @@ namespace varda::api {
 void ControllerRevision::describe(Type<ControllerRevision>& t) {
   t.field("metadata", &ControllerRevision::metadata, "Metadata.");
   t.field("data", &ControllerRevision::data, "The part of the workload that made this revision.");
-  t.field("revision", &ControllerRevision::revision, "Grows with every new state.").always();
+  t.field("revision", &ControllerRevision::revision, "Grows with each revision.").always();
   t.keep_unknown(&ControllerRevision::unknown);
 }
 

@@ -7,31 +7,32 @@ namespace varda::api {
 void DaemonSetSpec::describe(Type<DaemonSetSpec>& t) {
   t.field("selector", &DaemonSetSpec::selector, "Labels of the pods.").always();
   t.field("template", &DaemonSetSpec::pod_template, "The pods.").always();
-  t.field("updateStrategy", &DaemonSetSpec::update_strategy, "How pods are replaced.");
+  t.field("updateStrategy", &DaemonSetSpec::update_strategy, "The way in which pods are replaced.");
   t.field("minReadySeconds", &DaemonSetSpec::min_ready_seconds,
-          "How long a pod must be ready to count.");
-  t.field("revisionHistoryLimit", &DaemonSetSpec::revision_history_limit, "Old templates kept.");
+          "Seconds of readiness until a pod counts as available.");
+  t.field("revisionHistoryLimit", &DaemonSetSpec::revision_history_limit,
+          "Number of old templates to retain.");
   t.keep_unknown(&DaemonSetSpec::unknown);
 }
 
 void DaemonSetStatus::describe(Type<DaemonSetStatus>& t) {
   t.field("currentNumberScheduled", &DaemonSetStatus::current_number_scheduled,
-          "Nodes that should run a pod and do.")
+          "Nodes that should run a pod and run one.")
       .always();
   t.field("numberMisscheduled", &DaemonSetStatus::number_misscheduled,
-          "Nodes that run a pod and should not.")
+          "Nodes that run a pod and should run none.")
       .always();
   t.field("desiredNumberScheduled", &DaemonSetStatus::desired_number_scheduled,
           "Nodes that should run a pod.")
       .always();
   t.field("numberReady", &DaemonSetStatus::number_ready, "Nodes with a ready pod.").always();
   t.field("observedGeneration", &DaemonSetStatus::observed_generation,
-          "Generation this speaks of.");
+          "Generation that this status describes.");
   t.field("updatedNumberScheduled", &DaemonSetStatus::updated_number_scheduled,
           "Nodes with a pod of the current template.");
   t.field("numberAvailable", &DaemonSetStatus::number_available, "Nodes with an available pod.");
   t.field("numberUnavailable", &DaemonSetStatus::number_unavailable,
-          "Nodes that miss an available pod.");
+          "Nodes without an available pod.");
   t.keep_unknown(&DaemonSetStatus::unknown);
 }
 

@@ -8,24 +8,26 @@ void DeploymentSpec::describe(Type<DeploymentSpec>& t) {
   t.field("replicas", &DeploymentSpec::replicas, "Number of pods.");
   t.field("selector", &DeploymentSpec::selector, "Labels of the pods.").always();
   t.field("template", &DeploymentSpec::pod_template, "The pods.").always();
-  t.field("strategy", &DeploymentSpec::strategy, "How pods are replaced.");
+  t.field("strategy", &DeploymentSpec::strategy, "The way in which pods are replaced.");
   t.field("minReadySeconds", &DeploymentSpec::min_ready_seconds,
-          "How long a pod must be ready to count.");
+          "Seconds of readiness until a pod counts as available.");
   t.field("progressDeadlineSeconds", &DeploymentSpec::progress_deadline_seconds,
-          "When a roll-out counts as stuck.");
-  t.field("revisionHistoryLimit", &DeploymentSpec::revision_history_limit, "Old templates kept.");
-  t.field("paused", &DeploymentSpec::paused, "Does not roll out.");
+          "Seconds without progress until the rollout counts as failed.");
+  t.field("revisionHistoryLimit", &DeploymentSpec::revision_history_limit,
+          "Number of old templates to retain.");
+  t.field("paused", &DeploymentSpec::paused, "Stops the rollout.");
   t.keep_unknown(&DeploymentSpec::unknown);
 }
 
 void DeploymentStatus::describe(Type<DeploymentStatus>& t) {
   t.field("observedGeneration", &DeploymentStatus::observed_generation,
-          "Generation this speaks of.");
+          "Generation that this status describes.");
   t.field("replicas", &DeploymentStatus::replicas, "Pods.");
   t.field("updatedReplicas", &DeploymentStatus::updated_replicas, "Pods of the current template.");
   t.field("readyReplicas", &DeploymentStatus::ready_replicas, "Ready pods.");
   t.field("availableReplicas", &DeploymentStatus::available_replicas, "Available pods.");
-  t.field("unavailableReplicas", &DeploymentStatus::unavailable_replicas, "Missing pods.");
+  t.field("unavailableReplicas", &DeploymentStatus::unavailable_replicas,
+          "Pods that are missing or unavailable.");
   t.field("conditions", &DeploymentStatus::conditions, "Conditions.");
   t.keep_unknown(&DeploymentStatus::unknown);
 }

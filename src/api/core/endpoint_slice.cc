@@ -7,7 +7,7 @@
 namespace varda::api {
 
 void SliceConditions::describe(Type<SliceConditions>& t) {
-  t.field("ready", &SliceConditions::ready, "Whether it takes requests.");
+  t.field("ready", &SliceConditions::ready, "The endpoint accepts requests.");
   t.keep_unknown(&SliceConditions::unknown);
 }
 
@@ -30,7 +30,7 @@ void EndpointSlice::describe(Type<EndpointSlice>& t) {
   t.field("metadata", &EndpointSlice::metadata, "Metadata.");
   t.field("addressType", &EndpointSlice::address_type, "IPv4, IPv6 or FQDN.");
   t.field("endpoints", &EndpointSlice::endpoints, "Pods.");
-  t.field("ports", &EndpointSlice::ports, "Ports of each of them.");
+  t.field("ports", &EndpointSlice::ports, "Ports of each endpoint.");
   t.keep_unknown(&EndpointSlice::unknown);
 }
 

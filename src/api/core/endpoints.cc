@@ -19,7 +19,7 @@ void EndpointPort::describe(Type<EndpointPort>& t) {
 }
 
 void EndpointSubset::describe(Type<EndpointSubset>& t) {
-  t.field("addresses", &EndpointSubset::addresses, "Ready ones.");
+  t.field("addresses", &EndpointSubset::addresses, "Ready addresses.");
   t.field("notReadyAddresses", &EndpointSubset::not_ready_addresses, "Others.");
   t.field("ports", &EndpointSubset::ports, "Ports.");
   t.keep_unknown(&EndpointSubset::unknown);

@@ -7,36 +7,36 @@ namespace varda::api {
 void JobSpec::describe(Type<JobSpec>& t) {
   t.field("parallelism", &JobSpec::parallelism, "Pods at a time.");
   t.field("completions", &JobSpec::completions, "Pods that must succeed.");
-  t.field("backoffLimit", &JobSpec::backoff_limit, "Failures that are borne.");
-  t.field("activeDeadlineSeconds", &JobSpec::active_deadline_seconds, "How long it may take.");
+  t.field("backoffLimit", &JobSpec::backoff_limit, "Failures before the job counts as failed.");
+  t.field("activeDeadlineSeconds", &JobSpec::active_deadline_seconds, "Time limit of the job.");
   t.field("ttlSecondsAfterFinished", &JobSpec::ttl_seconds_after_finished,
-          "How long it is kept when it has ended.");
-  t.field("completionMode", &JobSpec::completion_mode, "Whether pods have an index.");
+          "Time after the end until the job is deleted.");
+  t.field("completionMode", &JobSpec::completion_mode, "NonIndexed or Indexed.");
   t.field("podReplacementPolicy", &JobSpec::pod_replacement_policy,
-          "When a pod on its way out is replaced.");
-  t.field("managedBy", &JobSpec::managed_by, "Who runs it.");
-  t.field("suspend", &JobSpec::suspend, "Has no pods.");
+          "TerminatingOrFailed or Failed: when a pod is replaced.");
+  t.field("managedBy", &JobSpec::managed_by, "Controller that runs the job.");
+  t.field("suspend", &JobSpec::suspend, "Stops the job's pods.");
   t.field("template", &JobSpec::pod_template, "The pods.").always();
   t.field("selector", &JobSpec::selector, "Labels of the pods.");
-  t.field("podFailurePolicy", &JobSpec::pod_failure_policy, "What a failure means.");
-  t.field("successPolicy", &JobSpec::success_policy, "When enough has succeeded.");
+  t.field("podFailurePolicy", &JobSpec::pod_failure_policy, "Rules for failed pods.");
+  t.field("successPolicy", &JobSpec::success_policy, "Rules for success.");
   t.field("backoffLimitPerIndex", &JobSpec::backoff_limit_per_index,
-          "Failures of one index that are borne.");
+          "Failures of one index before the index counts as failed.");
   t.keep_unknown(&JobSpec::unknown);
 }
 
 void JobStatus::describe(Type<JobStatus>& t) {
   t.field("conditions", &JobStatus::conditions, "Conditions.");
-  t.field("startTime", &JobStatus::start_time, "When it began.");
-  t.field("completionTime", &JobStatus::completion_time, "When it had succeeded.");
+  t.field("startTime", &JobStatus::start_time, "Time of the start.");
+  t.field("completionTime", &JobStatus::completion_time, "Time of the success.");
   t.field("active", &JobStatus::active, "Pods that have not ended.");
   t.field("succeeded", &JobStatus::succeeded, "Pods that succeeded.");
   t.field("failed", &JobStatus::failed, "Pods that failed.");
-  t.field("terminating", &JobStatus::terminating, "Pods on their way out.");
+  t.field("terminating", &JobStatus::terminating, "Terminating pods.");
   t.field("ready", &JobStatus::ready, "Active pods that are ready.");
   t.field("completedIndexes", &JobStatus::completed_indexes, "Indexes that succeeded.");
   t.field("uncountedTerminatedPods", &JobStatus::uncounted_terminated_pods,
-          "Pods about to be counted.");
+          "Ended pods that are not counted yet.");
   t.keep_unknown(&JobStatus::unknown);
 }
 

@@ -8,7 +8,7 @@ void Taint::describe(Type<Taint>& t) {
   t.field("key", &Taint::key, "Key.").required();
   t.field("value", &Taint::value, "Value.");
   t.field("effect", &Taint::effect, "NoSchedule, PreferNoSchedule or NoExecute.").required();
-  t.field("timeAdded", &Taint::time_added, "When it was put.");
+  t.field("timeAdded", &Taint::time_added, "Time when the taint was added.");
   t.keep_unknown(&Taint::unknown);
 }
 
@@ -19,7 +19,7 @@ void NodeAddress::describe(Type<NodeAddress>& t) {
 }
 
 void NodeSpec::describe(Type<NodeSpec>& t) {
-  t.field("unschedulable", &NodeSpec::unschedulable, "Takes no new pods.");
+  t.field("unschedulable", &NodeSpec::unschedulable, "The node accepts no new pods.");
   t.field("taints", &NodeSpec::taints, "Taints.");
   t.keep_unknown(&NodeSpec::unknown);
 }
@@ -27,8 +27,8 @@ void NodeSpec::describe(Type<NodeSpec>& t) {
 void NodeStatus::describe(Type<NodeStatus>& t) {
   t.field("addresses", &NodeStatus::addresses, "Addresses.");
   t.field("conditions", &NodeStatus::conditions, "Conditions.");
-  t.field("capacity", &NodeStatus::capacity, "What it has.");
-  t.field("allocatable", &NodeStatus::allocatable, "What pods may use.");
+  t.field("capacity", &NodeStatus::capacity, "Resources of the node.");
+  t.field("allocatable", &NodeStatus::allocatable, "Resources available to pods.");
   t.field("nodeInfo", &NodeStatus::node_info, "Versions.");
   t.keep_unknown(&NodeStatus::unknown);
 }

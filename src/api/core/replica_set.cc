@@ -7,7 +7,7 @@ namespace varda::api {
 void ReplicaSetSpec::describe(Type<ReplicaSetSpec>& t) {
   t.field("replicas", &ReplicaSetSpec::replicas, "Number of pods.");
   t.field("minReadySeconds", &ReplicaSetSpec::min_ready_seconds,
-          "How long a pod must be ready to count.");
+          "Seconds of readiness until a pod counts as available.");
   t.field("selector", &ReplicaSetSpec::selector, "Labels of the pods.").always();
   t.field("template", &ReplicaSetSpec::pod_template, "The pods.").always();
   t.keep_unknown(&ReplicaSetSpec::unknown);
@@ -20,7 +20,7 @@ void ReplicaSetStatus::describe(Type<ReplicaSetStatus>& t) {
   t.field("readyReplicas", &ReplicaSetStatus::ready_replicas, "Ready pods.");
   t.field("availableReplicas", &ReplicaSetStatus::available_replicas, "Available pods.");
   t.field("observedGeneration", &ReplicaSetStatus::observed_generation,
-          "Generation this speaks of.");
+          "Generation that this status describes.");
   t.field("conditions", &ReplicaSetStatus::conditions, "Conditions.");
   t.keep_unknown(&ReplicaSetStatus::unknown);
 }

@@ -22,7 +22,7 @@ void ServiceSpec::describe(Type<ServiceSpec>& t) {
 }
 
 void ServiceStatus::describe(Type<ServiceStatus>& t) {
-  t.field("loadBalancer", &ServiceStatus::load_balancer, "Where a load balancer answers.");
+  t.field("loadBalancer", &ServiceStatus::load_balancer, "Addresses of the load balancer.");
   t.keep_unknown(&ServiceStatus::unknown);
 }
 
