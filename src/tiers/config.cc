@@ -98,14 +98,14 @@ Result<TierConfig> read_tier(const Json& json, const std::string& path, bool fir
   TRY(const auto deadline, number(json, within, "deadlineMs", kDeadlineMax.count()));
   if (deadline) tier.deadline = std::chrono::milliseconds(*deadline);
   if (const Json* policy = member(json, "policy")) {
-    if (last) return wrong(within + "policy", "must not be set: no tier is above the last tier");
+    if (last) return wrong(within + "policy", "must not be set: no tier follows the last tier");
     TRY(tier.policy, read_policy(*policy, within + "policy"));
   }
   if (first) {
     for (const char* name : {"url", "model"}) {
       if (json.contains(name))
         return wrong(within + name,
-                     "must not be there: the first tier is the model beside the file");
+                     "must not be set: the first tier is the model in the file's own directory");
     }
     return tier;
   }

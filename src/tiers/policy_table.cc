@@ -21,58 +21,57 @@ constexpr std::array kThreshold{
     ParameterRow{.key = "threshold",
                  .kind = ParameterKind::kNumber,
                  .initial = "0.5",
-                 .what = "A mean score below it is hard."},
-    output("The output with the scores of the boxes. Default: the output that is called scores, or "
-           "is the only one that can be it."),
+                 .what = "A request with a lower mean score is hard."},
+    output("The output with the scores of the boxes. Default: the output named scores, or the only "
+           "output that fits."),
 };
 constexpr std::array kCrossEntropy{
-    ParameterRow{.key = "threshold_cross_entropy",
-                 .kind = ParameterKind::kNumber,
-                 .initial = "0.5",
-                 .what = "A confidence of 1 + Σ p·ln p / ln n below it is hard; the confidence is "
-                         "1 if one class has it all, and 0 if "
-                         "all n classes have the same."},
-    output("The output with the probabilities. Default: the output that is called probabilities, "
-           "or is the only one that can be it."),
+    ParameterRow{
+        .key = "threshold_cross_entropy",
+        .kind = ParameterKind::kNumber,
+        .initial = "0.5",
+        .what = "A request with a lower confidence is hard. The confidence is 1 + Σ p·ln p / ln n: "
+                "1 if one class has all the probability, 0 if all n classes share it equally."},
+    output("The output with the probabilities. Default: the output named probabilities, or the "
+           "only output that fits."),
 };
 constexpr std::array kIbt{
     ParameterRow{.key = "threshold_img",
                  .kind = ParameterKind::kNumber,
                  .initial = "0.5",
-                 .what = "How much of an image's boxes must be above threshold_box: it is hard if "
-                         "the share of the others is at least "
-                         "1 − threshold_img."},
+                 .what = "The share of boxes that must score above threshold_box. An image is hard "
+                         "if the share of uncertain boxes is at least 1 − threshold_img."},
     ParameterRow{.key = "threshold_box",
                  .kind = ParameterKind::kNumber,
                  .initial = "0.5",
                  .what = "A box whose score is at most this counts as uncertain."},
-    output("The output with the scores of the boxes. Default: the output that is called scores, or "
-           "is the only one that can be it."),
+    output("The output with the scores of the boxes. Default: the output named scores, or the only "
+           "output that fits."),
 };
 constexpr std::array kRandom{
     ParameterRow{.key = "random_ratio",
                  .kind = ParameterKind::kNumber,
                  .initial = "0.3",
-                 .what = "The share of requests that is hard."},
+                 .what = "The share of requests that are hard."},
 };
 constexpr std::array kMargin{
     ParameterRow{.key = "threshold_margin",
                  .kind = ParameterKind::kNumber,
                  .initial = "0.5",
-                 .what = "Hard if the best class leads the second by less."},
-    output("The output with the probabilities. Default: the output that is called probabilities, "
-           "or is the only one that can be it."),
+                 .what = "A request is hard if the best class leads the second by less."},
+    output("The output with the probabilities. Default: the output named probabilities, or the "
+           "only output that fits."),
 };
 constexpr std::array kLabels{
     ParameterRow{.key = "labels",
                  .kind = ParameterKind::kTextList,
                  .initial = {},
                  .required = true,
-                 .what = "The labels that are hard, with commas between them, or a JSON list of "
-                         "strings where a label has a comma."},
-    output("The output with the labels, best first, or with the probabilities. Default: the output "
-           "that is called labels and holds "
-           "texts; else the one with the probabilities, by the model's list of labels."),
+                 .what = "The hard labels, separated by commas. Use a JSON list of strings if a "
+                         "label contains a comma."},
+    output("The output with the labels, best first, or with the probabilities. Default: the text "
+           "output named labels. Otherwise the output with the probabilities, with the model's "
+           "list of labels."),
 };
 constexpr std::array<std::string_view, 1> kCloudOnly{"CloudOnly"};
 constexpr std::array<std::string_view, 1> kEdgeOnly{"EdgeOnly"};
@@ -149,29 +148,30 @@ std::string known_policies() {
 }
 
 std::string known_keys(const PolicyRow& row) {
-  if (row.parameters.empty()) return "it takes none";
+  if (row.parameters.empty()) return "it has no parameters";
   std::string out;
   for (const ParameterRow& parameter : row.parameters)
-    out += (out.empty() ? "it takes " : ", ") + std::string(parameter.key);
+    out += (out.empty() ? "its parameters are " : ", ") + std::string(parameter.key);
   return out;
 }
 
 std::string unknown_policy(std::string_view name) {
   for (const PolicyRow& row : kTable) {
     if (same_but_for_case(row.name, name))
-      return "no policy is called " + shown(name) + "; " + std::string(row.name) + " is";
+      return "unknown policy " + shown(name) + "; did you mean " + std::string(row.name) + "?";
     for (const std::string_view alias : row.aliases) {
       if (same_but_for_case(alias, name))
-        return "no policy is called " + shown(name) + "; " + std::string(alias) + " is";
+        return "unknown policy " + shown(name) + "; did you mean " + std::string(alias) + "?";
     }
   }
-  return "no policy is called " + shown(name) + "; there are " + known_policies();
+  return "unknown policy " + shown(name) + "; known policies: " + known_policies();
 }
 
 std::string unknown_key(const PolicyRow& row, std::string_view key) {
   for (const ParameterRow& parameter : row.parameters) {
     if (same_but_for_case(parameter.key, key))
-      return "no parameter is called " + shown(key) + "; " + std::string(parameter.key) + " is";
+      return "unknown parameter " + shown(key) + "; did you mean " + std::string(parameter.key) +
+             "?";
   }
   return std::string(row.name) + " has no parameter " + shown(key) + "; " + known_keys(row);
 }
@@ -261,7 +261,7 @@ std::vector<PolicyFault> check_policy(std::string_view name,
     faults.push_back(
         {"name",
          {},
-         name.empty() ? "is required; there are " + known_policies() : unknown_policy(name)});
+         name.empty() ? "is required; known policies: " + known_policies() : unknown_policy(name)});
     return faults;
   }
   if (parameters.size() > kPolicyParametersMax) {

@@ -159,19 +159,21 @@ std::string faults(std::string_view name, const std::vector<PolicyParameter>& gi
 
 TEST(PolicyTable, FaultsSayWhatIsMeant) {
   EXPECT_EQ(faults("crossentropy", {}),
-            "name: no policy is called 'crossentropy'; CrossEntropy is\n");
-  EXPECT_EQ(faults("cloudonly", {}), "name: no policy is called 'cloudonly'; CloudOnly is\n");
+            "name: unknown policy 'crossentropy'; did you mean CrossEntropy?\n");
+  EXPECT_EQ(faults("cloudonly", {}), "name: unknown policy 'cloudonly'; did you mean CloudOnly?\n");
   EXPECT_THAT(
       faults("Entropy", {}),
-      HasSubstr("there are Threshold, CrossEntropy, IBT, Random, AlwaysCloud (or CloudOnly), "));
+      HasSubstr(
+          "known policies: Threshold, CrossEntropy, IBT, Random, AlwaysCloud (or CloudOnly), "));
   EXPECT_THAT(faults("", {}), HasSubstr("name: is required"));
   EXPECT_EQ(faults("IBT", {{"Threshold_Img", "0.5"}}),
-            "parameters[0].key: no parameter is called 'Threshold_Img'; threshold_img is\n");
-  EXPECT_EQ(faults("IBT", {{"threshold", "0.5"}}),
-            "parameters[0].key: IBT has no parameter 'threshold'; it takes threshold_img, "
-            "threshold_box, output\n");
+            "parameters[0].key: unknown parameter 'Threshold_Img'; did you mean threshold_img?\n");
+  EXPECT_EQ(
+      faults("IBT", {{"threshold", "0.5"}}),
+      "parameters[0].key: IBT has no parameter 'threshold'; its parameters are threshold_img, "
+      "threshold_box, output\n");
   EXPECT_EQ(faults("AlwaysCloud", {{"x", "1"}}),
-            "parameters[0].key: AlwaysCloud has no parameter 'x'; it takes none\n");
+            "parameters[0].key: AlwaysCloud has no parameter 'x'; it has no parameters\n");
   EXPECT_EQ(faults("Random", {{"random_ratio", "0.1"}, {"random_ratio", "0.1"}}),
             "parameters[1].key: 'random_ratio' occurs twice\n");
   EXPECT_EQ(faults("Labels", {}), "parameters: Labels needs the parameter labels\n");
