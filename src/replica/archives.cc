@@ -28,7 +28,7 @@ class ArchiveStream final : public net::BodyStream {
 };
 
 net::Response not_yet(std::uint64_t done) {
-  net::Response out = refuse(503, "the archive is not here yet");
+  net::Response out = refuse(503, "the archive is not on this node yet");
   out.headers.add("Retry-After", "1");
   out.headers.add(std::string(kBytesDoneHeader), std::to_string(done));
   return out;
@@ -57,7 +57,7 @@ net::Handler Archives::handler() {
 
 net::Response Archives::answer(const net::Request& request) {
   const std::string& who = request.peer.certificate_common_name;
-  if (who.empty()) return refuse(401, "a peer shows the certificate of its node");
+  if (who.empty()) return refuse(401, "the client must present the certificate of its node");
   if (request.path() != kArchivePath) return refuse(410, "no such path");
   if (request.method != "GET") return refuse(405, "only GET");
   const auto digest = codec::Sha256::parse(net::Query::parse(request.query()).get("sha256"));
@@ -74,7 +74,7 @@ net::Response Archives::answer(const net::Request& request) {
     coming = at->second.coming;
   }
   std::optional<Content> found = open_(*digest);
-  if (!found) return coming ? not_yet(0) : refuse(410, "this node has no archive to give");
+  if (!found) return coming ? not_yet(0) : refuse(410, "this node does not have the archive");
   Content& content = *found;
   if (content.total != 0 && range->first >= content.total) return beyond(content.total);
   // If the size is unknown, no requester could detect the end.

@@ -6,7 +6,7 @@
 //     503  none of those bytes are available yet; Varda-Bytes-Done has the progress, Retry-After
 //          the time of the next request
 //     404  not shared with the requester; perhaps not yet: work lists reach nodes in any order
-//     410  shared, but this node has no archive to give
+//     410  shared, but this node does not have the archive
 //
 // The requester is identified by the common name of its certificate. Bytes of an incomplete archive
 // are not verified here; the requester verifies the whole, as with every source.

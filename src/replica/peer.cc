@@ -69,7 +69,7 @@ net::Handler Shares::handler() {
 
 net::Response Shares::answer(const net::Request& request) {
   const std::string& who = request.peer.certificate_common_name;
-  if (who.empty()) return refuse(401, "a peer shows the certificate of its node");
+  if (who.empty()) return refuse(401, "the client must present the certificate of its node");
   if (!request.path().starts_with(kRoot)) return refuse(404, "no such path");
   if (request.method != "GET") return refuse(405, "only GET");
   const std::string_view what = request.path().substr(kRoot.size());
@@ -87,7 +87,7 @@ net::Response Shares::answer(const net::Request& request) {
 
 net::Response Shares::snapshot(const net::Query& query, const Share& share) const {
   if (share.snapshots.empty()) {
-    net::Response out = refuse(503, "the snapshot is not taken yet");
+    net::Response out = refuse(503, "the snapshot is not complete yet");
     out.headers.add("Retry-After", "2");
     return out;
   }
@@ -99,7 +99,7 @@ net::Response Shares::snapshot(const net::Query& query, const Share& share) cons
     out.body = *text;
     return out;
   }
-  return refuse(404, "there is no such snapshot");
+  return refuse(404, "unknown snapshot");
 }
 
 net::Response Shares::file(const net::Request& request, const net::Query& query,
@@ -114,9 +114,9 @@ net::Response Shares::file(const net::Request& request, const net::Query& query,
   if (last - range->first >= kRangeBytesMax)
     return refuse(416, "a range is at most " + std::to_string(kRangeBytesMax) + " bytes");
   const auto tree = tree_();
-  if (!tree.ok()) return refuse(404, "it cannot be read here");
+  if (!tree.ok()) return refuse(404, "the file cannot be read");
   auto opened = open_below(**tree, share.path, path);
-  if (!opened.ok()) return refuse(404, "it cannot be read here");
+  if (!opened.ok()) return refuse(404, "the file cannot be read");
   const auto facts = (*opened)->facts();
   if (!facts.ok() || last >= facts->size_bytes) return refuse(416, "the file is shorter");
   net::Response out;
@@ -142,13 +142,14 @@ Result<Snapshot> ask_snapshot(const Context& ctx, const Peer& peer, const std::s
       peer.http->call(ctx.with_timeout(kPatience + std::chrono::seconds(60)), std::move(request));
   if (!answer.ok()) return unreachable(peer, answer.error());
   if (answer->status == 404)
-    return Error(Code::kNotFound, "peer " + peer.url + " has no such snapshot for us");
+    return Error(Code::kNotFound,
+                 "peer " + peer.url + " does not share the snapshot with this node");
   if (answer->status != 200)
     return Error(Code::kUnavailable,
                  "peer " + peer.url + " answered " + std::to_string(answer->status));
   if (!id.empty() && codec::Sha256::of(answer->body).hex() != id)
     return Error(Code::kUnavailable,
-                 "peer " + peer.url + " answered with something else than snapshot " + id);
+                 "peer " + peer.url + " sent bytes that do not match snapshot " + id);
   auto snapshot = Snapshot::decode(answer->body, limits);
   if (!snapshot.ok()) return std::move(snapshot).error().context("peer " + peer.url);
   return snapshot;
@@ -156,7 +157,7 @@ Result<Snapshot> ask_snapshot(const Context& ctx, const Peer& peer, const std::s
 
 Status PeerSource::read(const Context& ctx, const SnapshotFile& file, std::uint64_t offset,
                         std::uint64_t length, const std::function<Status(std::string_view)>& sink) {
-  Error last(Code::kUnavailable, "there is no peer to ask");
+  Error last(Code::kUnavailable, "no peer has the files");
   std::uint64_t next = offset;
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     TRY_VOID(ctx.check());
@@ -190,21 +191,22 @@ Status PeerSource::read_from(const Context& ctx, const Peer& peer, const Snapsho
     auto response = peer.http->send(one, std::move(request));
     if (!response.ok()) return unreachable(peer, response.error());
     if (response->status == 404)
-      return Error(Code::kNotFound, "peer " + peer.url + " has no such file any more");
+      return Error(Code::kNotFound, "peer " + peer.url + " no longer has the file");
     if (response->status == 416)
-      return Error(Code::kConflict, "peer " + peer.url + ": the file is shorter by now");
+      return Error(Code::kConflict, "peer " + peer.url + ": the file has become shorter");
     const std::string range =
         "bytes " + std::to_string(offset) + "-" + std::to_string(stop - 1) + "/";
     const auto reported = response->headers.find("Content-Range");
     if (response->status != 206 || !reported || !reported->starts_with(range))
       return Error(Code::kUnavailable, "peer " + peer.url + " answered " +
-                                           std::to_string(response->status) + " to a range");
+                                           std::to_string(response->status) +
+                                           " to a range request");
     while (offset < stop) {
       const auto piece = response->body->read();
       if (!piece.ok()) return unreachable(peer, piece.error());
-      if (!*piece) return Error(Code::kUnavailable, "peer " + peer.url + " ended early");
+      if (!*piece) return Error(Code::kUnavailable, "peer " + peer.url + " ended the answer early");
       if ((*piece)->size() > stop - offset)
-        return Error(Code::kUnavailable, "peer " + peer.url + " sent more than was asked for");
+        return Error(Code::kUnavailable, "peer " + peer.url + " sent more bytes than requested");
       offset += (*piece)->size();
       if (const Status taken = sink(**piece); !taken.ok()) {
         sink_failed = true;

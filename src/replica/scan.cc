@@ -79,7 +79,7 @@ class Scan {
   /// Fails the snapshot, because a partial one would pass as complete.
   static Status gone(const Error& error, const std::string& path) {
     if (error.code() == Code::kNotFound)
-      return Error(Code::kUnavailable, path + " went away while it was read");
+      return Error(Code::kUnavailable, path + " was removed while it was read");
     return error;
   }
 

@@ -19,7 +19,7 @@ class Reader {
   bool empty() const { return rest_.empty(); }
   std::size_t left() const { return rest_.size(); }
   Result<std::string_view> take(std::size_t count) {
-    if (rest_.size() < count) return Error(Code::kInvalid, "snapshot: it ends too early");
+    if (rest_.size() < count) return Error(Code::kInvalid, "snapshot: truncated");
     const std::string_view out = rest_.substr(0, count);
     rest_.remove_prefix(count);
     return out;
@@ -56,7 +56,7 @@ bool PathOrder::operator()(std::string_view a, std::string_view b) const {
 std::string check_path(std::string_view path, const Limits& limits) {
   if (path.size() > limits.path_bytes_max)
     return "longer than " + std::to_string(limits.path_bytes_max) + " bytes";
-  if (path.find('\0') != std::string_view::npos) return "holds a NUL";
+  if (path.find('\0') != std::string_view::npos) return "contains a zero byte";
   if (path.empty()) return "";
   while (true) {
     const auto end = path.find('/');
@@ -90,14 +90,14 @@ std::string Snapshot::encode() const {
 }
 
 Result<Snapshot> Snapshot::decode(std::string_view text, const Limits& limits) {
-  if (!text.starts_with(kMagic)) return Error(Code::kInvalid, "snapshot: it does not begin as one");
+  if (!text.starts_with(kMagic)) return Error(Code::kInvalid, "snapshot: unknown header");
   Reader reader(text.substr(kMagic.size()));
   Snapshot out;
   TRY(out.block_bytes, reader.number<std::uint32_t>());
   if (!std::has_single_bit(out.block_bytes) || out.block_bytes < 1u << 10 ||
       out.block_bytes > 16u << 20)
-    return Error(Code::kInvalid,
-                 "snapshot: blocks of " + std::to_string(out.block_bytes) + " bytes");
+    return Error(Code::kInvalid, "snapshot: unsupported block size of " +
+                                     std::to_string(out.block_bytes) + " bytes");
   std::uint64_t blocks = 0;
   while (!reader.empty()) {
     if (out.files.size() == limits.files_max)
@@ -113,7 +113,7 @@ Result<Snapshot> Snapshot::decode(std::string_view text, const Limits& limits) {
     if (!out.files.empty()) {
       const std::string& last = out.files.back().path;
       if (!PathOrder()(last, path))
-        return Error(Code::kInvalid, "snapshot: " + file.path + " stands behind " + last);
+        return Error(Code::kInvalid, "snapshot: " + file.path + " is not sorted after " + last);
       if (inside(path, last))
         return Error(Code::kInvalid, "snapshot: " + last + " is a file and a folder");
     }
@@ -124,7 +124,7 @@ Result<Snapshot> Snapshot::decode(std::string_view text, const Limits& limits) {
                    "snapshot: more than " + std::to_string(limits.blocks_max) + " blocks");
     blocks += count;
     if (count > reader.left() / sizeof(codec::Sha256))
-      return Error(Code::kInvalid, "snapshot: it ends too early");
+      return Error(Code::kInvalid, "snapshot: truncated");
     file.blocks.resize(count);
     for (codec::Sha256& block : file.blocks) {
       TRY(const std::string_view digest, reader.take(block.bytes.size()));

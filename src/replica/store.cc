@@ -113,7 +113,7 @@ class StoreImpl final : public Store {
   Result<Snapshot> snapshot_of(const os::Path& folder, const codec::Sha256& id) {
     TRY(const auto there, fs_.stat(folder / id.hex()));
     if (!there || there->kind != os::FileKind::kDirectory)
-      return Error(Code::kNotFound, "there is no copy " + id.hex());
+      return Error(Code::kNotFound, "no replica with the id " + id.hex());
     const auto text =
         os::read_file(fs_, folder / (id.hex() + std::string(kSuffix)), std::uint64_t{256} << 20);
     if (!text.ok()) return Error(Code::kCorrupt, text.error().message());

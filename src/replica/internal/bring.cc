@@ -195,7 +195,7 @@ Status Bring::fetch_once(os::File& part, const SnapshotFile& wanted, std::uint64
                       stop = std::min(end * wanted_.block_bytes, wanted.size);
   const auto sink = [&](std::string_view piece) -> Status {
     while (!piece.empty()) {
-      if (next == end) return Error(Code::kCorrupt, "more bytes came than were asked for");
+      if (next == end) return Error(Code::kCorrupt, "the source sent more bytes than requested");
       const std::uint64_t length = length_of(next, wanted.size, wanted_.block_bytes);
       const std::string_view take =
           piece.substr(0, static_cast<std::size_t>(length - block.size()));
@@ -203,8 +203,8 @@ Status Bring::fetch_once(os::File& part, const SnapshotFile& wanted, std::uint64
       piece.remove_prefix(take.size());
       if (block.size() < length) break;
       if (codec::Sha256::of(block) != wanted.blocks[next])
-        return Error(Code::kCorrupt, "block " + std::to_string(next) +
-                                         " came with other bytes than its digest says");
+        return Error(Code::kCorrupt,
+                     "block " + std::to_string(next) + " does not match its digest");
       TRY_VOID(write(part, block));
       ++next;
       note(block.size());
