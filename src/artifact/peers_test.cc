@@ -360,7 +360,7 @@ TEST_F(PeersTest, WhenNobodyGivesItTheMessageNamesBoth) {
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed);
   EXPECT_EQ(outcome.failure().error.message(),
-            "http://origin/m.tar: HTTP 404; nor did a neighbour: https://second/archive: HTTP 410");
+            "http://origin/m.tar: HTTP 404; nor did a peer: https://second/archive: HTTP 410");
 }
 
 TEST_F(PeersTest, AnArchiveIsKeptWhereItIsToBeGivenAndOnlyThen) {

@@ -175,7 +175,8 @@ TEST_F(SourcesTest, WhenNoneGivesItOneMessageSaysWhyOfEachAndTheMostHopefulReaso
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed);
   const std::string& text = outcome.failure().error.message();
-  EXPECT_TRUE(text.starts_with("none of 3 sources gave it: expected sha256 ")) << text;
+  EXPECT_TRUE(text.starts_with("none of 3 sources delivered the archive: expected sha256 "))
+      << text;
   for (const char* part :
        {"from http://a/m.tar", "http://b/m.tar: HTTP 404", "http://c/m.tar: connection refused"})
     EXPECT_NE(text.find(part), std::string::npos) << text;

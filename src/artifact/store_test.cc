@@ -418,7 +418,7 @@ TEST_F(StoreTest, WhatCannotFitTheLimitEvictsNothingAndIsNotDownloadedAgain) {
     const auto [wanted, outcome] = install(170'000, 3);
     ASSERT_FALSE(outcome.ok());
     EXPECT_EQ(outcome.failure().reason, Reason::kDiskFull);
-    EXPECT_NE(outcome.failure().error.message().find("149996 bytes that artifacts may use"),
+    EXPECT_NE(outcome.failure().error.message().find("149996 bytes that are left"),
               std::string::npos)
         << outcome.failure().error;
     EXPECT_TRUE(store->find(idle)) << "it would not have helped";

@@ -151,7 +151,8 @@ Failure HttpSource::failed(Error error) const {
 
 std::string HttpSource::remark() const {
   if (encoding_.empty() || encoding_ == "identity" || other_origin_) return "";
-  return "the peer encoded them as " + encoding_.substr(0, 64) + ", unasked";
+  return "the server sent content-encoding " + encoding_.substr(0, 64) +
+         ", which was not requested";
 }
 
 std::string HttpSource::kept_validator() {
@@ -188,12 +189,12 @@ Failure HttpSource::refused(net::ClientResponse& response) {
     if (const auto body = response.body->read(); body.ok() && *body)
       if (const std::string code = s3_code(**body); !code.empty()) text += " (" + code + ")";
   }
-  if (status == 407) text += "; the proxy asks for credentials: --proxy-credentials-file";
+  if (status == 407) text += "; the proxy requires credentials: --proxy-credentials-file";
   if (status == 401 || status == 403) {
     const std::string& name = options_.request.credentials;
-    if (name.empty()) text += "; the source asks for credentials, and none are named";
+    if (name.empty()) text += "; the source requires credentials, and the model names none";
     if (!name.empty())
-      text += options_.withheld.empty() ? "; asked with " + name
+      text += options_.withheld.empty() ? "; sent with " + name
                                         : "; " + name + " is not sent: " + options_.withheld;
   }
   Failure failure = failed(Error(Code::kUnavailable, text).as_terminal(final));
@@ -216,7 +217,7 @@ std::optional<Failure> HttpSource::await_peer(net::ClientResponse& response) {
   const Duration patience = unaware ? Duration(kPeerUnawarePatience) : Duration(kPeerPatience);
   if (now - *peer_moved_ >= patience || now - *peer_waited_ >= kPeerPatienceMax) {
     return failed(Error(Code::kUnavailable, unaware ? "the peer does not have the archive"
-                                                    : "it gets on no further with the archive")
+                                                    : "the peer makes no progress with the archive")
                       .as_terminal(unaware));
   }
   for (int i = 0; i < 4 && response.body != nullptr;
@@ -285,7 +286,7 @@ std::optional<Failure> HttpSource::connect() {
     stale_ = true;
     return failed(Error(Code::kConflict,
                         (broke_ ? broke_->message() + "; it" : std::string("the download")) +
-                            " cannot be continued" +
+                            " cannot be resumed" +
                             (other_origin_ ? std::string() : " at byte " + std::to_string(offset)) +
                             " and starts over"));
   } else if (response.status != 200) {
@@ -408,7 +409,7 @@ Outcome<std::string> HttpSource::next() {
       // The peer node had no more bytes when it was asked.
       body_.reset();
       if (connection_bytes_ == 0)
-        return failed(Error(Code::kUnavailable, "it promised bytes and gave none"));
+        return failed(Error(Code::kUnavailable, "the peer announced bytes and sent none"));
       if (drip) return drip_failure();
       continue;
     }

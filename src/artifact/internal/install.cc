@@ -18,8 +18,8 @@ Failure unsafe(Error error) { return {Reason::kUnsafeArchive, std::move(error)};
 // Found while unpacking, so the download stays, and the next attempt reads it from the disk.
 Failure no_room_for_tree(std::uint64_t max) {
   return {Reason::kDiskFull,
-          Error(Code::kExhausted, "it unpacks to more than the " + std::to_string(max) +
-                                      " bytes that artifacts may use besides those in use")
+          Error(Code::kExhausted, "it needs more than the " + std::to_string(max) +
+                                      " bytes that are left beside the artifacts in use")
               .as_terminal()};
 }
 
@@ -333,7 +333,7 @@ Outcome<std::optional<Credentials>> read_credentials(const Context& ctx,
   if (options.transport.credentials == nullptr)
     return Failure{
         Reason::kCredentialsMissing,
-        Error(Code::kNotFound, "this program cannot read credentials " + request.credentials)};
+        Error(Code::kNotFound, "this program has no access to credentials " + request.credentials)};
   Outcome<Credentials> found = options.transport.credentials->read(ctx, request.credentials);
   if (!found.ok()) return found.failure();
   return std::optional<Credentials>(std::move(found.value()));
@@ -361,7 +361,8 @@ Failure sum_up(const std::vector<Failure>& failures) {
   if (failures.size() == 1) return failures.front();
   constexpr std::size_t kEachMax = 380;
   const Failure* best = &failures.front();
-  std::string text = "none of " + std::to_string(failures.size()) + " sources gave it";
+  std::string text =
+      "none of " + std::to_string(failures.size()) + " sources delivered the archive";
   bool terminal = true;
   std::optional<std::chrono::seconds> wait;
   for (const Failure& failure : failures) {
@@ -390,11 +391,11 @@ Outcome<Tree> install_from_origins(const Context& ctx, os::FileSystem& fs, net::
     for (const std::string& url : urls) {
       if (const auto closed = history.closed_for(url); closed.count() > 0) {
         failures.insert_or_assign(
-            url,
-            Failure{Reason::kDownloadFailed,
-                    Error(Code::kUnavailable, shown_url(url) + ": asked to be left alone for " +
-                                                  std::to_string(closed.count()) + " s"),
-                    closed});
+            url, Failure{Reason::kDownloadFailed,
+                         Error(Code::kUnavailable, shown_url(url) +
+                                                       ": the source asked for a pause of " +
+                                                       std::to_string(closed.count()) + " s"),
+                         closed});
         continue;
       }
       if (!failures.empty() && round == 0 && options.transport.rng != nullptr) {
@@ -459,7 +460,7 @@ std::optional<Outcome<Tree>> install_from(const std::vector<Peer>& peers, const 
       }
       if (turn.final) return std::move(turn.tree);
       log::debug("peer did not give archive", {{"error", turn.tree.failure().error}});
-      heard.said = "; nor did a neighbour: " + turn.tree.failure().error.message().substr(0, 380);
+      heard.said = "; nor did a peer: " + turn.tree.failure().error.message().substr(0, 380);
       if (turn.blame_the_spool && round == 0) {
         if (Status status = drop_spool(fs, options.spool); !status.ok())
           return Outcome<Tree>(disk_failure(status.error()));
