@@ -108,7 +108,7 @@ void JsonStream::end_scalar(Kind kind, Listener& listener) {
 
 void JsonStream::end_container(char c, std::uint64_t at, Listener& listener) {
   if (open_.empty() || (c == '}') != (open_.back() == '{'))
-    return fail(std::string("'") + c + "' closes nothing", at);
+    return fail(std::string("'") + c + "' without an opening bracket", at);
   const Kind kind = open_.back() == '{' ? Kind::kObject : Kind::kArray;
   open_.pop_back();
   state_ = open_.empty() ? State::kDone : State::kAfter;
@@ -136,7 +136,7 @@ void JsonStream::begin_value(char c, std::uint64_t at, Listener& listener) {
     literal_at_ = 1;
     state_ = State::kLiteral;
   } else {
-    fail(shown(c) + " begins no value", at);
+    fail(shown(c) + " where a value is expected", at);
   }
 }
 
@@ -161,7 +161,7 @@ void JsonStream::take(char c, std::uint64_t at, Listener& listener) {
     case State::kLiteral: {
       const std::string_view word = kLiterals[literal_];
       if (c != word[literal_at_])
-        return fail(shown(c) + " does not belong in " + std::string(word), at);
+        return fail(shown(c) + " is unexpected in " + std::string(word), at);
       if (++literal_at_ == word.size()) end_scalar(Kind::kOther, listener);
       return;
     }
@@ -183,21 +183,21 @@ void JsonStream::take(char c, std::uint64_t at, Listener& listener) {
       if (c == '}') return end_container(c, at, listener);
       [[fallthrough]];
     case State::kName:
-      if (c != '"') return fail(shown(c) + " where a name in quotes must stand", at);
+      if (c != '"') return fail(shown(c) + " where a name in quotes is expected", at);
       is_name_ = true;
       state_ = State::kString;
       return;
     case State::kColon:
-      if (c != ':') return fail(shown(c) + " where ':' must stand", at);
+      if (c != ':') return fail(shown(c) + " where ':' is expected", at);
       state_ = State::kValue;
       return;
     case State::kAfter:
       if (c == '}' || c == ']') return end_container(c, at, listener);
-      if (c != ',') return fail(shown(c) + " where ',' or the end must stand", at);
+      if (c != ',') return fail(shown(c) + " where ',' or the end is expected", at);
       state_ = open_.back() == '{' ? State::kName : State::kValue;
       return;
     default:
-      return fail(shown(c) + " behind the end", at);
+      return fail(shown(c) + " after the end", at);
   }
 }
 
@@ -212,7 +212,7 @@ void JsonStream::string_byte(unsigned char c, std::uint64_t at, Listener& listen
       } else if (std::string_view("\"\\/bfnrt").find(plain) != std::string_view::npos) {
         state_ = State::kString;
       } else {
-        return fail(shown(plain) + " is escaped by '\\'", at);
+        return fail(shown(plain) + " is no valid escape after '\\'", at);
       }
       break;
     case State::kHex: {
@@ -220,7 +220,7 @@ void JsonStream::string_byte(unsigned char c, std::uint64_t at, Listener& listen
                         : c >= 'a' && c <= 'f' ? c - 'a' + 10
                         : c >= 'A' && c <= 'F' ? c - 'A' + 10
                                                : -1;
-      if (digit < 0) return fail(shown(plain) + " where a hex digit must stand", at);
+      if (digit < 0) return fail(shown(plain) + " where a hex digit is expected", at);
       hex_ = static_cast<std::uint16_t>(hex_ << 4 | digit);
       if (--hex_left_ > 0) break;
       const bool high = hex_ >= 0xD800 && hex_ < 0xDC00, low = hex_ >= 0xDC00 && hex_ < 0xE000;
@@ -256,9 +256,8 @@ void JsonStream::string_byte(unsigned char c, std::uint64_t at, Listener& listen
       } else if (c == '\\') {
         state_ = State::kEscape;
       } else if (c < 0x20) {
-        return fail(
-            c == '\n' ? "a line break inside of a string" : shown(plain) + " inside of a string",
-            at);
+        return fail(c == '\n' ? "a line break inside a string" : shown(plain) + " inside a string",
+                    at);
       } else if (c >= 0x80) {
         // RFC 3629: no overlong forms, no surrogates, nothing beyond U+10FFFF.
         if (c < 0xC2 || c > 0xF4) return fail("no UTF-8: " + shown(plain), at);
@@ -308,7 +307,7 @@ bool JsonStream::number_byte(char c, std::uint64_t at, Listener& listener) {
       end_scalar(Kind::kNumber, listener);
       return false;
   }
-  fail(shown(c) + " where a digit must stand", at);
+  fail(shown(c) + " where a digit is expected", at);
   return true;
 }
 
@@ -354,7 +353,7 @@ Status JsonStream::restore(const codec::Json& saved) {
       state_ == State::kAfter || state_ == State::kName || state_ == State::kNameOrEnd;
   if (open_.find_first_not_of("{[") != std::string::npos || (inside && open_.empty()) ||
       (state_ == State::kLiteral && literal_at_ >= kLiterals[literal_].size())) {
-    return Error(Code::kCorrupt, "a state of JSON that there is not");
+    return Error(Code::kCorrupt, "the saved JSON parser state is invalid");
   }
   return {};
 }
