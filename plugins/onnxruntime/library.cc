@@ -58,7 +58,7 @@ Library open_library() {
     std::error_code ignored;
     const bool is_path = place.find('/') != std::string::npos;
     if (is_path && !std::filesystem::exists(place, ignored)) {
-      out.problem += (out.problem.empty() ? "" : "; ") + place + " is not there";
+      out.problem += (out.problem.empty() ? "" : "; ") + place + " does not exist";
       continue;
     }
     handle = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -140,7 +140,7 @@ class Walk {
           message(member.is, *field->bytes, depth + 1);
       if (!out_.problem.empty()) return;
     }
-    if (fields.broken()) return fail("it is no ONNX file, or a torn one");
+    if (fields.broken()) return fail("it is not an ONNX file, or it is truncated");
     if (kind == Message::kEntry && key == "location") out_.all.emplace_back(value);
   }
 
@@ -160,7 +160,7 @@ class Mapped {
     if (fd < 0 || ::fstat(fd, &facts) != 0) {
       problem_ = std::strerror(errno);
     } else if (!S_ISREG(facts.st_mode)) {
-      problem_ = "it is no file";
+      problem_ = "not a regular file";
     } else if (facts.st_size > 0) {
       size_ = static_cast<std::size_t>(facts.st_size);
       at_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -193,9 +193,9 @@ std::string why_refused(const std::filesystem::path& directory, const std::strin
   if (location.find(kMemoryMarker) != std::string::npos)
     return named + "which names an address in memory";
   const std::filesystem::path path(location);
-  if (path.is_absolute()) return named + "which is not beside the model";
+  if (path.is_absolute()) return named + "which is outside the model's directory";
   for (const auto& part : path)
-    if (part == "..") return named + "which is not beside the model";
+    if (part == "..") return named + "which is outside the model's directory";
   std::error_code error;
   const auto root = std::filesystem::canonical(directory, error);
   if (error) return "its directory cannot be read: " + error.message();
@@ -203,8 +203,9 @@ std::string why_refused(const std::filesystem::path& directory, const std::strin
   if (error) return named + "which cannot be read: " + error.message();
   const auto inside = target.lexically_relative(root);
   if (inside.empty() || *inside.begin() == ".." || inside == ".")
-    return named + "which leads out of the model's directory";
-  if (!std::filesystem::is_regular_file(target, error)) return named + "which is no file";
+    return named + "which is a link out of the model's directory";
+  if (!std::filesystem::is_regular_file(target, error))
+    return named + "which is not a regular file";
   return "";
 }
 

@@ -111,8 +111,8 @@ TEST_F(ModelFile, EveryLocationOfATensorIsLookedAt) {
 
 TEST_F(ModelFile, WhatIsNoOnnxFileIsRefused) {
   const std::string good = testing::leak("weights/data.bin", 7);
-  EXPECT_THAT(refused(good.substr(0, good.size() - 3)), HasSubstr("no ONNX file"));
-  EXPECT_THAT(refused("<html>not found</html>"), HasSubstr("no ONNX file"));
+  EXPECT_THAT(refused(good.substr(0, good.size() - 3)), HasSubstr("not an ONNX file"));
+  EXPECT_THAT(refused("<html>not found</html>"), HasSubstr("not an ONNX file"));
   EXPECT_THAT(refused(std::string("\x18\0\0\0ORTM", 8)), HasSubstr("own format"));
   EXPECT_THAT(refused(good, "model.ort"), HasSubstr("own format"));
   EXPECT_THAT(why_refused(version_ / "none.onnx"), HasSubstr("cannot be read"));
@@ -130,7 +130,7 @@ TEST_F(ModelFile, TagsThatProtobufWouldReadAsOthersAreRefused) {
        {"\xea\x80\x80\x80\x10", "\xea\x80\x80\x80\x20", "\xea\x80\x80\x80\x80\x01"}) {
     std::string wide = tensor;
     wide.replace(at, 1, tag);
-    EXPECT_THAT(refused(model(bytes(5, wide))), HasSubstr("no ONNX file"))
+    EXPECT_THAT(refused(model(bytes(5, wide))), HasSubstr("not an ONNX file"))
         << "tag of " << std::string(tag).size() << " bytes";
   }
 }

@@ -122,7 +122,7 @@ class Serving(unittest.TestCase):
         self.apply('h', 'cloud', self.entries, '4')
         self.varda.ready('h', '4')
         self.apply('h', 'cloud', self.entries + [self.broken()], '6')
-        self.assertIn('version 6: it is no ONNX file', self.reason('h', 'LoadFailed')['message'])
+        self.assertIn('version 6: it is not an ONNX file', self.reason('h', 'LoadFailed')['message'])
         self.assertEqual(self.version_of('h'), '4')
         self.assertIn('LoadFailed', self.varda.kubectl('get', 'inferencemodel', 'h', '--no-headers').split())
         self.assertIn('and not version 6 (LoadFailed', self.varda.varda('doctor', check=False).stdout)
