@@ -199,7 +199,7 @@ void add_model_commands(Program program) {
   pack_command->add_option("--url", pack_flags->url, "downloadURL in the entry");
   pack_command
       ->add_option("--framework", pack_flags->framework,
-                   "framework whose layout is checked; \"\" for none")
+                   "framework, whose layout the content must have; \"\" checks nothing")
       ->default_str("onnx");
   pack_command->callback([&chosen, pack_flags] {
     chosen = [pack_flags](const Context& ctx) { return pack(ctx, *pack_flags); };
@@ -228,7 +228,8 @@ void add_model_commands(Program program) {
   fetch_command->add_option("--extra-file", fetch_flags->extra_files,
                             "file at the archive's root to expose next to the directory too, such "
                             "as config.pbtxt (repeatable)");
-  fetch_command->add_option("--framework", fetch_flags->framework, "whose layout is checked");
+  fetch_command->add_option("--framework", fetch_flags->framework,
+                            "framework, whose layout the content must have");
   fetch_command->add_option("--allow-files-below", fetch_flags->file_roots,
                             "allow file URLs below this directory; default: none");
   add_limit_flags(*fetch_command, fetch_flags->limits);

@@ -318,7 +318,7 @@ class Diagnosis {
                       describe = "kubectl describe pods -n " + ns;
     if (!seen.error.empty()) return unread(where, seen.error);
     if (!seen.object)
-      return add(Level::kNote, where, "is not there",
+      return add(Level::kNote, where, "does not exist",
                  "kubectl apply -f deploy/varda.yaml, unless the " + what + " runs elsewhere");
     const std::int64_t available = seen.object->at("status/availableReplicas").as_integer();
     const std::int64_t wanted = seen.object->at("spec/replicas").as_integer(1);
@@ -337,11 +337,11 @@ class Diagnosis {
     if (!seen_.gateway_service.error.empty()) {
       unread(service, seen_.gateway_service.error);
     } else if (!seen_.gateway_service.object) {
-      add(Level::kNote, service, "is not there",
+      add(Level::kNote, service, "does not exist",
           "agents need this Service, or another address of the gateway: kubectl apply -f "
           "deploy/varda.yaml");
     } else {
-      add(Level::kGood, service, "is there");
+      add(Level::kGood, service, "exists");
     }
     if (!seen_.gateway_config.error.empty()) {
       unread(authority, seen_.gateway_config.error);
