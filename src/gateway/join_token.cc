@@ -142,7 +142,7 @@ Result<JoinTokenRecord> JoinTokenRecord::from_secret(const Json& secret) {
   if (!is_hex(record.secret_sha256, kDigestDigits))
     return corrupt("data.secret-sha256 is not a digest");
   auto expires = meta::parse_time(text("expires"));
-  if (!expires.ok()) return corrupt("data.expires is not a time");
+  if (!expires.ok()) return corrupt("data.expires is invalid");
   record.expires = *expires;
   record.used_by = text("used-by");
   record.revoked = join_token_is_revoked(secret);

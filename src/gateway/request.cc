@@ -108,7 +108,7 @@ Result<Asked> parse_request(const net::Request& request) {
     at = 3;
   } else {
     return Error(Code::kForbidden,
-                 "path \"" + std::string(request.path().substr(0, 200)) + "\" is not served here");
+                 "path \"" + std::string(request.path().substr(0, 200)) + "\" is not supported");
   }
   if (path[at] == "namespaces" && path.size() > at + 2) {
     asked.ns = path[at + 1];

@@ -109,7 +109,7 @@ class Patcher {
     if (op != "move" && op != "copy") return bad_patch("unknown operation \"" + op + "\"");
     TRY(const Pointer from, parse_pointer(operation["from"], "from"));
     Json* source = find(from);
-    if (!source) return bad_patch("\"from\" names nothing");
+    if (!source) return bad_patch("\"from\" does not exist");
     const Measure size = measure(*source);
     TRY_VOID(spend(size.values));
     if (op == "copy") {
@@ -130,7 +130,7 @@ class Patcher {
   Status spend(std::size_t work) {
     work_ += work;
     if (work_ > work_max_)
-      return Error(Code::kExhausted, "the patch is too much work: make fewer operations of it")
+      return Error(Code::kExhausted, "the patch needs too much work; use fewer operations")
           .as_terminal();
     return {};
   }
@@ -148,7 +148,7 @@ class Patcher {
     if (path.empty()) return bad_patch("the whole document cannot be removed");
     Json* at = find(Pointer(path.begin(), path.end() - 1));
     if (!at || (!at->is_object() && !at->is_array()))
-      return bad_patch("what should hold \"" + path.back() + "\" is not there");
+      return bad_patch("the parent of \"" + path.back() + "\" does not exist");
     return at;
   }
 
@@ -192,7 +192,7 @@ class Patcher {
     TRY_VOID(spend(holder->size()));
     if (holder->is_object()) {
       if (!holder->erase(path.back()))
-        return bad_patch("member \"" + path.back() + "\" is not there");
+        return bad_patch("member \"" + path.back() + "\" does not exist");
       return {};
     }
     auto& items = holder->array_items();
@@ -206,7 +206,7 @@ class Patcher {
     const Json* found = find(path);
     TRY_VOID(spend(0));
     if (found ? same(*found, value) : value.is_null()) return {};
-    return bad_patch("the value tested for is not there");
+    return bad_patch("the tested value differs or does not exist");
   }
 
   Json document_;

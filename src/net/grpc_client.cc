@@ -212,7 +212,7 @@ class Client final : public GrpcClient {
       return static_cast<std::size_t>(static_cast<unsigned char>(answer.body[i]));
     };
     if (answer.body.size() < kPrefixBytes) return broken("the answer is incomplete");
-    if (byte(0) != 0) return broken("the answer is compressed, which was not asked for");
+    if (byte(0) != 0) return broken("the answer is compressed, which was not requested");
     const std::size_t size = byte(1) << 24 | byte(2) << 16 | byte(3) << 8 | byte(4);
     if (answer.body.size() != kPrefixBytes + size) return broken("the answer is not one message");
     return answer.body.substr(kPrefixBytes);

@@ -61,15 +61,15 @@ Result<std::string> parse_proxy(std::string_view text) {
   const std::string whole = (bare ? "http://" : "") + std::string(text);
   // The error omits the text, which may hold a password.
   const auto url = Url::parse(whole);
-  if (!url.ok()) return Error(Code::kInvalid, "a proxy is http://HOST:PORT");
+  if (!url.ok()) return Error(Code::kInvalid, "a proxy must be http://HOST:PORT");
   if (url->scheme != "http")
     return Error(Code::kInvalid,
-                 "a proxy of scheme " + url->scheme + " is not spoken to; use http://HOST:PORT");
+                 "a proxy of scheme " + url->scheme + " is not supported; use http://HOST:PORT");
   if (!url->user.empty())
     return Error(Code::kInvalid,
-                 "a proxy's user and password come from a file (--proxy-credentials-file)");
+                 "a proxy URL must not contain a user or password; use --proxy-credentials-file");
   if (url->target != "/")
-    return Error(Code::kInvalid, "a proxy is http://HOST:PORT, without a path");
+    return Error(Code::kInvalid, "a proxy must be http://HOST:PORT, without a path");
   Url origin = *url;
   const std::string authority = whole.substr(whole.find("://") + 3);
   const bool has_port =

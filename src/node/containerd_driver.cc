@@ -329,8 +329,7 @@ class ContainerdDriver final : public Driver {
           return container.sandbox_id == sandbox.id && container.state == ContainerState::kRunning;
         });
     TRY_VOID(runtime_.stop_sandbox(ctx(), sandbox.id));
-    if (any)
-      return Error(Code::kUnavailable, "the pod's sandbox has ended, and its containers with it");
+    if (any) return Error(Code::kUnavailable, "the pod's sandbox and its containers have ended");
     return runtime_.remove_sandbox(ctx(), sandbox.id);
   }
 
@@ -343,7 +342,7 @@ class ContainerdDriver final : public Driver {
     if (found) return *std::move(found);
     return Error(Code::kNotFound,
                  "image " + image +
-                     " is not here, and containerd is not asked to pull it: import it as " +
+                     " is not on this node, and the agent never pulls images: import it as " +
                      cri_image_name(image) + " (ctr --address " + options_.socket +
                      " -n k8s.io images import FILE)");
   }
@@ -473,10 +472,10 @@ Result<std::string> ask_containerd(const Context& ctx, const std::string& socket
   if (version.ok() || ctx.stopped()) return version;
   const Error& error = version.error();
   if (error.code() == Code::kUnsupported) {
-    return Error(Code::kUnsupported, "what answers at " + socket +
-                                         " has no CRI (runtime.v1); containerd has it unless its "
-                                         "configuration disables the plug-in cri: " +
-                                         error.message());
+    return Error(Code::kUnsupported,
+                 "the server at " + socket +
+                     " does not serve CRI (runtime.v1); in containerd, enable the plug-in cri: " +
+                     error.message());
   }
   return Error(Code::kUnavailable, "containerd does not answer at " + socket +
                                        ": start it, or name its socket with --containerd-socket; " +

@@ -300,7 +300,7 @@ Result<std::optional<std::uint64_t>> number(const net::Query& query, std::string
   std::uint64_t value = 0;
   const auto parsed = std::from_chars(text->data(), text->data() + text->size(), value);
   if (parsed.ec != std::errc() || parsed.ptr != text->data() + text->size()) {
-    return Error(Code::kInvalid, std::string(name) + ": must be a number that is not negative");
+    return Error(Code::kInvalid, std::string(name) + ": must be a non-negative number");
   }
   return std::optional(value);
 }

@@ -13,18 +13,18 @@ using internal::TensorReader;
 
 Result<Encoding> encoding_of(const Json& value, std::string_view name) {
   if (!value.is_bool())
-    return Error(Code::kInvalid, "parameter " + std::string(name) + " is true or false");
+    return Error(Code::kInvalid, "parameter " + std::string(name) + " must be true or false");
   return value.as_bool() ? Encoding::kBinary : Encoding::kJson;
 }
 
 Status read_parameters(const Json& parameters, InferRequest& request) {
-  if (!parameters.is_object()) return Error(Code::kInvalid, "parameters is not an object");
+  if (!parameters.is_object()) return Error(Code::kInvalid, "parameters must be an object");
   if (const Json* binary = parameters.find("binary_data_output")) {
     TRY(request.encoding, encoding_of(*binary, "binary_data_output"));
   }
   if (const Json* timeout = parameters.find("timeout")) {
     if (!timeout->is_integer() || timeout->as_integer() < 0) {
-      return Error(Code::kInvalid, "parameter timeout is a whole number of microseconds");
+      return Error(Code::kInvalid, "parameter timeout must be a whole number of microseconds");
     }
     // No request waits longer than a day; a longer deadline counts as a day.
     constexpr std::int64_t kDay = 86'400'000'000;
@@ -60,7 +60,7 @@ Result<std::vector<PendingOutput>> read_outputs(JsonReader& reader, const Limits
         }
         if (parameters["classification"].as_integer() > 0) {
           return Error(Code::kUnsupported,
-                       "parameter classification is not supported: ask for the output itself");
+                       "parameter classification is not supported: request the output itself");
         }
       } else {
         reader.skip();
@@ -71,7 +71,7 @@ Result<std::vector<PendingOutput>> read_outputs(JsonReader& reader, const Limits
       return Error(Code::kInvalid, "output " + std::to_string(out.size()) + " has no name");
     for (const PendingOutput& other : out) {
       if (other.name == output.name)
-        return Error(Code::kInvalid, "output \"" + output.name + "\" is asked for twice");
+        return Error(Code::kInvalid, "output \"" + output.name + "\" is requested twice");
     }
     if (out.size() == limits.tensors_max)
       return Error(Code::kInvalid, "more than " + std::to_string(limits.tensors_max) + " outputs");
@@ -138,7 +138,7 @@ Result<InferRequest> parse_infer_request(std::shared_ptr<const std::string> body
   reader.begin_object();
   while (reader.next_member(member)) {
     if (member == "inputs") {
-      if (inputs) return Error(Code::kInvalid, "inputs is given twice");
+      if (inputs) return Error(Code::kInvalid, "inputs occurs twice");
       TRY(inputs, tensors.read(reader, "input"));
     } else if (member == "outputs") {
       TRY(outputs, read_outputs(reader, limits));

@@ -119,7 +119,7 @@ TEST(InferRequest, WhatIsWrongIsSaid) {
       {R"({"inputs":[{"name":"x","datatype":"FP32","shape":[0],"data":[]}],"outputs":[{}]})",
        "output 0 has no name"},
       {R"({"inputs":[{"name":"x","datatype":"FP32","shape":[0],"data":[]}],"outputs":[{"name":"y"},{"name":"y"}]})",
-       "asked for twice"},
+       "requested twice"},
       {R"({"inputs":[{"name":"x","datatype":"FP32","shape":[0],"data":[]}],"parameters":{"timeout":"soon"}})",
        "timeout"},
   };

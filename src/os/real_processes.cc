@@ -111,7 +111,7 @@ Status plan_rights(const ProcessOptions& options, SpawnPlan& plan) {
   if ((plan.rights.ambient & ~own) != 0 && plan.rights.ambient != kAllCapabilities)
     return Error(
         Code::kForbidden,
-        "start " + plan.program + ": a capability is asked for that this program does not have");
+        "start " + plan.program + ": the child needs a capability that this program does not have");
   plan.rights.capabilities &= own;
   plan.rights.ambient &= own;
   if (plan.rights.calls == Calls::kFiltered) plan.filter = internal::call_filter();

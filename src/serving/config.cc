@@ -202,7 +202,7 @@ Result<ModelConfig> read_config(os::FileSystem& fs, const std::filesystem::path&
   if (config.file.empty()) {
     TRY(config.file, find_file(names, config.engine));
   } else if (!has(config.file)) {
-    return Error(Code::kInvalid, "model.yaml: file " + config.file + " is not there");
+    return Error(Code::kInvalid, "model.yaml: file " + config.file + " does not exist");
   }
   // Opening a pipe would block the loader forever.
   TRY(const std::optional<os::FileInfo> info, fs.stat(directory / config.file));

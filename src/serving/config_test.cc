@@ -92,7 +92,7 @@ TEST_F(Config, WrongSettingsAreNamed) {
       {"queue: 3", "queue must be a mapping"},
       {"warmup: {shapes: {x: 3}}", "warmup.shapes.x must be a list"},
       {"file: ../secret.onnx", "file must be the name of a file"},
-      {"file: gone.onnx", "file gone.onnx is not there"},
+      {"file: gone.onnx", "file gone.onnx does not exist"},
       {"labels: a/b", "labels must be the name of a file"},
       {"memoryArena: 1", "memoryArena must be true or false"},
       {"preprocess: {image: {chanels: rgb}}",

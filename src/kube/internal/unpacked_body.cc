@@ -53,8 +53,9 @@ Result<std::unique_ptr<net::BodyReader>> unpacked(net::ClientResponse response) 
   if (!encoding || encoding->empty() || *encoding == "identity") return std::move(response.body);
   if (*encoding == "gzip" || *encoding == "x-gzip")
     return std::unique_ptr<net::BodyReader>(std::make_unique<GzipBody>(std::move(response.body)));
-  return Error(Code::kCorrupt, "the answer is packed as \"" + std::string(encoding->substr(0, 40)) +
-                                   "\", which was not asked for");
+  return Error(Code::kCorrupt, "the answer has content-encoding \"" +
+                                   std::string(encoding->substr(0, 40)) +
+                                   "\", which was not requested");
 }
 
 }  // namespace varda::kube::internal

@@ -28,7 +28,7 @@ Result<os::Capabilities> named(const std::vector<std::string>& names) {
   os::Capabilities out = 0;
   for (const std::string& name : names) {
     const auto capability = os::capabilities_named(name);
-    if (!capability) return refused("capability \"" + name + "\" is not known here");
+    if (!capability) return refused("capability \"" + name + "\" is unknown");
     out |= *capability;
   }
   return out;
@@ -38,7 +38,8 @@ Result<os::Calls> calls_of(const Security& security) {
   if (!security.seccomp) return os::Calls::kAll;
   if (security.seccomp->type == SeccompProfile::Type::kLocalhost)
     return refused(
-        "seccompProfile Localhost: the process driver has RuntimeDefault and Unconfined");
+        "seccompProfile Localhost is not supported; the process driver supports RuntimeDefault and "
+        "Unconfined");
   return security.seccomp->type == SeccompProfile::Type::kRuntimeDefault ? os::Calls::kFiltered
                                                                          : os::Calls::kAll;
 }
@@ -100,7 +101,7 @@ Status check_groups(const ContainerConfig& config, const RunnerUser& runner) {
                                                         group) != runner.groups.end();
     if (has || group == config.pod.volume_group) continue;
     return refused("supplementalGroups " + std::to_string(group) + ": the agent runs as user " +
-                   std::to_string(runner.user) + ", who is not in that group");
+                   std::to_string(runner.user) + ", which is not in that group");
   }
   return {};
 }
