@@ -189,18 +189,18 @@ Status serve(const Context& ctx, const Flags& flags, bool confined,
   };
   const std::unique_ptr<net::HttpClient> pooled = tier_client(kIdleConnectionsMax);
   const std::unique_ptr<net::HttpClient> fresh = tier_client(0);
-  serving::joint::TierRuntime runtime_({}, {*pooled, *fresh}, registry, system_rng());
+  serving::joint::TierRuntime runtime({}, {*pooled, *fresh}, registry, system_rng());
   TRY(const std::unique_ptr<serving::Repository> repository,
       serving::Repository::open({.directory = flags.model_repository,
                                  .defaults = flags.defaults,
                                  .probe = flags.try_loads ? &probe : nullptr,
-                                 .joint = &runtime_},
+                                 .joint = &runtime},
                                 os::real_file_system(), engines, registry));
   std::atomic<bool> draining{false};
   const serving::Service service{.repository = *repository,
                                  .registry = registry,
                                  .draining = draining,
-                                 .joint = &runtime_,
+                                 .joint = &runtime,
                                  .confined = confined};
 
   const net::Handler handler = serving::make_handler(service);
@@ -278,7 +278,7 @@ Status serve(const Context& ctx, const Flags& flags, bool confined,
   std::thread closing([&] {
     (void)Context(drained.get_token())
         .sleep_for(patience - std::min<std::chrono::milliseconds>(patience / 4, kAnswersPatience));
-    runtime_.stop();
+    runtime.stop();
   });
   server->stop(patience);
   drained.request_stop();

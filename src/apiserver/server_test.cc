@@ -388,11 +388,11 @@ TEST(ApiServer, GeneratedNameThatIsTakenIsReplacedByAnother) {
   options.server.rng = &rng;
   options.server.controllers = false;
   InMemoryApiServer api(std::move(options));
-  const Json wish = codec::parse_json(R"({"metadata":{"generateName":"a-"}})").value();
+  const Json wanted = codec::parse_json(R"({"metadata":{"generateName":"a-"}})").value();
   rng.repeat(1'000);
-  const auto first = api.post(kConfigMaps, wish);
+  const auto first = api.post(kConfigMaps, wanted);
   ASSERT_EQ(first.status, 201) << first.text;
-  const auto taken = api.post(kConfigMaps, wish);
+  const auto taken = api.post(kConfigMaps, wanted);
   EXPECT_EQ(taken.status, 409);
   EXPECT_EQ(
       taken.body["message"].as_string(),
@@ -400,7 +400,7 @@ TEST(ApiServer, GeneratedNameThatIsTakenIsReplacedByAnother) {
           "\" already exists, the server was not able to generate a unique name for the object");
   EXPECT_EQ(taken.body.at("details/retryAfterSeconds").as_integer(), 1);
   rng.repeat(3 * 7);  // a name and a uid take seven numbers
-  const auto second = api.post(kConfigMaps, wish);
+  const auto second = api.post(kConfigMaps, wanted);
   EXPECT_EQ(second.status, 201) << second.text;
 }
 

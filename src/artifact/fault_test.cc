@@ -83,8 +83,8 @@ class ArtifactFaults : public ::testing::Test {
     done.installed[1] = false;
     TRY_VOID(set_mark(fs, "/data/artifacts", request(1).digest, Mark::kDamaged));
     const bool known = !store->read_requests().empty();
-    if (const auto anew = store->ensure(kForever, request(1)); !anew.ok())
-      return anew.failure().error;
+    if (const auto again = store->ensure(kForever, request(1)); !again.ok())
+      return again.failure().error;
     done.installed[1] = known;  // otherwise the next store sees the mark
     TRY_VOID(tree.unexpose(kKey, "1"));
     done.installed[0] = false;

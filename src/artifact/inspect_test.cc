@@ -265,7 +265,7 @@ TEST_F(InspectTest, ADamagedArtifactIsInstalledAnewBesideWhatAModelShows) {
     } else {
       EXPECT_EQ(store->read_requests(), std::vector<codec::Sha256>{digest});
     }
-    EXPECT_TRUE(store->read_requests().empty()) << "told once";
+    EXPECT_TRUE(store->read_requests().empty()) << "reported once";
     EXPECT_FALSE(store->find(digest));
   }
   install(*store, "a");

@@ -8,7 +8,7 @@
 //   root/.archives/HEX      the archive itself, kept for peer nodes
 //   root/.scratch/HEX.part   a resumable download; HEX.tree: an extraction, cleared on open
 //   root/.trees/HEX          the record of the unpacked tree, for verification (inspect.h)
-//   root/.marks, .kept       messages between operators and the store (marks.h)
+//   root/.marks, .kept       messages between operators and the store (operator_requests.h)
 #pragma once
 
 #include <cstdint>
@@ -79,7 +79,7 @@ class Store {
   virtual std::optional<Archive> archive(const codec::Sha256& /*digest*/) { return std::nullopt; }
   /// True if the whole archive is present.
   virtual bool has_archive(const codec::Sha256& /*digest*/) const { return false; }
-  /// Executes the operators' marks. Returns kept artifacts that are newly known to be damaged.
+  /// Executes the operators' requests. Returns kept artifacts that are newly known to be damaged.
   /// ensure() installs them again, beside the exposed files. Cheap; call it every few seconds.
   virtual std::vector<codec::Sha256> read_requests() { return {}; }
   /// Removes least recently used artifacts until `bytes` are freed. Exposed, kept and pinned

@@ -124,10 +124,10 @@ TEST_F(AuthorityTest, AClustersThatIsLostIsPutBackOrBegunAnewByDeletingWhatWasPu
   EXPECT_TRUE(back->publish(ctx_, client_, now()).ok());
   ASSERT_TRUE(client_.remove(ctx_, secrets(), key).ok());
   ASSERT_TRUE(client_.remove(ctx_, config_maps(), {"varda-system", "varda-gateway"}).ok());
-  const auto anew = Authority::open(ctx_, client_, now());
-  ASSERT_TRUE(anew.ok()) << anew.error();
-  EXPECT_TRUE(anew->publish(ctx_, client_, now()).ok());
-  EXPECT_NE(anew->ca_pem(), first->ca_pem());
+  const auto reopened = Authority::open(ctx_, client_, now());
+  ASSERT_TRUE(reopened.ok()) << reopened.error();
+  EXPECT_TRUE(reopened->publish(ctx_, client_, now()).ok());
+  EXPECT_NE(reopened->ca_pem(), first->ca_pem());
 }
 
 TEST_F(AuthorityTest, AFirstStartUnderAWrongClockHarmsNothing) {

@@ -50,7 +50,7 @@ class FileWatchTest : public ::testing::Test {
     const Context ctx = Context::background().with_timeout(std::chrono::seconds(60));
     while (!out.contains(kMarker)) {
       if (!watch_->wait(ctx).ok()) {
-        ADD_FAILURE() << "not even the marker is told";
+        ADD_FAILURE() << "not even the marker is reported";
         break;
       }
       for (const FileWatch::Id id : watch_->take()) out.insert(id);

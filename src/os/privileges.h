@@ -36,7 +36,7 @@ enum class Calls {
   kFiltered,
 };
 
-/// RemoteTier limits of a process's rights. Never adds rights that the caller lacks.
+/// Upper limits of a process's rights. Never adds rights that the caller lacks.
 struct Rights {
   Capabilities capabilities = 0;  // upper limit, also for programs it starts
   Capabilities ambient = 0;       // effective for users other than root; a subset of `capabilities`

@@ -54,14 +54,14 @@ void plan_strings(const ProcessOptions& options, SpawnPlan& plan) {
 }
 
 Error explain(const Failure& failure, const SpawnPlan& plan) {
-  const std::string who = "start " + plan.program;
+  const std::string command = "start " + plan.program;
   const auto unsupported = [&](const std::string& what) {
-    return Error(Code::kUnsupported, who + ": mounts are not possible here: " +
+    return Error(Code::kUnsupported, command + ": mounts are not possible here: " +
                                          errno_error(failure.number, what).message());
   };
   switch (failure.stage) {
     case Stage::kGroup:
-      return errno_error(failure.number, who + ": setpgid");
+      return errno_error(failure.number, command + ": setpgid");
     case Stage::kNamespace:
       return unsupported("user and mount namespaces");
     case Stage::kPrivateRoot:
@@ -70,21 +70,21 @@ Error explain(const Failure& failure, const SpawnPlan& plan) {
       return unsupported("bind " + plan.root[static_cast<std::size_t>(failure.root_step)].source +
                          " to " + plan.root[static_cast<std::size_t>(failure.root_step)].target);
     case Stage::kLimits:
-      return errno_error(failure.number, who + ": setrlimit");
+      return errno_error(failure.number, command + ": setrlimit");
     case Stage::kOutput:
-      return errno_error(failure.number, who + ": standard streams");
+      return errno_error(failure.number, command + ": standard streams");
     case Stage::kDirectory:
-      return errno_error(failure.number, who + ": working directory " + plan.working_directory);
+      return errno_error(failure.number, command + ": working directory " + plan.working_directory);
     case Stage::kUser:
-      return Error(Code::kForbidden, errno_error(failure.number, who + ": become user " +
+      return Error(Code::kForbidden, errno_error(failure.number, command + ": become user " +
                                                                      std::to_string(plan.user.user))
                                          .message());
     case Stage::kPrivileges:
-      return errno_error(failure.number, who + ": limit privileges");
+      return errno_error(failure.number, command + ": limit privileges");
     case Stage::kExec:
       break;
   }
-  return errno_error(failure.number, who);
+  return errno_error(failure.number, command);
 }
 
 // An ordinary user stays that user. Only a user namespace, which needs a private root, can show

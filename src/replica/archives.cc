@@ -56,8 +56,8 @@ net::Handler Archives::handler() {
 }
 
 net::Response Archives::answer(const net::Request& request) {
-  const std::string& who = request.peer.certificate_common_name;
-  if (who.empty()) return refuse(401, "the client must present the certificate of its node");
+  const std::string& node = request.peer.certificate_common_name;
+  if (node.empty()) return refuse(401, "the client must present the certificate of its node");
   if (request.path() != kArchivePath) return refuse(410, "no such path");
   if (request.method != "GET") return refuse(405, "only GET");
   const auto digest = codec::Sha256::parse(net::Query::parse(request.query()).get("sha256"));
@@ -69,8 +69,8 @@ net::Response Archives::answer(const net::Request& request) {
   {
     const MutexLock lock(mutex_);
     const auto at = shares_.find(*digest);
-    if (at == shares_.end() || !at->second.nodes.contains(who))
-      return refuse(404, "nothing is shared with " + who + " under that digest");
+    if (at == shares_.end() || !at->second.nodes.contains(node))
+      return refuse(404, "nothing is shared with " + node + " under that digest");
     coming = at->second.coming;
   }
   std::optional<Content> found = open_(*digest);

@@ -68,8 +68,8 @@ net::Handler Shares::handler() {
 }
 
 net::Response Shares::answer(const net::Request& request) {
-  const std::string& who = request.peer.certificate_common_name;
-  if (who.empty()) return refuse(401, "the client must present the certificate of its node");
+  const std::string& node = request.peer.certificate_common_name;
+  if (node.empty()) return refuse(401, "the client must present the certificate of its node");
   if (!request.path().starts_with(kRoot)) return refuse(404, "no such path");
   if (request.method != "GET") return refuse(405, "only GET");
   const std::string_view what = request.path().substr(kRoot.size());
@@ -79,9 +79,9 @@ net::Response Shares::answer(const net::Request& request) {
   {
     const MutexLock lock(mutex_);
     const auto at = shares_.find(std::string(query.get("key")));
-    if (at != shares_.end() && at->second.nodes.contains(who)) share = at->second;
+    if (at != shares_.end() && at->second.nodes.contains(node)) share = at->second;
   }
-  if (!share) return refuse(404, "nothing is shared with " + who + " under that key");
+  if (!share) return refuse(404, "nothing is shared with " + node + " under that key");
   return what == "snapshot" ? snapshot(query, *share) : file(request, query, *share);
 }
 

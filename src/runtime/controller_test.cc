@@ -340,7 +340,7 @@ TEST_F(ControllerTest, ErrorsAndExceptionsAreRetriedAndToldAsEvents) {
   ASSERT_TRUE(eventually("it worked in the end",
                          [&] { return get_widget("w")["status"]["seen"].as_string() == "done"; }));
   post(widget("v", R"({"mode": "hopeless"})"));
-  ASSERT_TRUE(eventually("both are told", [&] { return events().size() >= 2; }));
+  ASSERT_TRUE(eventually("both are reported", [&] { return events().size() >= 2; }));
   settle();
   const int runs = reconciler_.runs;
   int counted = 0;
@@ -374,7 +374,7 @@ TEST_F(ControllerTest, AnUnreadableObjectIsToldAndNothingOfItIsTakenDown) {
   post(widget("w", R"({"say": "fine", "maps": {"a": {"k": "1"}}})"));
   ASSERT_TRUE(eventually("the good one is served",
                          [&] { return get_widget("w")["status"]["seen"].as_string() == "fine"; }));
-  ASSERT_TRUE(eventually("the bad one is told", [&] { return !events().empty(); }));
+  ASSERT_TRUE(eventually("the bad one is reported", [&] { return !events().empty(); }));
   EXPECT_EQ(events()[0]["reason"].as_string(), "Unreadable");
   EXPECT_NE(events()[0]["message"].as_string().find("spec.mode: must be a string"),
             std::string::npos);

@@ -310,7 +310,7 @@ TEST_F(InformerTest, WhatThisProcessWroteIsSeenAtOnceAndItsEchoIsNot) {
   api_.send(watch_event("DELETED", pod_object("n", 22)));
   EXPECT_EQ(seen(4), "+a3 ~a20 +n21 -n");
   wait_version("22");
-  EXPECT_EQ(read_, 4) << "of what the watch told, only the older one";
+  EXPECT_EQ(read_, 4) << "only the older of the events that the watch sent";
   informer_->wrote(pod_object("n", 21));  // late: the watch has delivered the deletion
   EXPECT_EQ(informer_->get({"default", "n"}), nullptr);
   stop();

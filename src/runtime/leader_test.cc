@@ -221,7 +221,7 @@ TEST(LeaderElector, ALeaderThatIsCutOffEndsByItselfAndLeavesTheLeaseToRunOut) {
   });
   ASSERT_FALSE(end.ok());
   EXPECT_EQ(end.error().code(), Code::kUnavailable);
-  EXPECT_TRUE(stopped_inside) << "its work was told to stop";
+  EXPECT_TRUE(stopped_inside) << "its work was asked to stop";
 
   const auto left = near.get(Context(), {"coordination.k8s.io", "v1", "Lease", "leases", true},
                              {"kube-system", "varda-operator"});

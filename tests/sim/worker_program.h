@@ -25,7 +25,7 @@ struct Reported {
 
 class WorkerProgram {
  public:
-  /// `told` returns the results of the worker with that uid, and outlives the program.
+  /// `reported` returns the results of the worker with that uid, and outlives the program.
   WorkerProgram(std::string instance, std::function<Reported&(const std::string& uid)> reported,
                 const Mutations& mutations)
       : state_(std::make_shared<State>()),

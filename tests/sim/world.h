@@ -56,7 +56,7 @@ class World {
 
   /// Ends all faults: every link is up, everything is started, scheduling is fair.
   void heal();
-  /// Runs until everything matches the users' requests and nothing was written for `quiet`.
+  /// Runs until everything matches the users' requests and nothing was written for `idle`.
   void settle(Duration idle);
   /// Checks that nothing is written for that long.
   void rest(Duration how_long);

@@ -62,7 +62,7 @@ struct EdgeStatusQuery {
   std::vector<std::string> ready{"READY"};
   std::vector<std::string> loading{"LOADING"};
   std::string code = "/code";  // reason of a failure, one word
-  // Explanation of any other state. "" and the texts in `quiet` are not failures.
+  // Explanation of any other state. "" and the texts in `ignored_messages` are not failures.
   std::string message = "/reason";
   std::vector<std::string> ignored_messages{"unloaded"};
   Json unknown;

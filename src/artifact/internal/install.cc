@@ -375,7 +375,7 @@ Failure sum_up(const std::vector<Failure>& failures) {
   return {best->reason, Error(best->error.code(), std::move(text)).as_terminal(terminal), *wait};
 }
 
-/// Installs from the request's file servers, in the order of the book.
+/// Installs from the request's file servers, in the order of the history.
 Outcome<Tree> install_from_origins(const Context& ctx, os::FileSystem& fs, net::HttpClient& client,
                                    SourceOptions options, SourceHistory& history,
                                    const os::Path& into) {

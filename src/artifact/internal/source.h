@@ -67,7 +67,7 @@ struct SourceOptions {
       60);  // a connection that brings less than kStallBytes in this time is closed
   ProgressSink progress;
   Transport transport;
-  SourceHistory* history = nullptr;          // the store's book; null: no history
+  SourceHistory* history = nullptr;          // the store's history; null: none
   const Credentials* credentials = nullptr;  // values for request.credentials; install() sets it
   std::string withheld;                      // why they are not sent to it; open_source() sets it
 };

@@ -23,7 +23,7 @@ class Allowance {
   };
   explicit Allowance(Options options) : options_(options) {}
 
-  /// Time that `who` has to wait; zero: none.
+  /// Time that `caller` has to wait; zero: none.
   std::chrono::milliseconds wait(const std::string& caller, SteadyTime now) const;
   void spend(const std::string& caller, SteadyTime now, int units = 1);
   std::size_t size() const { return paid_at_.size(); }

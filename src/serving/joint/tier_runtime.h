@@ -54,7 +54,7 @@ class TierRuntime {
   Threads& threads() { return threads_; }
   const Upstream& upstream() const { return upstream_; }
   Rng& rng() { return rng_; }
-  /// A random id of this center.
+  /// A random id of this tier runtime.
   const std::string& instance() const { return instance_; }
   /// Stop token for calls; stop() triggers it.
   std::stop_token stopping() const { return stop_.get_token(); }

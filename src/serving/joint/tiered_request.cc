@@ -69,15 +69,15 @@ Error no_answer(Reason reason) {
 class TieredRequest final : public TimerCallback,
                             public std::enable_shared_from_this<TieredRequest> {
  public:
-  TieredRequest(TierRuntime& runtime_, Start start, net::Responder respond,
+  TieredRequest(TierRuntime& runtime, Start start, net::Responder respond,
                 const oip::Limits& limits)
-      : tiers_(runtime_),
+      : tiers_(runtime),
         plan_(std::move(start.plan)),
         version_(std::move(start.version)),
         call_(std::move(start.call)),
         limits_(limits),
         respond_(std::move(respond)),
-        machine_(plan_->route, deadline_of(call_, *plan_->route, limits_), runtime_.rng(),
+        machine_(plan_->route, deadline_of(call_, *plan_->route, limits_), runtime.rng(),
                  call_.bytes()) {}
 
   ~TieredRequest() override {
@@ -479,8 +479,8 @@ void TieredRequest::fail(Reason reason) {
 
 }  // namespace
 
-void begin(TierRuntime& runtime_, Start start, net::Responder respond, const oip::Limits& limits) {
-  std::make_shared<TieredRequest>(runtime_, std::move(start), std::move(respond), limits)->begin();
+void begin(TierRuntime& runtime, Start start, net::Responder respond, const oip::Limits& limits) {
+  std::make_shared<TieredRequest>(runtime, std::move(start), std::move(respond), limits)->begin();
 }
 
 }  // namespace varda::serving::joint

@@ -21,7 +21,7 @@ struct Start {
 };
 
 /// Answers the request, now or later, on any thread. Does not block, except for a short run of the
-/// model (executor.h). `center` outlives the request.
-void begin(TierRuntime& runtime_, Start start, net::Responder respond, const oip::Limits& limits);
+/// model (executor.h). `runtime` outlives the request.
+void begin(TierRuntime& runtime, Start start, net::Responder respond, const oip::Limits& limits);
 
 }  // namespace varda::serving::joint
