@@ -230,10 +230,10 @@ def main():
             ('all of them created in', 's', '%.1f' % created, ''),
             ('all of them Ready after', 's', '%.1f' % settled[-1], '< 10'),
             ('  half of them', 's', '%.1f' % settled[len(settled) // 2], ''),
-            ('writes of everybody until then', '', '%d' % writes, ''),
+            ('writes of all clients until then', '', '%d' % writes, ''),
             ('pods', '', '%d' % total, ''),
-            ('writes at rest', '1/s', '%.1f' % (rest_writes / REST_SECONDS), '0'),
-            ('an operator over all that, from its start to rest', 's', '%.1f' % again_seconds, ''),
+            ('writes while idle', '1/s', '%.1f' % (rest_writes / REST_SECONDS), '0'),
+            ('an operator over all that, from its start until idle', 's', '%.1f' % again_seconds, ''),
             ('  RSS with nothing to do, and with them', 'MiB', '%.1f, %.1f' % (empty_kib / 1024, kib / 1024), ''),
             ('  for each object (%s)' % ', '.join('%d %s' % (n, k) for k, n in sorted(kept.items())), 'KiB', '%.1f' % ((kib - empty_kib) / objects), '≤ 8')]
     print('| what | unit | figure | aim |\n|---|---|---:|---|')

@@ -255,12 +255,12 @@ int run() {
   const double without_operator = trimmed_rss_kib();
   if (!api.store().compact(api.store().revision()).ok()) return 1;
   const double without_history = trimmed_rss_kib();
-  print_memory("all of it in one process", whole - rss, "≤ 6 KiB");
-  print_memory("kept by the allocator of the rush", whole - trimmed);
-  print_memory("the played nodes, all of them", trimmed - without_nodes);
+  print_memory("everything, in one process", whole - rss, "≤ 6 KiB");
+  print_memory("kept by the allocator after the peak", whole - trimmed);
+  print_memory("the simulated nodes", trimmed - without_nodes);
   print_memory("the operator", without_nodes - without_operator);
-  print_memory("the API server's history of what was", without_operator - without_history);
-  print_memory("the API server's objects of now: model, pod, events", without_history - rss);
+  print_memory("the API server's history", without_operator - without_history);
+  print_memory("the API server's current objects: model, pod, events", without_history - rss);
   print_memory("of those, allocated; the rest are holes between", allocated_kib() - allocated);
   const auto now =
       api.store().list({.prefix = "/registry/", .start_after = "", .limit = 0, .at = 0});

@@ -70,7 +70,7 @@ def story(work):
             rest, during = [x for x in samples if x[0] < switch], [x for x in samples if switch <= x[0] < switched]
             check(not m.failures(samples), 'failed requests: %s' % m.failures(samples)[:3])
             check(samples[-1][3] == '4', 'the last answer came from version %s' % samples[-1][3])
-            s.say('%d requests, 0 failed; switched in %.2f s; p99 at rest %.2f ms, during the switch %.2f ms' % (
+            s.say('%d requests, 0 failed; switched in %.2f s; p99 before %.2f ms, during the switch %.2f ms' % (
                 len(samples), switched - switch, 1e3 * m.percentile(rest, 99), 1e3 * m.percentile(during, 99)))
             out = json.loads(varda.varda('predict', 'digits', '--images', m.DIGITS / 'test-images.idx3-ubyte', '--labels',
                                          m.DIGITS / 'test-labels.idx1-ubyte', '-o', 'json'))

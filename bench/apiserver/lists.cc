@@ -101,7 +101,7 @@ void measure_lists(Report& report) {
               .ours = percentile(beside, 0.99),
               .reference = percentile(alone, 0.99),
               .unit = "ms",
-              .against = "p99 with nobody else",
+              .against = "p99 without other clients",
               .ratio = percentile(beside, 0.99) / percentile(alone, 0.99)});
 }
 

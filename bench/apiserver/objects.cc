@@ -95,7 +95,7 @@ void measure_objects(Report& report) {
               .unit = "KiB",
               .aim = "≤ 4 KiB",
               .met = each <= 4});
-  report.add({.what = "RSS in all",
+  report.add({.what = "RSS in total",
               .ours = median(full_rss) / (1 << 20),
               .reference = median(empty_rss) / (1 << 20),
               .unit = "MiB",

@@ -216,8 +216,8 @@ void run(std::size_t agents, double storm_aim, Report& report) {
 
   double cpu = cloud.number("cpu"), own_cpu = swarm.cpu_seconds();
   swarm.start();
-  const double first = swarm.wait("the first coming", std::chrono::seconds(120), all_watch);
-  report.add({.what = "first coming" + of, .ours = first, .unit = "s"});
+  const double first = swarm.wait("the first connections", std::chrono::seconds(120), all_watch);
+  report.add({.what = "first connections" + of, .ours = first, .unit = "s"});
   report.add({.what = "  processor time, cloud", .ours = cloud.number("cpu") - cpu, .unit = "s"});
   report.add(
       {.what = "  processor time, agents", .ours = swarm.cpu_seconds() - own_cpu, .unit = "s"});
@@ -232,7 +232,7 @@ void run(std::size_t agents, double storm_aim, Report& report) {
   // Ten idle seconds: every agent's watch ends and restarts, on its connection or a new one.
   cpu = cloud.number("cpu");
   ::sleep(10);
-  report.add({.what = "processor time of the gateway for 10 s of rest" + of,
+  report.add({.what = "processor time of the gateway for 10 s while idle" + of,
               .ours = cloud.number("cpu") - cpu,
               .unit = "s"});
 
