@@ -46,13 +46,13 @@ class TierClient final : public net::HttpClient {
 
   Result<Texts> read() const {
     Texts texts;
-    TRY(texts.ca, text_of(files_.ca).context("the authority of upper tiers"));
+    TRY(texts.ca, text_of(files_.ca).context("the authority of later tiers"));
     if (!files_.ca.empty()) TRY_VOID(net::certificate_facts(texts.ca).context(files_.ca.string()));
     TRY(texts.certificate, text_of(files_.certificate));
     TRY(texts.key, text_of(files_.key));
     if (!files_.certificate.empty())
       TRY_VOID(check_pair(texts.certificate, texts.key).context(files_.certificate.string()));
-    TRY(const std::string tokens, text_of(files_.tokens).context("the token for upper tiers"));
+    TRY(const std::string tokens, text_of(files_.tokens).context("the token for later tiers"));
     if (!files_.tokens.empty()) {
       const std::vector<std::string> lines = token_lines(tokens);
       if (lines.empty()) return Error(Code::kInvalid, files_.tokens.string() + " has no token");
@@ -66,7 +66,7 @@ class TierClient final : public net::HttpClient {
     Result<Texts> texts = read();
     const std::string problem = texts.ok() ? "" : texts.error().message();
     if (problem != problem_ && !problem.empty())
-      log::warn("credentials for upper tiers not usable", {{"error", problem}});
+      log::warn("credentials for later tiers not usable", {{"error", problem}});
     problem_ = problem;
     if (!texts.ok() || (current_ && *texts == texts_)) return;
     texts_ = std::move(*texts);

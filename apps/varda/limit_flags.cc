@@ -65,7 +65,7 @@ void add_limit_flags(CLI::App& command, ApiLimits& limits) {
   add(command, kApiGroup, "--watch-queue-events-max", limits.store.watch_queue_events_max,
       "events a watch may lag; beyond that, the watch is closed");
   add(command, kApiGroup, "--history-events-max", limits.store.history_events_max,
-      "changes a watch can start behind; 410 beyond");
+      "changes in the history; a watch that starts before them gets 410");
   add(command, kApiGroup, "--history-bytes-max", limits.store.history_bytes_max, "their bytes");
   add(command, kApiGroup, "--events-max", limits.api.events_max,
       "Event objects kept; the oldest are deleted");

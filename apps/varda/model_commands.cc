@@ -199,7 +199,7 @@ void add_model_commands(Program program) {
   pack_command->add_option("--url", pack_flags->url, "downloadURL in the entry");
   pack_command
       ->add_option("--framework", pack_flags->framework,
-                   "framework, whose layout the content must have; \"\" checks nothing")
+                   "the content must have the layout of this framework; \"\" checks nothing")
       ->default_str("onnx");
   pack_command->callback([&chosen, pack_flags] {
     chosen = [pack_flags](const Context& ctx) { return pack(ctx, *pack_flags); };
@@ -229,7 +229,7 @@ void add_model_commands(Program program) {
                             "file at the archive's root to expose next to the directory too, such "
                             "as config.pbtxt (repeatable)");
   fetch_command->add_option("--framework", fetch_flags->framework,
-                            "framework, whose layout the content must have");
+                            "the content must have the layout of this framework");
   fetch_command->add_option("--allow-files-below", fetch_flags->file_roots,
                             "allow file URLs below this directory; default: none");
   add_limit_flags(*fetch_command, fetch_flags->limits);

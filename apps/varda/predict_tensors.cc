@@ -119,7 +119,7 @@ Result<oip::InferRequest> read_npy_request(const std::vector<std::string>& input
     const std::string name = text.substr(0, equals), file = text.substr(equals + 1);
     const bool twice = std::any_of(request.inputs.begin(), request.inputs.end(),
                                    [&](const tensor::Named& other) { return other.name == name; });
-    if (twice) return Error(Code::kInvalid, "--input " + name + " is given twice");
+    if (twice) return Error(Code::kInvalid, "--input " + name + " occurs twice");
     TRY(const std::string bytes, os::read_file(os::real_file_system(), followed(file)));
     TRY(tensor::Tensor tensor, oip::parse_npy(bytes).context(file));
     request.inputs.push_back({name, std::move(tensor)});

@@ -183,7 +183,7 @@ Result<Settings> settings_of(const UpFlags& flags) {
     TRY(NodeSpec node, parse_node(text));
     for (const NodeSpec& other : settings.nodes) {
       if (other.name == node.name)
-        return Error(Code::kInvalid, "--node " + node.name + " is given twice");
+        return Error(Code::kInvalid, "--node " + node.name + " occurs twice");
     }
     settings.nodes.push_back(std::move(node));
   }

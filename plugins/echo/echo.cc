@@ -127,7 +127,7 @@ std::int32_t load(const varda_engine_load_options* options, varda_engine_model**
     } else if (word == "crash_load") {
       int signal = 0;
       words >> signal;
-      std::fprintf(stderr, "echo: crashes as told\n");
+      std::fprintf(stderr, "echo: crashes as requested\n");
       (void)std::signal(signal, SIG_DFL);  // sanitizers would turn the signal into an exit
       (void)std::raise(signal);
     } else if (word == "exit_load") {

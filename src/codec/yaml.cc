@@ -182,7 +182,7 @@ class TreeBuilder final : public YAML::EventHandler {
     copied_nodes_ += nodes;
     copied_bytes_ += bytes;
     if (copied_nodes_ > limits_.nodes_max || copied_bytes_ > limits_.alias_bytes_max)
-      throw Stop{mark, "anchors and aliases that stand for too much: more than " +
+      throw Stop{mark, "anchors and aliases expand to too much: more than " +
                            std::to_string(limits_.nodes_max) + " values or " +
                            std::to_string(limits_.alias_bytes_max) + " bytes"};
   }

@@ -180,7 +180,7 @@ class FileCount {
             std::to_string(before.size_bytes) + " are counted";
     } else if (end.more) {  // as in /proc
       why = "the file continues after the " + std::to_string(before.size_bytes) +
-            " bytes that the system says it has";
+            " bytes of its reported size";
       out_.state.clear();
     } else if (!(after == before)) {
       why = "the file was written to while it was read";

@@ -147,7 +147,7 @@ TEST_F(Folders, WhatIsNoAnnotationIsMalformedWithItsPlaceAndReason) {
            {"", "no element"},
            {"<annotation>\n<object>", "no element"},
            {"<annotation>\n</object>", "mismatched tag"},
-           {"<html></html>", "root is no <annotation>"},
+           {"<html></html>", "root is not <annotation>"},
            {"<annotation><object></object></annotation>", "without a name"},
            {"<annotation><object><name> </name></object></annotation>", "without a name"},
            {"<annotation><object><name>" + std::string(300, 'x') + "</name></object></annotation>",

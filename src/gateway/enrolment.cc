@@ -57,7 +57,8 @@ struct Outcome {
 // All reasons get the same answer, so guessing tokens or certificates reveals nothing.
 Outcome refuse_token(std::string name, std::string node = "", std::string why = "") {
   return {std::move(name), std::move(why), std::move(node),
-          failure(403, "Forbidden", "the join token is not accepted; the gateway's log says why")};
+          failure(403, "Forbidden",
+                  "the join token is not accepted; the gateway's log has the reason")};
 }
 
 // A caller that knows the shared secret may learn what keeps its node out.
@@ -68,7 +69,7 @@ Outcome refuse_node(std::string name, const std::string& node, const std::string
 Outcome refuse_certificate(std::string name, std::string node, std::string why) {
   return {std::move(name), std::move(why), std::move(node),
           failure(403, "Forbidden",
-                  "the certificate is not accepted for renewal; the gateway's log says why")};
+                  "the certificate is not accepted for renewal; the gateway's log has the reason")};
 }
 
 Outcome upstream_failed(const Error& error, std::string node = "") {

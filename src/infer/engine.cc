@@ -133,7 +133,7 @@ class PluginModel final : public Model {
         return Error(Code::kInvalid,
                      "the model has no input \"" + input.name + "\"; it takes " + names());
     }
-    if (inputs.size() != inputs_.size()) return Error(Code::kInvalid, "an input is given twice");
+    if (inputs.size() != inputs_.size()) return Error(Code::kInvalid, "an input occurs twice");
     return {};
   }
 

@@ -89,7 +89,7 @@ TEST_F(EchoModel, WrongInputsAreRefusedByName) {
   EXPECT_EQ(error({floats("x", {1, 2}, {1, 2}), floats("z", {1, 2}, {1, 2})}),
             "the model has no input \"z\"; it takes \"x\"");
   EXPECT_EQ(error({floats("x", {1, 2}, {1, 2}), floats("x", {1, 2}, {1, 2})}),
-            "an input is given twice");
+            "an input occurs twice");
   EXPECT_EQ(error({floats("x", {2, 1}, {1, 2})}), "input \"x\" takes shape [-1,2], not [2,1]");
   EXPECT_EQ(error({{"x", Tensor::allocate(DType::kInt32, {1, 2}).value()}}),
             "input \"x\" is FP32, not INT32");

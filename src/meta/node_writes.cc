@@ -39,8 +39,8 @@ Status check_object(const Json& body) {
 /// Checks that the value is absent or as expected.
 Status check_text(const Json& value, std::string_view expected, const char* field) {
   if (value.is_null() || (value.is_string() && value.as_string() == expected)) return {};
-  return Error(Code::kInvalid, std::string(field) + ": must be \"" + std::string(expected) +
-                                   "\", as the path says");
+  return Error(Code::kInvalid,
+               std::string(field) + ": must be \"" + std::string(expected) + "\", as in the path");
 }
 
 }  // namespace

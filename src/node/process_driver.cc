@@ -366,7 +366,7 @@ std::string image_base_name(const std::string& image) {
 Result<std::pair<std::string, std::string>> parse_image_flag(const std::string& text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
-    return Error(Code::kInvalid, "--image wants NAME=COMMAND, got '" + text + "'");
+    return Error(Code::kInvalid, "--image must be NAME=COMMAND, not '" + text + "'");
   }
   return std::pair(text.substr(0, equals), text.substr(equals + 1));
 }

@@ -29,7 +29,7 @@ std::size_t count_elements(JsonReader& reader, tensor::DType dtype, std::size_t 
     const bool is_text = kind == JsonReader::Kind::kString;
     if (is_text != (dtype == tensor::DType::kBytes) || kind == JsonReader::Kind::kArray ||
         kind == JsonReader::Kind::kObject) {
-      reader.fail("data has what is no " + std::string(tensor::to_string(dtype)));
+      reader.fail("data has a value that is not " + std::string(tensor::to_string(dtype)));
     } else if (is_text) {
       (void)reader.skip();
     } else if (kind == JsonReader::Kind::kNumber) {

@@ -122,7 +122,7 @@ struct BoundPolicy::Finder {
     const std::string has = "the model puts out " + described(outputs);
     if (!policy.output().empty())
       return Error(Code::kInvalid,
-                   reads + "; its parameter output says " + policy.output() + ", and " + has);
+                   reads + "; its parameter output names " + policy.output() + ", and " + has);
     return Error(Code::kInvalid,
                  reads + ", and " + has + "; the parameter output can name the one that is meant");
   }

@@ -298,7 +298,7 @@ TEST(BoundPolicy, FindsClassProbabilities) {
   EXPECT_THAT(reads(entropy, {boxes, scores}), HasSubstr("the model puts out"));
   EXPECT_THAT(reads(entropy, {}), HasSubstr("the model puts out nothing"));
   EXPECT_THAT(reads(policy("Margin", {{"output", "c"}}), {real("a", {-1, 10})}),
-              HasSubstr("its parameter output says c"));
+              HasSubstr("its parameter output names c"));
   EXPECT_THAT(reads(entropy, {{"probabilities", DType::kInt64, {-1, 10}}, real("a", {-1, 10})}),
               HasSubstr("the model puts out"));
 }

@@ -68,7 +68,7 @@ class CrashingLoad(unittest.TestCase):
             self.apply(entries, '2')
             told = self.reason('LoadCrashed')
             self.assertIn('SIGSEGV', told['message'])
-            self.assertIn('echo: crashes as told', told['message'])
+            self.assertIn('echo: crashes as requested', told['message'])
             self.assertEqual(self.varda.ready('a')['status']['servingVersion'], '1')
             # No server restarted, not even between two requests.
             self.assertEqual(self.server(), before)

@@ -72,7 +72,7 @@ class Annotation {
  private:
   void begin(std::string_view name) {
     // Only annotation/object/name names a class; annotation/object/part/name names a part.
-    if (depth_ == 0 && name != "annotation") return fail("its root is no <annotation>");
+    if (depth_ == 0 && name != "annotation") return fail("its root is not <annotation>");
     if (depth_ == 1) in_object_ = name == "object";
     in_name_ = in_object_ && depth_ == 2 && name == "name" && !named_;
     if (depth_ == 1) named_ = false;

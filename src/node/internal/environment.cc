@@ -84,7 +84,7 @@ Result<std::string> field_text(const PodRecord& record, const std::string& host_
           .as_string();
     }
   }
-  return Error(Code::kUnsupported, "fieldPath " + path + " is not known here");
+  return Error(Code::kUnsupported, "fieldPath " + path + " is unknown");
 }
 
 Result<Values> make_environment(const PodRecord& record, const std::string& host_ip,

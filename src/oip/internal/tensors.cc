@@ -317,7 +317,7 @@ Result<std::vector<tensor::Named>> TensorReader::read(JsonReader& reader, std::s
       return std::move(one).error().context(std::string(what) + " " + std::to_string(out.size()));
     for (const tensor::Named& other : out) {
       if (other.name == one->name)
-        return Error(Code::kInvalid, std::string(what) + " \"" + one->name + "\" is given twice");
+        return Error(Code::kInvalid, std::string(what) + " \"" + one->name + "\" occurs twice");
     }
     out.push_back(std::move(one).value());
   }
@@ -344,7 +344,7 @@ Result<tensor::Named> TensorReader::read_one(JsonReader& reader) {
       shape = read_shape(reader, limits_.rank_max);
       if (!reader.failed()) TRY_VOID(check_shape(*shape, limits_));
     } else if (member == "data") {
-      if (tensor || later) return Error(Code::kInvalid, "data is given twice");
+      if (tensor || later) return Error(Code::kInvalid, "data occurs twice");
       if (dtype && shape) {
         auto made = read_data(reader, *dtype, *shape);
         if (!made.ok())
