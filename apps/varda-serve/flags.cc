@@ -120,7 +120,7 @@ Parsed parse_flags(int argc, char** argv) {
                   "file of tokens, one a line: clients send one as \"Authorization: Bearer "
                   "TOKEN\"; read again when it changes")
       ->group(access);
-  const std::string tiers = "Access to tiers above a model (joint inference)";
+  const std::string tiers = "Access to later tiers (joint inference)";
   parser
       .add_option("--tier-ca", flags.tier_ca,
                   "PEM file of the authority of tiers' certificates; default: the system's "

@@ -29,7 +29,7 @@ struct Flags {
   std::string tls_cert, tls_key;  // PEM files of the inference port; both or neither
   std::string client_ca;
   std::string token_file;
-  std::string tier_ca, tier_token_file;  // for requests to tiers above a model
+  std::string tier_ca, tier_token_file;  // for requests to later tiers
   bool confine = true;
   std::vector<std::string> also_read;
   bool try_loads = true;

@@ -63,7 +63,7 @@ std::map<std::string, std::string> environment() {
   return out;
 }
 
-// Connections to tiers above a model (serving/joint).
+// Connections to later tiers (serving/joint).
 constexpr std::size_t kIdleConnectionsMax = 64;  // per tier address, kept for the next request
 constexpr std::chrono::seconds kDeadAfter{5};    // without a TCP acknowledgement
 

@@ -1,4 +1,4 @@
-// Tier client: sends requests to the tiers above a model, with credentials from files.
+// Tier client: sends requests to later tiers, with credentials from files.
 #pragma once
 
 #include <memory>

@@ -37,7 +37,7 @@ class TierClientTest : public ::testing::Test {
   void write(const char* path, const std::string& text) {
     ASSERT_TRUE(os::write_file_atomically(fs_, path, text).ok());
   }
-  /// An later tier that answers with the client's token and name.
+  /// A later tier that answers with the client's token and name.
   std::unique_ptr<net::Server> serve(std::optional<net::TlsServer> tls) {
     return net::Server::create(
                {.tls = std::move(tls)}, net::inline_handler([](const net::Request& request) {

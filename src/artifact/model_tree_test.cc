@@ -174,7 +174,7 @@ TEST_F(ModelTreeTest, WhatSomebodyWroteIntoAJointIsPutRight) {
   }
 }
 
-// A server that reads at any moment, also after a kill, sees the whole old or new joint.
+// A server that reads at any moment, also after a kill, sees the whole old or new joint.json.
 TEST_F(ModelTreeTest, AFaultOfAnyCallLeavesTheOldJointOrTheNewOne) {
   const codec::Json one = codec::Json::object({{"version", 1}}),
                     two = codec::Json::object({{"version", 2}});

@@ -90,9 +90,9 @@ struct Summary {
   std::array<Tier, kTiersMax> tiers;
   std::uint8_t tier_count = 0;
 
-  /// The highest tier above the answering one that failed to answer.
+  /// The last tier after the answering one that failed to answer.
   std::optional<std::uint8_t> missing() const;
-  /// The parameters `asked` ("edge,cloud": tiers above the first) and `fallback` ("cloud: Timeout",
+  /// The parameters `asked` ("edge,cloud": later tiers) and `fallback` ("cloud: Timeout",
   /// or "") of an answer.
   std::string asked_text(const Route& route) const;
   std::string fallback_text(const Route& route) const;

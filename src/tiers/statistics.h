@@ -107,7 +107,7 @@ struct Degraded {
   std::string message;  // "cloud: Unreachable: connection refused"
   WallTime since;
 };
-/// Set while an later tier is unavailable; names the highest one. `configured` is when the route
+/// Set while a later tier is unavailable; names the highest one. `configured` is when the route
 /// took effect.
 std::optional<Degraded> degraded(const Route& route, SteadyTime configured, SteadyTime now,
                                  WallTime wall);

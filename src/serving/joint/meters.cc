@@ -24,8 +24,7 @@ Meters::Meters(metrics::Registry& registry, const std::string& model)
                              "Answered requests that a policy classified as hard examples.",
                              {{"model", model}})),
       bytes_up_(registry.counter("varda_joint_bytes_up_total",
-                                 "Bytes of bodies sent to tiers above the first.",
-                                 {{"model", model}})) {}
+                                 "Bytes of bodies sent to later tiers.", {{"model", model}})) {}
 
 std::shared_ptr<TierMeters> Meters::tier(const std::string& name) {
   return std::make_shared<TierMeters>(registry_, model_, name);

@@ -33,7 +33,7 @@ class Model;
 /// lacks.
 inline constexpr std::string_view kPolicyMismatch = "PolicyMismatch";
 
-/// An later tier. The object lasts as long as name, address and model stay the same.
+/// A later tier. The object lasts as long as name, address and model stay the same.
 struct RemoteTier {
   std::string name;
   std::string url;

@@ -45,8 +45,9 @@ class Upstream {
   /// or a stop request. Reason InFlightLimit: the byte limit has no room for the answer.
   Called infer(const Context& ctx, const std::string& url, const std::string& model,
                const InferCall& call, Connection connection) const;
-  /// Asks GET …/ready whether the model answers there. A closed server answers that to everybody,
-  /// so a read of the model's metadata then shows whether the server would answer this one.
+  /// Asks GET …/ready whether the model answers there. A closed server answers that to every
+  /// client. So a read of the model's metadata then shows whether the server would answer this
+  /// client.
   Called ready(const Context& ctx, const std::string& url, const std::string& model) const;
 
  private:

@@ -490,7 +490,7 @@ class World {
       missing = missing || summary.tiers[above].reason;
       if (book.answers[best] && now_ < book.deadline) {
         require(summary.tiers[above].reason || skipped,
-                "a hard example, and the tier above was not asked");
+                "a hard example, and the next tier was not asked");
       }
     }
     require(missing == !summary.fallback_text(*route_).empty(), "a fallback without its reason");
