@@ -530,7 +530,7 @@ TEST_F(ContainerdSocketTest, WithoutCriTheErrorSaysSo) {
       make_containerd_driver(Context::background(), {.root = root_, .socket = socket_});
   ASSERT_FALSE(driver.ok());
   EXPECT_EQ(driver.error().code(), Code::kUnsupported);
-  EXPECT_THAT(driver.error().message(), HasSubstr("no CRI"));
+  EXPECT_THAT(driver.error().message(), HasSubstr("does not serve CRI"));
 }
 
 TEST_F(ContainerdSocketTest, WhatADriverStartedEndsWithoutItByItsNote) {
