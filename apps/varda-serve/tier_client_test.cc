@@ -63,14 +63,14 @@ class TierClientTest : public ::testing::Test {
 };
 
 TEST_F(TierClientTest, ShowsTokenAndCertificateToTiersOfTheAuthority) {
-  const net::KeyPair own = ours_.certificate(), tier_above = ours_.certificate();
+  const net::KeyPair own = ours_.certificate(), remote = ours_.certificate();
   write("/ca.crt", ours_.ca.certificate_pem);
   write("/tls.crt", own.certificate_pem);
   write("/tls.key", own.key_pem);
   write("/token", "first\nsecond\n");
   const auto client = make_tier_client({}, files_, read_, clock_);
-  const auto closed = serve(net::TlsServer{.certificate_pem = tier_above.certificate_pem,
-                                           .key_pem = tier_above.key_pem,
+  const auto closed = serve(net::TlsServer{.certificate_pem = remote.certificate_pem,
+                                           .key_pem = remote.key_pem,
                                            .client_ca_pem = ours_.ca.certificate_pem});
   EXPECT_EQ(ask(*client, *closed), "Bearer first of tier");
   EXPECT_EQ(ask(*client, *serve(std::nullopt), "http"), "none of ") << "no token in the open";

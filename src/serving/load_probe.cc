@@ -70,10 +70,10 @@ std::optional<LoadFailure> ChildProbe::judge(const os::ExitStatus& ended,
   const std::string_view last = last_line(output);
   if (ended.signal == 0 && last.starts_with(kOutcome)) {
     if (ended.code == kLoads) return std::nullopt;
-    const Json said = codec::parse_json(last.substr(kOutcome.size())).value_or(Json());
-    if (ended.code == kDoesNotLoad && said.is_object()) {
-      LoadFailure failure{"LoadFailed", said["message"].as_string(), std::nullopt};
-      if (said["mayPass"].as_bool()) failure.retry_after = options_.retry_interval;
+    const Json outcome = codec::parse_json(last.substr(kOutcome.size())).value_or(Json());
+    if (ended.code == kDoesNotLoad && outcome.is_object()) {
+      LoadFailure failure{"LoadFailed", outcome["message"].as_string(), std::nullopt};
+      if (outcome["mayPass"].as_bool()) failure.retry_after = options_.retry_interval;
       return failure;
     }
   }
@@ -142,16 +142,16 @@ int ChildProbe::child(const ModelVersion::Source& source, const ModelConfig& def
   (void)!::nice(5);
   metrics::Registry registry;
   auto loaded = ModelVersion::load(source, defaults, fs, engines, registry);
-  Json said = Json::object({{"loads", loaded.ok()}});
+  Json outcome = Json::object({{"loads", loaded.ok()}});
   if (loaded.ok()) {
     // The server will also drop the version one day, so a crash in the destructor counts.
     loaded->reset();
   } else {
-    said.set("message", loaded.error().message());
-    said.set("mayPass", !loaded.error().terminal());
+    outcome.set("message", loaded.error().message());
+    outcome.set("mayPass", !loaded.error().terminal());
   }
   std::fflush(nullptr);
-  const std::string line = "\n" + std::string(kOutcome) + codec::write_json(said) + "\n";
+  const std::string line = "\n" + std::string(kOutcome) + codec::write_json(outcome) + "\n";
   (void)!::write(STDOUT_FILENO, line.data(), line.size());
   return loaded.ok() ? kLoads : kDoesNotLoad;
 }

@@ -200,9 +200,9 @@ codec::Json Model::describe(const std::string& instance, const std::string& vers
 }
 
 bool answers_above(const Plan& plan) {
-  for (const auto& tier_above : plan.remote_tiers) {
-    if (tier_above == nullptr) continue;
-    const tiers::TierGate::Health health = tier_above->gate->health();
+  for (const auto& remote : plan.remote_tiers) {
+    if (remote == nullptr) continue;
+    const tiers::TierGate::Health health = remote->gate->health();
     if (health.seen && health.state == tiers::Breaker::State::kClosed) return true;
   }
   return false;

@@ -13,8 +13,8 @@ namespace {
 // One readiness check, and the handling of its answer.
 class Question final : public Job {
  public:
-  Question(std::shared_ptr<RemoteTier> tier_above, tiers::Breaker::Ticket ticket)
-      : tier_(std::move(tier_above)), ticket_(ticket) {}
+  Question(std::shared_ptr<RemoteTier> remote, tiers::Breaker::Ticket ticket)
+      : tier_(std::move(remote)), ticket_(ticket) {}
   ~Question() override {
     // No thread was available: that is no evidence about the tier.
     if (!asked_) tier_->gate->abandoned(ticket_, system_clock().now());
@@ -138,23 +138,23 @@ void TierRuntime::look(SteadyTime now) {
     const std::shared_ptr<const Plan> plan = model->plan();
     if (plan == nullptr) continue;
     for (std::size_t i = 0; i < plan->remote_tiers.size(); ++i) {
-      const std::shared_ptr<RemoteTier>& tier_above = plan->remote_tiers[i];
-      if (tier_above == nullptr) continue;
-      plan->meters[i]->breaker_state.set(breaker_number(tier_above->gate->health().state));
-      auto ticket = tier_above->gate->probe(now);
-      const SteadyTime asked_at{SteadyTime::duration(tier_above->asked_at.load())};
+      const std::shared_ptr<RemoteTier>& remote = plan->remote_tiers[i];
+      if (remote == nullptr) continue;
+      plan->meters[i]->breaker_state.set(breaker_number(remote->gate->health().state));
+      auto ticket = remote->gate->probe(now);
+      const SteadyTime asked_at{SteadyTime::duration(remote->asked_at.load())};
       // An idle tier: without a call, the knowledge about it would go stale.
-      if (!ticket && now - asked_at >= options_.idle_max) ticket = tier_above->gate->admit(now);
+      if (!ticket && now - asked_at >= options_.idle_max) ticket = remote->gate->admit(now);
       if (!ticket) continue;
-      tier_above->asked_at = now.time_since_epoch().count();
-      ask_for_readiness(tier_above, *ticket);
+      remote->asked_at = now.time_since_epoch().count();
+      ask_for_readiness(remote, *ticket);
     }
   }
 }
 
-void TierRuntime::ask_for_readiness(const std::shared_ptr<RemoteTier>& tier_above,
+void TierRuntime::ask_for_readiness(const std::shared_ptr<RemoteTier>& remote,
                                     const tiers::Breaker::Ticket& ticket) {
-  auto question = std::make_unique<Question>(tier_above, ticket);
+  auto question = std::make_unique<Question>(remote, ticket);
   question->ask_ = [this](Question& self) {
     self.ask(upstream_, Context(stopping()).with_timeout(options_.readiness_timeout));
   };

@@ -75,7 +75,7 @@ class TierRuntime {
   void begin() REQUIRES(mutex_);
   void follow();
   void look(SteadyTime now);
-  void ask_for_readiness(const std::shared_ptr<RemoteTier>& tier_above,
+  void ask_for_readiness(const std::shared_ptr<RemoteTier>& remote,
                          const tiers::Breaker::Ticket& ticket);
 
   const Options options_;

@@ -253,14 +253,14 @@ class TieredRequest::Ask final : public Job {
       request.asking_stop_ = stop;
     }
     const std::stop_callback all(request.tiers_.stopping(), [&] { stop->request_stop(); });
-    RemoteTier& tier_above = *request.plan_->remote_tiers[step.tier];
-    tier_above.asked_at = system_clock().now().time_since_epoch().count();
+    RemoteTier& remote = *request.plan_->remote_tiers[step.tier];
+    remote.asked_at = system_clock().now().time_since_epoch().count();
     const Context ctx = Context(stop->get_token()).with_deadline(step.until);
     const auto connection =
         step.new_connection ? Upstream::Connection::kNew : Upstream::Connection::kAny;
-    return request.called(step.call, step.tier,
-                          request.tiers_.upstream().infer(ctx, tier_above.url, tier_above.model,
-                                                          request.call_, connection));
+    return request.called(
+        step.call, step.tier,
+        request.tiers_.upstream().infer(ctx, remote.url, remote.model, request.call_, connection));
   }
 
   const std::shared_ptr<TieredRequest> request_;

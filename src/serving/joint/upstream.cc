@@ -51,15 +51,15 @@ std::string words(const net::HttpClient::Answer& answer) {
   std::string out = "HTTP " + std::to_string(answer.status);
   const auto json = codec::parse_json(answer.body);
   if (!json.ok()) return out;
-  std::string said = (*json)["error"].as_string();
-  if (said.empty()) said = (*json)["reason"].as_string();
-  if (said.size() > kWordsMax) {
+  std::string reason = (*json)["error"].as_string();
+  if (reason.empty()) reason = (*json)["reason"].as_string();
+  if (reason.size() > kWordsMax) {
     std::size_t end = kWordsMax;
-    while (end > 0 && (static_cast<unsigned char>(said[end]) & 0xC0) == 0x80)
+    while (end > 0 && (static_cast<unsigned char>(reason[end]) & 0xC0) == 0x80)
       --end;  // cut between UTF-8 characters
-    said = said.substr(0, end) + "…";
+    reason = reason.substr(0, end) + "…";
   }
-  return said.empty() ? out : out + ": " + said;
+  return reason.empty() ? out : out + ": " + reason;
 }
 
 }  // namespace
