@@ -1,6 +1,5 @@
-// Golden cases. testdata/dataset/CASE holds a dataset of either group, the world around it, and
-// expected.yaml: the work list of every EdgeNode and the dataset's status. UPDATE_GOLDEN=1 rewrites
-// expected.yaml.
+// Golden cases of testdata/dataset: a dataset of either group and the world around it. Expected are
+// the work list of every EdgeNode and the dataset's status.
 
 #include "controllers/dataset/plan.h"
 
@@ -15,12 +14,10 @@ namespace varda::controllers::dataset {
 namespace dataset_plan_test {
 
 using codec::Json;
-using testing::check_golden;
 using testing::golden_cases;
-using testing::read_documents;
+using testing::GoldenCase;
 using testing::typed;
 
-const testing::Path kRoot = testing::Path(VARDA_TESTDATA) / "dataset";
 constexpr const char* kNow = "2024-05-01T12:00:00Z";
 
 template <typename Dataset>
@@ -33,13 +30,13 @@ void add(edgenode::EdgeNodeWorld& world, std::shared_ptr<const Dataset> dataset)
 }
 
 template <typename Dataset>
-void run(const testing::Path& folder, const Json& object) {
-  const auto dataset = typed<Dataset>(object);
+void run(const GoldenCase& test) {
+  const auto dataset = typed<Dataset>(test.given["dataset"]);
   DatasetWorld world;
   edgenode::EdgeNodeWorld nodes;
   add(nodes, dataset);
   std::vector<std::shared_ptr<const api::EdgeNode>> edge_nodes;
-  for (const Json& other : read_documents(kRoot, folder / "world.yaml")) {
+  for (const Json& other : testing::world_of(test, "dataset")) {
     const std::string kind = other["kind"].as_string();
     if (kind == "Node" && other.at("metadata/name").as_string() == dataset->spec.node_name)
       world.node = typed<api::Node>(other);
@@ -52,7 +49,7 @@ void run(const testing::Path& folder, const Json& object) {
   }
   const api::DatasetStatus status = observe(view(*dataset), world, kNow);
   expected.set("status", status.to_json());
-  check_golden(folder / "expected.yaml", expected);
+  golden_cases("dataset").check(test.name, expected);
 
   // The result must be valid, and a second pass must change nothing.
   const api::Property* schema = Dataset::kind().schema->find("status");
@@ -69,17 +66,15 @@ void run(const testing::Path& folder, const Json& object) {
 class DatasetGolden : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(DatasetGolden, WorkAndStatusAreAsWritten) {
-  const testing::Path folder = kRoot / GetParam();
-  const auto objects = read_documents(kRoot, folder / "dataset.yaml");
-  ASSERT_EQ(objects.size(), 1u) << folder;
-  if (objects.front()["apiVersion"].as_string() == "sedna.io/v1alpha1") {
-    run<api::SednaDataset>(folder, objects.front());
+  const GoldenCase& test = golden_cases("dataset").at(GetParam());
+  if (test.given["dataset"]["apiVersion"].as_string() == "sedna.io/v1alpha1") {
+    run<api::SednaDataset>(test);
   } else {
-    run<api::Dataset>(folder, objects.front());
+    run<api::Dataset>(test);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Case, DatasetGolden, ::testing::ValuesIn(golden_cases(kRoot)),
+INSTANTIATE_TEST_SUITE_P(Case, DatasetGolden, ::testing::ValuesIn(golden_cases("dataset").names()),
                          [](const auto& test) { return test.param; });
 
 api::Dataset dataset(const std::string& name, const std::string& created) {

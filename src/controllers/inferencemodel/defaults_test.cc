@@ -93,14 +93,11 @@ Json as_kept(Json object) {
   return object;
 }
 
-const testing::Path kRoot = testing::Path(VARDA_TESTDATA) / "inferencemodel";
-
 class ApiServerDefaults : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ApiServerDefaults, AreNoDifferenceToWhatIsWanted) {
-  const auto documents = testing::read_documents(kRoot, kRoot / GetParam() / "objects.yaml");
-  ASSERT_EQ(documents.size(), 1u);
-  for (Json wanted : documents.front()["objects"].as_array()) {
+  const auto& test = testing::golden_cases("inferencemodel").at(GetParam());
+  for (Json wanted : test.expect["objects"].as_array()) {
     wanted["metadata"].erase("uid");  // identifies the object, and is not written
     const Json live = as_kept(wanted);
     const Json merged = meta::three_way_merge(wanted, wanted, live, meta::core_list_keys);
@@ -108,7 +105,8 @@ TEST_P(ApiServerDefaults, AreNoDifferenceToWhatIsWanted) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Case, ApiServerDefaults, ::testing::ValuesIn(testing::golden_cases(kRoot)),
+INSTANTIATE_TEST_SUITE_P(Case, ApiServerDefaults,
+                         ::testing::ValuesIn(testing::golden_cases("inferencemodel").names()),
                          [](const auto& test) { return test.param; });
 
 }  // namespace defaults_test

@@ -1,9 +1,5 @@
-// Golden cases: testdata/inferencemodel/CASE holds a model, its world and the expected results.
-// objects.yaml has the plan and the work list of every EdgeNode; status.yaml has the status.
-// UPDATE_GOLDEN=1 writes both.
-//
-// A document may be {include: FILE, change: PATCH}: a file of testdata/inferencemodel/common,
-// changed by a merge patch.
+// Golden cases of testdata/inferencemodel: a model and the world around it. Expected are the plan,
+// the work list of every EdgeNode and the status.
 
 #include "controllers/inferencemodel/plan.h"
 
@@ -18,15 +14,9 @@
 namespace varda::controllers::inferencemodel {
 namespace inferencemodel_plan_test {
 
-using testing::check_golden;
 using testing::golden_cases;
+using testing::GoldenCase;
 using testing::typed;
-
-const testing::Path kRoot = testing::Path(VARDA_TESTDATA) / "inferencemodel";
-
-std::vector<Json> documents(const testing::Path& path) {
-  return testing::read_documents(kRoot, path);
-}
 
 struct Case {
   api::InferenceModel model;
@@ -36,12 +26,10 @@ struct Case {
   hosting::Options options;
 };
 
-Case load(const testing::Path& folder) {
+Case load(const GoldenCase& given) {
   Case test;
-  const auto models = documents(folder / "model.yaml");
-  EXPECT_EQ(models.size(), 1u) << folder;
-  if (!models.empty()) test.model = *typed<api::InferenceModel>(models.front());
-  for (const Json& object : documents(folder / "world.yaml")) {
+  test.model = *typed<api::InferenceModel>(given.given["model"]);
+  for (const Json& object : testing::world_of(given, "model")) {
     const std::string kind = object["kind"].as_string();
     if (kind == "Node") test.world.nodes.push_back(typed<api::Node>(object));
     if (kind == "EdgeNode") test.edge_nodes.push_back(typed<api::EdgeNode>(object));
@@ -100,13 +88,13 @@ constexpr const char* kNow = "2024-05-01T12:00:00Z";
 class InferenceModelGolden : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(InferenceModelGolden, PlanWorkAndStatusAreAsWritten) {
-  const testing::Path folder = kRoot / GetParam();
-  const Case test = load(folder);
+  const Case test = load(golden_cases("inferencemodel").at(GetParam()));
   const Plan wanted = plan(test.model, test.world, test.options);
-  check_golden(folder / "objects.yaml", to_json(wanted, test));
   const api::InferenceModelStatus status =
       observe(test.model, wanted, test.world, test.options, kNow);
-  check_golden(folder / "status.yaml", status.to_json());
+  Json found = to_json(wanted, test);
+  found.set("status", status.to_json());
+  golden_cases("inferencemodel").check(GetParam(), found);
 
   // Written objects must be valid, and a second look must find nothing new.
   api::InferenceModel after = test.model;
@@ -123,13 +111,35 @@ TEST_P(InferenceModelGolden, PlanWorkAndStatusAreAsWritten) {
   EXPECT_EQ(second.objects, wanted.objects);
 }
 
-INSTANTIATE_TEST_SUITE_P(Case, InferenceModelGolden, ::testing::ValuesIn(golden_cases(kRoot)),
+// The EdgeNode planner adds nothing to what the models ask for, and drops nothing.
+TEST_P(InferenceModelGolden, NodesGetWhatTheModelsAskFor) {
+  const GoldenCase& given = golden_cases("inferencemodel").at(GetParam());
+  const Case test = load(given);
+  for (const auto& node : test.edge_nodes) {
+    api::EdgeNodeSpec asked;
+    for (const auto& model : test.nodes.models) {
+      if (!model->spec.on_edge() ||
+          hosting::place(*model, test.world.nodes).node != node->metadata.name)
+        continue;
+      const auto server = test.options.servers.find(model->spec.framework_type);
+      if (auto work = work_for(*model, *node, edge_pod(*model, test.world.pods),
+                               server == test.options.servers.end() ? nullptr : &server->second))
+        asked.models.push_back(std::move(*work));
+    }
+    std::sort(asked.models.begin(), asked.models.end(),
+              [](const auto& a, const auto& b) { return a.key < b.key; });
+    EXPECT_EQ(given.expect["work"][node->metadata.name], asked.to_json());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Case, InferenceModelGolden,
+                         ::testing::ValuesIn(golden_cases("inferencemodel").names()),
                          [](const auto& test) { return test.param; });
 
 TEST(CertificateHosts, AreWhatClientsAndTiersUse) {
   using ::testing::UnorderedElementsAre;
   const auto hosts_of = [](const char* name) {
-    const Case test = load(kRoot / name);
+    const Case test = load(golden_cases("inferencemodel").at(name));
     std::vector<std::string> hosts = certificate_hosts(test.model, test.world, test.options);
     std::erase(hosts, "");
     return hosts;

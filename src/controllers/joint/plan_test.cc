@@ -1,9 +1,5 @@
-// Golden cases: testdata/joint/CASE holds a service, its world and the expected results.
-// objects.yaml has the plan and the work of every EdgeNode; status.yaml has the status.
-// UPDATE_GOLDEN=1 writes both.
-//
-// A document may be {include: FILE, change: PATCH}: a file of testdata/joint/common, changed by a
-// merge patch.
+// Golden cases of testdata/joint: a service and the world around it. Expected are the plan, the
+// work of every EdgeNode and the status.
 
 #include "controllers/joint/plan.h"
 
@@ -11,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "codec/yaml.h"
+#include "controllers/edgenode/plan.h"
 #include "controllers/joint/child.h"
 #include "controllers/testing/golden.h"
 
@@ -18,11 +15,9 @@ namespace varda::controllers::joint {
 namespace joint_plan_test {
 
 using codec::Json;
-using testing::check_golden;
 using testing::golden_cases;
+using testing::GoldenCase;
 using testing::typed;
-
-const testing::Path kRoot = testing::Path(VARDA_TESTDATA) / "joint";
 
 struct Case {
   api::JointInferenceService service;
@@ -31,14 +26,12 @@ struct Case {
   hosting::Options options;
 };
 
-std::unique_ptr<Case> load(const testing::Path& folder) {
+std::unique_ptr<Case> load(const GoldenCase& given) {
   auto test = std::make_unique<Case>();
   test->options.node_port_host = "127.0.0.1";
-  const auto services = testing::read_documents(kRoot, folder / "service.yaml");
-  EXPECT_EQ(services.size(), 1u) << folder;
-  if (!services.empty()) test->service = *typed<api::JointInferenceService>(services.front());
+  test->service = *typed<api::JointInferenceService>(given.given["service"]);
   JointWorld& world = test->world;
-  for (const Json& object : testing::read_documents(kRoot, folder / "world.yaml")) {
+  for (const Json& object : testing::world_of(given, "service")) {
     const std::string kind = object["kind"].as_string(),
                       name = object.at("metadata/name").as_string();
     if (kind == "Node") world.nodes.push_back(typed<api::Node>(object));
@@ -109,16 +102,16 @@ const WallTime kNow = meta::parse_time("2026-05-01T12:00:00Z").value();
 class JointGolden : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(JointGolden, PlanWorkAndStatusAreAsWritten) {
-  const testing::Path folder = kRoot / GetParam();
-  const auto test = load(folder);
+  const auto test = load(golden_cases("joint").at(GetParam()));
   const JointPlan wanted = plan(test->service, test->world, test->options);
   const JointObservation seen = observe(test->service, wanted, test->world, test->options, kNow);
-  check_golden(folder / "status.yaml", seen.status.to_json());
   // The work of nodes depends on the addresses in the status.
   api::JointInferenceService after = test->service;
   after.status = seen.status;
   const JointPlan second = plan(after, test->world, test->options);
-  check_golden(folder / "objects.yaml", to_json(second, *test, after));
+  Json found = to_json(second, *test, after);
+  found.set("status", seen.status.to_json());
+  golden_cases("joint").check(GetParam(), found);
 
   // Written objects must be valid, and a second look must find nothing new.
   const api::Property* schema = api::JointInferenceService::kind().schema->find("status");
@@ -138,13 +131,34 @@ TEST_P(JointGolden, PlanWorkAndStatusAreAsWritten) {
   EXPECT_EQ(third.objects, second.objects);
 }
 
-INSTANTIATE_TEST_SUITE_P(Case, JointGolden, ::testing::ValuesIn(golden_cases(kRoot)),
+// The EdgeNode planner adds nothing to what the service asks for, and drops nothing.
+TEST_P(JointGolden, NodesGetWhatThePlanAsksFor) {
+  const GoldenCase& given = golden_cases("joint").at(GetParam());
+  const auto test = load(given);
+  api::JointInferenceService after = test->service;
+  const JointPlan wanted = plan(test->service, test->world, test->options);
+  after.status = observe(test->service, wanted, test->world, test->options, kNow).status;
+  for (const auto& [name, node] : test->agents) {
+    edgenode::EdgeNodeWorld nodes;
+    nodes.nodes = test->world.nodes;
+    if (auto work = work_for(after, *node, test->world, test->options))
+      nodes.jobs.push_back(std::move(*work));
+    const Json& asked = given.expect["work"][name];
+    EXPECT_EQ(edgenode::plan_edge_node(*node, nodes).to_json(),
+              asked.is_null() ? Json::object() : asked)
+        << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Case, JointGolden, ::testing::ValuesIn(golden_cases("joint").names()),
                          [](const auto& test) { return test.param; });
 
 // A service that serves, while its node's report changes and time passes.
 class JointCounts : public ::testing::Test {
  protected:
-  JointCounts() : test_(load(kRoot / "two_models_serving")) { take(at(std::chrono::seconds(0))); }
+  JointCounts() : test_(load(golden_cases("joint").at("two_models_serving"))) {
+    take(at(std::chrono::seconds(0)));
+  }
   static WallTime at(std::chrono::seconds after) { return kNow + after; }
   JointObservation look(WallTime now) {
     const JointPlan wanted = plan(test_->service, test_->world, test_->options);

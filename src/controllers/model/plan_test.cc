@@ -1,5 +1,4 @@
-// Golden cases. testdata/model/CASE holds a Model of either group, the EdgeNodes around it, and
-// status.yaml, the expected status. UPDATE_GOLDEN=1 rewrites status.yaml.
+// Golden cases of testdata/model: a Model of either group, the EdgeNodes around it, and the status.
 
 #include "controllers/model/plan.h"
 
@@ -12,25 +11,23 @@ namespace varda::controllers::model {
 namespace model_plan_test {
 
 using codec::Json;
-using testing::check_golden;
 using testing::golden_cases;
-using testing::read_documents;
+using testing::GoldenCase;
 using testing::typed;
 
-const testing::Path kRoot = testing::Path(VARDA_TESTDATA) / "model";
 constexpr const char* kNow = "2024-05-01T12:00:00Z";
 
 using Nodes = std::vector<std::shared_ptr<const api::EdgeNode>>;
 
 template <typename Model>
-void run(const testing::Path& folder, const Json& object) {
-  const auto model = typed<Model>(object);
+void run(const GoldenCase& test) {
+  const auto model = typed<Model>(test.given["model"]);
   Nodes nodes;
-  for (const Json& node : read_documents(kRoot, folder / "world.yaml"))
+  for (const Json& node : testing::world_of(test, "model"))
     nodes.push_back(typed<api::EdgeNode>(node));
   const ModelView which{Model::resource(), model->metadata};
   const api::ModelMetricsStatus status = observe(which, model->status, nodes, kNow);
-  check_golden(folder / "status.yaml", status.to_json());
+  golden_cases("model").check(test.name, Json::object({{"status", status.to_json()}}));
 
   // The result must be valid, and a second pass must change nothing.
   for (const auto& cause :
@@ -44,17 +41,15 @@ void run(const testing::Path& folder, const Json& object) {
 class ModelGolden : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ModelGolden, StatusIsAsWritten) {
-  const testing::Path folder = kRoot / GetParam();
-  const auto objects = read_documents(kRoot, folder / "model.yaml");
-  ASSERT_EQ(objects.size(), 1u) << folder;
-  if (objects.front()["apiVersion"].as_string() == "sedna.io/v1alpha1") {
-    run<api::SednaModel>(folder, objects.front());
+  const GoldenCase& test = golden_cases("model").at(GetParam());
+  if (test.given["model"]["apiVersion"].as_string() == "sedna.io/v1alpha1") {
+    run<api::SednaModel>(test);
   } else {
-    run<api::Model>(folder, objects.front());
+    run<api::Model>(test);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Case, ModelGolden, ::testing::ValuesIn(golden_cases(kRoot)),
+INSTANTIATE_TEST_SUITE_P(Case, ModelGolden, ::testing::ValuesIn(golden_cases("model").names()),
                          [](const auto& test) { return test.param; });
 
 // One node with workers, one per uid, that report about default/digits.

@@ -1,6 +1,6 @@
-// Golden cases. testdata/workers/CASE holds a JointInferenceService, of which only the workers with
-// templates matter, and the world around it. plan.yaml holds the results: objects, reasons for
-// missing ones, ports, and the work of every EdgeNode.
+// Golden cases of testdata/workers: a JointInferenceService, of which only the workers with
+// templates matter, and the world around it. Expected are objects, reasons for missing ones, ports,
+// and the work of every EdgeNode.
 //
 // Besides API objects, a world has these documents:
 //   Options {cloudUrl, server, claims}
@@ -25,15 +25,9 @@
 namespace varda::controllers::workers {
 namespace workers_test {
 
-using testing::check_golden;
 using testing::golden_cases;
+using testing::GoldenCase;
 using testing::typed;
-
-const testing::Path kRoot = testing::Path(VARDA_TESTDATA) / "workers";
-
-std::vector<Json> documents(const testing::Path& path) {
-  return testing::read_documents(kRoot, path);
-}
 
 struct Case {
   Json job_json;
@@ -183,13 +177,11 @@ Json made_then(const Case& now, const Json& live) {
   return {};
 }
 
-Case load(const testing::Path& folder) {
+Case load(const GoldenCase& given) {
   Case test;
   std::vector<Json> others;
-  const auto jobs = documents(folder / "job.yaml");
-  EXPECT_EQ(jobs.size(), 1u) << folder;
-  if (!jobs.empty()) test.job_json = jobs.front();
-  for (const Json& object : documents(folder / "world.yaml")) {
+  test.job_json = given.given["job"];
+  for (const Json& object : testing::world_of(given, "job")) {
     const std::string kind = object["kind"].as_string();
     const std::string name = object["metadata"]["name"].as_string();
     if (kind == "Node") test.nodes.push_back(typed<api::Node>(object));
@@ -310,14 +302,13 @@ Json plan_all(const Case& test) {
 class WorkersGolden : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(WorkersGolden, PlanAndWorkAreAsWritten) {
-  const testing::Path folder = kRoot / GetParam();
-  const Case test = load(folder);
-  check_golden(folder / "plan.yaml", plan_all(test));
+  const Case test = load(golden_cases("workers").at(GetParam()));
+  golden_cases("workers").check(GetParam(), plan_all(test));
 }
 
 // Created objects, once running, match the plan exactly.
 TEST_P(WorkersGolden, WhatWasMadeStays) {
-  Case test = load(kRoot / GetParam());
+  Case test = load(golden_cases("workers").at(GetParam()));
   const Workers workers = workers_of(test.job_json, test);
   for (int round = 0; round < 3; ++round) {  // a roll-out replaces one at a time
     for (const Worker& worker : workers.all) {
@@ -359,7 +350,7 @@ TEST_P(WorkersGolden, WhatWasMadeStays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Case, WorkersGolden, ::testing::ValuesIn(golden_cases(kRoot)),
+INSTANTIATE_TEST_SUITE_P(Case, WorkersGolden, ::testing::ValuesIn(golden_cases("workers").names()),
                          [](const auto& test) { return test.param; });
 
 }  // namespace workers_test
