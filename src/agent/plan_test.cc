@@ -1,14 +1,12 @@
 #include "agent/plan.h"
 
-#include <fstream>
 #include <gtest/gtest.h>
-#include <sstream>
 
 #include "agent/address.h"
 #include "agent/link.h"
 #include "agent/node_registration.h"
 #include "agent/pod_host.h"
-#include "base/testing/golden.h"
+#include "codec/testing/golden_cases.h"
 #include "codec/yaml.h"
 #include "os/testing/memory_file_system.h"
 
@@ -19,8 +17,8 @@ using artifact::Reason;
 using codec::Json;
 using codec::Sha256;
 
-// A case in YAML, as in testdata/plan/*.yaml. Inputs: `spec` as in EdgeNode, `jobs` by version
-// (sha256 of "VERSION"), `shown`, `serving`. Expectations: `plan`, `report`.
+// A golden case of testdata/plan. Given: `spec` as in EdgeNode, `jobs` by version (sha256 of
+// "VERSION"), `shown`, `serving`. Expected: `plan`, `report`.
 struct Case {
   api::EdgeNodeSpec spec;
   World world;
@@ -132,30 +130,22 @@ Json write_report(const std::vector<api::EdgeModelReport>& models) {
   return out.contains("models") ? out["models"] : Json::array();
 }
 
-TEST(AgentPlan, CasesAsFiles) {
-  std::size_t count = 0;
-  for (const auto& file : std::filesystem::directory_iterator(VARDA_TESTDATA "/plan")) {
-    SCOPED_TRACE(file.path().filename().string());
-    std::ifstream in(file.path());
-    std::stringstream text;
-    text << in.rdbuf();
-    auto yaml = codec::parse_yaml(text.str());
-    ASSERT_TRUE(yaml.ok()) << yaml.error();
-    const Case c = read_case(*yaml);
-    const Json found_plan = write_plan(plan(c.spec, c.world)),
-               found_report = write_report(report(c.spec, c.world));
-    EXPECT_EQ((*yaml)["plan"], found_plan) << codec::write_yaml(found_plan);
-    EXPECT_EQ((*yaml)["report"], found_report) << codec::write_yaml(found_report);
-    if (updating_goldens() &&
-        ((*yaml)["plan"] != found_plan || (*yaml)["report"] != found_report)) {
-      yaml->set("plan", found_plan);
-      yaml->set("report", found_report);
-      rewrite_golden(file.path(), codec::write_yaml(*yaml));
-    }
-    ++count;
-  }
-  EXPECT_GE(count, 12u);
+codec::testing::GoldenCases& plan_cases() {
+  static codec::testing::GoldenCases cases(VARDA_TESTDATA "/plan");
+  return cases;
 }
+
+class AgentPlan : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(AgentPlan, AndReportAreAsWritten) {
+  const Case given = read_case(plan_cases().at(GetParam()).given);
+  plan_cases().check(GetParam(),
+                     Json::object({{"plan", write_plan(plan(given.spec, given.world))},
+                                   {"report", write_report(report(given.spec, given.world))}}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Case, AgentPlan, ::testing::ValuesIn(plan_cases().names()),
+                         [](const auto& test) { return test.param; });
 
 // Answers of TensorFlow Serving (tensorflow.org/tfx/serving/api_rest), read with the operator's
 // pointers.
