@@ -1,22 +1,17 @@
-// Findings of doctor: testdata/doctor/*.yaml hold examined facts and findings. UPDATE_GOLDEN=1
-// rewrites the findings.
+// Findings of doctor. The golden cases of testdata/doctor hold examined facts and findings.
 #include "cli/doctor.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
 
 #include "apiserver/testing/in_memory.h"
-#include "base/testing/golden.h"
+#include "codec/testing/golden_cases.h"
 #include "codec/yaml.h"
 #include "meta/object.h"
 #include "os/testing/memory_file_system.h"
 
 namespace varda::cli {
 namespace doctor_test {
-
-namespace fs = std::filesystem;
 
 // An example kind that the program expects.
 const char* const kCrd =
@@ -29,11 +24,6 @@ Json yaml(std::string_view text) {
   auto parsed = codec::parse_yaml(text);
   EXPECT_TRUE(parsed.ok()) << text << (parsed.ok() ? "" : parsed.error().message());
   return parsed.ok() ? std::move(parsed).value() : Json();
-}
-
-std::string read(const fs::path& path) {
-  std::ifstream in(path);
-  return std::string((std::istreambuf_iterator<char>(in)), {});
 }
 
 DoctorOptions options() {
@@ -88,41 +78,39 @@ Examined examined(const Json& given) {
   return out;
 }
 
-std::string print(const std::vector<Finding>& findings) {
-  std::string out;
+Json print(const std::vector<Finding>& findings) {
+  Json out = Json::array();
   for (const Finding& one : findings) {
-    out += std::string(one.level == Finding::Level::kGood      ? "ok"
-                       : one.level == Finding::Level::kNote    ? "note"
-                       : one.level == Finding::Level::kUnknown ? "unknown"
-                                                               : "BAD") +
-           " | " + one.where + " | " + one.what + " | " + one.advice + "\n";
+    out.push_back(std::string(one.level == Finding::Level::kGood      ? "ok"
+                              : one.level == Finding::Level::kNote    ? "note"
+                              : one.level == Finding::Level::kUnknown ? "unknown"
+                                                                      : "BAD") +
+                  " | " + one.where + " | " + one.what + " | " + one.advice);
   }
   return out;
 }
 
-TEST(Diagnosis, IsWhatTheFilesSay) {
-  std::size_t count = 0;
-  for (const auto& entry : fs::directory_iterator(fs::path(VARDA_TESTDATA) / "doctor")) {
-    if (entry.path().extension() != ".yaml") continue;
-    ++count;
-    const std::string got = print(diagnose(examined(yaml(read(entry.path()))), options()));
-    fs::path golden = entry.path();
-    golden.replace_extension(".txt");
-    check_golden(golden, got);
-  }
-  EXPECT_GE(count, 6u);
+codec::testing::GoldenCases& doctor_cases() {
+  static codec::testing::GoldenCases cases(VARDA_TESTDATA "/doctor");
+  return cases;
 }
 
-TEST(Diagnosis, SaysWhatToDoAboutEverythingThatIsNotGood) {
-  for (const auto& entry : fs::directory_iterator(fs::path(VARDA_TESTDATA) / "doctor")) {
-    if (entry.path().extension() != ".yaml") continue;
-    for (const Finding& one : diagnose(examined(yaml(read(entry.path()))), options())) {
-      EXPECT_FALSE(one.where.empty() || one.what.empty()) << entry.path();
-      EXPECT_EQ(one.advice.empty(), one.level == Finding::Level::kGood)
-          << entry.path() << one.where << one.what;
-    }
+class Diagnosis : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Diagnosis, IsAsWritten) {
+  const auto found = diagnose(examined(doctor_cases().at(GetParam()).given), options());
+  doctor_cases().check(GetParam(), Json::object({{"findings", print(found)}}));
+}
+
+TEST_P(Diagnosis, SaysWhatToDoAboutEverythingThatIsNotGood) {
+  for (const Finding& one : diagnose(examined(doctor_cases().at(GetParam()).given), options())) {
+    EXPECT_FALSE(one.where.empty() || one.what.empty());
+    EXPECT_EQ(one.advice.empty(), one.level == Finding::Level::kGood) << one.where << one.what;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Case, Diagnosis, ::testing::ValuesIn(doctor_cases().names()),
+                         [](const auto& test) { return test.param; });
 
 class DoctorTest : public ::testing::Test {
  protected:
