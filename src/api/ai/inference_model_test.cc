@@ -1,38 +1,21 @@
 #include "api/ai/inference_model.h"
 
-#include <filesystem>
-#include <fstream>
 #include <gtest/gtest.h>
 #include <set>
 
+#include "codec/testing/golden_cases.h"
 #include "codec/yaml.h"
 #include "meta/patch.h"
 
 namespace varda::api {
 namespace inference_model_test {
 
-namespace fs = std::filesystem;
-
-Json read_yaml(const fs::path& path) {
-  std::ifstream in(path);
-  const std::string text((std::istreambuf_iterator<char>(in)), {});
-  auto parsed = codec::parse_yaml(text);
-  EXPECT_TRUE(parsed.ok()) << path << ": " << (parsed.ok() ? "" : parsed.error().message());
-  return parsed.ok() ? std::move(parsed).value() : Json();
+codec::testing::GoldenCases& cases() {
+  static codec::testing::GoldenCases all(VARDA_TESTDATA "/inference_model");
+  return all;
 }
 
-std::vector<fs::path> files(const char* folder) {
-  std::vector<fs::path> found;
-  for (const auto& entry :
-       fs::directory_iterator(fs::path(VARDA_TESTDATA) / "inference_model" / folder))
-    found.push_back(entry.path());
-  EXPECT_FALSE(found.empty());
-  return found;
-}
-
-Json valid_edge() {
-  return read_yaml(fs::path(VARDA_TESTDATA) / "inference_model/valid/edge_from_manifest.yaml");
-}
+Json valid_edge() { return cases().at("edge_from_manifest").given["model"]; }
 
 std::string print(const std::vector<meta::StatusCause>& causes) {
   std::string out;
@@ -41,27 +24,23 @@ std::string print(const std::vector<meta::StatusCause>& causes) {
   return out;
 }
 
-TEST(InferenceModelValidation, ValidObjectsHaveNoCauses) {
-  for (const fs::path& path : files("valid")) {
-    EXPECT_EQ(print(validate(InferenceModel::kind(), read_yaml(path))), "") << path;
+class InferenceModelValidation : public ::testing::TestWithParam<std::string> {};
+
+// A valid object has no causes. Others name every field and what is expected.
+TEST_P(InferenceModelValidation, NamesEveryCause) {
+  Json causes = Json::array();
+  for (const auto& cause :
+       validate(InferenceModel::kind(), cases().at(GetParam()).given["model"])) {
+    causes.push_back(Json::object(
+        {{"field", cause.field}, {"reason", cause.reason}, {"message", cause.message}}));
   }
+  cases().check(GetParam(), Json::object({{"causes", causes}}));
 }
 
-// Each file changes one valid object by a merge patch, and lists all causes.
-TEST(InferenceModelValidation, InvalidObjectsNameEveryFieldAndWhatIsExpected) {
-  for (const fs::path& path : files("invalid")) {
-    const Json test = read_yaml(path);
-    std::string expected;
-    for (const Json& cause : test["causes"].as_array()) {
-      expected += cause["field"].as_string() + " | " + cause["reason"].as_string() + " | " +
-                  cause["message"].as_string() + "\n";
-    }
-    const Json object = meta::apply_merge_patch(valid_edge(), test["change"]);
-    EXPECT_EQ(print(validate(InferenceModel::kind(), object)), expected) << path;
-  }
-}
+INSTANTIATE_TEST_SUITE_P(Case, InferenceModelValidation, ::testing::ValuesIn(cases().names()),
+                         [](const auto& test) { return test.param; });
 
-TEST(InferenceModelValidation, NativeRulesTellTheCrossFieldPartOnly) {
+TEST(InferenceModelRules, NativeRulesTellTheCrossFieldPartOnly) {
   for (const NativeRule& rule : native_rules()) {
     if (rule.kind != "InferenceModel") continue;
     EXPECT_EQ(rule.group, "ai.kubeedge.io");
@@ -77,7 +56,7 @@ TEST(InferenceModelValidation, NativeRulesTellTheCrossFieldPartOnly) {
   FAIL() << "no rule for InferenceModel";
 }
 
-TEST(InferenceModelValidation, HugeInputGivesBoundedCauses) {
+TEST(InferenceModelRules, HugeInputGivesBoundedCauses) {
   Json object = valid_edge();
   Json& manifest = object["spec"]["manifest"] = Json::array();
   for (int i = 0; i < 64; ++i)
