@@ -24,24 +24,10 @@ Error not_expected(const std::string& key) {
 }
 Error stopping() { return {Code::kUnavailable, "the agent is stopping"}; }
 
-Json sorted(const Json& value) {
-  if (value.is_array()) {
-    Json out = Json::array();
-    for (const Json& one : value.as_array()) out.push_back(sorted(one));
-    return out;
-  }
-  if (!value.is_object()) return value;
-  std::map<std::string, const Json*> members;
-  for (const auto& [name, one] : value.as_object()) members.emplace(name, &one);
-  Json out = Json::object();
-  for (const auto& [name, one] : members) out.set(name, sorted(*one));
-  return out;
-}
-
 /// Equal for equal assignments, whatever the order of their members, also after a restart.
 std::string revision_of(const api::EdgeWorker& spec) {
   return codec::Sha256::of(spec.uid + "\n" + spec.owner + "\n" +
-                           codec::write_json(sorted(spec.assignment)))
+                           codec::write_json(codec::sorted(spec.assignment)))
       .hex()
       .substr(0, kRevisionDigits);
 }

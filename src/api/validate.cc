@@ -17,26 +17,6 @@ using meta::StatusCause;
 
 constexpr std::size_t kCausesMax = 64;
 
-std::string_view json_type(const Json& value) {
-  switch (value.type()) {
-    case Json::Type::kNull:
-      return "null";
-    case Json::Type::kBool:
-      return "boolean";
-    case Json::Type::kInteger:
-      return "integer";
-    case Json::Type::kNumber:
-      return "number";
-    case Json::Type::kString:
-      return "string";
-    case Json::Type::kArray:
-      return "array";
-    case Json::Type::kObject:
-      return "object";
-  }
-  return "null";
-}
-
 bool fits(Schema::Type type, const Json& value) {
   switch (type) {
     case Schema::Type::kString:
@@ -91,7 +71,7 @@ class Walk {
   void visit(const Schema& schema, const Json& value, const std::string& path) {
     if (causes.size() >= kCausesMax) return;
     if (!fits(schema.type, value)) {
-      const std::string type(json_type(value));
+      const std::string type(codec::type_name(value.type()));
       add("FieldValueTypeInvalid", path,
           "Invalid value: \"" + type + "\": " + where(path) + " in body must be of type " +
               std::string(type_name(schema.type)) + ": \"" + type + "\"");

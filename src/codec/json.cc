@@ -209,4 +209,28 @@ bool operator==(const Json& a, const Json& b) {
   return true;
 }
 
+Json sorted(const Json& value) {
+  if (value.is_array()) {
+    Json::Array items;
+    items.reserve(value.size());
+    for (const Json& item : value.as_array()) items.push_back(sorted(item));
+    return Json(std::move(items));
+  }
+  if (!value.is_object()) return value;
+  std::vector<const Json::Member*> members;
+  for (const Json::Member& member : value.as_object()) members.push_back(&member);
+  std::sort(members.begin(), members.end(),
+            [](const auto* a, const auto* b) { return a->first < b->first; });
+  Json out = Json::object();
+  for (const Json::Member* member : members)
+    out.object_members().emplace_back(member->first, sorted(member->second));
+  return out;
+}
+
+std::string_view type_name(Json::Type type) {
+  constexpr std::string_view kNames[] = {"null",   "boolean", "integer", "number",
+                                         "string", "array",   "object"};
+  return kNames[static_cast<std::size_t>(type)];
+}
+
 }  // namespace varda::codec

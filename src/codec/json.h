@@ -119,4 +119,10 @@ void write_json(const Json& value, std::string& out);
 /// Indented by `indent` spaces per level.
 std::string write_json_pretty(const Json& value, int indent = 2);
 
+/// The value with the members of every object in byte order of their names. Equal values give equal
+/// texts, for digests and for output like Go's.
+Json sorted(const Json& value);
+/// The name in JSON schemas: "null", "boolean", "integer", "number", "string", "array", "object".
+std::string_view type_name(Json::Type type);
+
 }  // namespace varda::codec

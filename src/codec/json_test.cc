@@ -106,6 +106,22 @@ TEST(Json, EqualityIgnoresTheOrderOfMembers) {
   EXPECT_NE(*parse_json("[1,2]"), *parse_json("[2,1]"));
 }
 
+TEST(Json, SortedValuesOfEqualContentHaveEqualTexts) {
+  const Json one = *parse_json(R"({"b":[{"y":1,"x":2}],"a":null,"B":{}})");
+  const Json other = *parse_json(R"({"B":{},"a":null,"b":[{"x":2,"y":1}]})");
+  EXPECT_EQ(write_json(sorted(one)), R"({"B":{},"a":null,"b":[{"x":2,"y":1}]})");
+  EXPECT_EQ(write_json(sorted(one)), write_json(sorted(other)));
+  EXPECT_EQ(sorted(Json(3)), Json(3));
+}
+
+TEST(Json, TypesHaveTheNamesOfSchemas) {
+  std::string names;
+  for (const Json& value :
+       {Json(), Json(true), Json(1), Json(1.5), Json("x"), Json::array(), Json::object()})
+    names += std::string(type_name(value.type())) + " ";
+  EXPECT_EQ(names, "null boolean integer number string array object ");
+}
+
 TEST(Json, PathsReachIntoObjectsAndArrays) {
   auto value = *parse_json(R"({"spec":{"containers":[{"name":"a"},{"name":"b"}]}})");
   EXPECT_EQ(value.at("spec/containers/1/name").as_string(), "b");

@@ -11,23 +11,10 @@ namespace varda::apiserver {
 
 namespace {
 
+// The name in messages of Go's decoder.
 std::string type_name(const Json& value) {
-  switch (value.type()) {
-    case Json::Type::kNull:
-      return "null";
-    case Json::Type::kBool:
-      return "bool";
-    case Json::Type::kInteger:
-    case Json::Type::kNumber:
-      return "number";
-    case Json::Type::kString:
-      return "string";
-    case Json::Type::kArray:
-      return "array";
-    case Json::Type::kObject:
-      return "object";
-  }
-  return "";
+  if (value.is_bool()) return "bool";
+  return value.is_number() ? "number" : std::string(codec::type_name(value.type()));
 }
 
 Error wrong_type(const Json& value, std::string_view field, std::string_view wanted) {

@@ -49,24 +49,6 @@ std::optional<Output::As> as_of(const MediaRange& range) {
   return std::nullopt;
 }
 
-Json sorted(const Json& value) {
-  if (value.is_array()) {
-    Json::Array items;
-    items.reserve(value.size());
-    for (const Json& item : value.as_array()) items.push_back(sorted(item));
-    return Json(std::move(items));
-  }
-  if (!value.is_object()) return value;
-  std::vector<const Json::Member*> members;
-  for (const Json::Member& member : value.as_object()) members.push_back(&member);
-  std::sort(members.begin(), members.end(),
-            [](const auto* a, const auto* b) { return a->first < b->first; });
-  Json out = Json::object();
-  for (const Json::Member* member : members)
-    out.object_members().emplace_back(member->first, sorted(member->second));
-  return out;
-}
-
 }  // namespace
 
 std::vector<MediaRange> parse_accept(const net::Request& request) {
@@ -170,7 +152,7 @@ Outcome<Result<Json>> read_tree(const net::Request& request, const BodyOptions& 
 }
 
 std::string render(const Json& value, const Output& output) {
-  if (output.format == Output::Format::kYaml) return codec::write_yaml(sorted(value));
+  if (output.format == Output::Format::kYaml) return codec::write_yaml(codec::sorted(value));
   if (output.pretty) return codec::write_json_pretty(value) + "\n";
   std::string out;
   codec::write_json(value, out);

@@ -69,23 +69,6 @@ void normalize_numbers(Json& value) {
   }
 }
 
-Json sorted(const Json& value) {
-  if (value.is_array()) {
-    Json copy = Json::array();
-    for (const Json& item : value.as_array()) copy.push_back(sorted(item));
-    return copy;
-  }
-  if (!value.is_object()) return value;
-  std::vector<const Json::Member*> members;
-  for (const Json::Member& member : value.as_object()) members.push_back(&member);
-  std::sort(members.begin(), members.end(),
-            [](const auto* a, const auto* b) { return a->first < b->first; });
-  Json copy = Json::object();
-  for (const Json::Member* member : members)
-    copy.object_members().emplace_back(member->first, sorted(member->second));
-  return copy;
-}
-
 struct PrinterColumn {
   Column head;
   JsonPath path;
@@ -95,7 +78,7 @@ Json cell_text(const std::vector<const Json*>& values) {
   std::string text;
   for (const Json* value : values) {
     if (!text.empty()) text += " ";
-    text += value->is_string() ? value->as_string() : codec::write_json(sorted(*value));
+    text += value->is_string() ? value->as_string() : codec::write_json(codec::sorted(*value));
   }
   return text;
 }

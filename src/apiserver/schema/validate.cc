@@ -12,26 +12,6 @@ namespace varda::apiserver::schema {
 
 namespace {
 
-std::string_view type_name(const Json& value) {
-  switch (value.type()) {
-    case Json::Type::kNull:
-      return "null";
-    case Json::Type::kBool:
-      return "boolean";
-    case Json::Type::kInteger:
-      return "integer";
-    case Json::Type::kNumber:
-      return "number";
-    case Json::Type::kString:
-      return "string";
-    case Json::Type::kArray:
-      return "array";
-    case Json::Type::kObject:
-      return "object";
-  }
-  return "null";
-}
-
 std::size_t characters(std::string_view text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
@@ -121,7 +101,7 @@ class Validator {
 
   void check_type(const Schema& schema, const Json& value, const std::string& path) {
     const auto mismatch = [&](std::string_view wanted) {
-      const std::string given(type_name(value));
+      const std::string given(codec::type_name(value.type()));
       causes_.push_back(type_invalid(
           field(path), given,
           path + " in body must be of type " + std::string(wanted) + ": \"" + given + "\""));
@@ -135,7 +115,7 @@ class Validator {
       return;
     }
     if (schema.type.empty()) return;
-    const std::string_view given = type_name(value);
+    const std::string_view given = codec::type_name(value.type());
     if (given == schema.type || (given == "integer" && schema.type == "number")) return;
     if (given == "number" && schema.type == "integer" && is_whole(value)) return;
     if (value.is_string() || value.is_array() || schema.format.empty())

@@ -13,21 +13,6 @@ namespace {
 
 using std::chrono::seconds;
 
-Json sorted(const Json& value) {
-  if (value.is_array()) {
-    Json out = Json::array();
-    for (const Json& item : value.as_array()) out.push_back(sorted(item));
-    return out;
-  }
-  if (!value.is_object()) return value;
-  Json::Object members = value.as_object();
-  std::sort(members.begin(), members.end(),
-            [](const auto& a, const auto& b) { return a.first < b.first; });
-  Json out = Json::object();
-  for (auto& [name, member] : members) out.set(name, sorted(member));
-  return out;
-}
-
 std::int64_t deletion_cost(const api::Pod& pod) {
   const auto found = pod.metadata.annotations.find("controller.kubernetes.io/pod-deletion-cost");
   std::int64_t cost = 0;
@@ -49,7 +34,7 @@ std::string ready_since(const api::Pod& pod) {
 std::string template_hash(const Json& pod_template) {
   // The alphabet of generated names, without vowels, so that no word appears.
   static constexpr std::string_view kAlphabet = "bcdfghjklmnpqrstvwxz2456789";
-  const codec::Sha256 digest = codec::Sha256::of(codec::write_json(sorted(pod_template)));
+  const codec::Sha256 digest = codec::Sha256::of(codec::write_json(codec::sorted(pod_template)));
   std::string out;
   for (std::size_t i = 0; i < 10; ++i) out += kAlphabet[digest.bytes[i] % kAlphabet.size()];
   return out;

@@ -20,24 +20,8 @@ constexpr const char* kSocketVolume = "varda-agent";
 constexpr std::string_view kEdgeRole = "node-role.kubernetes.io/edge";
 
 /// Sorts members by name, so that equal content has equal text.
-Json sorted(const Json& value) {
-  if (value.is_array()) {
-    Json out = Json::array();
-    for (const Json& item : value.as_array()) out.push_back(sorted(item));
-    return out;
-  }
-  if (!value.is_object()) return value;
-  std::vector<const Json::Member*> members;
-  for (const Json::Member& member : value.as_object()) members.push_back(&member);
-  std::sort(members.begin(), members.end(),
-            [](const auto* a, const auto* b) { return a->first < b->first; });
-  Json out = Json::object();
-  for (const Json::Member* member : members) out.set(member->first, sorted(member->second));
-  return out;
-}
-
 std::string hash_of(const Json& value) {
-  return codec::Sha256::of(codec::write_json(sorted(value))).hex().substr(0, 16);
+  return codec::Sha256::of(codec::write_json(codec::sorted(value))).hex().substr(0, 16);
 }
 
 Json field_ref(const char* path) {
