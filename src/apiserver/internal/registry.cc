@@ -9,60 +9,6 @@
 
 namespace varda::apiserver {
 
-namespace {
-
-// "v2" before "v1" before "v2beta1" before "v1alpha2" before anything else: Kubernetes' order of
-// versions.
-struct VersionRank {
-  int stage = 0;  // 3 stable, 2 beta, 1 alpha, 0 other
-  long major = 0;
-  long minor = 0;
-  std::string text;
-};
-
-VersionRank rank(const std::string& version) {
-  VersionRank out;
-  out.text = version;
-  std::size_t at = 1;
-  const auto number = [&]() -> long {
-    long value = 0;
-    bool any = false;
-    while (at < version.size() && version[at] >= '0' && version[at] <= '9' && value < 1'000'000) {
-      value = value * 10 + (version[at++] - '0');
-      any = true;
-    }
-    return any ? value : -1;
-  };
-  if (version.empty() || version[0] != 'v' || (out.major = number()) < 0) return {0, 0, 0, version};
-  if (at == version.size()) {
-    out.stage = 3;
-    return out;
-  }
-  const std::string_view rest = std::string_view(version).substr(at);
-  if (rest.starts_with("beta")) {
-    out.stage = 2;
-    at += 4;
-  } else if (rest.starts_with("alpha")) {
-    out.stage = 1;
-    at += 5;
-  } else {
-    return {0, 0, 0, version};
-  }
-  out.minor = number();
-  if (out.minor < 0 || at != version.size()) return {0, 0, 0, version};
-  return out;
-}
-
-bool preferred(const std::string& a, const std::string& b) {
-  const VersionRank x = rank(a);
-  const VersionRank y = rank(b);
-  if (x.stage != y.stage) return x.stage > y.stage;
-  if (x.stage == 0) return x.text < y.text;
-  return std::pair(x.major, x.minor) > std::pair(y.major, y.minor);
-}
-
-}  // namespace
-
 KindSet::KindSet(std::vector<KindPtr> kinds) : kinds_(std::move(kinds)) {
   for (const KindPtr& kind : kinds_) {
     const meta::Resource& resource = kind->resource();
@@ -82,7 +28,7 @@ KindSet::KindSet(std::vector<KindPtr> kinds) : kinds_(std::move(kinds)) {
   for (Group& group : groups_) {
     std::stable_sort(group.versions.begin(), group.versions.end(),
                      [](const GroupVersion& a, const GroupVersion& b) {
-                       return preferred(a.version, b.version);
+                       return preferred_version(a.version, b.version);
                      });
   }
 }

@@ -11,10 +11,9 @@ namespace varda::apiserver {
 
 namespace {
 
-// Version names in the order of preference: v2, v1, v1beta1, v1alpha1, then others by name.
 struct VersionRank {
   int stage = 0;  // 3 stable, 2 beta, 1 alpha, 0 other
-  int major = 0, minor = 0;
+  unsigned major = 0, minor = 0;
 };
 
 VersionRank rank(std::string_view name) {
@@ -38,15 +37,6 @@ VersionRank rank(std::string_view name) {
     return result;
   }
   return {};
-}
-
-bool preferred_before(const std::string& a, const std::string& b) {
-  const VersionRank x = rank(a);
-  const VersionRank y = rank(b);
-  if (x.stage != y.stage) return x.stage > y.stage;
-  if (x.stage == 0) return a < b;
-  if (x.major != y.major) return x.major > y.major;
-  return x.minor > y.minor;
 }
 
 // Whole numbers become integers, as after a round trip through Go.
@@ -322,7 +312,7 @@ KindInfo info_of(const Json& spec, const Json& version) {
     if (other["storage"].as_bool()) info.storage_version = other["name"].as_string();
     if (other["served"].as_bool()) info.served_versions.push_back(other["name"].as_string());
   }
-  std::sort(info.served_versions.begin(), info.served_versions.end(), preferred_before);
+  std::sort(info.served_versions.begin(), info.served_versions.end(), preferred_version);
   for (std::string& name : info.served_versions) name = info.resource.group + "/" + name;
   return info;
 }
@@ -342,6 +332,15 @@ bool established(const Json& crd) {
 }
 
 }  // namespace
+
+bool preferred_version(const std::string& a, const std::string& b) {
+  const VersionRank x = rank(a);
+  const VersionRank y = rank(b);
+  if (x.stage != y.stage) return x.stage > y.stage;
+  if (x.stage == 0) return a < b;
+  if (x.major != y.major) return x.major > y.major;
+  return x.minor > y.minor;
+}
 
 Result<std::vector<KindPtr>> kinds_from_crd(const Json& crd, const NativeRules& rules) {
   std::vector<KindPtr> kinds;

@@ -209,6 +209,16 @@ TEST(JsonPath, FindsWhatPrinterColumnsAskFor) {
 
 Json crd_of(const char* text) { return *codec::parse_json(text); }
 
+TEST(CustomKinds, VersionsHaveKubernetesOrderOfPreference) {
+  const std::vector<std::string> wanted = {"v10",      "v2",       "v1",     "v11beta2", "v2beta10",
+                                           "v2beta2",  "v3alpha1", "foo1",   "v",        "v-1",
+                                           "v1gamma1", "v1x",      "v2beta", "version"};
+  std::vector<std::string> names = wanted;
+  std::sort(names.begin(), names.end());
+  std::sort(names.begin(), names.end(), preferred_version);
+  EXPECT_EQ(names, wanted);
+}
+
 TEST(CustomKinds, NativeRulesJudgeWholeObjectsAfterTheSchema) {
   const Json crd = crd_of(
       R"({"metadata": {"name": "things.x.io"}, "spec": {"group": "x.io", "scope": "Namespaced",
