@@ -85,6 +85,13 @@ bool ProtoReader::next() {
   return good;
 }
 
+bool ProtoReader::next_number() {
+  if (broken_ || rest_.empty()) return false;
+  wire_ = kVarint;
+  broken_ = !varint(number_);
+  return !broken_;
+}
+
 std::pair<std::string, std::string> ProtoReader::entry() const {
   std::pair<std::string, std::string> out;
   ProtoReader inner(bytes());

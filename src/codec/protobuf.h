@@ -48,17 +48,23 @@ class ProtoWriter {
 /// Iterates over the fields of one message in wire order. Borrows the bytes. A missing field, or
 /// one of another type, reads as its default. Malformed bytes end the iteration; status() reports
 /// them.
+///
+/// A packed list of numbers has its own reader: ProtoReader(in.bytes()), then next_number().
 class ProtoReader {
  public:
   explicit ProtoReader(std::string_view bytes) : rest_(bytes) {}
   /// Advances to the next field; false at the end.
   bool next();
+  /// Advances to the next number of a packed list; false at the end.
+  bool next_number();
   std::uint32_t field() const { return field_; }
+  bool is_number() const { return wire_ == 0; }
+  bool is_bytes() const { return wire_ == 2; }
   /// The value of a varint field.
-  std::int64_t number() const { return wire_ == 0 ? static_cast<std::int64_t>(number_) : 0; }
+  std::int64_t number() const { return is_number() ? static_cast<std::int64_t>(number_) : 0; }
   bool flag() const { return number() != 0; }
   /// The bytes of a length-delimited field: a string, or a nested message for another reader.
-  std::string_view bytes() const { return wire_ == 2 ? bytes_ : std::string_view(); }
+  std::string_view bytes() const { return is_bytes() ? bytes_ : std::string_view(); }
   std::string text() const { return std::string(bytes()); }
   /// One entry of a map<string, string>.
   std::pair<std::string, std::string> entry() const;

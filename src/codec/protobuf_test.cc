@@ -67,6 +67,25 @@ TEST(ProtoReader, AFieldOfAnotherTypeReadsAsItsDefault) {
   EXPECT_TRUE(in.status().ok());
 }
 
+TEST(ProtoReader, PackedNumbersAreReadOneByOne) {
+  ProtoReader in("\x32\x06\x03\x8E\x02\x9E\xA7\x05");  // the encoding guide's example
+  ASSERT_TRUE(in.next());
+  EXPECT_TRUE(in.is_bytes());
+  std::vector<std::int64_t> numbers;
+  ProtoReader packed(in.bytes());
+  while (packed.next_number()) {
+    EXPECT_TRUE(packed.is_number());
+    numbers.push_back(packed.number());
+  }
+  EXPECT_TRUE(packed.status().ok());
+  EXPECT_EQ(numbers, (std::vector<std::int64_t>{3, 270, 86942}));
+
+  ProtoReader broken("\x03\x8E");
+  EXPECT_TRUE(broken.next_number());
+  EXPECT_FALSE(broken.next_number());
+  EXPECT_EQ(broken.status().error().code(), Code::kInvalid);
+}
+
 TEST(ProtoReader, BrokenBytesEndTheWalk) {
   const std::vector<std::string> cases = {
       std::string("\x08"),

@@ -12,68 +12,21 @@
 #include "apiserver/kinds/types.h"
 #include "base/clock.h"
 #include "codec/digest.h"
+#include "codec/protobuf.h"
 #include "codec/text.h"
 #include "meta/object.h"
 
 namespace varda::apiserver {
 
 using codec::Json;
+using codec::ProtoReader;
 
 namespace {
 
 constexpr int kDepthMax = 32;
 
-// One field on the wire.
-struct Item {
-  std::uint32_t number = 0;
-  std::uint32_t wire = 0;  // 0 varint, 2 bytes
-  std::uint64_t value = 0;
-  std::string_view bytes;
-};
-
-class Reader {
- public:
-  explicit Reader(std::string_view bytes) : left_(bytes) {}
-  bool done() const { return left_.empty(); }
-  Result<Item> next() {
-    TRY(const std::uint64_t tag, varint());
-    Item item{.number = static_cast<std::uint32_t>(tag >> 3),
-              .wire = static_cast<std::uint32_t>(tag & 7),
-              .value = 0,
-              .bytes = {}};
-    if (item.wire == 0) {
-      TRY(item.value, varint());
-      return item;
-    }
-    if (item.wire != 2)
-      return Error(Code::kUnsupported,
-                   "protobuf wire type " + std::to_string(item.wire) + " is not supported");
-    TRY(const std::uint64_t size, varint());
-    if (size > left_.size())
-      return Error(Code::kInvalid, "protobuf: a field is longer than its message");
-    item.bytes = left_.substr(0, size);
-    left_.remove_prefix(size);
-    return item;
-  }
-
-  Result<std::uint64_t> varint() {
-    std::uint64_t value = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-      if (left_.empty()) return Error(Code::kInvalid, "protobuf: the message ends inside a number");
-      const auto byte = static_cast<unsigned char>(left_.front());
-      left_.remove_prefix(1);
-      value |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
-      if ((byte & 0x80) == 0) return value;
-    }
-    return Error(Code::kInvalid, "protobuf: a number is too long");
-  }
-
- private:
-  std::string_view left_;
-};
-
-Error misplaced(const Type& type, const Item& item) {
-  return Error(Code::kInvalid, "protobuf: field " + std::to_string(item.number) + " of " +
+Error misplaced(const Type& type, const ProtoReader& item) {
+  return Error(Code::kInvalid, "protobuf: field " + std::to_string(item.field()) + " of " +
                                    type.name + " has the wrong type");
 }
 
@@ -84,33 +37,16 @@ Result<std::string> text_of(std::string_view bytes) {
   return std::string(bytes);
 }
 
-struct Entry {
-  std::string key;
-  Item value;
-};
-
-Result<Entry> decode_entry(std::string_view bytes) {
-  Entry entry{.key = {}, .value = {.number = 2, .wire = 2, .value = 0, .bytes = {}}};
-  for (Reader reader(bytes); !reader.done();) {
-    TRY(const Item item, reader.next());
-    if (item.number == 1) {
-      TRY(entry.key, text_of(item.bytes));
-    } else {
-      entry.value = item;
-    }
-  }
-  return entry;
-}
-
 // {1: seconds, 2: nanoseconds}; null for an empty message.
 Result<Json> decode_time(std::string_view bytes, Basic basic) {
   std::int64_t seconds = 0;
   std::int64_t nanoseconds = 0;
-  for (Reader reader(bytes); !reader.done();) {
-    TRY(const Item item, reader.next());
-    if (item.number == 1) seconds = static_cast<std::int64_t>(item.value);
-    if (item.number == 2) nanoseconds = static_cast<std::int64_t>(item.value);
+  ProtoReader in(bytes);
+  while (in.next()) {
+    if (in.field() == 1) seconds = in.number();
+    if (in.field() == 2) nanoseconds = in.number();
   }
+  TRY_VOID(in.status());
   constexpr std::int64_t kEndOfTime = 9'223'372'036;  // year 2262: 64 bits of nanoseconds
   if (seconds <= 0) return Json(nullptr);
   if (seconds >= kEndOfTime) return Error(Code::kInvalid, "protobuf: a time beyond the year 2262");
@@ -124,17 +60,18 @@ Result<Json> decode_time(std::string_view bytes, Basic basic) {
 
 // {1: type, 2: number, 3: text}.
 Result<Json> decode_int_or_string(std::string_view bytes, bool pointer) {
-  std::uint64_t which = 0;
+  std::int64_t which = 0;
   std::int64_t number = 0;
   std::string text;
-  for (Reader reader(bytes); !reader.done();) {
-    TRY(const Item item, reader.next());
-    if (item.number == 1) which = item.value;
-    if (item.number == 2) number = static_cast<std::int64_t>(item.value);
-    if (item.number == 3) {
-      TRY(text, text_of(item.bytes));
+  ProtoReader in(bytes);
+  while (in.next()) {
+    if (in.field() == 1) which = in.number();
+    if (in.field() == 2) number = in.number();
+    if (in.field() == 3) {
+      TRY(text, text_of(in.bytes()));
     }
   }
+  TRY_VOID(in.status());
   if (which == 1) return Json(text);
   return number == 0 && !pointer ? Json(nullptr) : Json(number);
 }
@@ -142,12 +79,13 @@ Result<Json> decode_int_or_string(std::string_view bytes, bool pointer) {
 // {1: text}
 Result<Json> decode_quantity(std::string_view bytes) {
   std::string text;
-  for (Reader reader(bytes); !reader.done();) {
-    TRY(const Item item, reader.next());
-    if (item.number == 1) {
-      TRY(text, text_of(item.bytes));
+  ProtoReader in(bytes);
+  while (in.next()) {
+    if (in.field() == 1) {
+      TRY(text, text_of(in.bytes()));
     }
   }
+  TRY_VOID(in.status());
   return text.empty() ? Json(nullptr) : Json(text);
 }
 
@@ -157,29 +95,30 @@ bool is_varint(Basic basic) {
   return basic == Basic::kBool || basic == Basic::kInt32 || basic == Basic::kInt64;
 }
 
-Result<Json> decode_value(const Type& type, const Field& field, const Item& item, int depth) {
-  if ((item.wire == 0) != is_varint(field.basic)) return misplaced(type, item);
+Result<Json> decode_value(const Type& type, const Field& field, const ProtoReader& item,
+                          int depth) {
+  if (item.is_number() != is_varint(field.basic)) return misplaced(type, item);
   switch (field.basic) {
     case Basic::kBool:
-      return Json(item.value != 0);
+      return Json(item.flag());
     case Basic::kInt32:
     case Basic::kInt64:
-      return Json(static_cast<std::int64_t>(item.value));
+      return Json(item.number());
     case Basic::kString: {
-      TRY(std::string text, text_of(item.bytes));
+      TRY(std::string text, text_of(item.bytes()));
       return Json(std::move(text));
     }
     case Basic::kBytes:
-      return Json(codec::base64(item.bytes));
+      return Json(codec::base64(item.bytes()));
     case Basic::kTime:
     case Basic::kMicroTime:
-      return decode_time(item.bytes, field.basic);
+      return decode_time(item.bytes(), field.basic);
     case Basic::kIntOrString:
-      return decode_int_or_string(item.bytes, field.pointer);
+      return decode_int_or_string(item.bytes(), field.pointer);
     case Basic::kQuantity:
-      return decode_quantity(item.bytes);
+      return decode_quantity(item.bytes());
     case Basic::kStruct:
-      return decode_struct(*field.type, item.bytes, depth + 1);
+      return decode_struct(*field.type, item.bytes(), depth + 1);
     case Basic::kAny:
     case Basic::kNumber:
       break;
@@ -210,24 +149,32 @@ void add_entry(Json& map, std::unordered_map<std::string, std::size_t>& places, 
   }
 }
 
-Status add_field(const Type& type, const Field& field, const Item& item, int depth, Json& out,
-                 MapPlaces& places) {
+Status add_field(const Type& type, const Field& field, const ProtoReader& item, int depth,
+                 Json& out, MapPlaces& places) {
   if (field.shape == Shape::kMap) {
-    if (item.wire != 2) return misplaced(type, item);
-    TRY(const Entry entry, decode_entry(item.bytes));
-    TRY(Json value, decode_value(type, field, entry.value, depth));
-    add_entry(out[field.name], places[&field], entry.key, std::move(value));
+    if (!item.is_bytes()) return misplaced(type, item);
+    std::string key;
+    const bool is_text = field.basic == Basic::kString || field.basic == Basic::kBytes;
+    Json value = is_text ? Json("") : Json();  // of an entry without a value
+    ProtoReader entry(item.bytes());
+    while (entry.next()) {
+      if (entry.field() == 1) {
+        TRY(key, text_of(entry.bytes()));
+      } else {
+        TRY(value, decode_value(type, field, entry, depth));
+      }
+    }
+    TRY_VOID(entry.status());
+    add_entry(out[field.name], places[&field], std::move(key), std::move(value));
     return {};
   }
   if (field.shape == Shape::kList) {
     Json& list = out[field.name];
-    if (is_varint(field.basic) && item.wire == 2) {  // packed
-      for (Reader reader(item.bytes); !reader.done();) {
-        TRY(const std::uint64_t value, reader.varint());
-        list.push_back(field.basic == Basic::kBool ? Json(value != 0)
-                                                   : Json(static_cast<std::int64_t>(value)));
-      }
-      return {};
+    if (is_varint(field.basic) && item.is_bytes()) {  // packed
+      ProtoReader packed(item.bytes());
+      while (packed.next_number())
+        list.push_back(field.basic == Basic::kBool ? Json(packed.flag()) : Json(packed.number()));
+      return packed.status();
     }
     TRY(Json value, decode_value(type, field, item, depth));
     list.push_back(std::move(value));
@@ -244,43 +191,46 @@ Error unknown_field(const Type& type, const std::string& number) {
 }
 
 // Fields in a nested protobuf message that JSON flattens: a volume's source, a probe's action.
-Status add_embedded(const Type& type, const Item& outer, int depth, Json& out, MapPlaces& places) {
-  for (Reader reader(outer.bytes); !reader.done();) {
-    TRY(const Item item, reader.next());
+Status add_embedded(const Type& type, const ProtoReader& outer, int depth, Json& out,
+                    MapPlaces& places) {
+  ProtoReader item(outer.bytes());
+  while (item.next()) {
     const auto field = std::find_if(type.fields.begin(), type.fields.end(), [&](const Field& f) {
-      return f.number == outer.number && f.inner == item.number;
+      return f.number == outer.field() && f.inner == item.field();
     });
     if (field == type.fields.end()) {
-      return unknown_field(type, std::to_string(outer.number) + "." + std::to_string(item.number));
+      return unknown_field(type,
+                           std::to_string(outer.field()) + "." + std::to_string(item.field()));
     }
     TRY_VOID(add_field(type, *field, item, depth, out, places));
   }
-  return {};
+  return item.status();
 }
 
 Result<Json> decode_struct(const Type& type, std::string_view bytes, int depth) {
   if (depth > kDepthMax) return Error(Code::kInvalid, "protobuf: nested too deeply");
   Json out = Json::object();
   MapPlaces places;
-  for (Reader reader(bytes); !reader.done();) {
-    TRY(const Item item, reader.next());
+  ProtoReader item(bytes);
+  while (item.next()) {
     const auto field = std::find_if(type.fields.begin(), type.fields.end(),
-                                    [&](const Field& f) { return f.number == item.number; });
-    if (field != type.fields.end() && item.number != 0) {
+                                    [&](const Field& f) { return f.number == item.field(); });
+    if (field != type.fields.end() && item.field() != 0) {
       if (field->inner == 0) {
         TRY_VOID(add_field(type, *field, item, depth, out, places));
-      } else if (item.wire == 2) {
+      } else if (item.is_bytes()) {
         TRY_VOID(add_embedded(type, item, depth, out, places));
       } else {
         return misplaced(type, item);
       }
-    } else if (depth == 0 && item.number == 1 && item.wire == 2) {  // field 1: a kind's metadata
-      TRY(Json metadata, decode_struct(Types::all().get("ObjectMeta"), item.bytes, depth + 1));
+    } else if (depth == 0 && item.field() == 1 && item.is_bytes()) {  // field 1: a kind's metadata
+      TRY(Json metadata, decode_struct(Types::all().get("ObjectMeta"), item.bytes(), depth + 1));
       out.set("metadata", std::move(metadata));
     } else {
-      return unknown_field(type, std::to_string(item.number));
+      return unknown_field(type, std::to_string(item.field()));
     }
   }
+  TRY_VOID(item.status());
   return out;
 }
 
@@ -292,17 +242,19 @@ Result<Json> parse_kubernetes_protobuf(std::string_view bytes) {
   std::string api_version;
   std::string kind;
   std::optional<std::string_view> raw;
-  for (Reader reader(bytes.substr(kMagic.size())); !reader.done();) {
-    TRY(const Item item, reader.next());
-    if (item.number == 1) {
-      for (Reader type(item.bytes); !type.done();) {
-        TRY(const Item part, type.next());
-        TRY((part.number == 1 ? api_version : kind), text_of(part.bytes));
+  ProtoReader envelope(bytes.substr(kMagic.size()));
+  while (envelope.next()) {
+    if (envelope.field() == 1) {
+      ProtoReader type(envelope.bytes());
+      while (type.next()) {
+        TRY((type.field() == 1 ? api_version : kind), text_of(type.bytes()));
       }
-    } else if (item.number == 2) {
-      raw = item.bytes;
+      TRY_VOID(type.status());
+    } else if (envelope.field() == 2) {
+      raw = envelope.bytes();
     }
   }
+  TRY_VOID(envelope.status());
   if (!raw) return Error(Code::kInvalid, "protobuf: the envelope is empty");
   const Type* type = Types::all().find(kind);
   if (type == nullptr)
