@@ -16,6 +16,13 @@ TEST(Text, Utf8HasOneFormForEachCharacter) {
     EXPECT_FALSE(is_utf8(text)) << text.size();
 }
 
+TEST(Text, LengthCountsCharacters) {
+  EXPECT_EQ(utf8_length(""), 0u);
+  EXPECT_EQ(utf8_length("a\xC3\xA4\xF0\x9F\x98\x80"), 3u);
+}
+
+TEST(Text, QuotesAreThoseOfJson) { EXPECT_EQ(quote("a\"\n\\"), R"("a\"\n\\")"); }
+
 TEST(Text, ClippedTextEndsWithAWholeCharacter) {
   EXPECT_EQ(clipped("abc", 3), "abc");
   EXPECT_EQ(clipped("abc", 2), "ab");
