@@ -21,6 +21,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text.h"
+
 namespace varda::app {
 
 /// Error messages name the file and the line. Errors are exceptions here, since CLI11 throws too.
@@ -34,17 +36,16 @@ class ConfigFile {
     if (!in) throw CLI::FileError("--config " + path + ": " + std::strerror(errno));
     std::string text;
     for (std::size_t number = 1; std::getline(in, text); ++number) {
-      const std::string_view line = trimmed(text);
+      const std::string_view line = trim(text);
       if (line.empty() || line.front() == '#') continue;
       const std::size_t equals = line.find('=');
       if (equals == std::string_view::npos || equals == 0)
         throw CLI::ConfigError(out.place(number) + "\"" + std::string(line) +
                                "\" is not of the form NAME = VALUE");
-      std::string_view value = trimmed(line.substr(equals + 1));
+      std::string_view value = trim(line.substr(equals + 1));
       if (value.size() >= 2 && value.front() == '"' && value.back() == '"')
         value = value.substr(1, value.size() - 2);
-      out.lines_.push_back(
-          {std::string(trimmed(line.substr(0, equals))), std::string(value), number});
+      out.lines_.push_back({std::string(trim(line.substr(0, equals))), std::string(value), number});
     }
     if (in.bad()) throw CLI::FileError("--config " + path + ": " + std::strerror(errno));
     return out;
@@ -98,13 +99,6 @@ class ConfigFile {
   };
 
   explicit ConfigFile(std::string path) : path_(std::move(path)) {}
-
-  static std::string_view trimmed(std::string_view text) {
-    constexpr std::string_view kBlank = " \t\r";
-    const std::size_t first = text.find_first_not_of(kBlank);
-    if (first == std::string_view::npos) return {};
-    return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
-  }
 
   std::string place(std::size_t line) const { return path_ + ":" + std::to_string(line) + ": "; }
 

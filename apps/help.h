@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "codec/text.h"
+
 namespace varda::app {
 
 /// Columns of the terminal behind standard output, at least 40; 80 where it is no terminal.
@@ -59,13 +61,6 @@ class HelpFormatter final : public CLI::Formatter {
  private:
   static constexpr const char* kPlainGroup = "Options";  // CLI11's name for flags without a group
 
-  /// Counts UTF-8 characters.
-  static std::size_t columns(std::string_view text) {
-    return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-      return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-    }));
-  }
-
   /// Wraps at width_ columns and indents all lines but the first. A longer word gets its own line.
   std::string wrapped(std::string_view text, std::size_t indent) const {
     std::string out;
@@ -75,7 +70,7 @@ class HelpFormatter final : public CLI::Formatter {
       const std::size_t end = std::min(text.find(' '), text.size());
       const std::string_view word = text.substr(0, end);
       text.remove_prefix(std::min(end + 1, text.size()));
-      if (!first && used + 1 + columns(word) > width_) {
+      if (!first && used + 1 + codec::utf8_length(word) > width_) {
         out += "\n" + std::string(indent, ' ');
         used = indent;
       } else if (!first) {
@@ -83,7 +78,7 @@ class HelpFormatter final : public CLI::Formatter {
         ++used;
       }
       out += word;
-      used += columns(word);
+      used += codec::utf8_length(word);
       first = false;
     }
     return out + "\n";
@@ -93,7 +88,7 @@ class HelpFormatter final : public CLI::Formatter {
     const std::size_t column = std::min(get_column_width(), width_ / 2);
     std::string out = "  " + name;
     if (text.empty()) return out + "\n";
-    const std::size_t used = columns(out);
+    const std::size_t used = codec::utf8_length(out);
     out += used + 2 > column ? "\n" + std::string(column, ' ') : std::string(column - used, ' ');
     return out + wrapped(text, column);
   }

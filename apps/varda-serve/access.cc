@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "codec/digest.h"
 #include "net/certificates.h"
 #include "oip/route.h"
@@ -36,10 +37,8 @@ std::optional<std::string_view> bearer_token(const net::Request& request) {
   const auto header = request.headers.find("Authorization");
   constexpr std::string_view kScheme = "bearer ";
   if (!header || header->size() <= kScheme.size()) return std::nullopt;
-  const bool same =
-      std::equal(kScheme.begin(), kScheme.end(), header->begin(),
-                 [](char want, char have) { return want == have || want == (have | 0x20); });
-  return same ? std::optional(header->substr(kScheme.size())) : std::nullopt;
+  return starts_ignoring_case(*header, kScheme) ? std::optional(header->substr(kScheme.size()))
+                                                : std::nullopt;
 }
 
 net::Response unauthorized(const std::string& message) {

@@ -7,6 +7,7 @@
 
 #include "artifact/inspect.h"
 #include "artifact/store.h"
+#include "base/text.h"
 #include "codec/json.h"
 #include "command.h"
 #include "file_server_command.h"
@@ -77,9 +78,8 @@ Result<std::vector<codec::Sha256>> choose(const std::set<codec::Sha256>& all,
   constexpr std::string_view kAlgorithm = "sha256:";
   std::vector<codec::Sha256> out;
   for (const std::string& text : wanted) {
-    std::string digits = text.starts_with(kAlgorithm) ? text.substr(kAlgorithm.size()) : text;
-    for (char& c : digits)
-      if (c >= 'A' && c <= 'F') c = static_cast<char>(c + ('a' - 'A'));
+    const std::string digits =
+        lower(text.starts_with(kAlgorithm) ? text.substr(kAlgorithm.size()) : text);
     if (digits.empty() || digits.size() > 64 ||
         digits.find_first_not_of("0123456789abcdef") != std::string::npos)
       return Error(

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/text.h"
 #include "cli/printer.h"
 #include "command.h"
 #include "gateway/authority.h"
@@ -45,18 +46,10 @@ Result<std::chrono::seconds> ttl_of(const std::string& text) {
   const Error wrong(
       Code::kInvalid,
       "--ttl " + text + ": must be a whole number followed by s, m, h or d, from 1m to 30d");
-  long count = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (problem != std::errc() || end + 1 != text.data() + text.size()) return wrong;
-  const long seconds_each = *end == 's'   ? 1
-                            : *end == 'm' ? 60
-                            : *end == 'h' ? 3600
-                            : *end == 'd' ? 86400
-                                          : 0;
-  if (seconds_each == 0 || count < 0 || count > 10'000'000) return wrong;
-  const std::chrono::seconds ttl(count * seconds_each);
-  if (ttl < kTtlMin || ttl > kTtlMax) return wrong;
-  return ttl;
+  const auto ttl = varda::parse_duration(text);
+  if (!ttl || text.ends_with("ms")) return wrong;
+  if (*ttl < kTtlMin || *ttl > kTtlMax) return wrong;
+  return std::chrono::floor<std::chrono::seconds>(*ttl);
 }
 
 std::string state_of(const gateway::JoinTokenRecord& record, WallTime now) {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "api/schema.h"
+#include "codec/text.h"
 #include "meta/object.h"
 
 namespace varda::api {
@@ -55,13 +56,6 @@ bool matches(const std::string& text, const std::string& pattern) {
   return std::regex_search(text, *matcher);
 }
 
-// Counts UTF-8 characters, as OpenAPI's length limits do.
-std::size_t characters(std::string_view text) {
-  std::size_t count = 0;
-  for (const char c : text) count += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  return count;
-}
-
 enum class Depth { kEverything, kRulesOnly };
 
 class Walk {
@@ -104,13 +98,13 @@ class Walk {
   void check_string(const Schema& schema, const std::string& text, const std::string& path) {
     if (depth_ == Depth::kRulesOnly) return;
     const std::string shown = codec::write_json(Json(text));
-    if (schema.length_max && characters(text) > *schema.length_max) {
+    if (schema.length_max && codec::utf8_length(text) > *schema.length_max) {
       add("FieldValueTooLong", path,
           "Too long: may not be more than " + std::to_string(*schema.length_max) + " bytes");
       // The recursive matcher below gets only short texts.
       return;
     }
-    if (schema.length_min && characters(text) < *schema.length_min) {
+    if (schema.length_min && codec::utf8_length(text) < *schema.length_min) {
       add("FieldValueInvalid", path,
           "Invalid value: " + shown + ": " + path + " in body should be at least " +
               std::to_string(*schema.length_min) + " chars long");

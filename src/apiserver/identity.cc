@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "codec/digest.h"
 #include "meta/node_writes.h"
 #include "meta/references.h"
@@ -37,9 +38,7 @@ class TokenAuthenticator : public Authenticator {
     const auto header = request.headers.find("Authorization");
     constexpr std::string_view kBearer = "Bearer ";
     if (!header || header->size() <= kBearer.size()) return std::nullopt;
-    std::string scheme(header->substr(0, kBearer.size()));
-    for (char& c : scheme) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-    if (scheme != "bearer ") return std::nullopt;
+    if (!starts_ignoring_case(*header, kBearer)) return std::nullopt;
     const std::string digest = codec::Sha256::of(header->substr(kBearer.size())).hex();
     const Token* found = nullptr;
     for (const Token& one : known_) {  // compares all, so that every token takes equal time

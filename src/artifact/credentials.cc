@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/text.h"
+
 namespace varda::artifact {
 namespace {
 
@@ -30,7 +32,7 @@ std::vector<std::string> parse_hosts(std::string_view text) {
   std::string host;
   for (const char c : std::string(text) + ",") {
     if (c != ',' && c != ' ' && c != '\t' && c != '\n' && c != '\r') {
-      host += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+      host += lower(c);
     } else if (!host.empty()) {
       out.push_back(std::exchange(host, {}));
     }

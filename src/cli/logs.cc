@@ -2,6 +2,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/text.h"
 #include "cli/verbs.h"
 #include "meta/object.h"
 #include "meta/selector.h"
@@ -140,8 +141,7 @@ Status events(const Context& ctx, Session& session, const EventsOptions& options
     const auto age = then.ok() ? meta::format_age(std::chrono::duration_cast<std::chrono::seconds>(
                                      system_clock().wall() - *then))
                                : "<unknown>";
-    std::string kind = e.at("involvedObject/kind").as_string();
-    for (char& c : kind) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    const std::string kind = lower(e.at("involvedObject/kind").as_string());
     return {age, harmless(e["type"].as_string()), harmless(e["reason"].as_string()),
             harmless(kind + "/" + e.at("involvedObject/name").as_string()),
             harmless(e["message"].as_string())};

@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/text.h"
+
 namespace varda::cli {
 
 namespace {
@@ -20,12 +22,6 @@ constexpr Member kTexts[] = {{"name", "metadata/name"},   {"namespace", "metadat
                              {"task", "spec/task"},       {"format", "spec/format"},
                              {"version", "spec/version"}, {"sourceJob", "spec/sourceJob"}};
 constexpr Member kLists[] = {{"label", "spec/labels"}, {"parent", "spec/parents"}};
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
 
 std::optional<double> number(std::string_view text) {
   double out = 0;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+#include "codec/text.h"
 #include "codec/yaml.h"
 #include "meta/object.h"
 
@@ -12,12 +14,6 @@ std::string upper(std::string_view text) {
   std::string out(text);
   for (char& c : out) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
   return out;
-}
-
-/// Width on a terminal; every UTF-8 character counts as one column.
-std::size_t width(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
 /// Like kubectl, shows an absent cell as empty.
@@ -45,8 +41,7 @@ std::string indent(std::string_view text, std::string_view margin) {
 
 std::string kind_path(const Json& object) {
   const std::string& api = object["apiVersion"].as_string();
-  std::string kind = object["kind"].as_string();
-  for (char& c : kind) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  const std::string kind = lower(object["kind"].as_string());
   const auto slash = api.find('/');
   return slash == std::string::npos ? kind : kind + "." + api.substr(0, slash);
 }
@@ -84,14 +79,15 @@ std::string align(const std::vector<std::vector<std::string>>& rows,
                   std::vector<std::size_t>& widths) {
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
+    for (std::size_t i = 0; i < row.size(); ++i)
+      widths[i] = std::max(widths[i], codec::utf8_length(row[i]));
   }
   std::string out;
   for (const auto& row : rows) {
     std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) {
       line += row[i];
-      if (i + 1 < row.size()) line.append(widths[i] - width(row[i]) + 3, ' ');
+      if (i + 1 < row.size()) line.append(widths[i] - codec::utf8_length(row[i]) + 3, ' ');
     }
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";

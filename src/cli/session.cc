@@ -2,20 +2,11 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "codec/yaml.h"
 
 namespace varda::cli {
 namespace {
-
-std::vector<std::string> split(std::string_view text, char at) {
-  std::vector<std::string> out;
-  for (;;) {
-    const auto end = text.find(at);
-    out.emplace_back(text.substr(0, end));
-    if (end == std::string_view::npos) return out;
-    text.remove_prefix(end + 1);
-  }
-}
 
 Status add_documents(const std::string& where, std::string_view text, std::vector<Json>& out) {
   TRY(const std::vector<Json> documents, codec::parse_yaml_stream(text).context(where));
@@ -66,7 +57,7 @@ Result<std::vector<Target>> parse_targets(const Context& ctx, Session& session,
     return out;
   }
   const std::vector<std::string> names(words.begin() + 1, words.end());
-  for (const std::string& type : split(words[0], ',')) {
+  for (const std::string_view type : split(words[0], ',')) {
     auto resource = discovery->find(type);
     if (resource.ok()) {
       out.push_back({*resource, names});

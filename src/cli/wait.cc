@@ -1,3 +1,4 @@
+#include "base/text.h"
 #include "cli/verbs.h"
 
 namespace varda::cli {
@@ -9,12 +10,6 @@ struct Wanted {
   std::string name;  // of the condition, or the JSONPath
   std::string value = "True";
 };
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-  return out;
-}
 
 Result<Wanted> parse(const std::string& text) {
   if (text == "delete") return Wanted{.what = Wanted::What::kDeleted};

@@ -1,8 +1,8 @@
 #include "dataset/format.h"
 
 #include <algorithm>
-#include <cctype>
 
+#include "base/text.h"
 #include "dataset/internal/scanner.h"
 
 namespace varda::dataset {
@@ -17,15 +17,13 @@ const std::vector<const Format*>& formats() {
 }
 
 Result<const Format*> find_format(std::string_view name) {
-  std::string lower(name.substr(0, 64));
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
+  const std::string wanted = lower(name.substr(0, 64));
   std::string known;
   for (const Format* format : formats()) {
-    if (format->name == lower) return format;
+    if (format->name == wanted) return format;
     known += (known.empty() ? "" : ", ") + std::string(format->name);
   }
-  return Error(Code::kInvalid, "there is no format \"" + lower + "\"; there are " + known);
+  return Error(Code::kInvalid, "there is no format \"" + wanted + "\"; there are " + known);
 }
 
 Result<Header> parse_header(std::string_view text) {

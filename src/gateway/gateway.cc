@@ -12,6 +12,7 @@
 #include "api/edgeai/edge_node.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/text.h"
 #include "gateway/caller.h"
 #include "gateway/internal/allowance.h"
 #include "gateway/layer.h"
@@ -278,11 +279,7 @@ class GatewayImpl final : public Gateway, Admission {
     TRY(Caller caller, node_of(request.peer, clock_.wall()));
     for (const auto& [name, value] : request.headers.all()) {
       constexpr std::string_view kImpersonate = "impersonate-";
-      const bool same = name.size() >= kImpersonate.size() &&
-                        std::equal(kImpersonate.begin(), kImpersonate.end(), name.begin(),
-                                   [](char lower, char c) {
-                                     return lower == (c >= 'A' && c <= 'Z' ? c + 32 : c);
-                                   });
+      const bool same = starts_ignoring_case(name, kImpersonate);
       if (same) return Error(Code::kForbidden, "a node may not act in the name of another node");
     }
     if (shut_out(caller.node))

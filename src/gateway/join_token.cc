@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "base/text.h"
 #include "codec/digest.h"
 #include "gateway/authority.h"
 #include "gateway/caller.h"
@@ -55,10 +56,7 @@ Result<JoinToken> JoinToken::parse(std::string_view text) {
   const Error wrong(
       Code::kInvalid,
       "this is not a join token (varda-join.ID.SECRET.CAHASH, as `varda join-token` prints it)");
-  constexpr std::string_view kBlank = " \t\r\n";
-  const auto begin = text.find_first_not_of(kBlank);
-  if (begin == std::string_view::npos) return wrong;
-  text = text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin);
+  text = trim(text);
   if (!text.starts_with(kPrefix)) return wrong;
   text.remove_prefix(kPrefix.size());
   if (text.size() != kIdDigits + 1 + kDigestDigits + 1 + kDigestDigits) return wrong;
@@ -152,10 +150,8 @@ Result<JoinTokenRecord> JoinTokenRecord::from_secret(const Json& secret) {
 bool join_token_is_revoked(const Json& secret) {
   const auto bytes = codec::unbase64(secret["data"]["revoked"].as_string());
   if (!bytes.ok()) return true;
-  constexpr std::string_view kBlank = " \t\r\n";
-  const auto begin = bytes->find_first_not_of(kBlank);
-  return begin != std::string::npos &&
-         bytes->substr(begin, bytes->find_last_not_of(kBlank) + 1 - begin) != "false";
+  const std::string_view revoked = trim(*bytes);
+  return !revoked.empty() && revoked != "false";
 }
 
 std::string_view to_string(Verdict verdict) {

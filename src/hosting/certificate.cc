@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text.h"
 #include "codec/digest.h"
 #include "net/validity.h"
 
@@ -13,12 +14,6 @@ using codec::Json;
 
 constexpr const char* kHostsAnnotation = "edgeai.io/certificate-hosts";
 constexpr std::size_t kCommonNameMax = 64;  // RFC 5280
-
-std::string joined(const std::vector<std::string>& hosts) {
-  std::string out;
-  for (const std::string& host : hosts) out += (out.empty() ? "" : ",") + host;
-  return out;
-}
 
 std::string member(const Json& secret, const char* name) {
   auto text = codec::unbase64(secret["data"][name].as_string());
@@ -61,7 +56,7 @@ CertificateCheck check_certificate(const WantedCertificate& wanted,
   }
   const auto facts = net::certificate_facts(member(*secret, "tls.crt"));
   if (!facts.ok() || !is_whole(*secret, ca_pem, *facts)) return {Verdict::kIssue, {}};
-  if (secret->at("metadata/annotations")[kHostsAnnotation].as_string() != joined(wanted.hosts))
+  if (secret->at("metadata/annotations")[kHostsAnnotation].as_string() != join(wanted.hosts, ","))
     return {Verdict::kIssue, {}};
   if (net::must_be_renewed(*facts, kServerCertificateLeft, now)) return {Verdict::kIssue, {}};
   return {Verdict::kGood, facts->not_after - kServerCertificateLeft};
@@ -90,7 +85,7 @@ Result<Json> make_certificate_secret(const WantedCertificate& wanted,
                                                       {"ownerReferences", Json::array({owner})}})},
                            {"type", "kubernetes.io/tls"}});
   }
-  secret.make("metadata/annotations").set(kHostsAnnotation, joined(wanted.hosts));
+  secret.make("metadata/annotations").set(kHostsAnnotation, join(wanted.hosts, ","));
   secret.set("data", Json::object({{"tls.crt", codec::base64(pair.certificate_pem)},
                                    {"tls.key", codec::base64(pair.key_pem)},
                                    {"ca.crt", codec::base64(ca.certificate_pem)}}));

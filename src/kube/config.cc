@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/text.h"
 #include "codec/digest.h"
 #include "codec/yaml.h"
 #include "net/client.h"
@@ -52,12 +53,6 @@ bool may_be_there(const fs::path& path) {
   return fs::exists(path, why) || why == std::errc::permission_denied;
 }
 
-std::string trimmed(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' '))
-    text.pop_back();
-  return text;
-}
-
 Error bad(std::string what) { return {Code::kInvalid, std::move(what)}; }
 
 // The lists of a kubeconfig, and the members that contain file names.
@@ -70,7 +65,7 @@ constexpr const char* kFileMembers[] = {"certificate-authority", "client-certifi
 /// in different directories.
 Result<Json> read_listed_file(const fs::path& path) {
   TRY(const std::string text, read_file(path));
-  if (trimmed(text).empty()) return Json::object();  // kubectl accepts an empty file too
+  if (trim(text).empty()) return Json::object();  // kubectl accepts an empty file too
   TRY(Json file, codec::parse_yaml(text).context(path.string()));
   if (!file.is_object())
     return bad(path.string() +
@@ -124,7 +119,7 @@ Result<const Json*> entry(const Json& config, const char* list, const char* inne
 /// PEM from "X-data" (base64, wins) or from the file "X"; "" if neither is there.
 Result<std::string> pem(const Json& from, const std::string& name, const fs::path& directory) {
   if (const Json& data = from[name + "-data"]; !data.is_null()) {
-    auto text = codec::unbase64(trimmed(data.as_string()));
+    auto text = codec::unbase64(trim(data.as_string()));
     if (!text.ok()) return bad(name + "-data: must be base64");
     return std::move(*text);
   }
@@ -155,7 +150,7 @@ class FileToken {
   void read() REQUIRES(mutex_) {
     // If the file is unreadable or empty for a moment, the last token stays in use.
     if (auto text = read_file(path_); text.ok()) {
-      if (std::string token = trimmed(std::move(*text)); !token.empty()) token_ = std::move(token);
+      if (const std::string_view token = trim(*text); !token.empty()) token_ = token;
     }
     read_ = system_clock().now();
   }
@@ -287,7 +282,7 @@ Result<Config> in_cluster(const std::filesystem::path& root) {
                ":" + port;
   TRY(out.tls.ca_pem, read_file(root / "ca.crt"));
   out.token_file = root / "token";
-  if (auto ns = read_file(root / "namespace"); ns.ok()) out.ns = trimmed(std::move(*ns));
+  if (auto ns = read_file(root / "namespace"); ns.ok()) out.ns = trim(*ns);
   TRY_VOID(find_proxies(out));
   return out;
 }

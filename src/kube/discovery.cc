@@ -3,16 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text.h"
+
 namespace varda::kube {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
 
 std::vector<std::string> strings(const Json& list) {
   std::vector<std::string> out;

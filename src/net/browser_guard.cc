@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/text.h"
 #include "net/internal/socket.h"
 #include "net/ip.h"
 #include "net/url.h"
@@ -27,12 +28,6 @@ std::string_view without_port(std::string_view host) {
   return port ? host.substr(0, colon) : host;
 }
 
-std::string lower_text(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return out;
-}
-
 Response refusal(const char* why) {
   Response response;
   response.status = 403;
@@ -46,27 +41,26 @@ class Guard {
   explicit Guard(BrowserGuard guard) : loopback_(listens_on_loopback(guard.listen)) {
     for (const std::string& origin : guard.cors_origins) {
       if (origin == "*") any_ = true;
-      origins_.push_back(lower_text(origin));
+      origins_.push_back(lower(origin));
     }
   }
 
   /// Null: the request may pass.
   const char* why_not(const Request& request) const {
-    const std::string host = lower_text(request.headers.find("Host").value_or(""));
+    const std::string host = lower(request.headers.find("Host").value_or(""));
     if (loopback_ && !host.empty() && !names_loopback(host))
       return "this server listens on a loopback address: use localhost or an IP address in the URL";
     const auto origin = request.headers.find("Origin");
     if (origin) {
-      if (is_listed(*origin) || is_own(lower_text(*origin), host)) return nullptr;
+      if (is_listed(*origin) || is_own(lower(*origin), host)) return nullptr;
       return "pages of another origin may not use this server; --cors-origin allows one";
     }
-    if (!any_ && lower_text(request.headers.find("Sec-Fetch-Site").value_or("")) == "cross-site")
+    if (!any_ && lower(request.headers.find("Sec-Fetch-Site").value_or("")) == "cross-site")
       return "pages of another site may not use this server; --cors-origin allows one";
     return nullptr;
   }
   bool is_listed(std::string_view origin) const {
-    return any_ ||
-           std::find(origins_.begin(), origins_.end(), lower_text(origin)) != origins_.end();
+    return any_ || std::find(origins_.begin(), origins_.end(), lower(origin)) != origins_.end();
   }
 
  private:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/text.h"
 #include "net/internal/dial.h"
 #include "net/internal/parser.h"
 #include "net/internal/stream.h"
@@ -305,10 +306,7 @@ class SocketClient final : public HttpClient {
   /// Headers of AWS signatures, including session tokens.
   static bool is_signature(std::string_view name) {
     constexpr std::string_view kPrefix = "x-amz-";
-    return name.size() > kPrefix.size() &&
-           std::equal(kPrefix.begin(), kPrefix.end(), name.begin(), [](char a, char b) {
-             return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b - 'A' + 'a') : b);
-           });
+    return name.size() > kPrefix.size() && starts_ignoring_case(name, kPrefix);
   }
 
   Result<Route> route_of(const Url& url) const {

@@ -6,17 +6,11 @@
 #include <mutex>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "net/url.h"
 
 namespace varda::net {
 namespace {
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-bool same_name(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(),
-                                            [](char x, char y) { return lower(x) == lower(y); });
-}
 
 /// Shared by the handler's thread and the waiting caller of loopback(). Outlives both.
 struct Exchange {
@@ -159,7 +153,7 @@ class Loopback final : public HttpClient {
 
 std::optional<std::string_view> Headers::find(std::string_view name) const {
   for (const auto& [key, value] : fields_) {
-    if (same_name(key, name)) return value;
+    if (equal_ignoring_case(key, name)) return value;
   }
   return std::nullopt;
 }
@@ -170,7 +164,7 @@ void Headers::set(std::string_view name, std::string value) {
 }
 
 void Headers::remove(std::string_view name) {
-  std::erase_if(fields_, [&](const auto& field) { return same_name(field.first, name); });
+  std::erase_if(fields_, [&](const auto& field) { return equal_ignoring_case(field.first, name); });
 }
 
 std::string_view Request::path() const {

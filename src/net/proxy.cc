@@ -3,6 +3,7 @@
 #include <charconv>
 #include <openssl/evp.h>
 
+#include "base/text.h"
 #include "net/ip.h"
 #include "net/url.h"
 
@@ -21,12 +22,6 @@ std::optional<int> number(std::string_view text) {
 bool in_block(const Ip& ip, std::string_view text) {
   const auto block = parse_ip_block(text);
   return block && block->contains(ip);
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return out;
 }
 
 /// Removes ":PORT" from the entry; -1: the entry has none.

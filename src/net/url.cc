@@ -3,6 +3,8 @@
 #include <arpa/inet.h>
 #include <charconv>
 
+#include "base/text.h"
+
 namespace varda::net {
 namespace {
 
@@ -60,7 +62,7 @@ Result<Url> Url::parse(std::string_view text) {
   if (colon == std::string_view::npos || colon == 0) return fail("expected scheme://host");
   for (const char c : text.substr(0, colon)) {
     if (!letter(c) && !digit(c) && c != '+' && c != '-' && c != '.') return fail("bad scheme");
-    url.scheme += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    url.scheme += lower(c);
   }
   if (!letter(url.scheme[0])) return fail("bad scheme");
 
@@ -96,7 +98,7 @@ Result<Url> Url::parse(std::string_view text) {
     for (char& c : *host) {
       if (!letter(c) && !digit(c) && c != '-' && c != '.' && c != '_')
         return fail("bad character in the host");
-      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+      c = lower(c);
     }
     url.host = std::move(*host);
     port = mark == std::string_view::npos ? std::string_view() : authority.substr(mark);

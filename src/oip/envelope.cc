@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "codec/json_reader.h"
+#include "codec/text.h"
 #include "oip/internal/tensors.h"
 
 namespace varda::oip {
@@ -52,14 +53,6 @@ Status look_at_data(std::string_view data, tensor::DType dtype, const tensor::Sh
   if (count == wanted) return {};
   return Error(Code::kInvalid, "data has " + std::to_string(count) + " elements, the shape " +
                                    tensor::to_string(shape) + " has " + std::to_string(wanted));
-}
-
-// Cuts the text to at most `bytes_max` bytes, at a character boundary.
-void cut(std::string& text, std::size_t bytes_max) {
-  if (text.size() <= bytes_max) return;
-  std::size_t end = bytes_max;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  text.resize(end);
 }
 
 // Reads one output. Adds its binary_data_size to `binary_bytes`.
@@ -152,7 +145,7 @@ Result<Envelope> open_infer_response(std::shared_ptr<const std::string> body,
       out.model_name = reader.string();
     } else if (member == "model_version") {
       out.model_version = reader.string();
-      cut(out.model_version, kVersionBytesMax);
+      out.model_version = codec::clipped(out.model_version, kVersionBytesMax);
     } else if (member == "id") {
       out.id = reader.string();
     } else if (member == "parameters") {

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/mutex.h"
+#include "codec/text.h"
 #include "meta/object.h"
 
 namespace varda::runtime {
@@ -93,9 +94,7 @@ struct Bucket {
 /// At most kMessageBytesMax bytes, and no partial character at the end.
 std::string cut(std::string_view text) {
   if (text.size() <= kMessageBytesMax) return std::string(text);
-  std::size_t end = kMessageBytesMax - 3;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return std::string(text.substr(0, end)) + "...";
+  return codec::clipped(text, kMessageBytesMax - 3) + "...";
 }
 
 std::string namespace_of(const ObjectKey& object) {

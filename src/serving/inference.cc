@@ -1,10 +1,10 @@
 #include "serving/inference.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
 #include "base/caught.h"
+#include "base/text.h"
 #include "codec/image.h"
 #include "oip/route.h"
 
@@ -29,10 +29,7 @@ std::size_t samples(const ModelVersion& version, const std::vector<tensor::Named
 // Whether the body is an image itself. The decoder rejects unsupported image types.
 bool is_image(std::string_view content_type) {
   constexpr std::string_view kImage = "image/";
-  const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
-  return content_type.size() > kImage.size() &&
-         std::equal(kImage.begin(), kImage.end(), content_type.begin(),
-                    [&](char b, char a) { return same(a, b); });
+  return content_type.size() > kImage.size() && starts_ignoring_case(content_type, kImage);
 }
 
 /// Error for a body that is no request, with a hint what to send instead.

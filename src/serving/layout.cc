@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "codec/digest.h"
 
 namespace varda::serving {
@@ -48,18 +49,11 @@ std::string fingerprint(os::FileSystem& fs, const std::filesystem::path& directo
   return out;
 }
 
-std::string_view trimmed(std::string_view text) {
-  const auto space = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
-  while (!text.empty() && space(text.back())) text.remove_suffix(1);
-  while (!text.empty() && space(text.front())) text.remove_prefix(1);
-  return text;
-}
-
 // Ignores a file that is unreadable or wrong: it only saves a probe and names a fallback.
 void look_at_last_good(os::FileSystem& fs, const std::filesystem::path& model, Wanted& out) {
   const auto text = read_text(fs, model / kLastGood, 4096);
   if (!text.ok()) return;
-  const std::string_view line = trimmed(*text);
+  const std::string_view line = trim(*text);
   const std::string_view version = line.substr(0, line.find(' '));
   if (!is_version(version) || !is_directory(fs, model / version)) return;
   out.last_good = version;
@@ -80,7 +74,7 @@ Result<Wanted> look(os::FileSystem& fs, const std::filesystem::path& model) {
     look_at_last_good(fs, model, out);
   if (std::find(names.begin(), names.end(), "target") != names.end()) {
     TRY(const std::string text, read_text(fs, model / "target", 4096));
-    const std::string_view version = trimmed(text);
+    const std::string_view version = trim(text);
     if (!is_version(version))
       return Error(Code::kInvalid,
                    "target contains no version: must be up to 63 of A-Z a-z 0-9 . _ -");

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 
+#include "base/text.h"
 #include "codec/json.h"
 #include "codec/text.h"
 
@@ -124,13 +125,6 @@ constexpr std::array kTable{
               .source = kOwn},
 };
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-bool same_but_for_case(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return lower(x) == lower(y); });
-}
-
 /// The text for an error message: short, and valid UTF-8.
 std::string shown(std::string_view text) {
   if (!codec::is_utf8(text)) return "bytes that are not UTF-8";
@@ -157,10 +151,10 @@ std::string known_keys(const PolicyRow& row) {
 
 std::string unknown_policy(std::string_view name) {
   for (const PolicyRow& row : kTable) {
-    if (same_but_for_case(row.name, name))
+    if (equal_ignoring_case(row.name, name))
       return "unknown policy " + shown(name) + "; did you mean " + std::string(row.name) + "?";
     for (const std::string_view alias : row.aliases) {
-      if (same_but_for_case(alias, name))
+      if (equal_ignoring_case(alias, name))
         return "unknown policy " + shown(name) + "; did you mean " + std::string(alias) + "?";
     }
   }
@@ -169,17 +163,11 @@ std::string unknown_policy(std::string_view name) {
 
 std::string unknown_key(const PolicyRow& row, std::string_view key) {
   for (const ParameterRow& parameter : row.parameters) {
-    if (same_but_for_case(parameter.key, key))
+    if (equal_ignoring_case(parameter.key, key))
       return "unknown parameter " + shown(key) + "; did you mean " + std::string(parameter.key) +
              "?";
   }
   return std::string(row.name) + " has no parameter " + shown(key) + "; " + known_keys(row);
-}
-
-std::string trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos) return {};
-  return std::string(text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1));
 }
 
 /// Describes the fault of the value; empty if valid.
@@ -308,7 +296,7 @@ Result<double> parse_number(std::string_view text, double min, double max) {
 Result<std::vector<std::string>> parse_text_list(std::string_view text) {
   if (!codec::is_utf8(text)) return Error(Code::kInvalid, "must be UTF-8");
   std::vector<std::string> items;
-  const std::string whole = trimmed(text);
+  const std::string whole(trim(text));
   if (whole.starts_with('[')) {
     const auto json = codec::parse_json(whole, {.depth_max = 2});
     if (!json.ok())
@@ -317,12 +305,12 @@ Result<std::vector<std::string>> parse_text_list(std::string_view text) {
     for (const codec::Json& item : json->as_array()) {
       if (!item.is_string())
         return Error(Code::kInvalid, "begins with '[' and is not a JSON list of strings");
-      items.push_back(trimmed(item.as_string()));
+      items.emplace_back(trim(item.as_string()));
     }
   } else if (!whole.empty()) {
     for (std::size_t at = 0; at <= whole.size();) {
       const std::size_t comma = std::min(whole.find(',', at), whole.size());
-      items.push_back(trimmed(std::string_view(whole).substr(at, comma - at)));
+      items.emplace_back(trim(std::string_view(whole).substr(at, comma - at)));
       at = comma + 1;
     }
   }

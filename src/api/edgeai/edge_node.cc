@@ -4,6 +4,7 @@
 
 #include "api/describe.h"
 #include "codec/json.h"
+#include "codec/text.h"
 #include "meta/node_address.h"
 
 namespace varda::api {
@@ -511,8 +512,7 @@ std::vector<meta::StatusCause> check_edge_node_address(const Json& old, const Js
   for (const meta::AddressProblem& one :
        meta::added_address_problems("EdgeNode", old["status"], object["status"])) {
     causes.push_back({"FieldValueInvalid",
-                      "Invalid value: " + codec::write_json(Json(one.value)) + ": " + one.message,
-                      one.field});
+                      "Invalid value: " + codec::quote(one.value) + ": " + one.message, one.field});
   }
   return causes;
 }

@@ -8,6 +8,7 @@
 #include "api/describe.h"
 #include "api/rule.h"
 #include "api/sedna/describe_worker.h"
+#include "base/text.h"
 
 namespace varda::api {
 
@@ -22,15 +23,11 @@ constexpr std::array kLayers{JointTier::kDevice, JointTier::kEdge,
                              JointTier::kCloud};  // lowest tier first
 
 /// Parses texts that match kDeadlinePattern, also above the maximum.
-std::optional<milliseconds> parse_duration(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::size_t digits = static_cast<std::size_t>(end - text.data());
-  if (problem != std::errc() || digits > 6 || number < 1 || text.front() == '0') return {};
-  const std::string_view unit = text.substr(digits);
-  const std::int64_t scale = unit == "ms" ? 1 : unit == "s" ? 1000 : unit == "m" ? 60'000 : 0;
-  if (scale == 0) return {};
-  return milliseconds{number * scale};
+std::optional<milliseconds> deadline_of(std::string_view text) {
+  const bool unit = text.ends_with('s') || text.ends_with('m');
+  const auto digits = text.find_first_not_of("0123456789");
+  if (!unit || text.front() == '0' || digits > 6) return {};
+  return parse_duration(text);
 }
 
 Rule deadline_rule() {
@@ -64,10 +61,10 @@ Rule total_is_longest() {
   rule.reason = "FieldValueInvalid";
   rule.field_path = ".deadline";
   rule.check = [](const Json& self) -> std::vector<Violation> {
-    const auto total = parse_duration(self["deadline"].as_string());
+    const auto total = deadline_of(self["deadline"].as_string());
     if (!total) return {};
     const auto longer = [&](const Json& one) {
-      const auto deadline = parse_duration(one["deadline"].as_string());
+      const auto deadline = deadline_of(one["deadline"].as_string());
       return deadline && *deadline > *total;
     };
     const auto complain = [&](const std::string& who, const Json& one) -> std::vector<Violation> {
@@ -142,7 +139,7 @@ const rules::Member kTiers{"tiers", rules::Shape::kList};
 }  // namespace
 
 std::optional<milliseconds> parse_deadline(std::string_view text) {
-  const auto value = parse_duration(text);
+  const auto value = deadline_of(text);
   return value && *value <= kDeadlineMax ? value : std::nullopt;
 }
 

@@ -1,5 +1,6 @@
 #include "apiserver/internal/audit_event.h"
 
+#include "base/text.h"
 #include "codec/yaml.h"
 #include "meta/object.h"
 
@@ -89,10 +90,7 @@ std::optional<Json> audit_event(const Call& call, const net::Response& response,
     return std::nullopt;
   const bool secret = confidential(call.info);
   std::string verb = what.verb;
-  if (verb.empty()) {  // refused before the verb was determined
-    verb = call.http.method;
-    for (char& c : verb) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  }
+  if (verb.empty()) verb = lower(call.http.method);  // refused before the verb was determined
 
   const bool with_body = level == AuditLevel::kRequest && !secret && was_read(call, response) &&
                          call.http.method != "GET" && call.http.method != "HEAD";

@@ -6,6 +6,7 @@
 #include "apiserver/internal/negotiation.h"
 #include "apiserver/internal/paging.h"
 #include "apiserver/internal/strategic.h"
+#include "base/text.h"
 #include "codec/digest.h"
 #include "codec/reported_paths.h"
 #include "meta/patch.h"
@@ -76,12 +77,6 @@ Status understand(const Kind& kind, Json& object, const std::vector<std::string>
   for (const std::string& path : unknown) problems.push_back("unknown field " + in_quotes(path));
   if (problems.size() > kProblemsMax) problems.resize(kProblemsMax);
   return {};
-}
-
-std::string joined(const std::vector<std::string>& problems) {
-  std::string out;
-  for (const std::string& problem : problems) out += (out.empty() ? "" : ", ") + problem;
-  return out;
 }
 
 void warn(std::vector<std::string>* warnings, Validation validation,
@@ -211,7 +206,7 @@ Outcome<Json> read_object(const net::Request& request, const Kind& kind, const L
   }
   if (validation == Validation::kStrict && !problems.empty()) {
     return bad_request(cannot_be_handled(kind, resource.kind, resource.version,
-                                         "strict decoding error: " + joined(problems)));
+                                         "strict decoding error: " + join(problems)));
   }
   warn(warnings, validation, std::move(problems));
   return object;
@@ -253,7 +248,7 @@ Outcome<Json> accept_patched(Json object, const Kind& kind, Validation validatio
     return bad_patch(patched, understood.error().message());
   }
   if (validation == Validation::kStrict && !problems.empty())
-    return bad_patch(patched, "strict decoding error: " + joined(problems));
+    return bad_patch(patched, "strict decoding error: " + join(problems));
   warn(warnings, validation, std::move(problems));
   return object;
 }

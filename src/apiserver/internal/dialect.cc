@@ -6,6 +6,8 @@
 #include "apiserver/internal/audit_event.h"
 #include "apiserver/internal/metadata.h"
 #include "apiserver/internal/paging.h"
+#include "base/text.h"
+#include "codec/text.h"
 #include "meta/selector.h"
 
 namespace varda::apiserver {
@@ -47,24 +49,21 @@ void add_warnings(net::Response& response, const std::vector<std::string>& warni
   const auto begins_character = [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   };
-  const auto characters = [&](std::string_view text) {
-    return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins_character));
-  };
   std::size_t total = 0;
-  for (const std::string& warning : warnings) total += characters(warning);
+  for (const std::string& warning : warnings) total += codec::utf8_length(warning);
   const bool cut = total > kTotal;
   std::size_t written = 0;
   for (const std::string& warning : warnings) {
     if (cut && written >= kTotal) break;
     std::string_view text = warning;
-    if (cut && characters(text) > kEach) {
+    if (cut && codec::utf8_length(text) > kEach) {
       std::size_t end = 0;
       for (std::size_t seen = 0; end < text.size(); ++end) {
         if (begins_character(text[end]) && ++seen > kEach) break;
       }
       text = text.substr(0, end);
     }
-    written += characters(text);
+    written += codec::utf8_length(text);
     response.headers.add("Warning", "299 - " + in_quotes(text));
   }
 }
@@ -224,8 +223,7 @@ Outcome<void> Dialect::authorize(Call& call) const {
     }
   } else {
     what.path = info.path;
-    what.verb = call.http.method;
-    for (char& c : what.verb) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    what.verb = lower(call.http.method);
   }
   if (allowed(call, what)) return {};
   if (!what.is_resource) {

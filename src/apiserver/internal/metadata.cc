@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "base/text.h"
 #include "codec/reported_paths.h"
 
 namespace varda::apiserver {
@@ -244,9 +245,7 @@ std::vector<StatusCause> validate_metadata(const Kind& kind, const Json& object)
   }
   std::size_t annotation_bytes = 0;
   for (const auto& [key, value] : metadata["annotations"].as_object()) {
-    std::string folded = key;
-    for (char& c : folded) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-    if (std::string why = meta::check_label_key(folded); !why.empty())
+    if (std::string why = meta::check_label_key(lower(key)); !why.empty())
       causes.push_back(invalid_value("metadata.annotations", key, why));
     annotation_bytes += key.size() + value.as_string().size();
   }

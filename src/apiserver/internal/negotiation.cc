@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "apiserver/internal/protobuf.h"
+#include "base/text.h"
 #include "codec/yaml.h"
 
 namespace varda::apiserver {
@@ -11,29 +12,6 @@ namespace varda::apiserver {
 using codec::Json;
 
 namespace {
-
-std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
-
-template <typename F>
-void split(std::string_view text, char separator, F&& each) {
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(separator), text.size());
-    each(trim(text.substr(0, end)));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-}
 
 bool is_json(std::string_view type) {
   return type == "application/json" || type == "application/*" || type == "*/*";
@@ -49,40 +27,38 @@ std::optional<Output::As> as_of(const MediaRange& range) {
   return std::nullopt;
 }
 
+// "q=0.9" or "as=Table".
+void read_parameter(std::string_view part, MediaRange& range) {
+  const std::size_t equals = part.find('=');
+  if (equals == std::string_view::npos) return;
+  const std::string_view key = trim(part.substr(0, equals));
+  const std::string text(trim(part.substr(equals + 1)));
+  if (key == "q") {
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), range.quality);
+    if (parsed.ec != std::errc()) range.quality = 0;
+  } else if (key == "as") {
+    range.as = text;
+  } else if (key == "v") {
+    range.version = text;
+  } else if (key == "g") {
+    range.group = text;
+  }
+}
+
 }  // namespace
 
 std::vector<MediaRange> parse_accept(const net::Request& request) {
   std::vector<MediaRange> ranges;
   for (const auto& [name, value] : request.headers.all()) {
-    if (lower(name) != "accept") continue;
-    split(value, ',', [&](std::string_view clause) {
-      if (clause.empty()) return;
+    if (!equal_ignoring_case(name, "accept")) continue;
+    for (const std::string_view clause : split(value, ',')) {
+      if (trim(clause).empty()) continue;
+      const std::vector<std::string_view> parts = split(clause, ';');
       MediaRange range;
-      bool first = true;
-      split(clause, ';', [&](std::string_view part) {
-        if (first) {
-          range.type = lower(part);
-          first = false;
-          return;
-        }
-        const std::size_t equals = part.find('=');
-        if (equals == std::string_view::npos) return;
-        const std::string_view key = trim(part.substr(0, equals));
-        const std::string text(trim(part.substr(equals + 1)));
-        if (key == "q") {
-          const auto parsed =
-              std::from_chars(text.data(), text.data() + text.size(), range.quality);
-          if (parsed.ec != std::errc()) range.quality = 0;
-        } else if (key == "as") {
-          range.as = text;
-        } else if (key == "v") {
-          range.version = text;
-        } else if (key == "g") {
-          range.group = text;
-        }
-      });
+      range.type = lower(trim(parts.front()));
+      for (std::size_t i = 1; i < parts.size(); ++i) read_parameter(parts[i], range);
       ranges.push_back(std::move(range));
-    });
+    }
   }
   std::stable_sort(ranges.begin(), ranges.end(),
                    [](const MediaRange& a, const MediaRange& b) { return a.quality > b.quality; });

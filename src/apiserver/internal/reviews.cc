@@ -3,6 +3,7 @@
 
 #include "apiserver/internal/dialect.h"
 #include "apiserver/internal/metadata.h"
+#include "base/text.h"
 
 namespace varda::apiserver {
 
@@ -151,13 +152,12 @@ Outcome<void> Dialect::impersonate(Call& call) const {
   };
   bool extra = false;
   for (const auto& [name, value] : call.http.headers.all()) {
-    std::string lower = name;
-    for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-    if (!lower.starts_with("impersonate-")) continue;
-    if (lower == "impersonate-user") {
+    const std::string header = lower(name);
+    if (!header.starts_with("impersonate-")) continue;
+    if (header == "impersonate-user") {
       as.name = value;
       need("users", value);
-    } else if (lower == "impersonate-group") {
+    } else if (header == "impersonate-group") {
       as.groups.push_back(value);
       need("groups", value);
     } else {

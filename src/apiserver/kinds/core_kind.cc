@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "apiserver/kinds/core.h"
+#include "base/text.h"
 #include "meta/node_address.h"
 #include "meta/object.h"
 #include "meta/selector.h"
@@ -12,11 +13,7 @@ namespace varda::apiserver {
 namespace {
 
 KindInfo complete(KindInfo info) {
-  if (info.singular.empty()) {
-    info.singular = info.resource.kind;
-    std::transform(info.singular.begin(), info.singular.end(), info.singular.begin(),
-                   [](unsigned char c) { return std::tolower(c); });
-  }
+  if (info.singular.empty()) info.singular = lower(info.resource.kind);
   if (info.list_kind.empty()) info.list_kind = info.resource.kind + "List";
   if (info.served_versions.empty()) info.served_versions = {info.resource.api_version()};
   return info;

@@ -9,6 +9,7 @@
 #include "apiserver/kinds/json_path.h"
 #include "apiserver/schema/structural.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "meta/object.h"
 
 namespace varda::apiserver {
@@ -25,12 +26,6 @@ constexpr const char* kLabelSentence =
 bool is_label(std::string_view name) {
   return !name.empty() && std::islower(static_cast<unsigned char>(name[0])) != 0 &&
          meta::check_dns_label(name).empty();
-}
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return text;
 }
 
 void check_label(const Json& name, const std::string& field, Causes& causes) {

@@ -2,16 +2,11 @@
 #include <algorithm>
 
 #include "apiserver/kinds/core_kind.h"
+#include "base/text.h"
 
 namespace varda::apiserver {
 
 namespace {
-
-std::string first_letter_lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 const Json& first_of(const Json& event) {
   return event["firstTimestamp"].is_string() ? event["firstTimestamp"] : event["eventTime"];
@@ -65,7 +60,7 @@ class EventKind : public CoreKind {
 
   std::vector<Json> cells(const Json& event, WallTime now) const override {
     const Json& about = event["involvedObject"];
-    std::string object = first_letter_lower(about["kind"].as_string());
+    std::string object = lower(about["kind"].as_string());
     if (!about["name"].as_string().empty()) object += "/" + about["name"].as_string();
     const Json& source = event["source"];
     std::string caller = text_or(source["component"], event["reportingComponent"].as_string());
@@ -108,11 +103,6 @@ class EventKind : public CoreKind {
 
  private:
   static std::string seen(const Json& time, WallTime now) { return age_cell(time, now); }
-  static std::string trim(const std::string& text) {
-    const auto from = text.find_first_not_of(" \t\r\n");
-    if (from == std::string::npos) return "";
-    return text.substr(from, text.find_last_not_of(" \t\r\n") - from + 1);
-  }
 };
 
 class LeaseKind : public CoreKind {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "apiserver/kinds/core_kind.h"
+#include "base/text.h"
 #include "meta/object.h"
 #include "meta/selector.h"
 
@@ -331,9 +332,7 @@ class ControllerRevisionKind : public CoreKind {
   static std::string controller(const Json& object) {
     for (const Json& owner : object.at("metadata/ownerReferences").as_array()) {
       if (!owner["controller"].as_bool()) continue;
-      std::string kind = owner["kind"].as_string();
-      std::transform(kind.begin(), kind.end(), kind.begin(),
-                     [](unsigned char c) { return std::tolower(c); });
+      std::string kind = lower(owner["kind"].as_string());
       const std::string& version = owner["apiVersion"].as_string();
       const auto slash = version.find('/');
       if (slash != std::string::npos) kind += "." + version.substr(0, slash);

@@ -5,17 +5,13 @@
 
 #include "apiserver/schema/format.h"
 #include "apiserver/schema/schema.h"
+#include "codec/text.h"
 #include "meta/members.h"
 #include "meta/object.h"
 
 namespace varda::apiserver::schema {
 
 namespace {
-
-std::size_t characters(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-}
 
 int compare(const Json& a, const Json& b) {
   if (a.is_integer() && b.is_integer())
@@ -132,11 +128,12 @@ class Validator {
 
   void check_string(const Schema& schema, const Json& value, const std::string& path) {
     const std::string& text = value.as_string();
-    if (schema.max_length && characters(text) > static_cast<std::size_t>(std::max<std::int64_t>(
-                                                    0, *schema.max_length))) {
+    if (schema.max_length &&
+        codec::utf8_length(text) >
+            static_cast<std::size_t>(std::max<std::int64_t>(0, *schema.max_length))) {
       causes_.push_back(too_long(field(path), *schema.max_length));
     } else if (schema.min_length &&
-               characters(text) <
+               codec::utf8_length(text) <
                    static_cast<std::size_t>(std::max<std::int64_t>(0, *schema.min_length))) {
       fail(path, value, "should be at least " + std::to_string(*schema.min_length) + " chars long");
     } else if (schema.pattern && !schema.pattern->matches(text)) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "base/text.h"
 #include "codec/digest.h"
 
 namespace varda::artifact {
@@ -64,10 +65,7 @@ void aws_sign(net::ClientRequest& request, std::string_view host, std::string_vi
        {"If-Range", "Range", "X-Amz-Content-Sha256", "X-Amz-Date", "X-Amz-Security-Token"}) {
     const auto value = request.headers.find(name);
     if (!value) continue;
-    std::string lower(name);
-    std::transform(lower.begin(), lower.end(), lower.begin(),
-                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-    fields.emplace_back(std::move(lower), std::string(*value));
+    fields.emplace_back(lower(name), std::string(*value));
   }
   std::sort(fields.begin(), fields.end());
   std::string headers, names;

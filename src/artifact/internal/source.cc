@@ -5,20 +5,10 @@
 
 #include "artifact/internal/authorization.h"
 #include "artifact/internal/http_source.h"
+#include "base/text.h"
 #include "net/url.h"
 
 namespace varda::artifact {
-
-namespace {
-
-std::string lower_case(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
-
-}  // namespace
 
 std::string shown_url(std::string_view url) {
   std::string shown(url.substr(0, url.find('?')));
@@ -53,12 +43,12 @@ bool begins_like_page(std::string_view body) {
   if (body.starts_with(kByteOrderMark)) body.remove_prefix(kByteOrderMark.size());
   while (!body.empty() && std::isspace(static_cast<unsigned char>(body.front())))
     body.remove_prefix(1);
-  const std::string text = lower_case(body.substr(0, 32));
+  const std::string text = lower(body.substr(0, 32));
   return text.starts_with("<!doctype html") || text.starts_with("<html");
 }
 
 bool is_page_type(std::string_view content_type) {
-  const std::string text = lower_case(content_type.substr(0, 32));
+  const std::string text = lower(content_type.substr(0, 32));
   return text.starts_with("text/html") || text.starts_with("application/xhtml+xml");
 }
 

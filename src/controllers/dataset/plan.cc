@@ -2,17 +2,13 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "hosting/node_work.h"
 #include "net/url.h"
 
 namespace varda::controllers::dataset {
 
 namespace {
-
-std::string lower(std::string text) {
-  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return text;
-}
 
 bool begins_with_one_of(const std::string& text, std::initializer_list<std::string_view> starts) {
   return std::any_of(starts.begin(), starts.end(),

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/text.h"
 #include "dataset/internal/fingerprint.h"
 #include "dataset/internal/folder.h"
 #include "dataset/internal/scanner.h"
@@ -88,9 +89,8 @@ class Annotation {
     if (in_name_ && depth_ == 2) {
       in_name_ = false;
       named_ = true;
-      const std::size_t first = name_.find_first_not_of(" \t\r\n");
-      if (first == std::string::npos) return fail("an object without a name");
-      name_ = name_.substr(first, name_.find_last_not_of(" \t\r\n") + 1 - first);
+      name_ = std::string(trim(name_));
+      if (name_.empty()) return fail("an object without a name");
       if (name_.size() > kClassNameBytesMax)
         return fail("the name of an object is longer than " + std::to_string(kClassNameBytesMax) +
                     " bytes");

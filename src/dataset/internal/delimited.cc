@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "base/text.h"
 #include "codec/digest.h"
 
 namespace varda::dataset {
@@ -28,10 +29,8 @@ bool is_name(std::string_view field) {
   const bool odd = std::any_of(field.begin(), field.end(),
                                [](char c) { return (c >= 0 && c < ' ') || c == '/' || c == '\\'; });
   if (odd || is_number(field)) return false;
-  std::string lower(field);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
-  return lower != "true" && lower != "false" && lower != "null" && lower != "nan";
+  const std::string text = lower(field);
+  return text != "true" && text != "false" && text != "null" && text != "nan";
 }
 
 /// Splits a record without defects into fields.

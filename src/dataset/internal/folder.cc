@@ -2,18 +2,12 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace varda::dataset {
-namespace {
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
-
-}  // namespace
-
 bool has_extension(std::string_view name, std::string_view extension) {
   if (name.size() <= extension.size()) return false;
-  const std::string_view end = name.substr(name.size() - extension.size());
-  return std::equal(end.begin(), end.end(), extension.begin(),
-                    [](char a, char b) { return lower(a) == b; });
+  return equal_ignoring_case(name.substr(name.size() - extension.size()), extension);
 }
 
 void FolderTally::malformed(const std::string& file, std::string why, std::uint64_t line,

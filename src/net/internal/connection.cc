@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "net/internal/loop.h"
 
 namespace varda::net::internal {
@@ -18,12 +19,6 @@ constexpr std::size_t kReadsInARow = 8;              // then other connections g
 constexpr int kStreamRounds = 16;
 constexpr std::size_t kLingerBytesMax = 256 << 10;
 constexpr std::chrono::milliseconds kLingerTime{2000};
-
-bool equals_ignoring_case(std::string_view a, std::string_view lower) {
-  return a.size() == lower.size() &&
-         std::equal(a.begin(), a.end(), lower.begin(),
-                    [](char x, char y) { return (x >= 'A' && x <= 'Z' ? x + 32 : x) == y; });
-}
 
 /// A handler's text must not end the header or start another field.
 void append_clean(std::string& out, std::string_view text) {
@@ -322,11 +317,10 @@ void Connection::header_arrived() {
   int hosts = 0;
   std::string_view expect;
   for (const auto& [name, value] : message.headers.all()) {
-    if (equals_ignoring_case(name, "host")) ++hosts;
-    if (equals_ignoring_case(name, "expect")) expect = value;
+    if (equal_ignoring_case(name, "host")) ++hosts;
+    if (equal_ignoring_case(name, "expect")) expect = value;
     // The parser would read such a request as one without body, and the body as the next request.
-    if (equals_ignoring_case(name, "transfer-encoding") &&
-        !equals_ignoring_case(value, "chunked")) {
+    if (equal_ignoring_case(name, "transfer-encoding") && !equal_ignoring_case(value, "chunked")) {
       return refuse(501, "the only transfer coding known here is chunked");
     }
   }
@@ -345,7 +339,7 @@ void Connection::header_arrived() {
           ? limits.body_bytes_max_of(message.method, target.substr(0, target.find('?')))
           : limits.body_bytes_max;
   if (!expect.empty() && !http10_) {
-    if (!equals_ignoring_case(expect, "100-continue"))
+    if (!equal_ignoring_case(expect, "100-continue"))
       return refuse(417, "only Expect: 100-continue is known");
     if (parser_->expects_body()) {
       out_ += "HTTP/1.1 100 Continue\r\n\r\n";
@@ -460,18 +454,18 @@ void Connection::begin_response(Response response) {
   std::optional<std::uint64_t> declared;
   bool has_date = false;
   for (const auto& [name, value] : response.headers.all()) {
-    if (equals_ignoring_case(name, "content-length")) {
+    if (equal_ignoring_case(name, "content-length")) {
       std::uint64_t length = 0;
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), length);
       if (error == std::errc() && end == value.data() + value.size()) declared = length;
       continue;
     }
-    if (equals_ignoring_case(name, "transfer-encoding")) continue;
-    if (equals_ignoring_case(name, "connection")) {
-      close_after_ = close_after_ || equals_ignoring_case(value, "close");
+    if (equal_ignoring_case(name, "transfer-encoding")) continue;
+    if (equal_ignoring_case(name, "connection")) {
+      close_after_ = close_after_ || equal_ignoring_case(value, "close");
       continue;
     }
-    has_date = has_date || equals_ignoring_case(name, "date");
+    has_date = has_date || equal_ignoring_case(name, "date");
     append_clean(out_, name);
     out_ += ": ";
     append_clean(out_, value);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "codec/json.h"
+#include "codec/text.h"
 #include "net/url.h"
 
 namespace varda::serving::joint {
@@ -53,12 +54,7 @@ std::string words(const net::HttpClient::Answer& answer) {
   if (!json.ok()) return out;
   std::string reason = (*json)["error"].as_string();
   if (reason.empty()) reason = (*json)["reason"].as_string();
-  if (reason.size() > kWordsMax) {
-    std::size_t end = kWordsMax;
-    while (end > 0 && (static_cast<unsigned char>(reason[end]) & 0xC0) == 0x80)
-      --end;  // cut between UTF-8 characters
-    reason = reason.substr(0, end) + "…";
-  }
+  if (reason.size() > kWordsMax) reason = codec::clipped(reason, kWordsMax) + "…";
   return reason.empty() ? out : out + ": " + reason;
 }
 
