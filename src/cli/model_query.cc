@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "meta/quantity.h"
 
 namespace varda::cli {
 
@@ -30,19 +31,6 @@ std::optional<double> number(std::string_view text) {
   return out;
 }
 
-// "100Mi", "2G", "1234".
-std::optional<double> quantity(std::string_view text) {
-  static constexpr std::pair<std::string_view, double> kUnits[] = {
-      {"Ki", 0x1p10}, {"Mi", 0x1p20}, {"Gi", 0x1p30}, {"Ti", 0x1p40},
-      {"k", 1e3},     {"M", 1e6},     {"G", 1e9},     {"T", 1e12}};
-  for (const auto& [unit, factor] : kUnits) {
-    if (!text.ends_with(unit)) continue;
-    const auto count = number(text.substr(0, text.size() - unit.size()));
-    return count ? std::optional(*count * factor) : std::nullopt;
-  }
-  return number(text);
-}
-
 bool is_text(std::string_view name) {
   const auto named = [name](const Member& member) { return member.name == name; };
   return name == "group" || name == "url" ||
@@ -51,7 +39,7 @@ bool is_text(std::string_view name) {
 }
 
 std::optional<double> number_of(std::string_view name, std::string_view text) {
-  return name == kSize ? quantity(text) : number(text);
+  return name == kSize ? meta::quantity_value(text) : number(text);
 }
 
 // The Model's values of a member: none, one, or the items of a list.

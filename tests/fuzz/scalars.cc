@@ -7,6 +7,7 @@
 #include "codec/digest.h"
 #include "input.h"
 #include "meta/object.h"
+#include "meta/quantity.h"
 #include "net/internal/socket.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -18,12 +19,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                             std::chrono::floor<std::chrono::microseconds>(*time));
     CHECK(meta::format_time(*again) == meta::format_time(*time));
   }
-  if (const auto quantity = apiserver::canonical_quantity(text); quantity.ok()) {
-    const auto again = apiserver::canonical_quantity(*quantity);
+  if (const auto quantity = meta::canonical_quantity(text); quantity.ok()) {
+    const auto again = meta::canonical_quantity(*quantity);
     CHECK(again.ok());
     // Canonical only after two steps because of "15.625Ki": as in Kubernetes it becomes "16000",
     // which becomes "16k".
-    CHECK(*apiserver::canonical_quantity(*again) == *again);
+    CHECK(*meta::canonical_quantity(*again) == *again);
   }
   if (const auto digest = codec::Sha256::parse(text); digest.ok()) CHECK(digest->hex() == text);
   CHECK(codec::unbase64(codec::base64(text)).value() == text);

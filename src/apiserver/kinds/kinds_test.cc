@@ -134,59 +134,6 @@ TEST(Types, MergeKeysFollowThePath) {
   EXPECT_FALSE(list_merge(deployment, "spec.nothing.here").has_value());
 }
 
-TEST(Quantity, HasOneCanonicalForm) {
-  const std::vector<std::pair<std::string, std::string>> forms = {
-      {"0.5", "500m"},
-      {"1000m", "1"},
-      {"1024Mi", "1Gi"},
-      {"1500Mi", "1500Mi"},
-      {"8Gi", "8Gi"},
-      {"0", "0"},
-      {"1.5Gi", "1536Mi"},
-      {"100k", "100k"},
-      {"-2", "-2"},
-      {"1e3", "1e3"},
-      {"2000", "2k"},
-      {"4", "4"},
-      // Long amounts, and capped ones: powers of 1024 end at 64 bits.
-      {"1234567890123456789012345678.91", "1234567890123456789012345678910m"},
-      {"10008921904464218.8921Gi", "9223372036854775807"},
-      {"-99999999999999999999Ei", "-9223372036854775807"},
-      {"7.5Ei", "7680Pi"},
-      {"1Ei", "1Ei"},
-      {"0.0000000001", "1n"}};
-  for (const auto& [given, wanted] : forms) {
-    auto got = canonical_quantity(given);
-    ASSERT_TRUE(got.ok()) << given;
-    EXPECT_EQ(*got, wanted) << given;
-    EXPECT_EQ(*canonical_quantity(wanted), wanted);
-  }
-  // Like Kubernetes, powers of 1024 are parsed even if the result is written as decimal.
-  EXPECT_EQ(*canonical_quantity("15.625Ki"), "16000");
-  EXPECT_EQ(*canonical_quantity("16000"), "16k");
-  for (const char* wrong :
-       {"", ".", "x", "1.2.3", "1ki", "1e", "1Ee3", "99999999999999999999999999999999999999999",
-        "99999999999999999999999E"})
-    EXPECT_FALSE(canonical_quantity(wrong).ok()) << wrong;
-}
-
-TEST(Quantity, ComparesExactly) {
-  const std::pair<const char*, const char*> above[] = {
-      {"2", "1"},     {"1001m", "1"},      {"1Gi", "1G"}, {"1n", "0"}, {"1e3", "999"},
-      {"2", "1.5e0"}, {"100m", "99.9e-3"}, {"1", "-1"},   {"-1", "-2"}};
-  for (const auto& [more, less] : above) {
-    EXPECT_TRUE(exceeds(more, less)) << more << " " << less;
-    EXPECT_FALSE(exceeds(less, more)) << more << " " << less;
-  }
-  for (const auto& [a, b] : {std::pair{"1", "1000m"},
-                             {"1Ki", "1024"},
-                             {"1e3", "1k"},
-                             {"", "1"},
-                             {"1", ""},
-                             {"1e99", "1"}})
-    EXPECT_FALSE(exceeds(a, b)) << a << " " << b;
-}
-
 TEST(JsonPath, FindsWhatPrinterColumnsAskFor) {
   const Json object = *codec::parse_json(
       R"({"spec": {"list": [{"n": 1}, {"n": 2}]}, "status": {"conditions": [{"type": "A", "status": "x"}, {"type": "Ready", "status": "True"}]},

@@ -4,6 +4,7 @@
 
 #include "apiserver/kinds/core_kind.h"
 #include "meta/object.h"
+#include "meta/quantity.h"
 
 namespace varda::apiserver {
 
@@ -112,7 +113,7 @@ void check_resources(const Json& resources, const std::string& field, Causes& ca
   }
   for (const Json::Member& request : resources["requests"].as_object()) {
     const std::string& limit = resources["limits"][request.first].as_string();
-    if (!exceeds(request.second.as_string(), limit)) continue;
+    if (!meta::exceeds(request.second.as_string(), limit)) continue;
     causes.push_back(
         invalid(child(field, "requests"), request.second,
                 "must be less than or equal to " + request.first + " limit of " + limit));

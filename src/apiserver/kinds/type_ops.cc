@@ -5,6 +5,7 @@
 #include "apiserver/schema/cause.h"
 #include "codec/reported_paths.h"
 #include "meta/object.h"
+#include "meta/quantity.h"
 
 namespace varda::apiserver {
 
@@ -126,7 +127,7 @@ Status decode_value(const Field& field, Json& value, const Place& place) {
     case Basic::kQuantity: {
       if (!value.is_string() && !value.is_number()) return mismatch(value, place, "string");
       TRY(std::string text,
-          canonical_quantity(value.is_string() ? value.as_string() : codec::write_json(value)));
+          meta::canonical_quantity(value.is_string() ? value.as_string() : codec::write_json(value)));
       value = std::move(text);
       return {};
     }

@@ -114,12 +114,6 @@ std::optional<ListMerge> list_merge(const Type& root, std::string_view path);
 /// The schema of a type; nested structs are references "#/components/schemas/NAME".
 Json openapi(const Type& type);
 
-/// The canonical form of a resource quantity ("0.5" -> "500m", "1024Mi" -> "1Gi"); kInvalid
-/// otherwise.
-Result<std::string> canonical_quantity(std::string_view text);
-/// Compares two quantities exactly. False also if either is no quantity or is beyond 128 bits.
-bool exceeds(std::string_view amount, std::string_view limit);
-
 namespace tables {
 // The tables, as text.
 std::string_view pod();

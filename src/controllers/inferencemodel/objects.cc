@@ -8,7 +8,7 @@
 #include "api/edgeai/version_number.h"
 #include "controllers/inferencemodel/plan.h"
 #include "hosting/labels.h"
-#include "hosting/quantity.h"
+#include "meta/quantity.h"
 
 namespace varda::controllers::inferencemodel {
 
@@ -86,10 +86,12 @@ void settle(api::Container& container, const Json& security_context) {
   container.unknown.set("terminationMessagePolicy", "FallbackToLogsOnError");
 }
 
+// In the API server's form. Otherwise its object would differ from the wanted one at every
+// reconcile, and be written forever.
 Json to_json(const api::Quantities& amounts) {
   Json out = Json::object();
   for (const auto& [name, amount] : amounts.values)
-    out.set(name, hosting::canonical_quantity(amount));
+    out.set(name, meta::canonical_quantity(amount).value_or(amount));
   return out;
 }
 

@@ -1,8 +1,8 @@
 #include "node/internal/isolation.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
+
+#include "meta/quantity.h"
 
 namespace varda::node::internal {
 namespace {
@@ -10,30 +10,9 @@ namespace {
 constexpr std::int64_t kCpuPeriodUs = 100'000, kCpuQuotaUsMin = 1000;
 constexpr std::int64_t kSharesPerCpu = 1024, kSharesMin = 2, kSharesMax = 262'144;
 
-struct Suffix {
-  std::string_view text;
-  double factor;
-};
-constexpr Suffix kSuffixes[] = {{"n", 1e-9},
-                                {"u", 1e-6},
-                                {"m", 1e-3},
-                                {"", 1},
-                                {"k", 1e3},
-                                {"M", 1e6},
-                                {"G", 1e9},
-                                {"T", 1e12},
-                                {"P", 1e15},
-                                {"E", 1e18},
-                                {"Ki", 1024.0},
-                                {"Mi", 1048576.0},
-                                {"Gi", 1073741824.0},
-                                {"Ti", 1099511627776.0},
-                                {"Pi", 1125899906842624.0},
-                                {"Ei", 1152921504606846976.0}};
-
 std::optional<std::int64_t> millis(const Json& value) {
-  return quantity_millis(value.is_integer() ? std::to_string(value.as_integer())
-                                            : value.as_string());
+  return meta::quantity_millis(value.is_integer() ? std::to_string(value.as_integer())
+                                                  : value.as_string());
 }
 
 std::optional<std::int64_t> integer(const Json& value) {
@@ -58,26 +37,6 @@ std::vector<std::string> strings(const Json& list) {
 }
 
 }  // namespace
-
-std::optional<std::int64_t> quantity_millis(std::string_view text) {
-  if (text.empty() || text.front() == '-') return std::nullopt;
-  if (text.front() == '+') text.remove_prefix(1);
-  double number = 0;
-  // An exponent is part of the number; "E" alone is a suffix.
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (parsed.ec != std::errc() || !std::isfinite(number)) return std::nullopt;
-  const std::string_view rest = text.substr(static_cast<std::size_t>(parsed.ptr - text.data()));
-  for (const Suffix& suffix : kSuffixes) {
-    if (rest != suffix.text) continue;
-    const double millis = number * suffix.factor * 1000;
-    if (millis > 9.2e18) return std::nullopt;
-    // 0.1 is not exact in binary, so results very close to an integer are rounded to it.
-    const double nearest = std::round(millis);
-    return static_cast<std::int64_t>(
-        std::abs(millis - nearest) <= nearest * 1e-12 ? nearest : std::ceil(millis));
-  }
-  return std::nullopt;
-}
 
 PodConfig pod_config(const PodRecord& record, const os::Path& directory) {
   const Json& spec = record.pod["spec"];

@@ -1,17 +1,10 @@
 // Isolation of a pod and its containers, from their specs: namespaces, limits, privileges. Pure.
 #pragma once
 
-#include <optional>
-#include <string_view>
-
 #include "node/driver.h"
 #include "node/internal/record.h"
 
 namespace varda::node::internal {
-
-/// A quantity in thousandths, rounded up: "250m" is 250, "1Ki" 1024000. Nothing: malformed, or too
-/// large.
-std::optional<std::int64_t> quantity_millis(std::string_view text);
 
 PodConfig pod_config(const PodRecord& record, const os::Path& directory);
 

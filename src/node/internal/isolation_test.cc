@@ -21,21 +21,6 @@ Resources resources(const std::string& yaml) {
   return container_resources(Json::object({{"resources", codec::parse_yaml(yaml).value()}}));
 }
 
-TEST(Quantities, AreReadInThousandthsAndRoundedUp) {
-  const std::pair<const char*, std::int64_t> cases[] = {
-      {"0", 0},           {"1", 1000},        {"250m", 250},
-      {"0.1", 100},       {"1.5", 1500},      {".5", 500},
-      {"100u", 1},        {"1n", 1},          {"1k", 1'000'000},
-      {"1Ki", 1'024'000}, {"1e3", 1'000'000}, {"64Mi", 67'108'864'000},
-      {"+2", 2000},       {"1e-3", 1},        {"2G", 2'000'000'000'000},
-  };
-  for (const auto& [text, millis] : cases) {
-    EXPECT_EQ(quantity_millis(text), millis) << text;
-  }
-  for (const char* text : {"", "x", "-1", "1x", "1 Gi", "m", "1e400", "16Ei", "nan", "inf"})
-    EXPECT_FALSE(quantity_millis(text)) << text;
-}
-
 TEST(Isolation, CpuAndMemoryBecomeSharesQuotaAndLimit) {
   const Resources both = resources("{requests: {cpu: 250m}, limits: {cpu: '1.5', memory: 64Mi}}");
   EXPECT_EQ(both.cpu_shares, 256);
