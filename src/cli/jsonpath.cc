@@ -1,4 +1,5 @@
 #include "cli/printer.h"
+#include "meta/json_path.h"
 
 namespace varda::cli {
 namespace {
@@ -100,92 +101,13 @@ class Evaluator {
     return {};
   }
 
-  Result<Nodes> select(std::string_view path, Nodes nodes) const {
-    if (!path.empty() && path[0] == '$') {
-      nodes = {&root_};
-      path.remove_prefix(1);
-    }
-    if (!path.empty() && path[0] == '@') path.remove_prefix(1);
-    while (!path.empty()) {
-      if (path[0] == '.') {
-        path.remove_prefix(1);
-        if (!path.empty() && path[0] == '[') continue;
-        std::string name;
-        while (!path.empty() && path[0] != '.' && path[0] != '[') {
-          if (path[0] == '\\' && path.size() > 1) path.remove_prefix(1);
-          name += path[0];
-          path.remove_prefix(1);
-        }
-        if (name.empty()) break;  // "." is the object itself
-        nodes = name == "*" ? every(nodes) : members(nodes, name);
-      } else if (path[0] == '[') {
-        const std::size_t end = path[1] == '?' ? path.find(")]") + 1 : path.find(']');
-        if (end == std::string_view::npos || end == 0) return fail("'[' is not closed");
-        TRY(nodes, subscript(path.substr(1, end - 1), nodes));
-        path.remove_prefix(end + 1);
-      } else {
-        return fail("expected '.' or '[' before \"" + std::string(path) + "\"");
-      }
-    }
-    return nodes;
-  }
-
-  static Nodes members(const Nodes& nodes, std::string_view name) {
+  // `here` has one node, except at the top: the object.
+  Result<Nodes> select(std::string_view expression, const Nodes& here) const {
+    auto path = meta::JsonPath::parse(expression);
+    if (!path.ok()) return fail(path.error().message());
     Nodes out;
-    for (const Json* node : nodes) {
-      if (const Json* member = node->find(name)) out.push_back(member);
-    }
-    return out;
-  }
-
-  static Nodes every(const Nodes& nodes) {
-    Nodes out;
-    for (const Json* node : nodes) {
-      for (const Json& item : node->as_array()) out.push_back(&item);
-      for (const Json::Member& member : node->as_object()) out.push_back(&member.second);
-    }
-    return out;
-  }
-
-  Result<Nodes> subscript(std::string_view inside, const Nodes& nodes) const {
-    if (inside == "*") return every(nodes);
-    if (inside.size() >= 2 && (inside[0] == '\'' || inside[0] == '"'))
-      return members(nodes, inside.substr(1, inside.size() - 2));
-    Nodes out;
-    if (inside.rfind("?(", 0) == 0) {
-      const std::string_view condition = inside.substr(2, inside.size() - 3);
-      const bool negated = condition.find("!=") != std::string_view::npos;
-      const std::size_t op = condition.find(negated ? "!=" : "==");
-      if (op == std::string_view::npos) return fail("a filter compares with == or !=");
-      std::string_view left = condition.substr(0, op), right = condition.substr(op + 2);
-      while (!left.empty() && left.back() == ' ') left.remove_suffix(1);
-      while (!right.empty() && right.front() == ' ') right.remove_prefix(1);
-      if (right.size() >= 2 && (right[0] == '"' || right[0] == '\''))
-        right = right.substr(1, right.size() - 2);
-      for (const Json* item : every(nodes)) {
-        TRY(const Nodes found, select(left, {item}));
-        const bool same =
-            !found.empty() && (found[0]->is_string() ? found[0]->as_string() == right
-                                                     : write_json(*found[0]) == right);
-        if (same != negated) out.push_back(item);
-      }
-      return out;
-    }
-    std::int64_t index = 0;
-    bool negative = false;
-    for (const char c : inside) {
-      if (c == '-' && !negative && index == 0) {
-        negative = true;
-      } else if (c >= '0' && c <= '9' && index < 1'000'000) {
-        index = index * 10 + (c - '0');
-      } else {
-        return fail("\"[" + std::string(inside) + "]\" is not an index, name or filter");
-      }
-    }
-    for (const Json* node : nodes) {
-      const auto size = static_cast<std::int64_t>(node->as_array().size());
-      const std::int64_t at = negative ? size - index : index;
-      if (at >= 0 && at < size) out.push_back(&node->as_array()[static_cast<std::size_t>(at)]);
+    for (const Json* node : here) {
+      for (const Json* found : path->find(*node, root_)) out.push_back(found);
     }
     return out;
   }

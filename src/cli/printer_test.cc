@@ -13,7 +13,7 @@ TEST(JsonPath, ReadsWhatPeopleAskFor) {
   const Json object = *parse_json(
       R"({"metadata":{"name":"a","labels":{"x.y/z":"1"}},"status":{"url":"http://h","n":3,
       "conditions":[{"type":"Ready","status":"True"},{"type":"Other","status":"False"}]},"items":[{"name":"p"},{"name":"q"}]})");
-  const std::pair<const char*, const char*> cases[] = {
+  const std::pair<const char*, std::string> cases[] = {
       {"{.status.url}", "http://h"},
       {".status.n", "3"},
       {"{.items[*].name}", "p q"},
@@ -24,6 +24,9 @@ TEST(JsonPath, ReadsWhatPeopleAskFor) {
       {"{range .items[*]}{.name}{\"\\n\"}{end}", "p\nq\n"},
       {"{.status.missing}", ""},
       {"{range .nothing[*]}{.x}{end}!", "!"},
+      {"{range .items[*]}{@.name}={$.status.n} {end}", "p=3 q=3 "},
+      {"{.items[?(@.name!='p')].name}", "q"},
+      {"{$}", write_json(object)},
       {"{.status.conditions[0]}", R"({"type":"Ready","status":"True"})"},
   };
   for (const auto& [path, wanted] : cases) {

@@ -6,10 +6,10 @@
 #include <set>
 
 #include "apiserver/kinds/core_kind.h"
-#include "apiserver/kinds/json_path.h"
 #include "apiserver/schema/structural.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "meta/json_path.h"
 #include "meta/object.h"
 
 namespace varda::apiserver {
@@ -66,7 +66,7 @@ void check_names(const Json& names, Causes& causes) {
 }
 
 bool simple_path(const std::string& path) {
-  return path.starts_with(".") && JsonPath::parse(path).ok();
+  return path.starts_with(".") && meta::JsonPath::parse(path).ok();
 }
 
 void check_columns(const Json& columns, const std::string& field, Causes& causes) {

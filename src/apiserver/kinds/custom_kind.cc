@@ -4,8 +4,8 @@
 
 #include "apiserver/kinds/core_kind.h"
 #include "apiserver/kinds/crd.h"
-#include "apiserver/kinds/json_path.h"
 #include "apiserver/schema/schema.h"
+#include "meta/json_path.h"
 
 namespace varda::apiserver {
 
@@ -61,7 +61,7 @@ void normalize_numbers(Json& value) {
 
 struct PrinterColumn {
   Column head;
-  JsonPath path;
+  meta::JsonPath path;
 };
 
 Json cell_text(const std::vector<const Json*>& values) {
@@ -263,7 +263,7 @@ class CustomKind : public Kind {
 Result<std::vector<PrinterColumn>> printer_columns(const Json& version) {
   std::vector<PrinterColumn> columns;
   for (const Json& given : version["additionalPrinterColumns"].as_array()) {
-    TRY(JsonPath path, JsonPath::parse(given["jsonPath"].as_string()));
+    TRY(meta::JsonPath path, meta::JsonPath::parse(given["jsonPath"].as_string()));
     columns.push_back({.head = {.name = given["name"].as_string(),
                                 .type = given["type"].as_string(),
                                 .format = given["format"].as_string(),
@@ -274,7 +274,7 @@ Result<std::vector<PrinterColumn>> printer_columns(const Json& version) {
   if (columns.empty()) {
     Column age = age_column();
     age.type = "date";
-    TRY(JsonPath path, JsonPath::parse(".metadata.creationTimestamp"));
+    TRY(meta::JsonPath path, meta::JsonPath::parse(".metadata.creationTimestamp"));
     columns.push_back({.head = std::move(age), .path = std::move(path)});
   }
   return columns;

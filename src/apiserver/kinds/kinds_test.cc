@@ -8,7 +8,6 @@
 
 #include "apiserver/kinds/core.h"
 #include "apiserver/kinds/crd.h"
-#include "apiserver/kinds/json_path.h"
 #include "apiserver/kinds/types.h"
 #include "apiserver/schema/cause.h"
 #include "apiserver/schema/openapi.h"
@@ -132,26 +131,6 @@ TEST(Types, MergeKeysFollowThePath) {
   EXPECT_EQ(list_merge(deployment, "metadata.ownerReferences")->key, "uid");
   EXPECT_FALSE(list_merge(deployment, "spec.template.spec.tolerations").has_value());
   EXPECT_FALSE(list_merge(deployment, "spec.nothing.here").has_value());
-}
-
-TEST(JsonPath, FindsWhatPrinterColumnsAskFor) {
-  const Json object = *codec::parse_json(
-      R"({"spec": {"list": [{"n": 1}, {"n": 2}]}, "status": {"conditions": [{"type": "A", "status": "x"}, {"type": "Ready", "status": "True"}]},
-          "metadata": {"labels": {"a.b/c": "v"}}})");
-  const auto first = [&](std::string_view path) {
-    auto parsed = JsonPath::parse(path);
-    EXPECT_TRUE(parsed.ok()) << path;
-    const auto found = parsed->find(object);
-    return found.empty() ? Json() : *found.front();
-  };
-  EXPECT_EQ(first(".status.conditions[?(@.type==\"Ready\")].status"), Json("True"));
-  EXPECT_EQ(first(".spec.list[-1].n"), Json(2));
-  EXPECT_EQ(first(".metadata.labels['a.b/c']"), Json("v"));
-  EXPECT_EQ(first(".metadata.labels.a\\.b/c"), Json("v"));
-  EXPECT_EQ(first(".spec.none.at.all"), Json());
-  EXPECT_EQ(JsonPath::parse(".spec.list[*].n")->find(object).size(), 2u);
-  EXPECT_FALSE(JsonPath::parse("nodot").ok());
-  EXPECT_FALSE(JsonPath::parse(".a[").ok());
 }
 
 Json crd_of(const char* text) { return *codec::parse_json(text); }
