@@ -309,7 +309,7 @@ def nodes():
 # --- the server's schemas and the store's file
 
 def schemas():
-    widgets = json.loads((ROOT / 'src/apiserver/testdata/schema/widget.json').read_text())
+    widgets = json.loads((ROOT / 'src/schema/testdata/schema/widget.json').read_text())
     schema = widgets['schema']
     cases = [c.get('object', c) if isinstance(c, dict) else c for c in widgets.get('cases', [])][:6] or [{'spec': {'size': 1}}]
     for i, case in enumerate(cases):

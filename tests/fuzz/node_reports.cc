@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "api/kind.h"
-#include "apiserver/schema/schema.h"
+#include "schema/schema.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "codec/json.h"
@@ -194,7 +194,7 @@ status: {observedGeneration: 1, modelRoot: /data/models, workerRoot: /data/worke
 class Part {
  public:
   Part(const api::Kind& kind, std::string name) : name_(std::move(name)) {
-    whole_ = apiserver::schema::compile(api::crd(kind).at("spec/versions/0/schema/openAPIV3Schema"))
+    whole_ = schema::compile(api::crd(kind).at("spec/versions/0/schema/openAPIV3Schema"))
                  .value();
     part_ = whole_->properties.at(name_);
   }
@@ -203,8 +203,8 @@ class Part {
   std::optional<Json> stored(Json value) const {
     Json object = Json::object({{name_, std::move(value)}});
     std::vector<std::string> unknown;
-    apiserver::schema::prune(*whole_, object, unknown);
-    apiserver::schema::apply_defaults(*whole_, object);
+    schema::prune(*whole_, object, unknown);
+    schema::apply_defaults(*whole_, object);
     if (!wrong(object[name_]).empty()) return std::nullopt;
     return std::move(object[name_]);
   }
@@ -215,22 +215,22 @@ class Part {
     CHECK(causes.empty());
     Json object = Json::object({{name_, value}});
     std::vector<std::string> unknown;
-    apiserver::schema::prune(*whole_, object, unknown);
+    schema::prune(*whole_, object, unknown);
     CHECK(unknown.empty());
   }
 
  private:
   std::string wrong(const Json& value) const {
     std::string out;
-    auto causes = apiserver::schema::validate(*part_, value, {.old = nullptr, .field = name_});
-    const auto lists = apiserver::schema::validate_lists(*part_, value, name_);
+    auto causes = schema::validate(*part_, value, {.old = nullptr, .field = name_});
+    const auto lists = schema::validate_lists(*part_, value, name_);
     causes.insert(causes.end(), lists.begin(), lists.end());
     for (const auto& cause : causes) out += cause.field + ": " + cause.message + "; ";
     return out;
   }
 
   const std::string name_;
-  apiserver::schema::SchemaPtr whole_, part_;
+  schema::SchemaPtr whole_, part_;
 };
 
 const Part& part(const api::Kind& kind, const std::string& name) {

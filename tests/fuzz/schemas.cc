@@ -4,16 +4,16 @@
 // expression.
 #include <string_view>
 
-#include "apiserver/schema/pattern.h"
-#include "apiserver/schema/schema.h"
-#include "apiserver/schema/structural.h"
+#include "meta/json_path.h"
+#include "schema/pattern.h"
+#include "schema/schema.h"
+#include "schema/structural.h"
 #include "base/check.h"
 #include "codec/json.h"
 #include "input.h"
-#include "meta/json_path.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace varda::apiserver;  // NOLINT: one function
+  using namespace varda;  // NOLINT: one function
   varda::fuzz::Input input(data, size);
   const std::string_view first = input.line(), second = input.rest();
 
@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto document = varda::codec::parse_json(first);
   auto object = varda::codec::parse_json(second);
   if (object.ok()) {
-    if (const auto path = varda::meta::JsonPath::parse(first); path.ok()) (void)path->find(*object);
+    if (const auto path = meta::JsonPath::parse(first); path.ok()) (void)path->find(*object);
   }
   if (!document.ok() || !object.ok()) return 0;
   (void)schema::check_structural(*document, "s");

@@ -4,7 +4,7 @@
 
 #include "apiserver/internal/dialect.h"
 #include "apiserver/internal/tagged.h"
-#include "apiserver/schema/openapi.h"
+#include "apiserver/internal/openapi.h"
 
 namespace varda::apiserver {
 

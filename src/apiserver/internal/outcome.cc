@@ -2,7 +2,7 @@
 
 #include <unordered_set>
 
-#include "apiserver/schema/cause.h"
+#include "apiserver/kinds/cause.h"
 
 namespace varda::apiserver {
 

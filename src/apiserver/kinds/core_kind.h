@@ -7,7 +7,7 @@
 
 #include "apiserver/kind.h"
 #include "apiserver/kinds/types.h"
-#include "apiserver/schema/cause.h"
+#include "apiserver/kinds/cause.h"
 
 namespace varda::apiserver {
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "apiserver/kinds/core_kind.h"
-#include "apiserver/schema/structural.h"
+#include "schema/structural.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "meta/json_path.h"

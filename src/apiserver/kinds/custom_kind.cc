@@ -4,7 +4,7 @@
 
 #include "apiserver/kinds/core_kind.h"
 #include "apiserver/kinds/crd.h"
-#include "apiserver/schema/schema.h"
+#include "schema/schema.h"
 #include "meta/json_path.h"
 
 namespace varda::apiserver {

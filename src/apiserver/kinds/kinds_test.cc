@@ -9,8 +9,8 @@
 #include "apiserver/kinds/core.h"
 #include "apiserver/kinds/crd.h"
 #include "apiserver/kinds/types.h"
-#include "apiserver/schema/cause.h"
-#include "apiserver/schema/openapi.h"
+#include "apiserver/kinds/cause.h"
+#include "apiserver/internal/openapi.h"
 #include "base/testing/golden.h"
 #include "meta/object.h"
 

@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "apiserver/kinds/types.h"
-#include "apiserver/schema/cause.h"
+#include "apiserver/kinds/cause.h"
 #include "codec/reported_paths.h"
 #include "meta/object.h"
 #include "meta/quantity.h"

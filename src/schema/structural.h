@@ -3,12 +3,12 @@
 
 #include <string>
 
-#include "apiserver/schema/cause.h"
+#include "schema/cause.h"
 #include "codec/json.h"
 
-namespace varda::apiserver::schema {
+namespace varda::schema {
 
 /// Returns all errors. `field` is the path of the schema: "spec.validation.openAPIV3Schema".
 Causes check_structural(const Json& document, const std::string& field);
 
-}  // namespace varda::apiserver::schema
+}  // namespace varda::schema

@@ -12,12 +12,12 @@
 #include <string_view>
 #include <vector>
 
-#include "apiserver/schema/cause.h"
-#include "apiserver/schema/pattern.h"
+#include "schema/cause.h"
+#include "schema/pattern.h"
 #include "base/result.h"
 #include "codec/json.h"
 
-namespace varda::apiserver::schema {
+namespace varda::schema {
 
 enum class ListType { kAtomic, kSet, kMap };
 
@@ -79,4 +79,4 @@ Causes validate(const Schema& schema, const Json& value, const Validation& how);
 Causes validate_lists(const Schema& schema, const Json& value, std::string_view field);
 Causes validate_embedded(const Schema& schema, const Json& value, std::string_view field);
 
-}  // namespace varda::apiserver::schema
+}  // namespace varda::schema

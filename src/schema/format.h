@@ -3,9 +3,9 @@
 
 #include <string_view>
 
-namespace varda::apiserver::schema {
+namespace varda::schema {
 
 /// True if the text has the format; always true for unknown formats.
 bool has_format(std::string_view format, std::string_view text);
 
-}  // namespace varda::apiserver::schema
+}  // namespace varda::schema

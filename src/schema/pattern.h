@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 
-namespace varda::apiserver::schema {
+namespace varda::schema {
 
 /// Immutable; thread-safe; cheap to copy.
 class Pattern {
@@ -25,4 +25,4 @@ class Pattern {
   std::shared_ptr<const Compiled> compiled_;
 };
 
-}  // namespace varda::apiserver::schema
+}  // namespace varda::schema

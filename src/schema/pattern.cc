@@ -1,8 +1,8 @@
-#include "apiserver/schema/pattern.h"
+#include "schema/pattern.h"
 
 #include <re2/re2.h>
 
-namespace varda::apiserver::schema {
+namespace varda::schema {
 
 struct Pattern::Compiled {
   re2::RE2 expression;
@@ -33,4 +33,4 @@ bool Pattern::matches(std::string_view text) const {
   return re2::RE2::PartialMatch(re2::StringPiece(text.data(), text.size()), compiled_->expression);
 }
 
-}  // namespace varda::apiserver::schema
+}  // namespace varda::schema

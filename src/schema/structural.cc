@@ -1,12 +1,12 @@
-#include "apiserver/schema/structural.h"
+#include "schema/structural.h"
 
 #include <algorithm>
 #include <array>
 
-#include "apiserver/schema/pattern.h"
-#include "apiserver/schema/schema.h"
+#include "schema/pattern.h"
+#include "schema/schema.h"
 
-namespace varda::apiserver::schema {
+namespace varda::schema {
 
 namespace {
 
@@ -270,4 +270,4 @@ Causes check_structural(const Json& document, const std::string& field) {
   return std::move(checker.causes);
 }
 
-}  // namespace varda::apiserver::schema
+}  // namespace varda::schema

@@ -1,10 +1,10 @@
-#include "apiserver/schema/schema.h"
+#include "schema/schema.h"
 
 #include <algorithm>
 
 #include "codec/reported_paths.h"
 
-namespace varda::apiserver::schema {
+namespace varda::schema {
 
 namespace {
 
@@ -184,4 +184,4 @@ void apply_defaults(const Schema& schema, Json& value) {
   }
 }
 
-}  // namespace varda::apiserver::schema
+}  // namespace varda::schema

@@ -3,13 +3,13 @@
 #include <map>
 #include <set>
 
-#include "apiserver/schema/format.h"
-#include "apiserver/schema/schema.h"
+#include "schema/format.h"
+#include "schema/schema.h"
 #include "codec/text.h"
 #include "meta/members.h"
 #include "meta/object.h"
 
-namespace varda::apiserver::schema {
+namespace varda::schema {
 
 namespace {
 
@@ -376,4 +376,4 @@ Causes validate_embedded(const Schema& schema, const Json& value, std::string_vi
   return causes;
 }
 
-}  // namespace varda::apiserver::schema
+}  // namespace varda::schema

@@ -1,4 +1,4 @@
-#include "apiserver/schema/format.h"
+#include "schema/format.h"
 
 #include <algorithm>
 #include <arpa/inet.h>
@@ -8,7 +8,7 @@
 
 #include "meta/object.h"
 
-namespace varda::apiserver::schema {
+namespace varda::schema {
 
 namespace {
 
@@ -100,4 +100,4 @@ bool has_format(std::string_view format, std::string_view text) {
   return known == nullptr || known->check(text);
 }
 
-}  // namespace varda::apiserver::schema
+}  // namespace varda::schema

@@ -1,6 +1,6 @@
 // The protobuf form follows the published OpenAPIv2.proto of gnostic; the calls contain its field
 // numbers.
-#include "apiserver/schema/openapi.h"
+#include "apiserver/internal/openapi.h"
 
 namespace varda::apiserver {
 

@@ -1,6 +1,6 @@
 // Schemas as files: testdata/schema/*.json holds a schema and results for objects,
 // testdata/structural/*.json rejected schemas. UPDATE_GOLDEN=1 rewrites the expectations.
-#include "apiserver/schema/schema.h"
+#include "schema/schema.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -8,10 +8,10 @@
 #include <gtest/gtest.h>
 #include <sstream>
 
-#include "apiserver/schema/structural.h"
+#include "schema/structural.h"
 #include "base/testing/golden.h"
 
-namespace varda::apiserver::schema {
+namespace varda::schema {
 namespace schema_test {
 
 std::vector<std::filesystem::path> files(const char* folder) {
@@ -133,4 +133,4 @@ TEST(Pattern, TellsWhatIsWrongWithAnExpression) {
 }
 
 }  // namespace schema_test
-}  // namespace varda::apiserver::schema
+}  // namespace varda::schema

@@ -1,4 +1,4 @@
-#include "apiserver/schema/openapi.h"
+#include "apiserver/internal/openapi.h"
 
 #include <algorithm>
 #include <set>

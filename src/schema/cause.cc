@@ -1,9 +1,9 @@
-#include "apiserver/schema/cause.h"
+#include "schema/cause.h"
 
 #include <algorithm>
 #include <charconv>
 
-namespace varda::apiserver {
+namespace varda::schema {
 
 namespace {
 
@@ -171,4 +171,4 @@ std::string indexed(std::string_view parent, std::size_t index) {
   return keyed(parent, std::to_string(index));
 }
 
-}  // namespace varda::apiserver
+}  // namespace varda::schema

@@ -8,7 +8,7 @@
 #include "codec/json.h"
 #include "meta/status.h"
 
-namespace varda::apiserver {
+namespace varda::schema {
 
 using codec::Json;
 using meta::StatusCause;
@@ -58,4 +58,4 @@ std::string child(std::string_view parent, std::string_view name);
 std::string keyed(std::string_view parent, std::string_view name);
 std::string indexed(std::string_view parent, std::size_t index);
 
-}  // namespace varda::apiserver
+}  // namespace varda::schema
