@@ -1,5 +1,7 @@
 #include "api/kind.h"
 
+#include <map>
+
 #include "api/ai/inference_model.h"
 #include "api/edgeai/dataset.h"
 #include "api/edgeai/edge_node.h"
@@ -102,7 +104,14 @@ std::vector<Json> crds() {
 }
 
 std::vector<meta::StatusCause> validate(const Kind& kind, const Json& object) {
-  return validate(*kind.schema, object);
+  static const std::map<const Kind*, Validator> validators = [] {
+    std::map<const Kind*, Validator> all;
+    for (const Kind* one : kinds()) all.emplace(one, Validator(*one->schema));
+    return all;
+  }();
+  const auto found = validators.find(&kind);
+  return found != validators.end() ? found->second.validate(object)
+                                   : validate(*kind.schema, object);
 }
 
 std::vector<NativeRule> native_rules() {

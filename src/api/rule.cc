@@ -1,8 +1,9 @@
 #include "api/rule.h"
 
 #include <algorithm>
-#include <regex>
 #include <set>
+
+#include "schema/pattern.h"
 
 namespace varda::api::rules {
 
@@ -69,6 +70,8 @@ std::string cel_any_set(const std::vector<Member>& members) {
     out += (out.empty() ? "(" : " || (") + cel_is_set(member) + ")";
   return out;
 }
+
+schema::Pattern pattern_of(std::string_view text) { return schema::Pattern::compile(text).value(); }
 
 std::string quote(const Json& value) { return codec::write_json(value); }
 
@@ -143,13 +146,12 @@ Rule matches(std::string_view member, std::string_view pattern, std::string_view
   rule.message = std::string(what);
   rule.reason = "FieldValueInvalid";
   rule.field_path = "." + text;
-  rule.check = [=, what = rule.message, matcher = std::regex(std::string(pattern))](
-                   const Json& self) -> std::vector<Violation> {
+  rule.check = [=, what = rule.message,
+                matcher = pattern_of(pattern)](const Json& self) -> std::vector<Violation> {
     const Json& value = self[text];
     if (!value.is_string()) return {};  // the schema refuses it
     const std::string& found = value.as_string();
-    if (found.size() <= 4096 && std::regex_search(found, matcher))
-      return {};  // the matcher is recursive
+    if (matcher.matches(found)) return {};
     return {invalid("." + text, value, what)};
   };
   return rule;
@@ -165,14 +167,12 @@ Rule matches_when_set(std::string_view member, std::string_view pattern, std::st
   rule.reason = "FieldValueInvalid";
   rule.field_path = "." + text;
   rule.check = [=, what = rule.message, but = std::string(but),
-                matcher =
-                    std::regex(std::string(pattern))](const Json& self) -> std::vector<Violation> {
+                matcher = pattern_of(pattern)](const Json& self) -> std::vector<Violation> {
     const Json& value = self[text];
     if (!value.is_string() || value.as_string().empty())
       return {};  // the schema refuses other types
     const std::string& found = value.as_string();
-    if (found.size() <= 4096 && found != but && std::regex_search(found, matcher))
-      return {};  // the matcher is recursive
+    if (found != but && matcher.matches(found)) return {};
     return {invalid("." + text, value, what)};
   };
   return rule;
@@ -304,8 +304,7 @@ Rule each_matches(std::string_view list, std::string_view key, std::string_view 
   rule.message = name + " of every entry " + std::string(what);
   rule.reason = "FieldValueInvalid";
   rule.field_path = "." + items;
-  rule.check = [=, what = std::string(what),
-                matcher = std::regex(std::string(pattern))](const Json& self) {
+  rule.check = [=, what = std::string(what), matcher = pattern_of(pattern)](const Json& self) {
     std::vector<Violation> found;
     std::size_t index = 0;
     for (const Json& item : self[items].as_array()) {
@@ -315,8 +314,7 @@ Rule each_matches(std::string_view list, std::string_view key, std::string_view 
         continue;  // the schema refuses it
       if (!is_set(item, name)) {
         found.push_back({"FieldValueRequired", field, "Required value: " + what});
-      } else if (value.as_string().size() > 4096 ||
-                 !std::regex_search(value.as_string(), matcher)) {  // the matcher is recursive
+      } else if (!matcher.matches(value.as_string())) {
         found.push_back(invalid(field, value, what));
       }
     }
@@ -424,11 +422,11 @@ Rule name_is_label(std::size_t length_max, std::string_view why) {
   rule.reason = "FieldValueInvalid";
   rule.field_path = "";  // A CEL fieldPath may not point into metadata.
   rule.check = [message = rule.message,
-                matcher = std::regex(pattern)](const Json& self) -> std::vector<Violation> {
+                matcher = pattern_of(pattern)](const Json& self) -> std::vector<Violation> {
     const Json& name = self.at("metadata/name");
     // An object without a name has a generateName. The server makes the name before this check.
     if (!name.is_string() || name.as_string().empty()) return {};
-    if (name.as_string().size() <= 253 && std::regex_search(name.as_string(), matcher)) return {};
+    if (matcher.matches(name.as_string())) return {};
     return {invalid(".metadata.name", name, message)};
   };
   return rule;

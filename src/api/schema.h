@@ -16,6 +16,10 @@
 #include "codec/json.h"
 #include "meta/status.h"
 
+namespace varda::schema {
+struct Schema;
+}  // namespace varda::schema
+
 namespace varda::api {
 
 using codec::Json;
@@ -47,7 +51,7 @@ struct Schema {
   Type type = Type::kAny;
   std::string description;
   std::string format;   // date-time, int32, int64
-  std::string pattern;  // the common subset of RE2 and ECMAScript; not anchored implicitly
+  std::string pattern;  // in RE2 syntax; not anchored implicitly
   std::vector<std::string> one_of;
   std::optional<std::int64_t> minimum, maximum;
   // Lengths of strings. For the values of a map, see `additional`.
@@ -77,8 +81,20 @@ std::string_view type_name(Schema::Type type);  // "string", "integer" ...; "obj
 /// x-kubernetes-validations.
 Json to_openapi(const Schema& schema);
 
-/// Returns every cause, with the texts and reasons of the Kubernetes API. Includes the rules.
-/// `path` is the path of `value` ("" or "spec"). Empty if valid; at most 64 causes.
+/// A schema compiled for validation. Borrows the schema. Immutable; thread-safe.
+class Validator {
+ public:
+  explicit Validator(const Schema& schema);
+  /// Every cause, with the texts and reasons of the Kubernetes API. Includes the rules; ignores
+  /// null members. `path` is the path of `value` ("" or "spec"). Empty if valid; at most 64 causes.
+  std::vector<meta::StatusCause> validate(const Json& value, std::string_view path = "") const;
+
+ private:
+  const Schema& schema_;
+  std::shared_ptr<const schema::Schema> compiled_;
+};
+
+/// Compiles the schema for this one value.
 std::vector<meta::StatusCause> validate(const Schema& schema, const Json& value,
                                         std::string_view path = "");
 /// Checks the rules only, for a server that has already checked the OpenAPI part.

@@ -30,10 +30,10 @@ struct Candidate {
 /// Why the API server would reject a list with the item; "": it accepts the list.
 template <typename Item>
 std::string refusal(const Item& item, std::vector<Item> api::EdgeNodeSpec::*list) {
-  static const api::Schema& schema = api::EdgeNode::kind().schema->find("spec")->schema;
+  static const api::Validator validator(api::EdgeNode::kind().schema->find("spec")->schema);
   api::EdgeNodeSpec alone;
   (alone.*list).push_back(item);
-  const auto causes = api::validate(schema, alone.to_json());
+  const auto causes = validator.validate(alone.to_json());
   if (causes.empty()) return "";
   const std::string& field = causes.front().field;  // models[0].modelName
   const auto item_ends = field.find("].");
