@@ -187,7 +187,7 @@ TEST(DirectoryCredentials, AreTheFilesOfAMountedSecret) {
   std::filesystem::create_directory(root / "secret/token");  // not a file
   DirectoryCredentials reader;
   const auto credentials = reader.read(Context::background(), root / "secret");
-  ASSERT_TRUE(credentials.ok()) << credentials.failure().error;
+  ASSERT_TRUE(credentials.ok()) << credentials.error().error;
   EXPECT_EQ(credentials->username, "me");
   EXPECT_EQ(credentials->password, "secret");
   EXPECT_EQ(credentials->token, "");
@@ -195,8 +195,8 @@ TEST(DirectoryCredentials, AreTheFilesOfAMountedSecret) {
   std::filesystem::remove(root / "secret/hosts");
   const auto unnamed = reader.read(Context::background(), root / "secret");
   ASSERT_FALSE(unnamed.ok());
-  EXPECT_EQ(unnamed.failure().reason, artifact::Reason::kCredentialsInvalid);
-  EXPECT_THAT(unnamed.failure().error.message(), HasSubstr("add a key hosts"));
+  EXPECT_EQ(unnamed.error().reason, artifact::Reason::kCredentialsInvalid);
+  EXPECT_THAT(unnamed.error().error.message(), HasSubstr("add a key hosts"));
 }
 
 // The order of the directory's entries does not matter.
@@ -210,7 +210,7 @@ TEST(DirectoryCredentials, LinksThatLeadNowhereAreNoKeys) {
     std::filesystem::create_symlink("nowhere", root / ("link" + std::to_string(i)));
   DirectoryCredentials reader;
   const auto credentials = reader.read(Context::background(), root.path());
-  ASSERT_TRUE(credentials.ok()) << credentials.failure().error;
+  ASSERT_TRUE(credentials.ok()) << credentials.error().error;
   EXPECT_EQ(credentials->token, "secret");
 }
 
@@ -229,8 +229,8 @@ TEST(DirectoryCredentials, WhatIsMissingIsSaidWithoutValues) {
   for (const auto& [name, message] : cases) {
     const auto credentials = reader.read(Context::background(), root / name);
     ASSERT_FALSE(credentials.ok()) << name;
-    EXPECT_EQ(credentials.failure().reason, artifact::Reason::kCredentialsMissing);
-    EXPECT_THAT(credentials.failure().error.message(),
+    EXPECT_EQ(credentials.error().reason, artifact::Reason::kCredentialsMissing);
+    EXPECT_THAT(credentials.error().error.message(),
                 AllOf(HasSubstr(root / name), HasSubstr(message), Not(HasSubstr("secret"))));
   }
 }

@@ -125,7 +125,7 @@ Status fetch(const Context& ctx, const Globals& globals, const FetchFlags& flags
       });
   bar.clear();
   if (!installed.ok()) {
-    const artifact::Failure& failure = installed.failure();
+    const artifact::Failure& failure = installed.error();
     return Error(failure.error).context(artifact::to_string(failure.reason));
   }
   log::info("version installed", {{"directory", flags.to}, {"sha256", flags.sha256}});

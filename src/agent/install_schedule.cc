@@ -87,7 +87,7 @@ void InstallSchedule::finished(const JobKey& key, const artifact::Outcome<std::u
     job.report = {.state = JobReport::State::kReady, .bytes = *bytes};
     return;
   }
-  const artifact::Failure& failure = bytes.failure();
+  const artifact::Failure& failure = bytes.error();
   if (failure.reason == artifact::Reason::kCancelled) {
     job.due = now;
     return;

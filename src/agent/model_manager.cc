@@ -229,20 +229,20 @@ void ModelManager::install(const Context& ctx) {
                                         .max_bytes = 0},
                                        note);
   const auto outcome =
-      installed.ok() ? artifact::Outcome<std::uint64_t>(installed->bytes) : installed.failure();
+      installed.ok() ? artifact::Outcome<std::uint64_t>(installed->bytes) : installed.error();
   if (outcome.ok()) {
     log::info("artifact installed", {{"digest", job->digest.hex()},
                                      {"url", artifact::shown_url(job->url)},
                                      {"bytes", *outcome}});
-  } else if (outcome.failure().reason != artifact::Reason::kCancelled) {
-    log::warn("artifact not installed", {{"reason", to_string(outcome.failure().reason)},
-                                         {"error", outcome.failure().error}});
+  } else if (outcome.error().reason != artifact::Reason::kCancelled) {
+    log::warn("artifact not installed", {{"reason", to_string(outcome.error().reason)},
+                                         {"error", outcome.error().error}});
   }
   if (options_.metrics != nullptr)
     options_.metrics
         ->counter("varda_agent_installs_total", "Attempts to install an artifact, by result.",
                   {{"result",
-                    outcome.ok() ? "Installed" : std::string(to_string(outcome.failure().reason))}})
+                    outcome.ok() ? "Installed" : std::string(to_string(outcome.error().reason))}})
         .add();
   const MutexLock lock(mutex_);
   running_.erase(*job);

@@ -33,7 +33,7 @@ TEST_F(SecretCredentialsTest, KeysOfASecretAreRead) {
   put("basic", R"({"username":"jane","password":"a:b\n","hosts":"files.example"})");
   const kube::Client client(api.transport(), {});
   const auto basic = SecretCredentials(client).read(kForever, "default/basic");
-  ASSERT_TRUE(basic.ok()) << basic.failure().error;
+  ASSERT_TRUE(basic.ok()) << basic.error().error;
   EXPECT_EQ(basic->username, "jane");
   EXPECT_EQ(basic->password, "a:b");
 }
@@ -47,14 +47,14 @@ TEST_F(SecretCredentialsTest, ASecretIsTakenByItsTypeOrItsAnnotations) {
   SecretCredentials reader(client);
   const auto opaque = reader.read(kForever, "default/opaque");
   ASSERT_FALSE(opaque.ok());
-  EXPECT_EQ(opaque.failure().reason, Reason::kCredentialsInvalid);
-  EXPECT_NE(opaque.failure().error.message().find("hosts"), std::string::npos)
-      << opaque.failure().error;
+  EXPECT_EQ(opaque.error().reason, Reason::kCredentialsInvalid);
+  EXPECT_NE(opaque.error().error.message().find("hosts"), std::string::npos)
+      << opaque.error().error;
   const auto typed = reader.read(kForever, "default/typed");
-  ASSERT_TRUE(typed.ok()) << typed.failure().error;
+  ASSERT_TRUE(typed.ok()) << typed.error().error;
   EXPECT_FALSE(typed->hosts);
   const auto annotated = reader.read(kForever, "default/annotated");
-  ASSERT_TRUE(annotated.ok()) << annotated.failure().error;
+  ASSERT_TRUE(annotated.ok()) << annotated.error().error;
   EXPECT_EQ(annotated->hosts, std::vector<std::string>{"files.example"});
   EXPECT_TRUE(annotated->allow_http);
 }
@@ -67,9 +67,9 @@ TEST_F(SecretCredentialsTest, WhatIsNotThereOrHoldsNothingKnownIsMissing) {
        {"default/none", "default/empty", "default/half", "nonsense", "/x", "x/"}) {
     const auto outcome = SecretCredentials(client).read(kForever, name);
     ASSERT_FALSE(outcome.ok()) << name;
-    EXPECT_EQ(outcome.failure().reason, Reason::kCredentialsMissing) << name;
-    EXPECT_NE(outcome.failure().error.message().find(name), std::string::npos);
-    EXPECT_EQ(outcome.failure().error.message().find("hush"), std::string::npos);
+    EXPECT_EQ(outcome.error().reason, Reason::kCredentialsMissing) << name;
+    EXPECT_NE(outcome.error().error.message().find(name), std::string::npos);
+    EXPECT_EQ(outcome.error().error.message().find("hush"), std::string::npos);
   }
 }
 
@@ -82,11 +82,11 @@ TEST_F(SecretCredentialsTest, WhatThisNodeMayNotReadIsForbiddenAndTheMessageTell
   const kube::Client client(*edge, {});
   const auto outcome = SecretCredentials(client).read(kForever, "team-a/files");
   ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.failure().reason, Reason::kCredentialsForbidden);
-  EXPECT_NE(outcome.failure().error.message().find(
+  EXPECT_EQ(outcome.error().reason, Reason::kCredentialsForbidden);
+  EXPECT_NE(outcome.error().error.message().find(
                 "kubectl label namespace team-a edgeai.io/edge-secrets=allow"),
             std::string::npos)
-      << outcome.failure().error;
+      << outcome.error().error;
 }
 
 TEST_F(SecretCredentialsTest, WithoutALinkItIsAFailedDownloadAndAStopIsAStop) {
@@ -98,11 +98,11 @@ TEST_F(SecretCredentialsTest, WithoutALinkItIsAFailedDownloadAndAStopIsAStop) {
     }
   } link;
   const kube::Client client(link, {});
-  EXPECT_EQ(SecretCredentials(client).read(kForever, "default/x").failure().reason,
+  EXPECT_EQ(SecretCredentials(client).read(kForever, "default/x").error().reason,
             Reason::kDownloadFailed);
   std::stop_source stop;
   stop.request_stop();
-  EXPECT_EQ(SecretCredentials(client).read(Context(stop.get_token()), "default/x").failure().reason,
+  EXPECT_EQ(SecretCredentials(client).read(Context(stop.get_token()), "default/x").error().reason,
             Reason::kCancelled);
 }
 

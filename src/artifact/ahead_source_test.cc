@@ -76,7 +76,7 @@ TEST_F(AheadSourceTest, FailureComesAfterThePiecesBeforeItAndStays) {
   const auto source = over(20, Numbered::End::kFails);
   expect_pieces(*source, 0, 20);
   for (int i = 0; i < 2; ++i)
-    EXPECT_EQ(source->next().failure().error.message(), "the peer went away");
+    EXPECT_EQ(source->next().error().error.message(), "the peer went away");
 }
 
 TEST_F(AheadSourceTest, ReadsNoFurtherAheadThanTheQueueHolds) {

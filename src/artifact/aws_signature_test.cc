@@ -196,10 +196,10 @@ TEST(Credentials, AreTakenFromSecretsThatNameTheirServers) {
   const auto reason = [](const SecretFacts& secret) {
     const auto outcome = credentials_of("Secret default/s", secret);
     if (outcome.ok()) return std::string();
-    EXPECT_EQ(outcome.failure().error.message().find("hush"), std::string::npos);
-    EXPECT_EQ(outcome.failure().error.message().find("Secret default/s"), 0u)
-        << outcome.failure().error;
-    return std::string(to_string(outcome.failure().reason));
+    EXPECT_EQ(outcome.error().error.message().find("hush"), std::string::npos);
+    EXPECT_EQ(outcome.error().error.message().find("Secret default/s"), 0u)
+        << outcome.error().error;
+    return std::string(to_string(outcome.error().reason));
   };
   const Keys token{{"token", "hush"}}, user{{"username", "u"}, {"password", "hush"}};
   const Keys aws{{"AWS_ACCESS_KEY_ID", "i"}, {"AWS_SECRET_ACCESS_KEY", "hush"}};

@@ -353,7 +353,7 @@ class Life {
       // The next install succeeds with correct files, whatever is left of a download.
       const int archive = static_cast<int>(rng.below(3));
       const auto installed = (*store)->ensure(kForever, request_of(archive));
-      if (!installed.ok()) return "installing again: " + installed.failure().error.message();
+      if (!installed.ok()) return "installing again: " + installed.error().error.message();
       if (std::string wrong = compare(left, installed->directory, archive); !wrong.empty())
         return "installing again: " + wrong;
     }

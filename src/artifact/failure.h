@@ -4,8 +4,6 @@
 #include <chrono>
 #include <cstdint>
 #include <string_view>
-#include <utility>
-#include <variant>
 
 #include "base/result.h"
 
@@ -40,29 +38,6 @@ struct Failure {
 
 /// A value, or the reason why it is missing.
 template <typename T>
-class [[nodiscard]] Outcome {
- public:
-  Outcome(T value)
-      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: conversions are the point
-  Outcome(Failure failure) : state_(std::in_place_index<1>, std::move(failure)) {}  // NOLINT
-  bool ok() const { return state_.index() == 0; }
-  T& value() {
-    CHECK(ok());
-    return *std::get_if<0>(&state_);
-  }
-  const T& value() const {
-    CHECK(ok());
-    return *std::get_if<0>(&state_);
-  }
-  const T& operator*() const { return value(); }
-  const T* operator->() const { return &value(); }
-  const Failure& failure() const {
-    CHECK(!ok());
-    return *std::get_if<1>(&state_);
-  }
-
- private:
-  std::variant<T, Failure> state_;
-};
+using Outcome = Result<T, Failure>;
 
 }  // namespace varda::artifact

@@ -64,10 +64,10 @@ class ArtifactFaults : public ::testing::Test {
       const std::string version = std::to_string(i + 1);
       const auto installed = store->ensure(kForever, request(i));
       if (!installed.ok()) {
-        EXPECT_NE(installed.failure().reason, Reason::kDigestMismatch)
+        EXPECT_NE(installed.error().reason, Reason::kDigestMismatch)
             << "a fault of the disk is no fault of the archive";
-        EXPECT_NE(installed.failure().reason, Reason::kUnsafeArchive) << installed.failure().error;
-        return installed.failure().error;
+        EXPECT_NE(installed.error().reason, Reason::kUnsafeArchive) << installed.error().error;
+        return installed.error().error;
       }
       done.installed[i] = true;
       done.joint_files.insert(version);
@@ -84,7 +84,7 @@ class ArtifactFaults : public ::testing::Test {
     TRY_VOID(set_mark(fs, "/data/artifacts", request(1).digest, Mark::kDamaged));
     const bool known = !store->read_requests().empty();
     if (const auto again = store->ensure(kForever, request(1)); !again.ok())
-      return again.failure().error;
+      return again.error().error;
     done.installed[1] = known;  // otherwise the next store sees the mark
     TRY_VOID(tree.unexpose(kKey, "1"));
     done.installed[0] = false;
@@ -187,9 +187,9 @@ TEST_F(ArtifactFaults, FullDiskSaysSoAndRemovingMakesRoom) {
   fs->set_capacity(fs->used_bytes() + 3000);
   const auto refused = store->ensure(kForever, request(1));
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.failure().reason, Reason::kDiskFull);
-  EXPECT_NE(refused.failure().error.message().find("free"), std::string::npos)
-      << refused.failure().error;
+  EXPECT_EQ(refused.error().reason, Reason::kDiskFull);
+  EXPECT_NE(refused.error().error.message().find("free"), std::string::npos)
+      << refused.error().error;
   ASSERT_TRUE(store->find(request(0).digest));
   fs->set_capacity(fs->used_bytes() + 12'000);
   store->keep({});

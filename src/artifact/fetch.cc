@@ -134,7 +134,7 @@ Outcome<Installed> fetch(const Context& ctx, os::FileSystem& fs, net::HttpClient
         return disk_failure(status.error());
       return installed();
     }
-    const Failure& failure = tree.failure();
+    const Failure& failure = tree.error();
     if (failure.reason == Reason::kCancelled || retry_of(failure.reason) != Retry::kBackoff ||
         failure.error.terminal() || attempt >= options.attempts_max) {
       if (retry_of(failure.reason) != Retry::kBackoff)

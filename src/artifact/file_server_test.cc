@@ -175,7 +175,7 @@ TEST_F(FileServerTest, AnInstallationTakesItsArchiveFromHere) {
                      .framework = "onnx"};
   options.to = "/models/m/1";
   const auto installed = fetch(Context::background(), fs, *client, options, [](const Progress&) {});
-  ASSERT_TRUE(installed.ok()) << installed.failure().error.message();
+  ASSERT_TRUE(installed.ok()) << installed.error().error.message();
   EXPECT_TRUE(*fs.stat("/models/m/1/model.onnx"));
 }
 

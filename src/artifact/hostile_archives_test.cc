@@ -125,10 +125,10 @@ TEST(HostileArchives, AreRefusedAndLeaveNothing) {
     os::testing::MemoryFileSystem fs;
     const Tried tried = install(fs, hostile.archive, hostile.limits);
     ASSERT_FALSE(tried.outcome.ok());
-    EXPECT_EQ(to_string(tried.outcome.failure().reason), "UnsafeArchive")
-        << tried.outcome.failure().error;
-    EXPECT_NE(tried.outcome.failure().error.message().find(hostile.says), std::string::npos)
-        << tried.outcome.failure().error;
+    EXPECT_EQ(to_string(tried.outcome.error().reason), "UnsafeArchive")
+        << tried.outcome.error().error;
+    EXPECT_NE(tried.outcome.error().error.message().find(hostile.says), std::string::npos)
+        << tried.outcome.error().error;
     for (const std::string& name : tried.left)
       EXPECT_TRUE(name.starts_with('.')) << name << ": only directories of the store's own";
     EXPECT_EQ(tried.outside, std::vector<std::string>{"artifacts"});
@@ -180,7 +180,7 @@ TEST(HonestArchives, AreUnpackedAsTheyAre) {
     SCOPED_TRACE(honest.name);
     os::testing::MemoryFileSystem fs;
     const Tried tried = install(fs, honest.archive);
-    ASSERT_TRUE(tried.outcome.ok()) << tried.outcome.failure().error;
+    ASSERT_TRUE(tried.outcome.ok()) << tried.outcome.error().error;
     EXPECT_EQ(*fs.list(tried.outcome->directory), honest.root);
     EXPECT_TRUE(fs.list("/data/artifacts/.scratch")->empty());
   }
@@ -190,7 +190,7 @@ TEST(HonestArchives, ModesAreNormalisedAndHardLinksBecomeCopies) {
   os::testing::MemoryFileSystem fs;
   const Tried tried = install(
       fs, TarBuilder().file("a", "abc", 06777).hard_link("b", "a").file("c", "", 0600).tar());
-  ASSERT_TRUE(tried.outcome.ok()) << tried.outcome.failure().error;
+  ASSERT_TRUE(tried.outcome.ok()) << tried.outcome.error().error;
   const os::Path root = tried.outcome->directory;
   EXPECT_EQ((*fs.stat(root / "a"))->mode, 0755u);
   EXPECT_EQ((*fs.stat(root / "c"))->mode, 0644u);

@@ -54,7 +54,7 @@ class HostileSources : public ::testing::Test {
     const auto outcome = store->ensure(kForever.with_timeout(std::chrono::seconds(60)),
                                        request("http://" + server->address() + "/m.tar"));
     EXPECT_FALSE(outcome.ok());
-    return outcome.failure();
+    return outcome.error();
   }
   static net::Response redirect(std::string to) {
     net::Response response;
@@ -74,7 +74,7 @@ TEST_F(HostileSources, EndlessBodyEndsAtTheLimitAndLeavesNothing) {
   origin.put(kUrl, Origin::File{.bytes = std::string(2'000'000, 'x'), .length = false});
   const auto outcome = open(origin, limits)->ensure(kForever, request());
   ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.failure().reason, Reason::kUnsafeArchive);
+  EXPECT_EQ(outcome.error().reason, Reason::kUnsafeArchive);
   EXPECT_LT(origin.bytes_served(), 300'000u);
   EXPECT_EQ(scratch_bytes(), 0u);
 }
@@ -83,7 +83,7 @@ TEST_F(HostileSources, AnnouncedLengthBeyondTheLimitIsNotEvenBegun) {
   Limits limits;
   limits.archive_bytes_max = 200'000;
   origin.put(kUrl, Origin::File{.bytes = std::string(2'000'000, 'x')});
-  EXPECT_EQ(open(origin, limits)->ensure(kForever, request()).failure().reason,
+  EXPECT_EQ(open(origin, limits)->ensure(kForever, request()).error().reason,
             Reason::kUnsafeArchive);
   EXPECT_EQ(origin.bytes_served(), 0u);
 }
@@ -181,9 +181,9 @@ TEST_F(HostileSources, AnAddressThatIsRefusedIsAForbiddenSource) {
   const auto outcome =
       open(*client)->ensure(kForever, request("http://" + server->address() + "/m.tar"));
   ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.failure().reason, Reason::kSourceForbidden);
-  EXPECT_NE(outcome.failure().error.message().find("--allow-source 127.0.0.1"), std::string::npos)
-      << outcome.failure().error;
+  EXPECT_EQ(outcome.error().reason, Reason::kSourceForbidden);
+  EXPECT_NE(outcome.error().error.message().find("--allow-source 127.0.0.1"), std::string::npos)
+      << outcome.error().error;
 }
 
 TEST_F(HostileSources, ContentThatChangesBetweenRangesIsNeverMixed) {
@@ -204,7 +204,7 @@ TEST_F(HostileSources, ContentThatChangesBetweenRangesIsNeverMixed) {
     const auto store = open(server);
     auto outcome = store->ensure(kForever, request());
     if (!outcome.ok()) outcome = store->ensure(kForever, request());
-    ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+    ASSERT_TRUE(outcome.ok()) << outcome.error().error;
     EXPECT_EQ(*os::read_file(fs, outcome->directory / "model.onnx"), noise(50'000));
     ASSERT_TRUE(store->remove(codec::Sha256::of(archive)).ok());
   }
@@ -217,7 +217,7 @@ TEST_F(HostileSources, ARangeThatIsNotTheOneAskedForIsNotUsed) {
     if (++requests == 1) origin.put(kUrl, Origin::File{.bytes = archive, .range_shift = 100});
   });
   const auto outcome = open(origin)->ensure(kForever, request());
-  ASSERT_TRUE(outcome.ok()) << outcome.failure().error << ": it starts over, from a whole answer";
+  ASSERT_TRUE(outcome.ok()) << outcome.error().error << ": it starts over, from a whole answer";
   EXPECT_EQ(*os::read_file(fs, outcome->directory / "model.onnx"), noise(50'000));
   EXPECT_EQ(origin.seen().back().range, "");
 }
@@ -227,9 +227,9 @@ TEST_F(HostileSources, EncodingNobodyAskedForIsNamedWhenTheDigestIsWrong) {
                                 .headers = {{"Content-Encoding", "gzip"}}});
   const auto outcome = open(origin)->ensure(kForever, request());
   ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.failure().reason, Reason::kDigestMismatch);
-  EXPECT_NE(outcome.failure().error.message().find("content-encoding gzip"), std::string::npos)
-      << outcome.failure().error;
+  EXPECT_EQ(outcome.error().reason, Reason::kDigestMismatch);
+  EXPECT_NE(outcome.error().error.message().find("content-encoding gzip"), std::string::npos)
+      << outcome.error().error;
   // Servers that label every .tar.gz as gzip-encoded but send it unchanged are accepted.
   origin.put(kUrl, Origin::File{.bytes = archive, .headers = {{"Content-Encoding", "gzip"}}});
   EXPECT_TRUE(open(origin)->ensure(kForever, request()).ok());
@@ -238,7 +238,7 @@ TEST_F(HostileSources, EncodingNobodyAskedForIsNamedWhenTheDigestIsWrong) {
 TEST_F(HostileSources, ALoginPageIsATransientFailureThatLeavesNothing) {
   origin.put(kUrl, Origin::File{.bytes = "<html>log in</html>", .content_type = "text/html"});
   const auto outcome = open(origin)->ensure(kForever, request());
-  EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed);
+  EXPECT_EQ(outcome.error().reason, Reason::kDownloadFailed);
   EXPECT_EQ(scratch_bytes(), 0u);
 }
 
@@ -261,9 +261,9 @@ TEST_F(HostileSources, APortalInTheMidstOfADownloadCostsNothingOfItWhateverItCal
     const auto store = open(server);
     const auto outcome = store->ensure(kForever, request());
     ASSERT_FALSE(outcome.ok());
-    EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed) << outcome.failure().error;
-    EXPECT_NE(outcome.failure().error.message().find("HTML page"), std::string::npos)
-        << outcome.failure().error;
+    EXPECT_EQ(outcome.error().reason, Reason::kDownloadFailed) << outcome.error().error;
+    EXPECT_NE(outcome.error().error.message().find("HTML page"), std::string::npos)
+        << outcome.error().error;
     EXPECT_GE(scratch_bytes(), 20'000u);
     server.on_request({});
     server.put(kUrl, Origin::File{.bytes = archive, .etag = "\"e\""});
@@ -277,7 +277,7 @@ TEST_F(HostileSources, APeerThatGivesLessOfARangeThanThereIsIsAskedForTheRest) {
   origin.put(kUrl, Origin::File{.bytes = archive, .break_after = 20'000});
   origin.on_request([&] { origin.put(kUrl, Origin::File{.bytes = archive, .range_max = 7'000}); });
   const auto outcome = open(origin)->ensure(kForever, request());
-  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  ASSERT_TRUE(outcome.ok()) << outcome.error().error;
   EXPECT_EQ(*os::read_file(fs, outcome->directory / "model.onnx"), noise(50'000));
   EXPECT_EQ(origin.bytes_served(), archive.size());
 }
@@ -305,9 +305,9 @@ TEST_F(HostileSources, APeerThatPromisesMoreThanItEverGivesIsNotAskedForEver) {
   const auto outcome = open(*client)->ensure(kForever.with_timeout(std::chrono::seconds(60)),
                                              request("http://" + server->address() + "/m.tar"));
   ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed) << outcome.failure().error;
-  EXPECT_NE(outcome.failure().error.message().find("of 1000000000"), std::string::npos)
-      << outcome.failure().error;
+  EXPECT_EQ(outcome.error().reason, Reason::kDownloadFailed) << outcome.error().error;
+  EXPECT_NE(outcome.error().error.message().find("of 1000000000"), std::string::npos)
+      << outcome.error().error;
   EXPECT_LE(requests, 100);
 }
 
@@ -344,9 +344,9 @@ TEST_F(HostileSources, AConnectionThatDripsIsGivenUpAndWhatCameIsKept) {
   while (true) {
     const auto piece = source.value()->next();
     if (!piece.ok()) {
-      EXPECT_EQ(piece.failure().reason, Reason::kDownloadFailed);
-      EXPECT_NE(piece.failure().error.message().find("for a while"), std::string::npos)
-          << piece.failure().error;
+      EXPECT_EQ(piece.error().reason, Reason::kDownloadFailed);
+      EXPECT_NE(piece.error().error.message().find("for a while"), std::string::npos)
+          << piece.error().error;
       break;
     }
     bytes += piece->size();
@@ -359,7 +359,7 @@ TEST_F(HostileSources, APeerThatBreaksAfterEachByteIsNotAskedForEver) {
   origin.put(kUrl, Origin::File{.bytes = archive, .break_after = 1});
   const auto outcome = open(origin)->ensure(kForever, request());
   ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed);
+  EXPECT_EQ(outcome.error().reason, Reason::kDownloadFailed);
   EXPECT_LE(origin.seen().size(), 100u);
   EXPECT_GT(scratch_bytes(), 0u);
 }
@@ -404,7 +404,7 @@ TEST_F(HostileSources, CredentialsGoToTheSourceAndNotWhereItRedirectsTo) {
     Request asked = request("http://" + source->address() + "/m.tar");
     asked.credentials = "default/files";
     const auto outcome = store->ensure(kForever.with_timeout(std::chrono::seconds(60)), asked);
-    ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+    ASSERT_TRUE(outcome.ok()) << outcome.error().error;
     EXPECT_EQ(first, c.sent);
     EXPECT_EQ(second, "none");
     ASSERT_TRUE(store->remove(asked.digest).ok());
@@ -421,14 +421,14 @@ TEST_F(HostileSources, RefusalNamesTheSecretAndNeverItsValues) {
     Request asked = request();
     EXPECT_NE(open(origin)
                   ->ensure(kForever, asked)
-                  .failure()
+                  .error()
                   .error.message()
                   .find("the model names none"),
               std::string::npos);
     asked.credentials = "default/files";
     const auto outcome = open(origin, {}, &reader)->ensure(kForever, asked);
-    const std::string& text = outcome.failure().error.message();
-    EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed);
+    const std::string& text = outcome.error().error.message();
+    EXPECT_EQ(outcome.error().reason, Reason::kDownloadFailed);
     EXPECT_NE(text.find("HTTP " + std::to_string(status)), std::string::npos) << text;
     EXPECT_NE(text.find("sent with default/files"), std::string::npos) << text;
     EXPECT_EQ(text.find("hush"), std::string::npos) << text;
@@ -442,14 +442,14 @@ TEST_F(HostileSources, WithoutItsCredentialsNoSourceIsAsked) {
   Request asked = request();
   asked.credentials = "default/files";
   origin.put(kUrl, archive);
-  EXPECT_EQ(open(origin, {}, &reader)->ensure(kForever, asked).failure().reason,
+  EXPECT_EQ(open(origin, {}, &reader)->ensure(kForever, asked).error().reason,
             Reason::kCredentialsForbidden);
-  EXPECT_EQ(open(origin)->ensure(kForever, asked).failure().reason, Reason::kCredentialsMissing);
+  EXPECT_EQ(open(origin)->ensure(kForever, asked).error().reason, Reason::kCredentialsMissing);
   EXPECT_TRUE(origin.seen().empty());
   Credentials ca;
   ca.ca_pem = "pem";
   FixedCredentials with_ca(ca);
-  EXPECT_EQ(open(origin, {}, &with_ca)->ensure(kForever, asked).failure().reason,
+  EXPECT_EQ(open(origin, {}, &with_ca)->ensure(kForever, asked).error().reason,
             Reason::kCredentialsMissing)
       << "a CA that cannot be trusted here is not left out in silence";
 }
@@ -462,18 +462,18 @@ TEST_F(HostileSources, CredentialsGoToTheMirrorsThatTheSecretNames) {
   Request asked = request("https://elsewhere.example/m.tar");
   asked.credentials = "default/files";
   const auto invalid = open(origin, {}, &reader)->ensure(kForever, asked);
-  EXPECT_EQ(invalid.failure().reason, Reason::kCredentialsInvalid);
-  EXPECT_NE(invalid.failure().error.message().find("default/files"), std::string::npos)
-      << invalid.failure().error;
-  EXPECT_NE(invalid.failure().error.message().find("elsewhere.example"), std::string::npos)
-      << invalid.failure().error;
+  EXPECT_EQ(invalid.error().reason, Reason::kCredentialsInvalid);
+  EXPECT_NE(invalid.error().error.message().find("default/files"), std::string::npos)
+      << invalid.error().error;
+  EXPECT_NE(invalid.error().error.message().find("elsewhere.example"), std::string::npos)
+      << invalid.error().error;
   EXPECT_TRUE(origin.seen().empty()) << "no source is asked in vain";
 
   asked.mirrors = {"https://named.example/m.tar"};
   origin.put(asked.url, Origin::File{.bytes = "no", .status = 401});
   origin.put(asked.mirrors.front(), Origin::File{.bytes = "no", .status = 404});
   const auto refused = open(origin, {}, &reader)->ensure(kForever, asked);
-  const std::string& text = refused.failure().error.message();
+  const std::string& text = refused.error().error.message();
   EXPECT_NE(text.find("default/files is not sent: its hosts do not name elsewhere.example"),
             std::string::npos)
       << text;
@@ -506,9 +506,9 @@ TEST_F(HostileSources, S3RequestsAreSignedForEachRange) {
   origin.put(url, Origin::File{.bytes = "<Error><Code>NoSuchKey</Code></Error>", .status = 404});
   asked.digest = codec::Sha256::of("another");
   const auto missing = open(origin, {}, &reader)->ensure(kForever, asked);
-  EXPECT_NE(missing.failure().error.message().find("s3://models/m.tar: HTTP 404 (NoSuchKey)"),
+  EXPECT_NE(missing.error().error.message().find("s3://models/m.tar: HTTP 404 (NoSuchKey)"),
             std::string::npos)
-      << missing.failure().error;
+      << missing.error().error;
 }
 
 }  // namespace hostile_sources_test

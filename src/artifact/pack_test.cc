@@ -99,7 +99,7 @@ TEST(Pack, WhatIsPackedIsUnpackedTheSame) {
       auto store = Store::open({.root = "/data/a"}, fs, origin);
       const auto installed =
           (*store)->ensure(kForever, {.url = kUrl, .digest = made.packed->digest});
-      ASSERT_TRUE(installed.ok()) << installed.failure().error;
+      ASSERT_TRUE(installed.ok()) << installed.error().error;
       EXPECT_EQ(*fs.list(installed->directory), c.root);
       for (const std::string& file : c.files)
         EXPECT_EQ(*os::read_file(fs, installed->directory / file), file);
@@ -173,7 +173,7 @@ class FetchTest : public ::testing::Test {
 
 TEST_F(FetchTest, VersionAppearsCompleteAndNothingBesideIt) {
   const auto installed = fetch(kForever, fs, origin, options);
-  ASSERT_TRUE(installed.ok()) << installed.failure().error;
+  ASSERT_TRUE(installed.ok()) << installed.error().error;
   EXPECT_EQ(*os::read_file(fs, "/models/digits/3/model.onnx"), "three");
   EXPECT_EQ(*fs.list("/models/digits"), std::vector<std::string>{"3"});
 }
@@ -218,8 +218,8 @@ TEST_F(FetchTest, FilesThatAreNotOursAreNeverReplaced) {
     options.to = taken;
     const auto refused = fetch(kForever, fs, origin, options);
     ASSERT_FALSE(refused.ok()) << taken;
-    EXPECT_NE(refused.failure().error.message().find(taken), std::string::npos)
-        << refused.failure().error;
+    EXPECT_NE(refused.error().error.message().find(taken), std::string::npos)
+        << refused.error().error;
   }
   EXPECT_EQ(*os::read_file(fs, "/home/ada/thesis"), "years");
   EXPECT_TRUE(origin.seen().empty());
@@ -230,14 +230,14 @@ TEST_F(FetchTest, FilesThatAreNotOursAreNeverReplaced) {
 
 TEST_F(FetchTest, FailuresHaveTheirReasons) {
   options.request.digest = codec::Sha256::of("something else");
-  EXPECT_EQ(fetch(kForever, fs, origin, options).failure().reason, Reason::kDigestMismatch);
+  EXPECT_EQ(fetch(kForever, fs, origin, options).error().reason, Reason::kDigestMismatch);
   const std::string bad = testing::TarBuilder().file("readme", "x").tar();
   origin.put(kUrl, bad);
   options.request.digest = codec::Sha256::of(bad);
-  EXPECT_EQ(fetch(kForever, fs, origin, options).failure().reason, Reason::kBadLayout);
+  EXPECT_EQ(fetch(kForever, fs, origin, options).error().reason, Reason::kBadLayout);
   EXPECT_TRUE(fs.list("/models/digits")->empty());
   origin.remove(kUrl);
-  EXPECT_EQ(fetch(kForever, fs, origin, options).failure().reason, Reason::kDownloadFailed);
+  EXPECT_EQ(fetch(kForever, fs, origin, options).error().reason, Reason::kDownloadFailed);
   EXPECT_FALSE(*fs.stat("/models/digits/3"));
 }
 
@@ -257,7 +257,7 @@ TEST_F(FetchTest, RefusalOfThePeerIsToldAtOnceAndTroubleIsTriedAgain) {
     ASSERT_FALSE(failed.ok()) << status;
     EXPECT_EQ(asked, heals ? 2 : 1) << status;
     if (!heals) {
-      EXPECT_NE(failed.failure().error.message().find("HTTP " + std::to_string(status)),
+      EXPECT_NE(failed.error().error.message().find("HTTP " + std::to_string(status)),
                 std::string::npos);
     }
   }
@@ -276,7 +276,7 @@ TEST_F(FetchTest, WithoutASpoolNothingIsKeptAndABrokenConnectionGoesOnAllTheSame
       kept += name.find(".part") != std::string::npos ? 1 : 0;
   });
   const auto installed = fetch(kForever, fs, origin, options);
-  ASSERT_TRUE(installed.ok()) << installed.failure().error;
+  ASSERT_TRUE(installed.ok()) << installed.error().error;
   EXPECT_EQ(*os::read_file(fs, "/models/digits/3/model.onnx"), "three");
   EXPECT_EQ(kept, 0u);
   ASSERT_EQ(origin.seen().size(), 2u);

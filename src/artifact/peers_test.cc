@@ -277,7 +277,7 @@ TEST_F(PeersTest, OneThatSaysMoreThanTheDiskHoldsIsNotBelievedAndNothingGoesForI
   fs.set_capacity(4'000'000);
   peer.total = std::uint64_t{1} << 33;
   const auto outcome = ensure();
-  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  ASSERT_TRUE(outcome.ok()) << outcome.error().error;
   EXPECT_EQ(second.ranges.size(), 1u);
   EXPECT_TRUE(store->find(codec::Sha256::of(unused)).has_value());
   // That peer node is not tried first again.
@@ -290,7 +290,7 @@ TEST_F(PeersTest, WhenAllSayMoreThanTheDiskHoldsTheOriginIsAsked) {
   fs.set_capacity(4'000'000);
   peer.total = second.total = std::uint64_t{1} << 33;
   const auto outcome = ensure();
-  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  ASSERT_TRUE(outcome.ok()) << outcome.error().error;
   EXPECT_EQ(origin.seen().size(), 1u);
 }
 
@@ -304,7 +304,7 @@ TEST_F(PeersTest, TheyAreRightWhereTheOriginHasAsMuchAndFirstAgainOnceThereIsRoo
   const auto space = fs.space("/data").value();
   fs.set_capacity(space.capacity_bytes - space.available_bytes + 30'000);
   const auto outcome = ensure();
-  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  ASSERT_TRUE(outcome.ok()) << outcome.error().error;
   EXPECT_EQ(peer.ranges.size(), 2u);
   EXPECT_EQ(origin.seen().size(), 2u) << "the one that went, and what this one measures";
 }
@@ -316,7 +316,7 @@ TEST_F(PeersTest, ABombOfOneIsPassedAndLeavesNothing) {
   peer.there = peer.total = peer.archive.size();
   second.reachable = false;
   const auto outcome = ensure();
-  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  ASSERT_TRUE(outcome.ok()) << outcome.error().error;
   ASSERT_EQ(origin.seen().size(), 1u);
   EXPECT_EQ(origin.seen()[0].range, "");
   EXPECT_TRUE(fs.list("/data/artifacts/.scratch")->empty());
@@ -329,13 +329,13 @@ TEST_F(PeersTest, ABombThatOneLeftHereDoesNotOutlastTheNextTry) {
   peer.on_request = [this] { peer.reachable = peer.ranges.size() < 2; };
   second.reachable = false;
   origin.remove(kOrigin);
-  ASSERT_EQ(ensure().failure().reason, Reason::kDownloadFailed);
+  ASSERT_EQ(ensure().error().reason, Reason::kDownloadFailed);
   ASSERT_FALSE(fs.list("/data/artifacts/.scratch")->empty());
   store.reset();
   store = open(400'000);
   origin.put(kOrigin, archive);
   const auto outcome = ensure();
-  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  ASSERT_TRUE(outcome.ok()) << outcome.error().error;
   EXPECT_EQ(origin.seen().back().range, "");
 }
 
@@ -343,7 +343,7 @@ TEST_F(PeersTest, WhatTheOriginGaveStaysWhereItDoesNotFit) {
   store.reset();
   store = open(20'000);
   peer.status = second.status = 410;
-  ASSERT_EQ(ensure().failure().reason, Reason::kDiskFull);
+  ASSERT_EQ(ensure().error().reason, Reason::kDiskFull);
   const auto asked = origin.seen().size();
   store.reset();
   store = open();
@@ -358,8 +358,8 @@ TEST_F(PeersTest, WhenNobodyGivesItTheMessageNamesBoth) {
   origin.put(kOrigin, Origin::File{.bytes = "gone", .status = 404});
   const auto outcome = ensure();
   ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed);
-  EXPECT_EQ(outcome.failure().error.message(),
+  EXPECT_EQ(outcome.error().reason, Reason::kDownloadFailed);
+  EXPECT_EQ(outcome.error().error.message(),
             "http://origin/m.tar: HTTP 404; nor did a peer: https://second/archive: HTTP 410");
 }
 
@@ -401,7 +401,7 @@ TEST_F(PeersTest, AnArchiveThatIsKeptMakesItsTreeAnewWithoutAnybodyElse) {
   (void)store->read_requests();
   ASSERT_FALSE(store->find(digest).has_value());
   auto outcome = ensure();
-  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  ASSERT_TRUE(outcome.ok()) << outcome.error().error;
   ASSERT_TRUE(store->remove(digest).ok());
   store.reset();
   ASSERT_TRUE(os::write_file_atomically(fs, "/data/artifacts/.scratch/" + digest.hex() + ".part",
@@ -410,7 +410,7 @@ TEST_F(PeersTest, AnArchiveThatIsKeptMakesItsTreeAnewWithoutAnybodyElse) {
   store = open();
   store->keep_archives({digest});
   outcome = ensure();
-  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  ASSERT_TRUE(outcome.ok()) << outcome.error().error;
   EXPECT_EQ(peer.ranges.size(), 1u);
   EXPECT_EQ(store->archive(digest)->bytes, archive.size());
   EXPECT_TRUE(fs.list("/data/artifacts/.scratch")->empty());
@@ -425,7 +425,7 @@ TEST_F(PeersTest, AnArchiveThatWasKeptAndIsSpoiltIsReplaced) {
   spoilt[30'000] ^= 1;
   ASSERT_TRUE(os::write_file_atomically(fs, kept, spoilt, 0600).ok());
   const auto outcome = ensure();
-  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  ASSERT_TRUE(outcome.ok()) << outcome.error().error;
   EXPECT_EQ(peer.ranges.size(), 2u);
   EXPECT_TRUE(os::read_file(fs, kept).value() == archive);
 }

@@ -152,9 +152,9 @@ TEST_F(SourcesTest, ALoginPageInTheMidstOfADownloadCostsNothingOfIt) {
               .bytes = "<html>please log in</html>", .content_type = "text/html", .ranges = false});
   const auto failed = open()->ensure(kForever, request());
   ASSERT_FALSE(failed.ok());
-  EXPECT_EQ(failed.failure().reason, Reason::kDownloadFailed);
-  EXPECT_NE(failed.failure().error.message().find("HTML page"), std::string::npos)
-      << failed.failure().error;
+  EXPECT_EQ(failed.error().reason, Reason::kDownloadFailed);
+  EXPECT_NE(failed.error().error.message().find("HTML page"), std::string::npos)
+      << failed.error().error;
   origin.put(kA, archive);
   ASSERT_TRUE(open()->ensure(kForever, request()).ok());
   EXPECT_EQ(origin.seen().back().range, "bytes=20000-");
@@ -173,8 +173,8 @@ TEST_F(SourcesTest, WhenNoneGivesItOneMessageSaysWhyOfEachAndTheMostHopefulReaso
   origin.put(kB, Origin::File{.bytes = "gone", .status = 404});
   const auto outcome = open()->ensure(kForever, request());
   ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed);
-  const std::string& text = outcome.failure().error.message();
+  EXPECT_EQ(outcome.error().reason, Reason::kDownloadFailed);
+  const std::string& text = outcome.error().error.message();
   EXPECT_TRUE(text.starts_with("none of 3 sources delivered the archive: expected sha256 "))
       << text;
   for (const char* part :
@@ -183,7 +183,7 @@ TEST_F(SourcesTest, WhenNoneGivesItOneMessageSaysWhyOfEachAndTheMostHopefulReaso
   EXPECT_EQ(text.find("hush"), std::string::npos) << text;
 
   for (const char* url : {kA, kB, kC}) origin.put(url, testing::model_archive("other"));
-  EXPECT_EQ(open()->ensure(kForever, request()).failure().reason, Reason::kDigestMismatch);
+  EXPECT_EQ(open()->ensure(kForever, request()).error().reason, Reason::kDigestMismatch);
 }
 
 TEST_F(SourcesTest, AnArchiveThatIsUnsafeWithTheRightDigestIsUnsafeEverywhere) {
@@ -192,7 +192,7 @@ TEST_F(SourcesTest, AnArchiveThatIsUnsafeWithTheRightDigestIsUnsafeEverywhere) {
   const auto outcome =
       open()->ensure(kForever, {.url = kA, .mirrors = {kB, kC}, .digest = codec::Sha256::of(bad)});
   ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.failure().reason, Reason::kUnsafeArchive);
+  EXPECT_EQ(outcome.error().reason, Reason::kUnsafeArchive);
   EXPECT_EQ(asked(), std::vector<std::string>{kA});
   EXPECT_TRUE(scratch().empty());
 }
@@ -201,9 +201,9 @@ TEST_F(SourcesTest, ABusyServerIsLeftAloneAsLongAsItAskedFor) {
   origin.put(kA, Origin::File{.bytes = "busy", .status = 503, .headers = {{"Retry-After", "120"}}});
   const Request alone{.url = kA, .digest = codec::Sha256::of(archive), .framework = "onnx"};
   const auto store = open();
-  EXPECT_EQ(store->ensure(kForever, alone).failure().retry_after, std::chrono::seconds(120));
+  EXPECT_EQ(store->ensure(kForever, alone).error().retry_after, std::chrono::seconds(120));
   clock.advance(std::chrono::seconds(50));
-  EXPECT_EQ(store->ensure(kForever, alone).failure().retry_after, std::chrono::seconds(70));
+  EXPECT_EQ(store->ensure(kForever, alone).error().retry_after, std::chrono::seconds(70));
   EXPECT_EQ(asked().size(), 1u);
   // A mirror is not affected by the wait.
   origin.put(kB, archive);

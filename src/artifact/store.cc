@@ -376,15 +376,15 @@ class StoreImpl final : public Store {
     if (!room.ok()) return disk_failure(room.error());
     source.tree_bytes_max = *room;
     Outcome<Tree> tree = install(ctx, fs_, http_, source, into);
-    if (!tree.ok() && tree.failure().reason == Reason::kDiskFull &&
-        !tree.failure().error.terminal()) {
+    if (!tree.ok() && tree.error().reason == Reason::kDiskFull &&
+        !tree.error().error.terminal()) {
       // Unused artifacts make room.
       const auto freed = evict(UINT64_MAX);
       if (freed.ok() && *freed > 0) tree = install(ctx, fs_, http_, source, into);
     }
     if (!tree.ok()) {
       (void)fs_.remove(record);
-      return tree.failure();
+      return tree.error();
     }
     note_archive(request.digest);
     std::optional<Failure> failure = publish(request.digest, *tree, record);

@@ -51,7 +51,7 @@ TEST_F(StoreTest, ArchiveBecomesADirectoryByItsDigestAndNothingElseStays) {
   origin.put(kUrl, archive);
   const auto store = open();
   const auto installed = store->ensure(kForever, request(archive));
-  ASSERT_TRUE(installed.ok()) << installed.failure().error;
+  ASSERT_TRUE(installed.ok()) << installed.error().error;
   EXPECT_EQ(installed->directory, os::Path("/data/artifacts") / codec::Sha256::of(archive).hex());
   EXPECT_EQ(installed->bytes, 50'004u);
   EXPECT_EQ(*os::read_file(fs, installed->directory / "model.onnx"), noise(50'000));
@@ -64,7 +64,7 @@ TEST_F(StoreTest, WhatIsPresentNeedsNoNetworkAlsoAfterReopening) {
   origin.remove(kUrl);
   const auto store = open();
   const auto again = store->ensure(kForever, request(archive, "onnx", "http://elsewhere/x"));
-  ASSERT_TRUE(again.ok()) << again.failure().error;
+  ASSERT_TRUE(again.ok()) << again.error().error;
   EXPECT_EQ(again->bytes, 50'004u);
   EXPECT_EQ(origin.seen().size(), 1u);
 }
@@ -73,7 +73,7 @@ TEST_F(StoreTest, DigestCoversTheBytesBehindTheArchivesEnd) {
   const std::string longer = archive + "and something behind it";
   origin.put(kUrl, longer);
   const auto store = open();
-  EXPECT_EQ(store->ensure(kForever, request(archive)).failure().reason, Reason::kDigestMismatch);
+  EXPECT_EQ(store->ensure(kForever, request(archive)).error().reason, Reason::kDigestMismatch);
   EXPECT_TRUE(store->ensure(kForever, request(longer)).ok());
 }
 
@@ -83,8 +83,8 @@ TEST_F(StoreTest, WrongDigestNamesBothAndLeavesNothing) {
   const auto store = open();
   const auto outcome = store->ensure(kForever, request(archive));
   ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.failure().reason, Reason::kDigestMismatch);
-  const std::string& message = outcome.failure().error.message();
+  EXPECT_EQ(outcome.error().reason, Reason::kDigestMismatch);
+  const std::string& message = outcome.error().error.message();
   EXPECT_NE(message.find("expected sha256 " + codec::Sha256::of(archive).hex()), std::string::npos)
       << message;
   EXPECT_NE(message.find("found " + codec::Sha256::of(other).hex()), std::string::npos) << message;
@@ -96,7 +96,7 @@ TEST_F(StoreTest, WrongDigestNamesBothAndLeavesNothing) {
 
 TEST_F(StoreTest, WrongDigestIsToldBeforeWhatTheArchiveHolds) {
   origin.put(kUrl, TarBuilder().file("../evil").tar());
-  EXPECT_EQ(open()->ensure(kForever, request(archive)).failure().reason, Reason::kDigestMismatch);
+  EXPECT_EQ(open()->ensure(kForever, request(archive)).error().reason, Reason::kDigestMismatch);
 }
 
 TEST_F(StoreTest, PageWhereAnArchiveShouldBeIsTransient) {
@@ -105,8 +105,8 @@ TEST_F(StoreTest, PageWhereAnArchiveShouldBeIsTransient) {
     origin.put(kUrl, Origin::File{.bytes = page, .content_type = type});
     const auto store = open();
     const auto outcome = store->ensure(kForever, request(archive));
-    EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed);
-    EXPECT_NE(outcome.failure().error.message().find("HTML page"), std::string::npos);
+    EXPECT_EQ(outcome.error().reason, Reason::kDownloadFailed);
+    EXPECT_NE(outcome.error().error.message().find("HTML page"), std::string::npos);
     EXPECT_TRUE(scratch().empty());
   }
   origin.put(kUrl, archive);
@@ -117,8 +117,8 @@ TEST_F(StoreTest, ErrorStatusIsTransientAndNamesTheStatus) {
   for (const int status : {403, 404, 429, 500, 503}) {
     origin.put(kUrl, Origin::File{.bytes = "no", .status = status});
     const auto outcome = open()->ensure(kForever, request(archive));
-    EXPECT_EQ(outcome.failure().reason, Reason::kDownloadFailed);
-    EXPECT_NE(outcome.failure().error.message().find(std::to_string(status)), std::string::npos);
+    EXPECT_EQ(outcome.error().reason, Reason::kDownloadFailed);
+    EXPECT_NE(outcome.error().error.message().find(std::to_string(status)), std::string::npos);
   }
 }
 
@@ -141,7 +141,7 @@ TEST_F(StoreTest, DownloadGoesOnAfterAKill) {
   });
   // The second connection is answered (the file is looked up first) and breaks. The third finds no
   // file.
-  EXPECT_EQ(open()->ensure(kForever, request(archive)).failure().reason, Reason::kDownloadFailed);
+  EXPECT_EQ(open()->ensure(kForever, request(archive)).error().reason, Reason::kDownloadFailed);
   ASSERT_EQ(scratch().size(), 1u);
   origin.on_request({});
   origin.put(kUrl, archive);
@@ -165,7 +165,7 @@ TEST_F(StoreTest, SpoolOfAnotherContentIsDroppedAndTheDownloadStartsOver) {
       origin.put(kUrl, Origin::File{.bytes = archive, .ranges = ranges});
       const auto store = open();
       const auto outcome = store->ensure(kForever, request(archive));
-      ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+      ASSERT_TRUE(outcome.ok()) << outcome.error().error;
       EXPECT_TRUE(scratch().empty());
       ASSERT_TRUE(store->remove(codec::Sha256::of(archive)).ok());
     }
@@ -204,7 +204,7 @@ TEST_F(StoreTest, StopRequestEndsASilentDownload) {
   });
   const auto outcome = open()->ensure(Context(stop.get_token()), request(archive));
   ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.failure().reason, Reason::kCancelled);
+  EXPECT_EQ(outcome.error().reason, Reason::kCancelled);
 }
 
 TEST_F(StoreTest, SilentPeerIsGivenUp) {
@@ -216,9 +216,9 @@ TEST_F(StoreTest, SilentPeerIsGivenUp) {
   ASSERT_TRUE(source.ok());
   const auto bytes = source.value()->next();
   ASSERT_FALSE(bytes.ok());
-  EXPECT_EQ(bytes.failure().reason, Reason::kDownloadFailed);
-  EXPECT_NE(bytes.failure().error.message().find("sent nothing"), std::string::npos)
-      << bytes.failure().error;
+  EXPECT_EQ(bytes.error().reason, Reason::kDownloadFailed);
+  EXPECT_NE(bytes.error().error.message().find("sent nothing"), std::string::npos)
+      << bytes.error().error;
 }
 
 TEST_F(StoreTest, SchemesAndPathsThatAreNotAllowedAreForbidden) {
@@ -238,18 +238,18 @@ TEST_F(StoreTest, SchemesAndPathsThatAreNotAllowedAreForbidden) {
         "file:///srv/models"}) {
     const auto outcome = roots->ensure(kForever, request(archive, "onnx", url));
     ASSERT_FALSE(outcome.ok()) << url;
-    EXPECT_EQ(outcome.failure().reason, Reason::kSourceForbidden)
-        << url << ": " << outcome.failure().error;
+    EXPECT_EQ(outcome.error().reason, Reason::kSourceForbidden)
+        << url << ": " << outcome.error().error;
   }
   EXPECT_EQ(
-      none->ensure(kForever, request(archive, "onnx", "file:///srv/models/m.tar")).failure().reason,
+      none->ensure(kForever, request(archive, "onnx", "file:///srv/models/m.tar")).error().reason,
       Reason::kSourceForbidden);
   EXPECT_EQ(
-      roots->ensure(kForever, request(archive, "onnx", "file:///srv/models/none")).failure().reason,
+      roots->ensure(kForever, request(archive, "onnx", "file:///srv/models/none")).error().reason,
       Reason::kDownloadFailed);
   const auto read =
       roots->ensure(kForever, request(archive, "onnx", "file:///srv/models/sub/m.tar"));
-  EXPECT_TRUE(read.ok()) << read.failure().error;
+  EXPECT_TRUE(read.ok()) << read.error().error;
 }
 
 TEST_F(StoreTest, ALinkToANameBesideItIsFollowedAndNoOther) {
@@ -270,7 +270,7 @@ TEST_F(StoreTest, ALinkToANameBesideItIsFollowedAndNoOther) {
         store->ensure(kForever, request(archive, "onnx", "file:///srv/models/" + below));
     const auto removed = store->remove(codec::Sha256::of(archive));
     CHECK(removed.ok());
-    return outcome.ok() ? "" : std::string(to_string(outcome.failure().reason));
+    return outcome.ok() ? "" : std::string(to_string(outcome.error().reason));
   };
   EXPECT_EQ(reason("current/m.tar"), "");
   EXPECT_EQ(reason("current/newest"), "");
@@ -303,7 +303,7 @@ TEST_F(StoreTest, LayoutIsCheckedForEachFrameworkAndKeepsTheArtifact) {
     const auto outcome = store->ensure(kForever, request(c.archive));
     ASSERT_EQ(outcome.ok(), c.fits);
     if (!c.fits) {
-      EXPECT_EQ(outcome.failure().reason, Reason::kBadLayout) << outcome.failure().error;
+      EXPECT_EQ(outcome.error().reason, Reason::kBadLayout) << outcome.error().error;
     }
     EXPECT_TRUE(store->ensure(kForever, request(c.archive, "tensorflow")).ok());
   }
@@ -340,14 +340,14 @@ TEST_F(StoreTest, AFailureAtOneSourceSaysNothingOfAnother) {
   });
   std::jthread first([&] {
     EXPECT_EQ(
-        store->ensure(kForever, request(archive, "onnx", "http://elsewhere/gone")).failure().reason,
+        store->ensure(kForever, request(archive, "onnx", "http://elsewhere/gone")).error().reason,
         Reason::kDownloadFailed);
   });
   asked.wait();
   std::jthread second([&] {
     waiting.count_down();
     const auto installed = store->ensure(kForever, request(archive));
-    EXPECT_TRUE(installed.ok()) << installed.failure().error;
+    EXPECT_TRUE(installed.ok()) << installed.error().error;
   });
 }
 
@@ -385,7 +385,7 @@ TEST_F(StoreTest, EvictionTakesTheLeastRecentlyUsedButNothingExposedOrKept) {
   ASSERT_TRUE(models->expose("default/m", "1", exposed_at->directory).ok());
   store->keep({kept});
   const auto [fifth, fifth_at] = install(5);  // 250,020 bytes: one must go
-  ASSERT_TRUE(fifth_at.ok()) << fifth_at.failure().error;
+  ASSERT_TRUE(fifth_at.ok()) << fifth_at.error().error;
   EXPECT_FALSE(store->find(idle));
   ASSERT_TRUE(store->find(used));
   const auto [sixth, sixth_at] = install(6);
@@ -395,7 +395,7 @@ TEST_F(StoreTest, EvictionTakesTheLeastRecentlyUsedButNothingExposedOrKept) {
   store->keep({kept, used, sixth});
   const auto [seventh, seventh_at] = install(7);
   ASSERT_FALSE(seventh_at.ok());
-  EXPECT_EQ(seventh_at.failure().reason, Reason::kDiskFull);
+  EXPECT_EQ(seventh_at.error().reason, Reason::kDiskFull);
   EXPECT_EQ(store->remove(exposed).error().code(), Code::kConflict);
   EXPECT_EQ(store->bytes(), 4 * 50'004u);
 }
@@ -417,17 +417,17 @@ TEST_F(StoreTest, WhatCannotFitTheLimitEvictsNothingAndIsNotDownloadedAgain) {
   for (int i = 0; i < 3; ++i) {
     const auto [wanted, outcome] = install(170'000, 3);
     ASSERT_FALSE(outcome.ok());
-    EXPECT_EQ(outcome.failure().reason, Reason::kDiskFull);
-    EXPECT_NE(outcome.failure().error.message().find("149996 bytes that are left"),
+    EXPECT_EQ(outcome.error().reason, Reason::kDiskFull);
+    EXPECT_NE(outcome.error().error.message().find("149996 bytes that are left"),
               std::string::npos)
-        << outcome.failure().error;
+        << outcome.error().error;
     EXPECT_TRUE(store->find(idle)) << "it would not have helped";
     if (i == 0) served = origin.bytes_served();
   }
   EXPECT_EQ(origin.bytes_served(), served) << "what came is on the disk";
   store->keep({codec::Sha256::of(large)});
   const auto [wanted, outcome] = install(170'000, 3);
-  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  ASSERT_TRUE(outcome.ok()) << outcome.error().error;
   EXPECT_EQ(store->list(), std::vector<codec::Sha256>{wanted});
 }
 
@@ -439,12 +439,12 @@ TEST_F(StoreTest, FullDiskEvictsWhatNobodyUsesAndTriesAgain) {
   const std::string next = testing::model_archive(noise(60'000, 9));
   origin.put(kUrl, next);
   const auto outcome = store->ensure(kForever, request(next));
-  ASSERT_TRUE(outcome.ok()) << outcome.failure().error;
+  ASSERT_TRUE(outcome.ok()) << outcome.error().error;
   EXPECT_EQ(store->list().size(), 1u);
 
   const std::string huge = testing::model_archive(noise(400'000, 9));
   origin.put(kUrl, Origin::File{.bytes = huge, .length = false});
-  EXPECT_EQ(store->ensure(kForever, request(huge)).failure().reason, Reason::kDiskFull);
+  EXPECT_EQ(store->ensure(kForever, request(huge)).error().reason, Reason::kDiskFull);
   fs.set_capacity(4'000'000);
   EXPECT_TRUE(store->ensure(kForever, request(huge)).ok());
 }
@@ -460,9 +460,9 @@ TEST_F(StoreTest, AModelThatDoesNotFitLeavesRoomForOthers) {
   };
   const auto outcome = store->ensure(kForever, request(huge), watch);
   ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.failure().reason, Reason::kDiskFull);
-  EXPECT_NE(outcome.failure().error.message().find("kept for other things"), std::string::npos)
-      << outcome.failure().error;
+  EXPECT_EQ(outcome.error().reason, Reason::kDiskFull);
+  EXPECT_NE(outcome.error().error.message().find("kept for other things"), std::string::npos)
+      << outcome.error().error;
   EXPECT_GE(least, 150'000u);
   EXPECT_GE(fs.space("/data")->available_bytes, 200'000u);
 }
@@ -499,7 +499,7 @@ TEST_F(StoreTest, FailureOrKillAtAnyCallLeavesTheArtifactWholeOrAbsent) {
         EXPECT_EQ(found->bytes, 50'004u) << nth;
       }
       const auto installed = (*store)->ensure(kForever, request(archive));
-      ASSERT_TRUE(installed.ok()) << nth << ": " << installed.failure().error;
+      ASSERT_TRUE(installed.ok()) << nth << ": " << installed.error().error;
       EXPECT_EQ(*os::read_file(disk, installed->directory / "model.onnx"), noise(50'000));
       EXPECT_TRUE(disk.list("/data/artifacts/.scratch")->empty()) << nth;
     }

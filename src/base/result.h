@@ -1,4 +1,5 @@
-// Result<T>: a value or an Error the caller can act on. Used instead of exceptions.
+// Result<T>: a value or an Error the caller can act on. Used instead of exceptions. Result<T, E>
+// has another type of error, such as a complete Kubernetes Status.
 //
 //   Result<Config> load(const std::filesystem::path& path) {
 //     TRY(std::string text, read(path));
@@ -11,6 +12,7 @@
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -67,17 +69,17 @@ class Error {
 
 std::ostream& operator<<(std::ostream& out, const Error& error);
 
-template <typename T>
+template <typename T, typename E = Error>
 class [[nodiscard]] Result {
  public:
   using value_type = T;
   Result(T value)
       : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: conversions are the point
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
+  Result(E error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
   template <typename U>
   requires(std::is_convertible_v<U&&, T> && !std::is_same_v<std::remove_cvref_t<U>, Result> &&
-           !std::is_same_v<std::remove_cvref_t<U>, T> &&
-           !std::is_same_v<std::remove_cvref_t<U>, Error>) Result(U&& value)
+           !std::is_same_v<std::remove_cvref_t<U>, T> && !std::is_same_v<std::remove_cvref_t<U>, E>)
+      Result(U&& value)
       : state_(std::in_place_index<0>, std::forward<U>(value)) {}  // NOLINT
 
   bool ok() const { return state_.index() == 0; }
@@ -104,17 +106,17 @@ class [[nodiscard]] Result {
   T value_or(T other) && { return ok() ? std::move(*this).value() : std::move(other); }
   T value_or(T other) const& { return ok() ? value() : std::move(other); }
 
-  const Error& error() const& {
+  const E& error() const& {
     CHECK(!ok());
     return *std::get_if<1>(&state_);
   }
-  Error error() && {
+  E error() && {
     CHECK(!ok());
     return std::move(*std::get_if<1>(&state_));
   }
 
   /// The same result, with the prefix "what: " for the message of an error.
-  Result context(std::string_view what) && {
+  Result context(std::string_view what) && requires std::is_same_v<E, Error> {
     if (ok()) return std::move(*this);
     return std::move(*this).error().context(what);
   }
@@ -122,36 +124,40 @@ class [[nodiscard]] Result {
  private:
   // Prints the error's message when value() is called on an error, to help find the bug.
   void require_value() const {
-    if (!ok())
-      detail::check_failed("Result::value()", std::get_if<1>(&state_)->message().c_str(), 0);
+    if constexpr (std::is_same_v<E, Error>) {
+      if (!ok())
+        detail::check_failed("Result::value()", std::get_if<1>(&state_)->message().c_str(), 0);
+    } else {
+      CHECK(ok());
+    }
   }
-  std::variant<T, Error> state_;
+  std::variant<T, E> state_;
 };
 
-/// Success or an Error.
-template <>
-class [[nodiscard]] Result<void> {
+/// Success or an error.
+template <typename E>
+class [[nodiscard]] Result<void, E> {
  public:
   using value_type = void;
   Result() = default;
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
+  Result(E error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
-  const Error& error() const& {
+  const E& error() const& {
     CHECK(!ok());
     return *std::get_if<1>(&state_);
   }
-  Error error() && {
+  E error() && {
     CHECK(!ok());
     return std::move(*std::get_if<1>(&state_));
   }
-  Result context(std::string_view what) && {
+  Result context(std::string_view what) && requires std::is_same_v<E, Error> {
     if (ok()) return {};
     return std::move(*this).error().context(what);
   }
 
  private:
-  std::variant<std::monostate, Error> state_;
+  std::variant<std::monostate, E> state_;
 };
 
 using Status = Result<void>;

@@ -192,7 +192,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   look(fs, "", seen);
   CHECK(seen.entries <= kLimits.entries_max && seen.bytes <= kLimits.extracted_bytes_max);
   if (!tree.ok()) {
-    CHECK(tree.failure().reason == artifact::Reason::kUnsafeArchive);
+    CHECK(tree.error().reason == artifact::Reason::kUnsafeArchive);
     return 0;
   }
   CHECK(tree->bytes == seen.bytes);

@@ -213,7 +213,7 @@ void download(fuzz::Input& input, bool s3) {
       // A resumed download continues with the bytes on the disk.
       if (script.requests > before) CHECK(script.first == got.size());
       if (!piece.ok()) {
-        failure = piece.failure();
+        failure = piece.error();
         break;
       }
       if (piece->empty()) break;

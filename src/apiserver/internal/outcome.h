@@ -1,11 +1,9 @@
-// Outcome<T>: a value, or the complete Kubernetes Status that the client gets. Similar to
-// Result<T>; TRY and TRY_VOID work on it.
+// Outcome<T>: a value, or the complete Kubernetes Status that the client gets. Functions below make
+// the statuses.
 #pragma once
 
 #include <string>
 #include <string_view>
-#include <utility>
-#include <variant>
 #include <vector>
 
 #include "apiserver/kind.h"
@@ -16,36 +14,7 @@ namespace varda::apiserver {
 using meta::ApiStatus;
 
 template <typename T>
-class [[nodiscard]] Outcome {
- public:
-  Outcome(T value)
-      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: conversions are the point
-  Outcome(ApiStatus status) : state_(std::in_place_index<1>, std::move(status)) {}  // NOLINT
-  bool ok() const { return state_.index() == 0; }
-  T& value() & { return std::get<0>(state_); }
-  const T& value() const& { return std::get<0>(state_); }
-  T&& value() && { return std::get<0>(std::move(state_)); }
-  T& operator*() & { return value(); }
-  T* operator->() { return &value(); }
-  const ApiStatus& error() const& { return std::get<1>(state_); }
-  ApiStatus&& error() && { return std::get<1>(std::move(state_)); }
-
- private:
-  std::variant<T, ApiStatus> state_;
-};
-
-template <>
-class [[nodiscard]] Outcome<void> {
- public:
-  Outcome() = default;
-  Outcome(ApiStatus status) : status_(std::move(status)) {}  // NOLINT
-  bool ok() const { return !status_.has_value(); }
-  const ApiStatus& error() const& { return *status_; }
-  ApiStatus&& error() && { return *std::move(status_); }
-
- private:
-  std::optional<ApiStatus> status_;
-};
+using Outcome = Result<T, ApiStatus>;
 
 // API failures, with the messages that clients match.
 ApiStatus bad_request(std::string message);

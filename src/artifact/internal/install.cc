@@ -44,8 +44,8 @@ class Extraction {
     auto reader = codec::ArchiveReader::open([this]() -> Result<std::string> {
       Outcome<std::string> bytes = source_.next();
       if (bytes.ok()) return std::move(bytes.value());
-      source_failure_ = bytes.failure();
-      return bytes.failure().error;
+      source_failure_ = bytes.error();
+      return bytes.error().error;
     });
     if (!reader.ok()) return archive_failure(reader.error());
     while (true) {
@@ -170,12 +170,12 @@ Attempt attempt(os::FileSystem& fs, Source& source, const SourceOptions& options
   }
   Outcome<Tree> tree =
       extract(fs, source, into, limits, options.progress, record.get(), options.tree_bytes_max);
-  if (!tree.ok() && tree.failure().reason != Reason::kUnsafeArchive) return {std::move(tree)};
+  if (!tree.ok() && tree.error().reason != Reason::kUnsafeArchive) return {std::move(tree)};
   // The digest covers every byte, including bytes after the archive's end. A wrong digest takes
   // precedence over a refused archive, because the archive is then not the requested one.
   while (true) {
     Outcome<std::string> rest = source.next();
-    if (!rest.ok()) return {rest.failure()};
+    if (!rest.ok()) return {rest.error()};
     if (rest->empty()) break;
   }
   const codec::Sha256 found = source.digest();
@@ -253,7 +253,7 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
   const std::stop_callback linked(ctx.stop_token(), [&enough] { enough.request_stop(); });
   const Context reading = ctx.with_stop(enough.get_token());
   auto source = open_source(reading, fs, http, options);
-  if (!source.ok()) return {source.failure(), source.failure().reason == Reason::kDiskFull};
+  if (!source.ok()) return {source.error(), source.error().reason == Reason::kDiskFull};
   AheadSource bytes(std::move(source.value()), enough, {});
   Attempt tried = attempt(fs, bytes, options, into);
   bytes.end();
@@ -268,7 +268,7 @@ Turn take_turn(const Context& ctx, os::FileSystem& fs, net::HttpClient& http,
   if (Status status = fs.remove_all(into); !status.ok())
     log::warn("cannot clear scratch", {{"error", status.error()}});
   Turn turn{std::move(tried.tree)};
-  const Failure& failure = turn.tree.failure();
+  const Failure& failure = turn.tree.error();
   const bool page = bytes.looks_like_page();
   // Unverified bytes that fill the disk may not be an archive at all. A peer node's bytes and
   // claimed size end only its own turn. Spooled bytes from peer nodes are dropped for another
@@ -317,7 +317,7 @@ std::optional<Outcome<Tree>> install_from_kept(const Context& ctx, os::FileSyste
   options.url = options.archive.string();
   Turn turn = take_turn(ctx, fs, http, options, into);
   if (turn.tree.ok() || turn.final) return std::move(turn.tree);
-  log::warn("kept archive unusable, downloading again", {{"error", turn.tree.failure().error}});
+  log::warn("kept archive unusable, downloading again", {{"error", turn.tree.error().error}});
   return std::nullopt;
 }
 
@@ -335,7 +335,7 @@ Outcome<std::optional<Credentials>> read_credentials(const Context& ctx,
         Reason::kCredentialsMissing,
         Error(Code::kNotFound, "this program has no access to credentials " + request.credentials)};
   Outcome<Credentials> found = options.transport.credentials->read(ctx, request.credentials);
-  if (!found.ok()) return found.failure();
+  if (!found.ok()) return found.error();
   return std::optional<Credentials>(std::move(found.value()));
 }
 
@@ -410,14 +410,14 @@ Outcome<Tree> install_from_origins(const Context& ctx, os::FileSystem& fs, net::
         history.worked(url);
         return std::move(turn.tree);
       }
-      if (turn.final) return turn.tree.failure();
+      if (turn.final) return turn.tree.error();
       if (turn.blame_the_spool && round == 0) {
         again.push_back(url);
       } else {
-        history.failed(url, turn.trouble, turn.tree.failure().retry_after);
+        history.failed(url, turn.trouble, turn.tree.error().retry_after);
       }
-      log::debug("source failed", {{"url", shown_url(url)}, {"error", turn.tree.failure().error}});
-      failures.insert_or_assign(url, turn.tree.failure());
+      log::debug("source failed", {{"url", shown_url(url)}, {"error", turn.tree.error().error}});
+      failures.insert_or_assign(url, turn.tree.error());
     }
     if (again.empty()) break;
     if (Status status = drop_spool(fs, options.spool); !status.ok())
@@ -459,8 +459,8 @@ std::optional<Outcome<Tree>> install_from(const std::vector<Peer>& peers, const 
         return std::move(turn.tree);
       }
       if (turn.final) return std::move(turn.tree);
-      log::debug("peer did not give archive", {{"error", turn.tree.failure().error}});
-      heard.said = "; nor did a peer: " + turn.tree.failure().error.message().substr(0, 380);
+      log::debug("peer did not give archive", {{"error", turn.tree.error().error}});
+      heard.said = "; nor did a peer: " + turn.tree.error().error.message().substr(0, 380);
       if (turn.blame_the_spool && round == 0) {
         if (Status status = drop_spool(fs, options.spool); !status.ok())
           return Outcome<Tree>(disk_failure(status.error()));
@@ -492,7 +492,7 @@ Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& h
                                                                  : system_clock());
   SourceHistory& history = options.history != nullptr ? *options.history : nothing_known;
   const auto credentials = read_credentials(ctx, options);
-  if (!credentials.ok()) return credentials.failure();
+  if (!credentials.ok()) return credentials.error();
   std::unique_ptr<net::HttpClient> trusting;
   if (credentials->has_value()) {
     options.credentials = &**credentials;
@@ -515,7 +515,7 @@ Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& h
   // again once there is room.
   const auto blame_unless_right = [&](const Outcome<Tree>& tree) {
     if (!tree.ok() &&
-        (tree.failure().reason == Reason::kDiskFull || tree.failure().reason == Reason::kCancelled))
+        (tree.error().reason == Reason::kDiskFull || tree.error().reason == Reason::kCancelled))
       return;
     for (const std::string& url : heard.too_much)
       history.failed(url, SourceHistory::Trouble::kWrong, std::chrono::seconds(0));
@@ -527,15 +527,15 @@ Outcome<Tree> install(const Context& ctx, os::FileSystem& fs, net::HttpClient& h
   }
   Outcome<Tree> tree = install_from_origins(ctx, fs, client, options, history, into);
   blame_unless_right(tree);
-  if (tree.ok() || tree.failure().reason == Reason::kCancelled ||
-      tree.failure().reason == Reason::kDiskFull ||
-      retry_of(tree.failure().reason) == Retry::kOnChange)
+  if (tree.ok() || tree.error().reason == Reason::kCancelled ||
+      tree.error().reason == Reason::kDiskFull ||
+      retry_of(tree.error().reason) == Retry::kOnChange)
     return tree;
   auto given_after_all = install_from(troubled, ctx, fs, options, history, into, heard);
   blame_unless_right(given_after_all ? *given_after_all : tree);
   if (given_after_all) return std::move(*given_after_all);
   if (heard.said.empty()) return tree;
-  Failure failure = tree.failure();
+  Failure failure = tree.error();
   failure.error = Error(failure.error.code(), failure.error.message() + heard.said)
                       .as_terminal(failure.error.terminal());
   return failure;

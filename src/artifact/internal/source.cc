@@ -199,7 +199,7 @@ Outcome<std::unique_ptr<Source>> open_source(const Context& ctx, os::FileSystem&
   if (!url->host.empty() && url->host != "localhost")
     return forbidden(shown + ": a file URL names no host: file:///path");
   Outcome<os::Path> path = allowed_file(fs, options.file_roots, url->target, shown);
-  if (!path.ok()) return path.failure();
+  if (!path.ok()) return path.error();
   auto file = fs.open(*path, os::Open::kRead);
   if (!file.ok()) return Failure{Reason::kDownloadFailed, file.error().context(shown)};
   const auto size = (*file)->size();
