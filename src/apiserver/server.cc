@@ -67,7 +67,7 @@ class EmbeddedServer : public Server {
   void stop() override {
     core_.stopping = true;
     controllers_.stop();
-    core_.sessions.wake_all();
+    core_.timers.all();
   }
 
   bool settle(const Context& ctx) override {

@@ -20,13 +20,13 @@
 #include "gateway/request.h"
 #include "gateway/rules.h"
 #include "gateway/startup_queue.h"
-#include "gateway/timers.h"
 #include "gateway/view.h"
 #include "gateway/watch_stream.h"
 #include "meta/node_address.h"
 #include "meta/patch.h"
 #include "meta/references.h"
 #include "meta/status.h"
+#include "net/timers.h"
 #include "runtime/informer.h"
 
 namespace varda::gateway {
@@ -747,7 +747,7 @@ class GatewayImpl final : public Gateway, Admission {
   Rng& rng_;
   std::atomic<bool> stopping_{false};
   std::stop_source stop_;
-  Timers timers_;
+  net::Timers timers_;
   OpenWatches watches_;
   Mirror edge_nodes_;
   Mirror pods_;

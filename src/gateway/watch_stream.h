@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "gateway/sessions.h"
-#include "gateway/timers.h"
 #include "gateway/view.h"
 #include "net/http.h"
+#include "net/timers.h"
 
 namespace varda::gateway {
 
@@ -25,12 +25,12 @@ class Admission {
   ~Admission() = default;
 };
 
-class WatchStream final : public net::BodyStream, View::Watcher, Timers::Timed {
+class WatchStream final : public net::BodyStream, View::Watcher, net::Timers::Timed {
  public:
   struct Options {
     const meta::Resource* resource = nullptr;  // these outlive the stream
     View* view = nullptr;
-    Timers* timers = nullptr;
+    net::Timers* timers = nullptr;
     const Admission* admission = nullptr;
     const std::atomic<bool>* stopping = nullptr;
     View::Cursor cursor;

@@ -9,8 +9,8 @@
 #include "apiserver/internal/registry.h"
 #include "apiserver/internal/services_held.h"
 #include "apiserver/internal/sessions.h"
-#include "apiserver/internal/timers.h"
 #include "apiserver/server.h"
+#include "net/timers.h"
 
 namespace varda::apiserver {
 
@@ -29,7 +29,7 @@ struct Core {
   store::Store& store;
   Registry registry;
   Sessions sessions;
-  Timers timers;
+  net::Timers timers;  // of streams
   std::atomic<bool> stopping{false};
   /// Creations hold a shared lock from the namespace check to the commit. The removal of a
   /// namespace holds an exclusive lock. No object is ever created in a removed namespace.

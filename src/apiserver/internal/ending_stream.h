@@ -9,11 +9,11 @@
 
 namespace varda::apiserver {
 
-class EndingStream final : public net::BodyStream {
+class EndingStream final : public net::BodyStream, net::Timers::Timed {
  public:
   EndingStream(Core& core, std::unique_ptr<net::BodyStream> inner)
       : core_(core), inner_(std::move(inner)) {}
-  ~EndingStream() override { cell_->clear(); }
+  ~EndingStream() override { core_.timers.remove(*this); }
 
   std::optional<std::string> read() override {
     std::optional<std::string> piece = inner_->read();
@@ -21,14 +21,16 @@ class EndingStream final : public net::BodyStream {
     return piece;
   }
   void on_ready(std::function<void()> wake) override {
-    cell_->set(wake);
-    core_.sessions.on_stop(cell_);
+    wake_ = wake;
+    core_.timers.add(*this);  // the server's stop wakes it
     inner_->on_ready(std::move(wake));
   }
 
  private:
+  void due() override { wake_(); }
+
   Core& core_;
-  const std::shared_ptr<WakeCell> cell_ = std::make_shared<WakeCell>();
+  std::function<void()> wake_;
   const std::unique_ptr<net::BodyStream> inner_;
 };
 

@@ -90,7 +90,7 @@ Outcome<void> Objects::written(const Kind& kind) {
   if (!is_crd(kind.resource())) return {};
   if (auto refreshed = core_.registry.refresh(); !refreshed.ok())
     return store_failure(refreshed.error());
-  core_.sessions.wake_all();  // watches of changed kinds end
+  core_.timers.all();  // watches of changed kinds end
   return {};
 }
 

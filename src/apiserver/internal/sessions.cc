@@ -30,27 +30,9 @@ void Sessions::close(const Identity& caller) {
   if (last && observer_ != nullptr) observer_->closed(caller);
 }
 
-void Sessions::on_stop(const std::shared_ptr<WakeCell>& cell) {
-  std::lock_guard lock(mutex_);
-  if (cells_.size() > 2 * total_ + 16)
-    std::erase_if(cells_, [](const auto& weak) { return weak.expired(); });
-  cells_.push_back(cell);
-}
-
 std::size_t Sessions::count() {
   std::lock_guard lock(mutex_);
   return total_;
-}
-
-void Sessions::wake_all() {
-  std::vector<std::weak_ptr<WakeCell>> cells;
-  {
-    std::lock_guard lock(mutex_);
-    cells = cells_;
-  }
-  for (const auto& weak : cells) {
-    if (const auto cell = weak.lock()) cell->call();
-  }
 }
 
 }  // namespace varda::apiserver

@@ -5,10 +5,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "apiserver/identity.h"
-#include "apiserver/internal/timers.h"
 
 namespace varda::apiserver {
 
@@ -32,9 +30,6 @@ class Sessions {
   };
   /// Null: watches_max is reached.
   std::unique_ptr<Handle> open(const Identity& caller);
-  /// wake_all() wakes `cell` while it exists, so that streams notice the server's stop.
-  void on_stop(const std::shared_ptr<WakeCell>& cell);
-  void wake_all();
   std::size_t count();
 
  private:
@@ -46,7 +41,6 @@ class Sessions {
   std::mutex mutex_;
   std::map<std::string, std::size_t> open_;
   std::size_t total_ = 0;
-  std::vector<std::weak_ptr<WakeCell>> cells_;
 };
 
 }  // namespace varda::apiserver

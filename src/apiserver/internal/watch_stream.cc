@@ -23,7 +23,7 @@ void append_error(std::string& out, const ApiStatus& status) {
   out += "}\n";
 }
 
-class WatchStream : public net::BodyStream {
+class WatchStream final : public net::BodyStream, net::Timers::Timed {
  public:
   WatchStream(Core& core, WatchRequest request, std::unique_ptr<store::Watch> watch,
               std::unique_ptr<Sessions::Handle> session)
@@ -37,7 +37,7 @@ class WatchStream : public net::BodyStream {
   }
 
   ~WatchStream() override {
-    cell_->clear();
+    core_.timers.remove(*this);
     watch_.reset();  // before the session, so that its end is reported after the last event
   }
 
@@ -45,13 +45,9 @@ class WatchStream : public net::BodyStream {
   void add_present(const Json& object) { append(pending_, "ADDED", object); }
 
   void on_ready(std::function<void()> wake) override {
-    cell_->set(std::move(wake));
-    watch_->on_ready([cell = std::weak_ptr<WakeCell>(cell_)] {
-      if (const auto alive = cell.lock()) alive->call();
-    });
-    core_.timers.at(end_, cell_);
-    if (request_.bookmarks) core_.timers.at(next_bookmark_, cell_);
-    core_.sessions.on_stop(cell_);
+    wake_ = std::move(wake);
+    watch_->on_ready(wake_);
+    set_timer();
   }
 
   std::optional<std::string> read() override {
@@ -84,7 +80,7 @@ class WatchStream : public net::BodyStream {
     if (request_.bookmarks && now >= next_bookmark_) {
       append_bookmark(out);
       next_bookmark_ = next_bookmark(now);
-      core_.timers.at(next_bookmark_, cell_);
+      set_timer();
     }
     if (now >= end_ || core_.stopping) ended_ = true;
     if (ended_ && out.empty()) return std::nullopt;
@@ -92,6 +88,11 @@ class WatchStream : public net::BodyStream {
   }
 
  private:
+  void due() override { wake_(); }
+  void set_timer() {
+    if (wake_) core_.timers.add(request_.bookmarks ? std::min(end_, next_bookmark_) : end_, *this);
+  }
+
   // True if the CRD is gone or its spec changed. The client then lists and watches again.
   bool kind_is_outdated() const {
     const KindInfo& info = request_.kind->info();
@@ -209,7 +210,7 @@ class WatchStream : public net::BodyStream {
 
   Core& core_;
   WatchRequest request_;
-  std::shared_ptr<WakeCell> cell_ = std::make_shared<WakeCell>();
+  std::function<void()> wake_;
   std::unique_ptr<store::Watch> watch_;
   std::unique_ptr<Sessions::Handle> session_;
   std::string pending_;

@@ -8,9 +8,10 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 
-namespace varda::gateway {
+namespace varda::net {
 
-/// Thread-safe. Up to 50 ms late, so that deadlines close together wake the thread once.
+/// Thread-safe; the thread starts with the first deadline. Up to 50 ms late, so that deadlines
+/// close together wake the thread once.
 class Timers {
  public:
   /// Called with the timers' lock held, on their thread or by all(), once or more often. Must only
@@ -23,12 +24,15 @@ class Timers {
     ~Timed() = default;
   };
 
-  Timers();
+  Timers() = default;
   ~Timers();
   Timers(const Timers&) = delete;
   Timers& operator=(const Timers&) = delete;
 
+  /// Replaces an earlier deadline of `timed`.
   void add(SteadyTime when, Timed& timed) EXCLUDES(mutex_);
+  /// No deadline: only all() reaches it.
+  void add(Timed& timed) EXCLUDES(mutex_);
   /// After it returns, due() of `timed` is never called.
   void remove(Timed& timed) EXCLUDES(mutex_);
   /// Calls due() of every `timed` now.
@@ -44,7 +48,7 @@ class Timers {
   Order order_ GUARDED_BY(mutex_);  // not called yet
   std::unordered_map<Timed*, Order::iterator> places_
       GUARDED_BY(mutex_);  // all; order_.end(): called
-  std::thread thread_;
+  std::thread thread_ GUARDED_BY(mutex_);
 };
 
-}  // namespace varda::gateway
+}  // namespace varda::net

@@ -1,23 +1,23 @@
-#include "gateway/timers.h"
+#include "net/timers.h"
 
 #include <chrono>
 
-namespace varda::gateway {
+namespace varda::net {
 namespace {
 
 constexpr std::chrono::milliseconds kGrain{50};
 
 }  // namespace
 
-Timers::Timers() : thread_([this] { run(); }) {}
-
 Timers::~Timers() {
+  std::thread thread;
   {
     MutexLock lock(mutex_);
     stopping_ = true;
+    thread.swap(thread_);
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread.joinable()) thread.join();
 }
 
 void Timers::add(SteadyTime when, Timed& timed) {
@@ -26,10 +26,20 @@ void Timers::add(SteadyTime when, Timed& timed) {
   {
     MutexLock lock(mutex_);
     const auto place = order_.emplace(SteadyTime(ticks * Duration(kGrain)), &timed);
-    places_[&timed] = place;
+    const auto [known, fresh] = places_.try_emplace(&timed, place);
+    if (!fresh) {
+      if (known->second != order_.end()) order_.erase(known->second);
+      known->second = place;
+    }
+    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
     earliest = place == order_.begin();
   }
   if (earliest) changed_.notify_all();
+}
+
+void Timers::add(Timed& timed) {
+  MutexLock lock(mutex_);
+  places_.try_emplace(&timed, order_.end());
 }
 
 void Timers::remove(Timed& timed) {
@@ -67,4 +77,4 @@ void Timers::run() {
   }
 }
 
-}  // namespace varda::gateway
+}  // namespace varda::net
