@@ -3,36 +3,20 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <memory>
 
 #include "cli/printer.h"
 #include "oip/npy.h"
 #include "os/file_system.h"
 #include "resolved_file.h"
+#include "tensor/visit.h"
 
 namespace varda::app {
 namespace {
 
 using codec::Json;
-using tensor::DType;
 
 constexpr std::size_t kValuesShown = 8;
-
-double from_half(std::uint16_t bits) {
-  const int exponent = bits >> 10 & 0x1F, fraction = bits & 0x3FF;
-  const double sign = bits & 0x8000 ? -1 : 1;
-  if (exponent == 0x1F) return fraction == 0 ? sign * INFINITY : NAN;
-  return sign *
-         (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
-}
-
-double from_bfloat(std::uint16_t bits) {
-  const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;
-  float out = 0;
-  std::memcpy(&out, &wide, sizeof out);
-  return static_cast<double>(out);
-}
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
@@ -45,60 +29,31 @@ Json number(float value) {
   return number(out);
 }
 
-template <typename T, typename Convert>
-Json converted(const tensor::Tensor& tensor, std::size_t count, Convert convert) {
-  Json out = Json::array();
-  for (const T value : tensor.values<T>().subspan(0, count)) out.push_back(convert(value));
-  return out;
-}
-
 template <typename T>
-Json integers(const tensor::Tensor& tensor, std::size_t count) {
-  return converted<T>(tensor, count,
-                      [](T value) { return Json(static_cast<std::int64_t>(value)); });
+Json element(T value) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return number(value);
+  } else if constexpr (tensor::kIsHalf<T>) {
+    return number(static_cast<double>(value.value()));
+  } else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::uint64_t>) {
+    return Json(value);
+  } else {
+    return Json(static_cast<std::int64_t>(value));
+  }
 }
 
 /// The first `count` elements.
 Json values_of(const tensor::Tensor& tensor, std::size_t count) {
-  switch (tensor.dtype()) {
-    case DType::kBool:
-      return converted<std::uint8_t>(tensor, count,
-                                     [](std::uint8_t value) { return Json(value != 0); });
-    case DType::kUint8:
-      return integers<std::uint8_t>(tensor, count);
-    case DType::kUint16:
-      return integers<std::uint16_t>(tensor, count);
-    case DType::kUint32:
-      return integers<std::uint32_t>(tensor, count);
-    case DType::kUint64:
-      return converted<std::uint64_t>(tensor, count,
-                                      [](std::uint64_t value) { return Json(value); });
-    case DType::kInt8:
-      return integers<std::int8_t>(tensor, count);
-    case DType::kInt16:
-      return integers<std::int16_t>(tensor, count);
-    case DType::kInt32:
-      return integers<std::int32_t>(tensor, count);
-    case DType::kInt64:
-      return integers<std::int64_t>(tensor, count);
-    case DType::kFp16:
-      return converted<std::uint16_t>(tensor, count,
-                                      [](std::uint16_t bits) { return number(from_half(bits)); });
-    case DType::kBf16:
-      return converted<std::uint16_t>(tensor, count,
-                                      [](std::uint16_t bits) { return number(from_bfloat(bits)); });
-    case DType::kFp32:
-      return converted<float>(tensor, count, [](float value) { return number(value); });
-    case DType::kFp64:
-      return converted<double>(tensor, count, [](double value) { return number(value); });
-    case DType::kBytes: {
-      Json out = Json::array();
+  Json out = Json::array();
+  tensor::visit_dtype(tensor.dtype(), [&]<typename T>(std::type_identity<T>) {
+    if constexpr (std::is_same_v<T, tensor::Bytes>) {
       const std::vector<std::string_view> strings = tensor.strings();
       for (std::size_t i = 0; i < count; ++i) out.push_back(std::string(strings[i]));
-      return out;
+    } else {
+      for (const T value : tensor.values<T>().subspan(0, count)) out.push_back(element(value));
     }
-  }
-  return Json::array();
+  });
+  return out;
 }
 
 }  // namespace

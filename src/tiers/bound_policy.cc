@@ -1,10 +1,10 @@
 // Finds the input of a policy among a model's outputs, by name, type and shape, and reads it.
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <numeric>
 
+#include "tensor/half.h"
 #include "tiers/policy.h"
 
 namespace varda::tiers {
@@ -53,15 +53,6 @@ std::string described(std::span<const Spec> specs) {
   return out.empty() ? "nothing" : out;
 }
 
-double half_to_double(std::uint16_t bits) {
-  const int exponent = bits >> 10 & 0x1f;
-  const int mantissa = bits & 0x3ff;
-  double value =
-      exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(mantissa + 1024, exponent - 25);
-  if (exponent == 0x1f) value = mantissa == 0 ? HUGE_VAL : std::nan("");
-  return (bits & 0x8000) != 0 ? -value : value;
-}
-
 double real_at(const Tensor& tensor, std::size_t index) {
   switch (tensor.dtype()) {
     case DType::kFp32:
@@ -69,9 +60,9 @@ double real_at(const Tensor& tensor, std::size_t index) {
     case DType::kFp64:
       return tensor.values<double>()[index];
     case DType::kFp16:
-      return half_to_double(tensor.values<std::uint16_t>()[index]);
+      return tensor::float_of(tensor.values<std::uint16_t>()[index]);
     case DType::kBf16:
-      return std::bit_cast<float>(std::uint32_t{tensor.values<std::uint16_t>()[index]} << 16);
+      return tensor::float_of_bf16(tensor.values<std::uint16_t>()[index]);
     default:
       return std::nan("");
   }

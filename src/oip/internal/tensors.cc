@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "codec/json.h"
-#include "tensor/half.h"
+#include "tensor/visit.h"
 
 namespace varda::oip::internal {
 namespace {
@@ -16,10 +16,6 @@ namespace {
 using codec::JsonReader;
 using tensor::DType;
 using tensor::Tensor;
-
-float widened(DType dtype, std::uint16_t bits) {
-  return dtype == DType::kFp16 ? tensor::float_of(bits) : tensor::float_of_bf16(bits);
-}
 
 // Writes the numbers of a nested JSON array into a tensor's memory, row by row.
 template <typename T>
@@ -56,21 +52,13 @@ class Filler {
       const double value = reader_.number().value;
       if (std::abs(value) > static_cast<double>(std::numeric_limits<T>::max())) mismatch();
       return static_cast<T>(value);
+    } else if constexpr (tensor::kIsHalf<T>) {
+      const T value = T::of(static_cast<float>(reader_.number().value));
+      if (std::isinf(value.value())) mismatch();
+      return value;
     } else {
-      if constexpr (std::is_same_v<T, std::uint16_t>) {
-        if (dtype_ != DType::kUint16) return narrowed(reader_.number().value);
-      }
       return whole(reader_.number());
     }
-  }
-
-  // For FP16 and BF16.
-  std::uint16_t narrowed(double number) {
-    const auto value = static_cast<float>(number);
-    const std::uint16_t bits =
-        dtype_ == DType::kFp16 ? tensor::half_of(value) : tensor::bf16_of(value);
-    if (std::isinf(widened(dtype_, bits))) mismatch();
-    return bits;
   }
 
   T whole(const JsonReader::Number& number) {
@@ -145,45 +133,9 @@ Result<Tensor> read_data(JsonReader& reader, DType dtype, const tensor::Shape& s
     return Tensor::of_strings(shape, items);
   }
   TRY(Tensor tensor, Tensor::allocate(dtype, shape));
-  switch (dtype) {
-    case DType::kBool:
-      fill<bool>(reader, tensor);
-      break;
-    case DType::kUint8:
-      fill<std::uint8_t>(reader, tensor);
-      break;
-    case DType::kUint16:
-    case DType::kFp16:
-    case DType::kBf16:
-      fill<std::uint16_t>(reader, tensor);
-      break;
-    case DType::kUint32:
-      fill<std::uint32_t>(reader, tensor);
-      break;
-    case DType::kUint64:
-      fill<std::uint64_t>(reader, tensor);
-      break;
-    case DType::kInt8:
-      fill<std::int8_t>(reader, tensor);
-      break;
-    case DType::kInt16:
-      fill<std::int16_t>(reader, tensor);
-      break;
-    case DType::kInt32:
-      fill<std::int32_t>(reader, tensor);
-      break;
-    case DType::kInt64:
-      fill<std::int64_t>(reader, tensor);
-      break;
-    case DType::kFp32:
-      fill<float>(reader, tensor);
-      break;
-    case DType::kFp64:
-      fill<double>(reader, tensor);
-      break;
-    default:
-      return Error(Code::kInternal, "no reader for " + std::string(to_string(dtype)));
-  }
+  tensor::visit_dtype(dtype, [&]<typename T>(std::type_identity<T>) {
+    if constexpr (!std::is_same_v<T, tensor::Bytes>) fill<T>(reader, tensor);
+  });
   TRY_VOID(reader.status());
   return tensor;
 }
@@ -221,66 +173,30 @@ void write_float(T value, std::string& out) {
   out.append(text, std::to_chars(text, text + sizeof text, value).ptr);
 }
 
-template <typename T>
-void write_numbers(const Tensor& tensor, std::string& out) {
-  bool first = true;
-  for (const T value : tensor.values<T>()) {
-    if (!std::exchange(first, false)) out += ',';
-    if constexpr (std::is_same_v<T, bool>) {
-      out += value ? "true" : "false";
-    } else if constexpr (std::is_floating_point_v<T>) {
-      write_float(value, out);
-    } else {
-      char text[32];
-      out.append(text, std::to_chars(text, text + sizeof text, value).ptr);
-    }
-  }
-}
-
-void write_halves(const Tensor& tensor, std::string& out) {
-  bool first = true;
-  for (const std::uint16_t bits : tensor.values<std::uint16_t>()) {
-    if (!std::exchange(first, false)) out += ',';
-    write_float(widened(tensor.dtype(), bits), out);
-  }
-}
-
 void write_data(const Tensor& tensor, std::string& out) {
-  switch (tensor.dtype()) {
-    case DType::kBool:
-      return write_numbers<bool>(tensor, out);
-    case DType::kUint8:
-      return write_numbers<std::uint8_t>(tensor, out);
-    case DType::kUint16:
-      return write_numbers<std::uint16_t>(tensor, out);
-    case DType::kUint32:
-      return write_numbers<std::uint32_t>(tensor, out);
-    case DType::kUint64:
-      return write_numbers<std::uint64_t>(tensor, out);
-    case DType::kInt8:
-      return write_numbers<std::int8_t>(tensor, out);
-    case DType::kInt16:
-      return write_numbers<std::int16_t>(tensor, out);
-    case DType::kInt32:
-      return write_numbers<std::int32_t>(tensor, out);
-    case DType::kInt64:
-      return write_numbers<std::int64_t>(tensor, out);
-    case DType::kFp32:
-      return write_numbers<float>(tensor, out);
-    case DType::kFp64:
-      return write_numbers<double>(tensor, out);
-    case DType::kBytes: {
-      bool first = true;
+  bool first = true;
+  tensor::visit_dtype(tensor.dtype(), [&]<typename T>(std::type_identity<T>) {
+    if constexpr (std::is_same_v<T, tensor::Bytes>) {
       for (const std::string_view item : tensor.strings()) {
         if (!std::exchange(first, false)) out += ',';
         write_string(item, out);
       }
-      return;
+    } else {
+      for (const T value : tensor.values<T>()) {
+        if (!std::exchange(first, false)) out += ',';
+        if constexpr (std::is_same_v<T, bool>) {
+          out += value ? "true" : "false";
+        } else if constexpr (std::is_floating_point_v<T>) {
+          write_float(value, out);
+        } else if constexpr (tensor::kIsHalf<T>) {
+          write_float(value.value(), out);
+        } else {
+          char text[32];
+          out.append(text, std::to_chars(text, text + sizeof text, value).ptr);
+        }
+      }
     }
-    case DType::kFp16:
-    case DType::kBf16:
-      return write_halves(tensor, out);
-  }
+  });
 }
 
 }  // namespace
