@@ -22,6 +22,7 @@
 #include "gateway/gateway.h"
 #include "hosting/certificate_issuer.h"
 #include "kube/client.h"
+#include "meta/resources.h"
 #include "net/server.h"
 #include "net/url.h"
 #include "node/log_stream.h"
@@ -37,23 +38,20 @@ namespace {
 
 using codec::Json;
 
-const meta::Resource kCrds{"apiextensions.k8s.io", "v1", "CustomResourceDefinition",
-                           "customresourcedefinitions", false};
-
 /// Creates the CRDs of our kinds, or updates them to this build's version.
 Status install_kinds(const Context& ctx, const kube::Client& client) {
   for (const Json& crd : api::crds()) {
     const std::string& name = crd.at("metadata/name").as_string();
-    TRY(const std::optional<Json> there, client.find(ctx, kCrds, {"", name}));
+    TRY(const std::optional<Json> there, client.find(ctx, meta::core::definitions(), {"", name}));
     if (!there) {
       TRY([[maybe_unused]] const Json created,
-          client.create(ctx, kCrds, crd).context("install " + name));
+          client.create(ctx, meta::core::definitions(), crd).context("install " + name));
       continue;
     }
     Json wanted = *there;
     wanted["spec"] = crd["spec"];
     TRY([[maybe_unused]] const Json updated,
-        client.update(ctx, kCrds, wanted).context("update " + name));
+        client.update(ctx, meta::core::definitions(), wanted).context("update " + name));
   }
   return {};
 }

@@ -17,6 +17,7 @@
 #include "duration.h"
 #include "kube/config.h"
 #include "meta/object.h"
+#include "meta/resources.h"
 #include "model_access.h"
 #include "net/certificates.h"
 #include "net/client.h"
@@ -51,11 +52,6 @@ struct Where {
   std::string ca_pem;  // of the model's Secret; "" if unknown
 };
 
-const meta::Resource& secrets() {
-  static const meta::Resource resource{"", "v1", "Secret", "secrets", true};
-  return resource;
-}
-
 /// The authority of a closed model's certificate, as its Secret names it. "": the Secret has none,
 /// or this user may not read it.
 std::string authority_of(const Context& ctx, const kube::Client& client, const Json& object) {
@@ -65,7 +61,7 @@ std::string authority_of(const Context& ctx, const kube::Client& client, const J
     name = api::issued_secret(object.at("metadata/name").as_string());
   if (name.empty()) return {};
   const auto secret =
-      client.get(ctx, secrets(), {object.at("metadata/namespace").as_string(), name});
+      client.get(ctx, meta::core::secrets(), {object.at("metadata/namespace").as_string(), name});
   if (!secret.ok()) return {};
   const std::string pem = codec::unbase64(secret->at("data")["ca.crt"].as_string()).value_or("");
   return net::certificate_facts(pem).ok() ? pem : "";

@@ -3,19 +3,13 @@
 #include <algorithm>
 
 #include "meta/object.h"
+#include "meta/resources.h"
 
 namespace varda::cli {
 namespace {
 
 constexpr const char* kSystem = "varda-system";
 constexpr const char* kOperator = "varda-operator";  // namespace, Deployment and Lease
-const meta::Resource kDefinitions{"apiextensions.k8s.io", "v1", "CustomResourceDefinition",
-                                  "customresourcedefinitions", false};
-const meta::Resource kDeployments{"apps", "v1", "Deployment", "deployments", true};
-const meta::Resource kLeases{"coordination.k8s.io", "v1", "Lease", "leases", true};
-const meta::Resource kServices{"", "v1", "Service", "services", true};
-const meta::Resource kConfigMaps{"", "v1", "ConfigMap", "configmaps", true};
-const meta::Resource kNodes{"", "v1", "Node", "nodes", false};
 const meta::Resource kEdgeNodes{"edgeai.io", "v1alpha1", "EdgeNode", "edgenodes", false};
 const meta::Resource kModels{"ai.kubeedge.io", "v1alpha1", "InferenceModel", "inferencemodels",
                              true};
@@ -54,8 +48,8 @@ SeenList look_all(const Context& ctx, Session& session, const meta::Resource& re
 void look_for_operator(const Context& ctx, Session& session, Examined& seen) {
   for (const char* ns : {kOperator, kSystem, kOperator}) {
     seen.operator_namespace = ns;
-    seen.lease = look(ctx, session, kLeases, ns, kOperator);
-    seen.operator_deployment = look(ctx, session, kDeployments, ns, kOperator);
+    seen.lease = look(ctx, session, meta::core::leases(), ns, kOperator);
+    seen.operator_deployment = look(ctx, session, meta::core::deployments(), ns, kOperator);
     if (seen.lease.object || seen.operator_deployment.object) return;
   }
 }
@@ -558,17 +552,18 @@ Examined examine(const Context& ctx, Session& session, const DoctorOptions& opti
   }
   seen.unready = why_unready(ctx, session);
   for (const Json& crd : options.crds)
-    seen.crds.push_back(look(ctx, session, kDefinitions, "", crd.at("metadata/name").as_string()));
+    seen.crds.push_back(
+        look(ctx, session, meta::core::definitions(), "", crd.at("metadata/name").as_string()));
   for (const auto& needed : kNeeded) {
     Permission one{needed.verb, needed.group, needed.resource, std::nullopt};
     one.allowed = may(ctx, session, one);
     seen.permissions.push_back(std::move(one));
   }
   look_for_operator(ctx, session, seen);
-  seen.gateway_deployment = look(ctx, session, kDeployments, kSystem, "varda-gateway");
-  seen.gateway_service = look(ctx, session, kServices, kSystem, "varda-gateway");
-  seen.gateway_config = look(ctx, session, kConfigMaps, kSystem, "varda-gateway");
-  seen.nodes = look_all(ctx, session, kNodes);
+  seen.gateway_deployment = look(ctx, session, meta::core::deployments(), kSystem, "varda-gateway");
+  seen.gateway_service = look(ctx, session, meta::core::services(), kSystem, "varda-gateway");
+  seen.gateway_config = look(ctx, session, meta::core::config_maps(), kSystem, "varda-gateway");
+  seen.nodes = look_all(ctx, session, meta::core::nodes());
   seen.edge_nodes = look_all(ctx, session, kEdgeNodes);
   seen.models = look_all(ctx, session, kModels);
   seen.joint_services = look_all(ctx, session, kJointServices);

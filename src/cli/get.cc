@@ -3,6 +3,7 @@
 
 #include "cli/verbs.h"
 #include "meta/object.h"
+#include "meta/resources.h"
 #include "net/url.h"
 
 namespace varda::cli {
@@ -175,7 +176,6 @@ Status get(const Context& ctx, Session& session, const GetOptions& options) {
 
 Status describe_objects(const Context& ctx, Session& session, const std::vector<std::string>& words,
                         const std::string& label_selector) {
-  static const meta::Resource kEvents{"", "v1", "Event", "events", true};
   TRY(const std::vector<Target> targets, parse_targets(ctx, session, words));
   bool first = true;
   for (const Target& target : targets) {
@@ -194,7 +194,7 @@ Status describe_objects(const Context& ctx, Session& session, const std::vector<
     for (const Json& object : objects) {
       const std::string& ns = object.at("metadata/namespace").as_string();
       auto events = session.client.list_all(
-          ctx, kEvents,
+          ctx, meta::core::events(),
           {.ns = ns.empty() ? "default" : ns,
            .field_selector = "involvedObject.name=" + object.at("metadata/name").as_string() +
                              ",involvedObject.kind=" + object["kind"].as_string()});

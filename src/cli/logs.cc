@@ -5,17 +5,16 @@
 #include "base/text.h"
 #include "cli/verbs.h"
 #include "meta/object.h"
+#include "meta/resources.h"
 #include "meta/selector.h"
 #include "net/url.h"
 
 namespace varda::cli {
 namespace {
 
-const meta::Resource kPods{"", "v1", "Pod", "pods", true};
-const meta::Resource kEvents{"", "v1", "Event", "events", true};
-
 std::string log_path(const meta::ObjectKey& pod, const LogsOptions& options) {
-  std::string out = kPods.path(net::percent_encode(pod.ns), net::percent_encode(pod.name)) + "/log";
+  std::string out =
+      meta::core::pods().path(net::percent_encode(pod.ns), net::percent_encode(pod.name)) + "/log";
   char next = '?';
   const auto add = [&](const std::string& text) {
     out += next + text;
@@ -78,7 +77,8 @@ Result<std::vector<meta::ObjectKey>> pods_of(const Context& ctx, Session& sessio
     selector = "edgeai.io/inference-model=" + object.key.name;
   }
   TRY(const kube::List list,
-      session.client.list_all(ctx, kPods, {.ns = object.key.ns, .label_selector = selector}));
+      session.client.list_all(ctx, meta::core::pods(),
+                              {.ns = object.key.ns, .label_selector = selector}));
   std::vector<meta::ObjectKey> out;
   for (const Json& pod : list.items)
     out.push_back({pod.at("metadata/namespace").as_string(), pod.at("metadata/name").as_string()});
@@ -96,7 +96,7 @@ Status logs(const Context& ctx, Session& session, const LogsOptions& options) {
     pods.push_back({session.ns, options.word});
   } else {
     TRY(const std::vector<Named> named, parse_names(ctx, session, {options.word}));
-    if (named[0].resource.resource == kPods) {
+    if (named[0].resource.resource == meta::core::pods()) {
       pods.push_back(named[0].key);
     } else {
       TRY(pods, pods_of(ctx, session, named[0]));
@@ -132,9 +132,9 @@ Status events(const Context& ctx, Session& session, const EventsOptions& options
     // Two groups may have kinds of the same name. Kubelets omit the version of core kinds.
     if (!resource.group.empty()) selector += ",involvedObject.apiVersion=" + resource.api_version();
   }
-  const std::string ns = session.namespace_of(kEvents);
+  const std::string ns = session.namespace_of(meta::core::events());
   TRY(kube::List list,
-      session.client.list_all(ctx, kEvents, {.ns = ns, .field_selector = selector}));
+      session.client.list_all(ctx, meta::core::events(), {.ns = ns, .field_selector = selector}));
   std::stable_sort(list.items.begin(), list.items.end(), happened_before);
   const auto row = [&](const Json& e) -> std::vector<std::string> {
     auto then = meta::parse_time(last_seen(e).as_string());
@@ -159,7 +159,7 @@ Status events(const Context& ctx, Session& session, const EventsOptions& options
   std::string version = list.resource_version;
   while (!ctx.done()) {
     TRY(const auto stream,
-        session.client.watch(ctx, kEvents,
+        session.client.watch(ctx, meta::core::events(),
                              {.ns = ns, .field_selector = selector, .resource_version = version}));
     for (;;) {
       auto event = stream->next();

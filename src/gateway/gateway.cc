@@ -25,6 +25,7 @@
 #include "meta/node_address.h"
 #include "meta/patch.h"
 #include "meta/references.h"
+#include "meta/resources.h"
 #include "meta/status.h"
 #include "net/timers.h"
 #include "runtime/informer.h"
@@ -39,15 +40,11 @@ using net::Request;
 using net::Responder;
 using net::Response;
 
-const Resource kSecrets{"", "v1", "Secret", "secrets", true};
-const Resource kConfigMaps{"", "v1", "ConfigMap", "configmaps", true};
-const Resource kEvents{"", "v1", "Event", "events", true};
 constexpr std::chrono::minutes kLayerKnown{
     5};  // lifetime of a layer read; each report of a Node reads it
 constexpr std::chrono::seconds kLayerKept{10};  // the same after a failed read
 constexpr std::size_t kEventBytesAdded =
     1u << 10;  // most that an API server adds: uid, version, times
-const Resource kNamespaces{"", "v1", "Namespace", "namespaces", false};
 
 Response json_response(int status, std::string body) {
   return {
@@ -683,11 +680,12 @@ class GatewayImpl final : public Gateway, Admission {
             &call.asked);
       }
     }
-    return object_response(client_.get(upstream(), secret ? kSecrets : kConfigMaps, call.key()));
+    return object_response(client_.get(
+        upstream(), secret ? meta::core::secrets() : meta::core::config_maps(), call.key()));
   }
 
   Result<bool> lets_secrets_out(const std::string& name) {
-    TRY(const auto ns, client_.find(upstream(), kNamespaces, {"", name}));
+    TRY(const auto ns, client_.find(upstream(), meta::core::namespaces(), {"", name}));
     return ns && ns->at("metadata")["labels"][meta::kEdgeSecretsLabel].as_string() ==
                      meta::kEdgeSecretsAllow;
   }
@@ -714,7 +712,7 @@ class GatewayImpl final : public Gateway, Admission {
     if (!body.ok()) return error_response(body.error(), &call.asked);
     Involved about = Involved::of(*body);
     if (!creates) {
-      const auto event = client_.get(upstream(), kEvents, call.key());
+      const auto event = client_.get(upstream(), meta::core::events(), call.key());
       if (!event.ok()) return upstream_error(event.error());
       about = Involved::of(*event);
       // Many small patches must not grow an Event either. Fields that the API server adds do not
@@ -730,11 +728,11 @@ class GatewayImpl final : public Gateway, Admission {
     if (!*may)
       return error_response(Error(Code::kForbidden, call.asked.forbidden(call.node)), &call.asked);
     if (!creates)
-      return object_response(
-          client_.patch(upstream(), kEvents, call.key(), kube::PatchType::kMerge, *body));
+      return object_response(client_.patch(upstream(), meta::core::events(), call.key(),
+                                           kube::PatchType::kMerge, *body));
     Json event = *body;
     event.make("metadata/namespace") = call.asked.ns;
-    const auto created = client_.create(upstream(), kEvents, event);
+    const auto created = client_.create(upstream(), meta::core::events(), event);
     // A terminating namespace refuses new Events as forbidden; the node gets that answer.
     if (!created.ok() && created.error().code() == Code::kForbidden)
       return error_response(created.error(), &call.asked);

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "codec/digest.h"
+#include "meta/resources.h"
 
 namespace varda::gateway {
 namespace {
@@ -14,8 +15,6 @@ constexpr const char* kToken = "token";
 constexpr const char* kRevoked = "revoked";
 constexpr std::chrono::seconds kLookPeriod{5};
 constexpr int kSecretAttempts = 8;  // if other writers change the Secret
-const meta::Resource kNodes{"", "v1", "Node", "nodes", false};
-const meta::Resource kPods{"", "v1", "Pod", "pods", true};
 
 std::string decoded_text(const Json& secret, const char* key) {
   auto bytes = codec::unbase64(secret["data"][key].as_string());
@@ -160,7 +159,7 @@ bool is_agent_of(const Json& pod, std::string_view node) {
 
 Result<std::string> why_no_agent(const Context& ctx, const kube::Client& client,
                                  const std::string& ns, const std::string& node) {
-  TRY(const std::optional<Json> known, client.find(ctx, kNodes, {"", node}));
+  TRY(const std::optional<Json> known, client.find(ctx, meta::core::nodes(), {"", node}));
   if (!known) return "the cluster has no node \"" + node + "\"";
   kube::ListOptions options;
   options.ns = ns;
@@ -169,7 +168,7 @@ Result<std::string> why_no_agent(const Context& ctx, const kube::Client& client,
   // Version 0 reads the server's cache, which indexes Pods by node. A consistent read would scan
   // all agents' Pods for each agent.
   options.resource_version = "0";
-  TRY(const kube::List pods, client.list(ctx, kPods, options));
+  TRY(const kube::List pods, client.list(ctx, meta::core::pods(), options));
   const bool there = std::any_of(pods.items.begin(), pods.items.end(),
                                  [&](const Json& pod) { return is_agent_of(pod, node); });
   return there ? std::string()

@@ -42,16 +42,6 @@ meta::ObjectKey key_of(const std::string& id) {
 
 }  // namespace
 
-const meta::Resource& secrets() {
-  static const meta::Resource resource{"", "v1", "Secret", "secrets", true};
-  return resource;
-}
-
-const meta::Resource& config_maps() {
-  static const meta::Resource resource{"", "v1", "ConfigMap", "configmaps", true};
-  return resource;
-}
-
 Result<JoinToken> JoinToken::parse(std::string_view text) {
   const Error wrong(
       Code::kInvalid,
@@ -203,16 +193,15 @@ Verdict judge(const JoinTokenRecord& record, const JoinToken& token, std::string
 }
 
 Status make_system_namespace(const Context& ctx, const kube::Client& client) {
-  static const meta::Resource namespaces{"", "v1", "Namespace", "namespaces", false};
   const Json object =
       Json::object({{"apiVersion", "v1"},
                     {"kind", "Namespace"},
                     {"metadata", Json::object({{"name", std::string(kSystemNamespace)}})}});
   // An installation brings the namespace, so its users need no right to make namespaces.
   TRY(const std::optional<Json> found,
-      client.find(ctx, namespaces, {"", std::string(kSystemNamespace)}));
+      client.find(ctx, meta::core::namespaces(), {"", std::string(kSystemNamespace)}));
   if (found) return {};
-  auto created = client.create(ctx, namespaces, object);
+  auto created = client.create(ctx, meta::core::namespaces(), object);
   if (!created.ok() && created.error().code() != Code::kAlreadyExists)
     return std::move(created).error();
   return {};

@@ -18,6 +18,7 @@
 #include "codec/json.h"
 #include "gateway/layer.h"
 #include "kube/client.h"
+#include "meta/resources.h"
 #include "net/ip.h"
 
 namespace varda::gateway {
@@ -108,7 +109,7 @@ Status use_join_token(const Context& ctx, const kube::Client& client, StoredJoin
 /// Makes the gateway's namespace if it is missing.
 Status make_system_namespace(const Context& ctx, const kube::Client& client);
 
-const meta::Resource& secrets();
-const meta::Resource& config_maps();
+using meta::core::config_maps;
+using meta::core::secrets;
 
 }  // namespace varda::gateway

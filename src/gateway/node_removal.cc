@@ -8,6 +8,7 @@
 #include "gateway/caller.h"
 #include "gateway/node_key.h"
 #include "meta/object.h"
+#include "meta/resources.h"
 
 namespace varda::gateway {
 namespace {
@@ -15,7 +16,6 @@ namespace {
 using codec::Json;
 
 constexpr std::size_t kPodsNamedMax = 3;
-const meta::Resource kLeases{"coordination.k8s.io", "v1", "Lease", "leases", true};
 
 /// True: the object was there.
 Result<bool> remove_if_present(const Context& ctx, const kube::Client& client,
@@ -88,7 +88,7 @@ Result<RemovedNode> remove_node(const Context& ctx, const kube::Client& client,
   if (out.key) TRY_VOID(forget_node_key(ctx, client, node));
   TRY(out.edge_node, remove_if_present(ctx, client, api::EdgeNode::resource(), {"", node}));
   // The Lease before the Node: the Node owns the Lease, so its deletion removes the Lease too.
-  TRY(out.lease, remove_if_present(ctx, client, kLeases, {"kube-node-lease", node}));
+  TRY(out.lease, remove_if_present(ctx, client, meta::core::leases(), {"kube-node-lease", node}));
   TRY(out.node, remove_if_present(ctx, client, api::Node::resource(), {"", node}));
   return out;
 }

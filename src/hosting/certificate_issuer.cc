@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "codec/digest.h"
+#include "meta/resources.h"
 #include "net/validity.h"
 
 namespace varda::hosting {
@@ -19,11 +20,6 @@ constexpr std::chrono::minutes kTrustedFor{1};        // a Secret that was good
 constexpr std::chrono::minutes kLookAgain{10};        // finds Secrets that were changed by hand
 constexpr std::chrono::minutes kProblemLookAgain{2};  // rights and foreign Secrets change
 constexpr const char* kAuthority = "varda-serving-ca";
-
-const meta::Resource& secret_resource() {
-  static const meta::Resource resource{"", "v1", "Secret", "secrets", true};
-  return resource;
-}
 
 class CertificateIssuerImpl final : public CertificateIssuer {
  public:
@@ -94,8 +90,7 @@ class CertificateIssuerImpl final : public CertificateIssuer {
   }
 
   Status make_namespace(const Context& ctx) const {
-    static const meta::Resource namespaces{"", "v1", "Namespace", "namespaces", false};
-    auto made = client_.create(ctx, namespaces,
+    auto made = client_.create(ctx, meta::core::namespaces(),
                                Json::object({{"apiVersion", "v1"},
                                              {"kind", "Namespace"},
                                              {"metadata", Json::object({{"name", ns_}})}}));
@@ -112,13 +107,13 @@ class CertificateIssuerImpl final : public CertificateIssuer {
                       {"type", "kubernetes.io/tls"},
                       {"data", Json::object({{"tls.crt", codec::base64(pair.certificate_pem)},
                                              {"tls.key", codec::base64(pair.key_pem)}})}});
-    auto made = client_.create(ctx, secret_resource(), wanted);
+    auto made = client_.create(ctx, meta::core::secrets(), wanted);
     if (!made.ok() && made.error().code() == Code::kNotFound) {  // the namespace
       TRY_VOID(make_namespace(ctx));
-      made = client_.create(ctx, secret_resource(), wanted);
+      made = client_.create(ctx, meta::core::secrets(), wanted);
     }
     if (!made.ok() && made.error().code() == Code::kAlreadyExists)
-      return client_.get(ctx, secret_resource(), {ns_, kAuthority});
+      return client_.get(ctx, meta::core::secrets(), {ns_, kAuthority});
     if (made.ok())
       log::info("made the authority of servers", {{"secret_name", ns_ + "/" + kAuthority}});
     return made;
@@ -130,7 +125,7 @@ class CertificateIssuerImpl final : public CertificateIssuer {
       MutexLock lock(mutex_);
       if (ca_) return *ca_;
     }
-    TRY(std::optional<Json> secret, client_.find(ctx, secret_resource(), {ns_, kAuthority}));
+    TRY(std::optional<Json> secret, client_.find(ctx, meta::core::secrets(), {ns_, kAuthority}));
     if (!secret) {
       TRY(secret, create_authority(ctx));
     }
@@ -153,12 +148,12 @@ class CertificateIssuerImpl final : public CertificateIssuer {
                                 const net::KeyPair& ca) const {
     using Verdict = CertificateCheck::Verdict;
     const WallTime now = clock_.wall();
-    TRY(const std::optional<Json> there, client_.find(ctx, secret_resource(), wanted.secret));
+    TRY(const std::optional<Json> there, client_.find(ctx, meta::core::secrets(), wanted.secret));
     const CertificateCheck check = check_certificate(wanted, there, ca.certificate_pem, now);
     if (check.verdict != Verdict::kIssue) return check;
     TRY(const Json secret, make_certificate_secret(wanted, there, ca, now));
-    TRY_VOID(there ? client_.update(ctx, secret_resource(), secret)
-                   : client_.create(ctx, secret_resource(), secret));
+    TRY_VOID(there ? client_.update(ctx, meta::core::secrets(), secret)
+                   : client_.create(ctx, meta::core::secrets(), secret));
     log::info("issued a certificate", {{"secret_name", wanted.secret.str()},
                                        {"end", meta::format_time(now + kServerCertificateValid)}});
     return check_certificate(wanted, secret, ca.certificate_pem, now);

@@ -1,6 +1,7 @@
 #include "api/core/controller_revision.h"
 
 #include "api/describe.h"
+#include "meta/resources.h"
 
 namespace varda::api {
 
@@ -11,11 +12,7 @@ void ControllerRevision::describe(Type<ControllerRevision>& t) {
   t.keep_unknown(&ControllerRevision::unknown);
 }
 
-const meta::Resource& ControllerRevision::resource() {
-  static const meta::Resource resource{"apps", "v1", "ControllerRevision", "controllerrevisions",
-                                       true};
-  return resource;
-}
+const meta::Resource& ControllerRevision::resource() { return meta::core::controller_revisions(); }
 
 Result<ControllerRevision> ControllerRevision::from_json(const Json& object) {
   return read_object<ControllerRevision>(object);

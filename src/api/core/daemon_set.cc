@@ -1,6 +1,7 @@
 #include "api/core/daemon_set.h"
 
 #include "api/describe.h"
+#include "meta/resources.h"
 
 namespace varda::api {
 
@@ -43,10 +44,7 @@ void DaemonSet::describe(Type<DaemonSet>& t) {
   t.keep_unknown(&DaemonSet::unknown);
 }
 
-const meta::Resource& DaemonSet::resource() {
-  static const meta::Resource resource{"apps", "v1", "DaemonSet", "daemonsets", true};
-  return resource;
-}
+const meta::Resource& DaemonSet::resource() { return meta::core::daemon_sets(); }
 
 Result<DaemonSet> DaemonSet::from_json(const Json& object) {
   return read_object<DaemonSet>(object);

@@ -1,6 +1,7 @@
 #include "api/core/deployment.h"
 
 #include "api/describe.h"
+#include "meta/resources.h"
 
 namespace varda::api {
 
@@ -39,10 +40,7 @@ void Deployment::describe(Type<Deployment>& t) {
   t.keep_unknown(&Deployment::unknown);
 }
 
-const meta::Resource& Deployment::resource() {
-  static const meta::Resource resource{"apps", "v1", "Deployment", "deployments", true};
-  return resource;
-}
+const meta::Resource& Deployment::resource() { return meta::core::deployments(); }
 
 Result<Deployment> Deployment::from_json(const Json& object) {
   return read_object<Deployment>(object);

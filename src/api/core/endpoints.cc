@@ -1,6 +1,7 @@
 #include "api/core/endpoints.h"
 
 #include "api/describe.h"
+#include "meta/resources.h"
 
 namespace varda::api {
 
@@ -38,10 +39,7 @@ bool Endpoints::any_ready() const {
   return false;
 }
 
-const meta::Resource& Endpoints::resource() {
-  static const meta::Resource resource{"", "v1", "Endpoints", "endpoints", true};
-  return resource;
-}
+const meta::Resource& Endpoints::resource() { return meta::core::endpoints(); }
 
 Result<Endpoints> Endpoints::from_json(const Json& object) {
   return read_object<Endpoints>(object);

@@ -1,6 +1,7 @@
 #include "api/core/event.h"
 
 #include "api/describe.h"
+#include "meta/resources.h"
 
 namespace varda::api {
 
@@ -33,10 +34,7 @@ void Event::describe(Type<Event>& t) {
   t.keep_unknown(&Event::unknown);
 }
 
-const meta::Resource& Event::resource() {
-  static const meta::Resource resource{"", "v1", "Event", "events", true};
-  return resource;
-}
+const meta::Resource& Event::resource() { return meta::core::events(); }
 
 Result<Event> Event::from_json(const Json& object) { return read_object<Event>(object); }
 Json Event::to_json() const { return write_object(*this); }

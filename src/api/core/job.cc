@@ -1,6 +1,7 @@
 #include "api/core/job.h"
 
 #include "api/describe.h"
+#include "meta/resources.h"
 
 namespace varda::api {
 
@@ -47,10 +48,7 @@ void Job::describe(Type<Job>& t) {
   t.keep_unknown(&Job::unknown);
 }
 
-const meta::Resource& Job::resource() {
-  static const meta::Resource resource{"batch", "v1", "Job", "jobs", true};
-  return resource;
-}
+const meta::Resource& Job::resource() { return meta::core::jobs(); }
 
 Result<Job> Job::from_json(const Json& object) { return read_object<Job>(object); }
 Json Job::to_json() const { return write_object(*this); }

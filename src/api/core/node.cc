@@ -1,6 +1,7 @@
 #include "api/core/node.h"
 
 #include "api/describe.h"
+#include "meta/resources.h"
 
 namespace varda::api {
 
@@ -47,10 +48,7 @@ std::string Node::address(std::string_view type) const {
   return "";
 }
 
-const meta::Resource& Node::resource() {
-  static const meta::Resource resource{"", "v1", "Node", "nodes", false};
-  return resource;
-}
+const meta::Resource& Node::resource() { return meta::core::nodes(); }
 
 Result<Node> Node::from_json(const Json& object) { return read_object<Node>(object); }
 Json Node::to_json() const { return write_object(*this); }

@@ -1,6 +1,7 @@
 #include "api/core/pod.h"
 
 #include "api/describe.h"
+#include "meta/resources.h"
 
 namespace varda::api {
 
@@ -120,10 +121,7 @@ bool Pod::ready() const {
   return condition != nullptr && condition->status == "True";
 }
 
-const meta::Resource& Pod::resource() {
-  static const meta::Resource resource{"", "v1", "Pod", "pods", true};
-  return resource;
-}
+const meta::Resource& Pod::resource() { return meta::core::pods(); }
 
 Result<Pod> Pod::from_json(const Json& object) { return read_object<Pod>(object); }
 Json Pod::to_json() const { return write_object(*this); }

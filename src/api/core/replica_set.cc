@@ -1,6 +1,7 @@
 #include "api/core/replica_set.h"
 
 #include "api/describe.h"
+#include "meta/resources.h"
 
 namespace varda::api {
 
@@ -32,10 +33,7 @@ void ReplicaSet::describe(Type<ReplicaSet>& t) {
   t.keep_unknown(&ReplicaSet::unknown);
 }
 
-const meta::Resource& ReplicaSet::resource() {
-  static const meta::Resource resource{"apps", "v1", "ReplicaSet", "replicasets", true};
-  return resource;
-}
+const meta::Resource& ReplicaSet::resource() { return meta::core::replica_sets(); }
 
 Result<ReplicaSet> ReplicaSet::from_json(const Json& object) {
   return read_object<ReplicaSet>(object);

@@ -1,6 +1,7 @@
 #include "api/core/service.h"
 
 #include "api/describe.h"
+#include "meta/resources.h"
 
 namespace varda::api {
 
@@ -33,10 +34,7 @@ void Service::describe(Type<Service>& t) {
   t.keep_unknown(&Service::unknown);
 }
 
-const meta::Resource& Service::resource() {
-  static const meta::Resource resource{"", "v1", "Service", "services", true};
-  return resource;
-}
+const meta::Resource& Service::resource() { return meta::core::services(); }
 
 Result<Service> Service::from_json(const Json& object) { return read_object<Service>(object); }
 Json Service::to_json() const { return write_object(*this); }

@@ -6,6 +6,7 @@
 #include "apiserver/internal/admission.h"
 #include "apiserver/internal/metadata.h"
 #include "apiserver/internal/wire_form.h"
+#include "meta/resources.h"
 
 namespace varda::apiserver {
 
@@ -117,8 +118,7 @@ Outcome<void> Objects::admit(const Kind& kind, std::string_view ns, Json& object
   if (!kind.resource().namespaced) return {};
   auto entry = core_.store.get("/registry/core/namespaces/" + std::string(ns));
   if (!entry.ok()) return store_failure(entry.error());
-  static const meta::Resource kNamespaces{"", "v1", "Namespace", "namespaces", false};
-  if (!*entry) return not_found(kNamespaces, ns);
+  if (!*entry) return not_found(meta::core::namespaces(), ns);
   if ((*entry)->value->find("\"deletionTimestamp\"") == std::string::npos) return {};  // usual case
   auto space = codec::parse_json(*(*entry)->value);
   if (!space.ok()) return internal("the stored namespace is unreadable");

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "meta/resources.h"
+
 namespace varda::cluster {
 
 namespace {
@@ -96,15 +98,6 @@ NodeReconciler::NodeReconciler(const NodeSessions& sessions, const kube::Client&
       options_(options),
       clock_(options.clock ? *options.clock : system_clock()) {}
 
-namespace {
-
-const meta::Resource& leases() {
-  static const meta::Resource resource{"coordination.k8s.io", "v1", "Lease", "leases", true};
-  return resource;
-}
-
-}  // namespace
-
 void NodeReconciler::watches(runtime::Watches<api::Node>& w) const { w.name("node-liveness"); }
 
 Result<runtime::Action> NodeReconciler::reconcile(const Context& ctx, const api::Node& node,
@@ -134,7 +127,8 @@ Result<runtime::Action> NodeReconciler::reconcile(const Context& ctx, const api:
                          ? WallTime::duration(0)
                          : std::chrono::duration_cast<WallTime::duration>(steady - session.since);
     // A restart of this process alone writes no Lease.
-    if (changed || !client_.get(ctx, leases(), {"kube-node-lease", node.metadata.name}).ok())
+    if (changed ||
+        !client_.get(ctx, meta::core::leases(), {"kube-node-lease", node.metadata.name}).ok())
       TRY_VOID(renew_lease(ctx, node, clock_.wall() - ago));
     leases_[node.metadata.name] = liveness.state;
   }
@@ -148,14 +142,14 @@ Status NodeReconciler::renew_lease(const Context& ctx, const api::Node& node, Wa
   const Json spec = Json::object({{"holderIdentity", name},
                                   {"leaseDurationSeconds", kDurationSeconds},
                                   {"renewTime", meta::format_micro_time(seen)}});
-  const auto renewed =
-      client_.patch(ctx, leases(), key, kube::PatchType::kMerge, Json::object({{"spec", spec}}));
+  const auto renewed = client_.patch(ctx, meta::core::leases(), key, kube::PatchType::kMerge,
+                                     Json::object({{"spec", spec}}));
   if (renewed.ok() || renewed.error().code() != Code::kNotFound)
     return renewed.ok() ? Status() : Status(renewed.error());
   const Json owner = Json::object(
       {{"apiVersion", "v1"}, {"kind", "Node"}, {"name", name}, {"uid", node.metadata.uid}});
   const auto created = client_.create(
-      ctx, leases(),
+      ctx, meta::core::leases(),
       Json::object({{"apiVersion", "coordination.k8s.io/v1"},
                     {"kind", "Lease"},
                     {"metadata", Json::object({{"namespace", key.ns},
