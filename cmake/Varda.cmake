@@ -9,6 +9,9 @@
 # their testing/ libraries. SUBDIRS are folders of the room; their *.cc and *_test.cc belong to the
 # room. A room with many parts of one shape keeps a folder for each.
 #
+# A room is a folder of src/, or of an area such as src/embedded/. Includes name the room only:
+# "apiserver/server.h".
+#
 # With VARDA_UNITY the compiler reads many sources of one target as one. A build from nothing then
 # takes about a third of the time. Names in anonymous namespaces must be unique in a room for that.
 # The preset `dev` builds file by file: it is quicker after a small change, and proves that each
@@ -105,6 +108,7 @@ function(varda_room name)
     list(REMOVE_ITEM fakes ${tests})
   endif()
   list(TRANSFORM ROOM_DEPS PREPEND varda:: OUTPUT_VARIABLE deps)
+  cmake_path(GET CMAKE_CURRENT_SOURCE_DIR PARENT_PATH area)  # src, or the folder of an area
 
   varda_unity(varda_${name} sources ALONE ${ROOM_ALONE})
   varda_unity(varda_${name}_testing fakes)
@@ -113,11 +117,11 @@ function(varda_room name)
   if(sources)
     add_library(varda_${name} STATIC ${sources})
     target_link_libraries(varda_${name} PUBLIC ${deps} Threads::Threads PRIVATE ${ROOM_LIBS})
-    target_include_directories(varda_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+    target_include_directories(varda_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src ${area})
   else()
     add_library(varda_${name} INTERFACE)
     target_link_libraries(varda_${name} INTERFACE ${deps} Threads::Threads)
-    target_include_directories(varda_${name} INTERFACE ${PROJECT_SOURCE_DIR}/src)
+    target_include_directories(varda_${name} INTERFACE ${PROJECT_SOURCE_DIR}/src ${area})
   endif()
   add_library(varda::${name} ALIAS varda_${name})
 
@@ -130,18 +134,18 @@ function(varda_room name)
   if(tests AND VARDA_TESTS)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE varda::${name} ${ROOM_LIBS} ${ROOM_TEST_LIBS} GTest::gmock GTest::gtest_main)
-    target_compile_definitions(${name}_test PRIVATE VARDA_TESTDATA="src/${name}/testdata")
+    cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE folder)
+    target_compile_definitions(${name}_test PRIVATE VARDA_TESTDATA="${folder}/testdata")
     target_compile_options(${name}_test PRIVATE -O0)  # a test is compiled more often than it runs
     if(fakes)
       target_link_libraries(${name}_test PRIVATE varda_${name}_testing)
     endif()
     foreach(room ${ROOM_DEPS} ${ROOM_TEST_DEPS})
       target_link_libraries(${name}_test PRIVATE varda::${room})
-      if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/src/${room}/testing)
-        file(GLOB room_fakes ${PROJECT_SOURCE_DIR}/src/${room}/testing/*.cc)
-        if(room_fakes)
-          target_link_libraries(${name}_test PRIVATE varda_${room}_testing)
-        endif()
+      file(GLOB room_fakes ${PROJECT_SOURCE_DIR}/src/${room}/testing/*.cc
+           ${PROJECT_SOURCE_DIR}/src/embedded/${room}/testing/*.cc)
+      if(room_fakes)
+        target_link_libraries(${name}_test PRIVATE varda_${room}_testing)
       endif()
     endforeach()
     add_dependencies(unit_tests ${name}_test)

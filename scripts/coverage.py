@@ -14,7 +14,8 @@ def room_of(directory, name):
         return None  # a system header
     if path.parts[0] not in ('src', 'apps', 'plugins') or path.name.endswith('_test.cc') or 'testing' in path.parts:
         return None
-    return path, path.parts[1] if path.parts[0] == 'src' else '/'.join(path.parts[:2])
+    room = 2 if path.parts[1] == 'embedded' else 1
+    return path, path.parts[room] if path.parts[0] == 'src' else '/'.join(path.parts[:2])
 
 
 def read_counts(lines):

@@ -30,6 +30,8 @@ FOLDER_CYCLES = {
     'apiserver': 'server.h takes kinds/crd.h, and the kinds are those of kind.h',
     'serving': 'repository.h holds the tiers of joint/, which call the executor beside it',
 }
+# Folders of rooms: "src/embedded/apiserver" is the room apiserver.
+AREAS = {'embedded'}
 # In these rooms other folders include only FOLDER/FOLDER.h of a folder.
 ONE_HEADER = {'controllers'}
 
@@ -111,8 +113,9 @@ def main(build):
 
     for path in sorted(p for top in ('src', 'apps', 'plugins') for p in (ROOT / top).rglob('*') if p.suffix in ('.h', '.cc')):
         relative = path.relative_to(ROOT)
-        room = relative.parts[1] if relative.parts[0] == 'src' else relative.parts[0]
         in_src = relative.parts[0] == 'src'
+        inside = relative.parts[2:] if in_src and relative.parts[1] in AREAS else relative.parts[1:]  # from the room on
+        room = inside[0] if in_src else relative.parts[0]
         if in_src and room not in rooms:
             problems.append('%s: folder src/%s is no room (no varda_room in a CMakeLists.txt)' % (relative, room))
             continue
@@ -128,7 +131,7 @@ def main(build):
                 if first not in allowed:
                     problems.append('%s includes "%s", but %s does not declare room %s' % (relative, header, room, first))
                 if first == room and in_src and not is_test:
-                    arrows[room].append((folder_of('/'.join(relative.parts[1:])), folder_of(header), relative, header))
+                    arrows[room].append((folder_of('/'.join(inside)), folder_of(header), relative, header))
                 if '/internal/' in header and first != room:
                     problems.append('%s includes "%s", which is internal to room %s' % (relative, header, first))
                 if '/testing/' in header and not is_test and relative.parts[0] == 'src':
