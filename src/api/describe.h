@@ -135,8 +135,6 @@ class Type {
     };
     info_.schema.preserve_unknown = false;
   }
-  /// Also in the CRD: the server keeps members that the schema does not have.
-  void preserve_unknown_fields() { info_.schema.preserve_unknown = true; }
 
   TypeInfo build() && { return std::move(info_); }
 

@@ -58,12 +58,6 @@ std::string write(const ServerMetadata& metadata) {
                                          {"extensions", strings(metadata.extensions)}}));
 }
 
-Result<ServerMetadata> parse_server_metadata(std::string_view text) {
-  TRY(const Json json, object(text));
-  return ServerMetadata{json["name"].as_string(), json["version"].as_string(),
-                        strings_of(json["extensions"])};
-}
-
 std::string write(const ModelMetadata& metadata) {
   Json json = Json::object({{"name", metadata.name},
                             {"versions", strings(metadata.versions)},

@@ -16,7 +16,6 @@ struct ServerMetadata {
   std::vector<std::string> extensions;
 };
 std::string write(const ServerMetadata& metadata);
-Result<ServerMetadata> parse_server_metadata(std::string_view text);
 
 struct ModelMetadata {
   std::string name;

@@ -83,12 +83,6 @@ Outcome<Output> negotiate(const net::Request& request) {
   return not_acceptable();
 }
 
-Outcome<Output> negotiate_watch(const net::Request& request) {
-  TRY(Output output, negotiate(request));
-  output.format = Output::Format::kJson;
-  return output;
-}
-
 Output::Format error_format(const net::Request& request) {
   for (const MediaRange& range : parse_accept(request)) {
     if (range.type == "application/yaml") return Output::Format::kYaml;

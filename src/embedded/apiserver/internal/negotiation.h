@@ -34,8 +34,6 @@ std::vector<MediaRange> parse_accept(const net::Request& request);
 
 /// The form of an object or a collection; 406 if no range fits.
 Outcome<Output> negotiate(const net::Request& request);
-/// For streams: a watch is always JSON here.
-Outcome<Output> negotiate_watch(const net::Request& request);
 /// The form of errors: YAML if the client prefers it, else JSON.
 Output::Format error_format(const net::Request& request);
 
