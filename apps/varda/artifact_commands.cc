@@ -120,8 +120,7 @@ Status list(const ArtifactFlags& flags) {
   }
   std::printf("%-16s %-9s %10s  %-22s %s\n", "DIGEST", "STATE", "SIZE", "USE", "MODELS");
   for (const Found& found : all) {
-    std::string models;
-    for (const std::string& model : found.models) models += (models.empty() ? "" : ", ") + model;
+    const std::string models = join(found.models);
     std::printf("%-16s %-9s %10s  %-22s %s\n", found.digest.hex().substr(0, 16).c_str(),
                 state_of(found).c_str(), human_bytes(found.bytes).c_str(), use_of(found).c_str(),
                 models.c_str());

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/text.h"
 #include "cli/dataset.h"
 #include "command.h"
 #include "progress.h"
@@ -35,10 +36,8 @@ Status count(const Context& ctx, const Globals& globals, const CountFlags& flags
 }
 
 std::string names_of_formats() {
-  std::string out;
-  for (const dataset::Format* format : dataset::formats())
-    out += (out.empty() ? "" : ", ") + std::string(format->name);
-  return out;
+  return join(dataset::formats(), ", ",
+              [](const auto& format) { return std::string(format->name); });
 }
 
 }  // namespace

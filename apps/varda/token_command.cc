@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "apiserver/bootstrap.h"
+#include "base/text.h"
 #include "cli/printer.h"
 #include "command.h"
 #include "duration.h"
@@ -42,9 +43,7 @@ Status list(const std::filesystem::path& data_dir) {
   const WallTime now = system_clock().wall();
   std::vector<std::vector<std::string>> rows = {{"USER", "GROUPS", "STATE", "EXPIRES"}};
   for (const apiserver::Token& token : tokens) {
-    std::string groups;
-    for (const std::string& group : token.identity.groups)
-      groups += (groups.empty() ? "" : ",") + group;
+    const std::string groups = join(token.identity.groups, ",");
     rows.push_back({token.identity.name, groups, token.expired(now) ? "expired" : "valid",
                     token.expires ? meta::format_time(*token.expires) : "never"});
   }

@@ -9,6 +9,7 @@
 
 #include "agent/address.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "codec/digest.h"
 #include "command.h"
 #include "control_plane.h"
@@ -45,10 +46,8 @@ constexpr std::chrono::milliseconds kContainerGrace{15000};
 constexpr const char* kOff = "off";              // empties a remembered flag
 constexpr std::chrono::seconds kNodesReady{60};  // only a hang takes as long
 
-std::string join(const std::vector<NodeSpec>& nodes) {
-  std::string out;
-  for (const NodeSpec& node : nodes) out += (out.empty() ? "" : ", ") + node.name;
-  return out;
+std::string names_of(const std::vector<NodeSpec>& nodes) {
+  return join(nodes, ", ", [](const auto& node) { return node.name; });
 }
 
 struct DatasetRoot {
@@ -347,7 +346,7 @@ void say_ready(const Settings& settings, const ControlPlane& control_plane, Deta
   const std::string gateway = control_plane.gateway_address();
   const std::string line = "varda is ready: " + control_plane.url() +
                            (gateway.empty() ? "" : ", gateway https://" + gateway) + ", nodes " +
-                           join(settings.nodes) +
+                           names_of(settings.nodes) +
                            "; KUBECONFIG=" + (settings.data_dir / "kubeconfig").string();
   if (parent) {
     parent->ready(line);
@@ -355,7 +354,7 @@ void say_ready(const Settings& settings, const ControlPlane& control_plane, Deta
     std::printf("%s\n", line.c_str());
     std::fflush(stdout);
   }
-  log::info("ready", {{"url", control_plane.url()}, {"nodes", join(settings.nodes)}});
+  log::info("ready", {{"url", control_plane.url()}, {"nodes", names_of(settings.nodes)}});
 }
 
 Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {

@@ -6,6 +6,7 @@
 
 #include "api/internal/categories.h"
 #include "api/kind.h"
+#include "base/text.h"
 
 namespace varda::api {
 
@@ -32,16 +33,14 @@ std::string type_text(const Schema& schema) {
   return std::string(type_name(schema.type)) + (schema.format == "date-time" ? " (time)" : "");
 }
 
-std::string join(const std::vector<std::string>& values) {
-  std::string out;
-  for (const std::string& value : values) out += (out.empty() ? "" : ", ") + code(value);
-  return out;
+std::string codes(const std::vector<std::string>& values) {
+  return join(values, ", ", [](const auto& value) { return code(value); });
 }
 
 std::string constraints(const Schema& schema) {
   std::vector<std::string> parts;
   if (schema.initial) parts.push_back("default " + code(codec::write_json(*schema.initial)));
-  if (!schema.one_of.empty()) parts.push_back("one of " + join(schema.one_of));
+  if (!schema.one_of.empty()) parts.push_back("one of " + codes(schema.one_of));
   if (schema.minimum && schema.maximum) {
     parts.push_back("from " + std::to_string(*schema.minimum) + " to " +
                     std::to_string(*schema.maximum));
@@ -57,13 +56,11 @@ std::string constraints(const Schema& schema) {
         schema.items_min ? std::to_string(*schema.items_min) + " to " : "at most ";
     parts.push_back(least + std::to_string(*schema.items_max) + " items");
   }
-  if (!schema.list_keys.empty()) parts.push_back("unique by " + join(schema.list_keys));
+  if (!schema.list_keys.empty()) parts.push_back("unique by " + codes(schema.list_keys));
   if (!has_table(schema)) {
     for (const Rule& rule : schema.rules) parts.push_back(cell(rule.message));
   }
-  std::string out;
-  for (const std::string& part : parts) out += (out.empty() ? "" : "; ") + part;
-  return out;
+  return join(parts, "; ");
 }
 
 struct Section {
@@ -132,14 +129,14 @@ std::string reference_page(const Kind& kind) {
   out += "| apiVersion | " + code(resource.api_version()) + " |\n";
   const std::vector<std::string> categories = internal::categories_of(kind);
   out += "| resource | " + code(resource.plural) +
-         (kind.short_names.empty() ? "" : ", short " + join(kind.short_names)) +
-         (categories.size() == 1 ? ", category " : ", categories ") + join(categories) + " |\n";
+         (kind.short_names.empty() ? "" : ", short " + codes(kind.short_names)) +
+         (categories.size() == 1 ? ", category " : ", categories ") + codes(categories) + " |\n";
   out += std::string("| scope | ") + (resource.namespaced ? "namespaced" : "cluster") + " |\n";
   out += std::string("| subresources | `status`") + (kind.scale ? ", `scale`" : "") + " |\n";
   std::vector<std::string> columns;
   for (const PrinterColumn& column : kind.columns)
     columns.push_back(column.name + (column.priority == 0 ? "" : " (wide)"));
-  out += "| columns | " + join(columns) + " |\n\n";
+  out += "| columns | " + codes(columns) + " |\n\n";
   if (!kind.notes.empty()) {
     out += "Notes:\n\n";
     for (const std::string& note : kind.notes) out += "- " + note + "\n";

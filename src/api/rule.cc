@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/text.h"
 #include "schema/pattern.h"
 
 namespace varda::api::rules {
@@ -96,9 +97,7 @@ std::string cel_quote(std::string_view text) {
 }
 
 std::string cel_quote(const std::vector<std::string>& texts) {
-  std::string out;
-  for (const std::string& text : texts) out += (out.empty() ? "" : ", ") + cel_quote(text);
-  return out;
+  return join(texts, ", ", [](const auto& text) { return cel_quote(text); });
 }
 
 Violation invalid(std::string field, const Json& value, std::string_view what) {

@@ -25,17 +25,23 @@ std::string_view trim(std::string_view text, std::string_view blanks = " \t\r\n"
 /// The parts between separators, also the empty ones: one part more than separators. Borrows
 /// `text`.
 std::vector<std::string_view> split(std::string_view text, char separator);
-/// `parts` are a range of texts.
-template <typename Range>
-std::string join(const Range& parts, std::string_view separator = ", ") {
+/// The texts that `text` makes from the items of a range, with separators between them.
+template <typename Range, typename Text>
+std::string join(const Range& items, std::string_view separator, Text text) {
   std::string out;
   bool first = true;
-  for (const auto& part : parts) {
+  for (const auto& item : items) {
     if (!first) out += separator;
     first = false;
-    out += part;
+    out += text(item);
   }
   return out;
+}
+/// The same of a range of texts.
+template <typename Range>
+std::string join(const Range& texts, std::string_view separator = ", ") {
+  return join(
+      texts, separator, [](const auto& text) -> const auto& { return text; });
 }
 
 /// The whole text as a decimal integer, without blanks and '+'. Nothing: other text, or beyond T.

@@ -35,6 +35,7 @@ TEST(Text, JoinIsTheOppositeOfSplit) {
   EXPECT_EQ(join(Parts{}), "");
   EXPECT_EQ(join(Parts{"a", "", "c"}), "a, , c");
   EXPECT_EQ(join(std::vector<std::string>{"", "b"}, ","), ",b");
+  EXPECT_EQ(join(std::vector<int>{1, 2}, "; ", [](int n) { return std::to_string(n); }), "1; 2");
 }
 
 TEST(Text, IntegersFillTheText) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/text.h"
 #include "cli/verbs.h"
 
 namespace varda::cli {
@@ -15,8 +16,7 @@ Status api_resources(const Context& ctx, Session& session) {
       {"NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"}};
   for (const kube::ApiResource& one : all) {
     if (!one.preferred || !one.can("get")) continue;
-    std::string names;
-    for (const std::string& name : one.short_names) names += (names.empty() ? "" : ",") + name;
+    const std::string names = join(one.short_names, ",");
     const meta::Resource& r = one.resource;
     rows.push_back({r.plural, names, r.group.empty() ? r.version : r.group + "/" + r.version,
                     r.namespaced ? "true" : "false", r.kind});

@@ -163,11 +163,9 @@ std::string_view to_string(Verdict verdict) {
 }
 
 std::string text_of(const std::vector<net::IpBlock>& networks) {
-  std::string out;
-  for (const net::IpBlock& block : networks) {
-    out += (out.empty() ? "" : ",") + block.base.str() + "/" + std::to_string(block.prefix);
-  }
-  return out;
+  return join(networks, ",", [](const auto& block) {
+    return block.base.str() + "/" + std::to_string(block.prefix);
+  });
 }
 
 bool is_from(std::string_view peer, const std::vector<net::IpBlock>& networks) {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <set>
 #include <string_view>
 #include <vector>
 
+#include "base/text.h"
 #include "meta/object.h"
 #include "net/url.h"
 
@@ -69,12 +69,8 @@ Status read_parameters(std::string_view text, Asked& asked, bool& watch) {
   TRY(watch, flag("watch", query.get("watch")));
   TRY(asked.bookmarks, flag("allowWatchBookmarks", query.get("allowWatchBookmarks")));
   if (const auto seconds = query.find("timeoutSeconds"); seconds && !seconds->empty()) {
-    int number = -1;
-    const auto [end, error] =
-        std::from_chars(seconds->data(), seconds->data() + seconds->size(), number);
-    if (error != std::errc() || end != seconds->data() + seconds->size() || number < 0) {
-      return invalid("parameter timeoutSeconds: expected a number of seconds");
-    }
+    const int number = parse_integer<int>(*seconds).value_or(-1);
+    if (number < 0) return invalid("parameter timeoutSeconds: expected a number of seconds");
     asked.timeout_seconds = std::min(number, kTimeoutSecondsMax);
   }
   return {};

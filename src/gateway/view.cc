@@ -1,9 +1,9 @@
 #include "gateway/view.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "codec/json.h"
 
 namespace varda::gateway {
@@ -16,11 +16,7 @@ using runtime::StoredPtr;
 
 /// Versions of API servers are growing numbers; Kubernetes guarantees it since 1.35.
 std::optional<std::uint64_t> number(std::string_view version) {
-  std::uint64_t out = 0;
-  const auto [end, error] = std::from_chars(version.data(), version.data() + version.size(), out);
-  if (version.empty() || error != std::errc() || end != version.data() + version.size())
-    return std::nullopt;
-  return out;
+  return parse_integer<std::uint64_t>(version);
 }
 
 std::string line(std::string_view type, std::string_view object) {

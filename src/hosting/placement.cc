@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "hosting/labels.h"
 #include "meta/selector.h"
 
@@ -10,9 +11,7 @@ namespace varda::hosting {
 namespace {
 
 std::string print(const std::map<std::string, std::string>& labels) {
-  std::string out;
-  for (const auto& [key, value] : labels) out += (out.empty() ? "" : ",") + key + "=" + value;
-  return out;
+  return join(labels, ",", [](const auto& label) { return label.first + "=" + label.second; });
 }
 
 }  // namespace
@@ -65,8 +64,7 @@ Placement place(const api::InferenceModel& model, const NodeList& nodes) {
   const bool among = std::binary_search(matches.begin(), matches.end(), current);
   const std::size_t count = matches.size();
   if (count > 5) matches.resize(5);
-  std::string names;
-  for (const std::string& name : matches) names += (names.empty() ? "" : ", ") + name;
+  std::string names = join(matches);
   if (count > 5) names += ", ...";
   return {among ? current : "",
           Problem{"SeveralNodesMatch",

@@ -1,10 +1,10 @@
 #include "kube/client.h"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "base/rng.h"
+#include "base/text.h"
 #include "kube/internal/unpacked_body.h"
 #include "net/url.h"
 
@@ -257,10 +257,8 @@ struct Client::Impl {
     if (response.status != 429 && response.status < 500) return std::nullopt;
     const auto text = response.headers.find("Retry-After");
     if (!text) return std::nullopt;
-    int seconds = 0;
-    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), seconds);
-    if (error != std::errc() || end != text->data() + text->size() || seconds < 0)
-      return std::nullopt;
+    const int seconds = parse_integer<int>(*text).value_or(-1);
+    if (seconds < 0) return std::nullopt;
     return std::min<std::chrono::milliseconds>(std::chrono::seconds(seconds), options.waits_total);
   }
 

@@ -12,7 +12,7 @@ using Keys = std::vector<std::string>;
 
 const Json kNothing;
 
-std::string join(std::string_view path, std::string_view name) {
+std::string member_path(std::string_view path, std::string_view name) {
   return path.empty() ? std::string(name) : std::string(path) + "." + std::string(name);
 }
 
@@ -104,13 +104,13 @@ class Merger {
     Json out = live.is_object() ? live : Json::object();
     for (const auto& [name, value] : last.as_object()) {
       if (value.is_null() || !wanted[name].is_null() || !out.contains(name)) continue;
-      drop(out, name, value, join(path, name));
+      drop(out, name, value, member_path(path, name));
     }
     for (const auto& [name, value] : wanted.as_object()) {
       if (value.is_null()) continue;  // null counts as absent
       Json merged =
           merge(last[name], value, out.contains(name) ? std::as_const(out)[name] : kNothing,
-                join(path, name));
+                member_path(path, name));
       out.set(name, std::move(merged));
     }
     return out;

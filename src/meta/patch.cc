@@ -1,8 +1,8 @@
 #include "meta/patch.h"
 
 #include <algorithm>
-#include <charconv>
 
+#include "base/text.h"
 #include "meta/members.h"
 
 namespace varda::meta {
@@ -70,10 +70,9 @@ Result<Pointer> parse_pointer(const Json& text, std::string_view member) {
 
 // Negative indexes count from the end: -1 is the last of `size`.
 std::optional<std::size_t> array_index(const std::string& token, std::size_t size) {
-  std::int64_t index = 0;
-  const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), index);
-  if (token.empty() || error != std::errc() || end != token.data() + token.size())
-    return std::nullopt;
+  const auto number = parse_integer<std::int64_t>(token);
+  if (!number) return std::nullopt;
+  std::int64_t index = *number;
   if (token.size() > 1 && (token[0] == '0' || token.starts_with("-0"))) return std::nullopt;
   if (index < 0) index += static_cast<std::int64_t>(size);
   if (index < 0 || index >= static_cast<std::int64_t>(size)) return std::nullopt;

@@ -3,8 +3,8 @@
 #include "meta/selector.h"
 
 #include <algorithm>
-#include <charconv>
 
+#include "base/text.h"
 #include "meta/object.h"
 
 namespace varda::meta {
@@ -45,11 +45,8 @@ Error invalid_value(std::string_view field, std::string_view value, std::string_
 }
 
 std::optional<std::int64_t> to_integer(std::string_view text) {
-  std::int64_t out = 0;
   if (text.starts_with('+')) text.remove_prefix(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return out;
+  return parse_integer<std::int64_t>(text);
 }
 
 /// Makes the values a set: sorted, without duplicates.
@@ -395,10 +392,7 @@ bool LabelSelector::matches_labels(const Json& labels) const {
 }
 
 std::string LabelSelector::str() const {
-  std::string out;
-  for (const Requirement& requirement : requirements_)
-    out += (out.empty() ? "" : ",") + print(requirement);
-  return out;
+  return join(requirements_, ",", [](const auto& requirement) { return print(requirement); });
 }
 
 namespace {

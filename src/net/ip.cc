@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <arpa/inet.h>
-#include <charconv>
 #include <cstring>
+
+#include "base/text.h"
 
 namespace varda::net {
 
@@ -55,11 +56,9 @@ std::optional<IpBlock> parse_ip_block(std::string_view text) {
   if (block.base.bits == 0) return std::nullopt;
   block.prefix = block.base.bits;
   if (slash == std::string_view::npos) return block;
-  const std::string_view digits = text.substr(slash + 1);
-  const auto [end, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), block.prefix);
-  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-  if (block.prefix < 0 || block.prefix > block.base.bits) return std::nullopt;
+  const auto prefix = parse_integer<decltype(block.prefix)>(text.substr(slash + 1));
+  if (!prefix || *prefix < 0 || *prefix > block.base.bits) return std::nullopt;
+  block.prefix = *prefix;
   return block;
 }
 

@@ -1,6 +1,5 @@
 #include "net/proxy.h"
 
-#include <charconv>
 #include <openssl/evp.h>
 
 #include "base/text.h"
@@ -13,10 +12,8 @@ namespace {
 constexpr int kProxyPort = 1080;
 
 std::optional<int> number(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
+  const auto value = parse_integer<int>(text);
+  return value && *value >= 0 ? value : std::nullopt;
 }
 
 bool in_block(const Ip& ip, std::string_view text) {

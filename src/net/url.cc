@@ -1,7 +1,6 @@
 #include "net/url.h"
 
 #include <arpa/inet.h>
-#include <charconv>
 
 #include "base/text.h"
 
@@ -108,12 +107,10 @@ Result<Url> Url::parse(std::string_view text) {
   url.port = default_port(url.scheme);
   if (port.size() > 1) {
     port.remove_prefix(1);
-    int number = 0;
-    const auto [stop, error] = std::from_chars(port.data(), port.data() + port.size(), number);
-    if (error != std::errc() || stop != port.data() + port.size() || number < 1 || number > 65535) {
+    const auto number = parse_integer<int>(port);
+    if (!number || *number < 1 || *number > 65535)
       return fail("the port must be a number from 1 to 65535");
-    }
-    url.port = number;
+    url.port = *number;
   }
   return url;
 }

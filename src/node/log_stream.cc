@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <fcntl.h>
 #include <limits>
@@ -14,6 +13,7 @@
 
 #include "base/context.h"
 #include "base/mutex.h"
+#include "base/text.h"
 #include "codec/json.h"
 #include "net/url.h"
 #include "node/internal/cri_log.h"
@@ -297,12 +297,9 @@ bool copy_range(int from, off_t begin, off_t end, int to) {
 Result<std::optional<std::uint64_t>> number(const net::Query& query, std::string_view name) {
   const auto text = query.find(name);
   if (!text || text->empty()) return std::optional<std::uint64_t>();
-  std::uint64_t value = 0;
-  const auto parsed = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (parsed.ec != std::errc() || parsed.ptr != text->data() + text->size()) {
-    return Error(Code::kInvalid, std::string(name) + ": must be a non-negative number");
-  }
-  return std::optional(value);
+  const auto value = parse_integer<std::uint64_t>(*text);
+  if (!value) return Error(Code::kInvalid, std::string(name) + ": must be a non-negative number");
+  return value;
 }
 
 bool flag(const net::Query& query, std::string_view name) {

@@ -1,7 +1,6 @@
 #include "runtime/informer.h"
 
 #include <algorithm>
-#include <charconv>
 #include <exception>
 #include <set>
 #include <thread>
@@ -9,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "codec/json.h"
 #include "runtime/internal/decoder.h"
 
@@ -18,11 +18,7 @@ namespace {
 /// Versions are opaque in principle, but grow at all known servers. A version that is not a number
 /// leads to no conclusion.
 std::optional<std::uint64_t> number(std::string_view version) {
-  std::uint64_t out = 0;
-  const auto [end, error] = std::from_chars(version.data(), version.data() + version.size(), out);
-  if (version.empty() || error != std::errc() || end != version.data() + version.size())
-    return std::nullopt;
-  return out;
+  return parse_integer<std::uint64_t>(version);
 }
 
 constexpr const char* kOwners = "\nowners";  // no caller would choose this name

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/text.h"
 #include "codec/image.h"
 #include "transform/internal/boxes.h"
 #include "transform/internal/image_input.h"
@@ -47,9 +48,7 @@ struct Output {
 };
 
 std::string names(const std::vector<Spec>& specs) {
-  std::string out;
-  for (const Spec& spec : specs) out += (out.empty() ? "" : ", ") + spec.name;
-  return out;
+  return join(specs, ", ", [](const auto& spec) { return spec.name; });
 }
 
 std::string quoted(const Spec& spec) {

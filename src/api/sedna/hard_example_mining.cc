@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api/sedna/describe_worker.h"
+#include "base/text.h"
 #include "tiers/policy_table.h"
 
 namespace varda::api {
@@ -83,8 +84,7 @@ Rule keys_are_known() {
     cases += (cases.empty() ? "(" : " || (") + is_called(policy) + " && p.key in [" +
              rules::cel_quote(keys_of(policy)) + "])";
     if (policy.parameters.empty()) continue;
-    std::string keys;
-    for (const std::string& key : keys_of(policy)) keys += (keys.empty() ? "" : ", ") + key;
+    const std::string keys = join(keys_of(policy));
     said += (said.empty() ? "" : "; ") + std::string(policy.name) + ": " + keys;
   }
   rule.cel = "!has(self.parameters) || self.parameters.all(p, " + cases + ")";
@@ -324,8 +324,7 @@ std::vector<Rule> policy_rules() {
 
 Rule name_is_known() {
   Rule rule;
-  std::string known;
-  for (const std::string& name : known_names()) known += (known.empty() ? "" : ", ") + name;
+  const std::string known = join(known_names());
   rule.cel = "self.name in [" + rules::cel_quote(known_names()) + "]";
   rule.message = "our server has no such policy (it has " + known +
                  "): one of your own needs a workerSpec or template";

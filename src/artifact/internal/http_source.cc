@@ -1,19 +1,12 @@
 #include "artifact/internal/http_source.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "artifact/internal/http_date.h"
+#include "base/text.h"
 
 namespace varda::artifact {
 namespace {
-
-std::optional<std::uint64_t> byte_number(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 // Limit of immediate resumes in a row after connections with few bytes.
 constexpr int kShortConnectionsMax = 64;
@@ -48,9 +41,10 @@ ContentRange parse_content_range(std::string_view text) {
   ContentRange range;
   if (!text.starts_with("bytes ")) return range;
   text.remove_prefix(6);
-  range.start = byte_number(text.substr(0, text.find('-')));
+  range.start = parse_integer<std::uint64_t>(text.substr(0, text.find('-')));
   const auto slash = text.find('/');
-  if (slash != std::string_view::npos) range.total = byte_number(text.substr(slash + 1));
+  if (slash != std::string_view::npos)
+    range.total = parse_integer<std::uint64_t>(text.substr(slash + 1));
   return range;
 }
 
@@ -206,7 +200,8 @@ Failure HttpSource::refused(net::ClientResponse& response) {
 std::optional<Failure> HttpSource::await_peer(net::ClientResponse& response) {
   const SteadyTime now = clock_.now();
   const std::uint64_t done =
-      byte_number(response.headers.find(kBytesDoneHeader).value_or("")).value_or(0);
+      parse_integer<std::uint64_t>(response.headers.find(kBytesDoneHeader).value_or(""))
+          .value_or(0);
   if (!peer_waited_) {
     peer_waited_ = now;
     peer_since_ = 0;
@@ -291,8 +286,9 @@ std::optional<Failure> HttpSource::connect() {
                             " and starts over"));
   } else if (response.status != 200) {
     return refused(response);
-  } else if (auto failure = begin_whole(
-                 response, byte_number(response.headers.find("Content-Length").value_or("")))) {
+  } else if (auto failure =
+                 begin_whole(response, parse_integer<std::uint64_t>(
+                                           response.headers.find("Content-Length").value_or("")))) {
     return failure;
   }
   body_ = std::move(response.body);

@@ -1,9 +1,9 @@
 #include "artifact/internal/tree_record.h"
 
-#include <charconv>
 #include <set>
 
 #include "artifact/internal/tree.h"
+#include "base/text.h"
 #include "net/url.h"
 
 namespace varda::artifact {
@@ -63,9 +63,9 @@ Result<Entry> parse(const std::string& line) {
     TRY(entry.target, net::percent_decode(words[1]));
   } else if (entry.kind == "file") {
     TRY(entry.digest, codec::Sha256::parse(words[1]));
-    const auto [end, error] =
-        std::from_chars(words[2].data(), words[2].data() + words[2].size(), entry.bytes);
-    if (error != std::errc() || end != words[2].data() + words[2].size()) return wrong;
+    const auto bytes = parse_integer<std::uint64_t>(words[2]);
+    if (!bytes) return wrong;
+    entry.bytes = *bytes;
   } else if (entry.kind != "directory" && entry.kind != "end") {
     return wrong;
   }

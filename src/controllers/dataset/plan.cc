@@ -15,12 +15,7 @@ bool begins_with_one_of(const std::string& text, std::initializer_list<std::stri
                      [&](std::string_view start) { return text.starts_with(start); });
 }
 
-std::string known_formats() {
-  std::string out;
-  for (const std::string& name : api::known_dataset_formats())
-    out += (out.empty() ? "" : ", ") + name;
-  return out;
-}
+std::string known_formats() { return join(api::known_dataset_formats()); }
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/text.h"
 #include "controllers/inferencemodel/objects.h"
 #include "controllers/inferencemodel/unchanged_pod.h"
 #include "hosting/held_versions.h"
@@ -31,8 +32,8 @@ std::optional<hosting::Problem> spec_problem(const InferenceModel& model,
     return hosting::Problem{"InvalidSpec", causes.front().field + ": " + causes.front().message};
   }
   if (!model.spec.from_image() && !options.servers.contains(model.spec.framework_type)) {
-    std::string known;
-    for (const auto& [name, entry] : options.servers) known += (known.empty() ? "" : ", ") + name;
+    const std::string known =
+        join(options.servers, ", ", [](const auto& entry) { return entry.first; });
     return hosting::Problem{
         "FrameworkUnsupported",
         "the operator has no server for frameworkType " + model.spec.framework_type +

@@ -2,9 +2,9 @@
 //
 // {"images": [{...}], "annotations": [{"category_id": 1, ...}], "categories": [{"id": 1, "name":
 // "cat"}], ...} in any order.
-#include <charconv>
 #include <optional>
 
+#include "base/text.h"
 #include "codec/json.h"
 #include "dataset/internal/json_file.h"
 
@@ -72,7 +72,8 @@ class CocoScanner final : public JsonFileScanner {
       if (member_ == Member::kCategoryId) category_given_ = true;
       const bool wants_id = section_ == Section::kAnnotations ? member_ == Member::kCategoryId
                                                               : member_ == Member::kId;
-      if (wants_id) id_ = kind == Kind::kNumber && !cut ? integer(raw) : std::nullopt;
+      if (wants_id)
+        id_ = kind == Kind::kNumber && !cut ? parse_integer<std::int64_t>(raw) : std::nullopt;
       if (member_ == Member::kName && section_ == Section::kCategories) {
         label_.reset();
         if (kind == Kind::kString && !cut) {
@@ -124,13 +125,6 @@ class CocoScanner final : public JsonFileScanner {
     return section_ == Section::kImages        ? "images"
            : section_ == Section::kAnnotations ? "annotations"
                                                : "categories";
-  }
-
-  static std::optional<std::int64_t> integer(std::string_view raw) {
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(raw.data(), raw.data() + raw.size(), value);
-    if (error != std::errc() || end != raw.data() + raw.size()) return std::nullopt;
-    return value;
   }
 
   std::unique_ptr<StreamScanner> clone() const override {

@@ -455,9 +455,7 @@ void Connection::begin_response(Response response) {
   bool has_date = false;
   for (const auto& [name, value] : response.headers.all()) {
     if (equal_ignoring_case(name, "content-length")) {
-      std::uint64_t length = 0;
-      const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), length);
-      if (error == std::errc() && end == value.data() + value.size()) declared = length;
+      if (const auto length = parse_integer<std::uint64_t>(value)) declared = length;
       continue;
     }
     if (equal_ignoring_case(name, "transfer-encoding")) continue;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
-#include <charconv>
 #include <cstddef>
 #include <cstring>
 #include <netinet/in.h>
@@ -11,6 +10,8 @@
 #include <sys/ioctl.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include "base/text.h"
 
 namespace varda::net::internal {
 namespace {
@@ -57,11 +58,8 @@ Result<Address> Address::parse(const std::string& text) {
   };
   const auto colon = text.rfind(':');
   if (colon == std::string::npos) return fail();
-  int port = -1;
-  const auto [end, error] =
-      std::from_chars(text.data() + colon + 1, text.data() + text.size(), port);
-  if (error != std::errc() || end != text.data() + text.size() || port < 0 || port > 65535)
-    return fail();
+  const int port = parse_integer<int>(std::string_view(text).substr(colon + 1)).value_or(-1);
+  if (port < 0 || port > 65535) return fail();
   std::string host = text.substr(0, colon);
   if (host == "localhost") host = "127.0.0.1";
   if (host.empty()) host = "0.0.0.0";

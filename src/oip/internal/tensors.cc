@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "base/text.h"
 #include "codec/json.h"
 #include "tensor/visit.h"
 
@@ -205,19 +206,14 @@ Result<Parts> split(std::shared_ptr<const std::string> body,
                     std::optional<std::string_view> json_length) {
   const std::string_view all = *body;
   if (!json_length) return Parts{std::move(body), all, {}};
-  std::size_t length = 0;
-  const auto parsed =
-      std::from_chars(json_length->data(), json_length->data() + json_length->size(), length);
-  if (json_length->empty() || parsed.ec != std::errc() ||
-      parsed.ptr != json_length->data() + json_length->size()) {
-    return Error(Code::kInvalid, std::string(kJsonLengthHeader) + " is not a number");
-  }
-  if (length > all.size()) {
+  const auto length = parse_integer<std::size_t>(*json_length);
+  if (!length) return Error(Code::kInvalid, std::string(kJsonLengthHeader) + " is not a number");
+  if (*length > all.size()) {
     return Error(Code::kInvalid, std::string(kJsonLengthHeader) + " says " +
-                                     std::to_string(length) + " bytes, the body has " +
+                                     std::to_string(*length) + " bytes, the body has " +
                                      std::to_string(all.size()));
   }
-  return Parts{std::move(body), all.substr(0, length), all.substr(length)};
+  return Parts{std::move(body), all.substr(0, *length), all.substr(*length)};
 }
 
 Result<std::vector<tensor::Named>> TensorReader::read(JsonReader& reader, std::string_view what) {

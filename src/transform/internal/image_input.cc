@@ -4,6 +4,7 @@
 #include <cmath>
 #include <list>
 
+#include "base/text.h"
 #include "codec/digest.h"
 #include "codec/image.h"
 #include "tensor/half.h"
@@ -19,9 +20,7 @@ std::string quoted(const tensor::Spec& spec) {
 }
 
 std::string names(std::span<const tensor::Spec> specs) {
-  std::string out;
-  for (const tensor::Spec& spec : specs) out += (out.empty() ? "" : ", ") + spec.name;
-  return out;
+  return join(specs, ", ", [](const auto& spec) { return spec.name; });
 }
 
 Result<tensor::Spec> find_target(const std::string& name, std::span<const tensor::Spec> inputs) {

@@ -352,8 +352,7 @@ std::vector<std::string> tidy_metadata(const Kind& kind, Json& object) {
       return known->second == owner;
     });
     if (!doubled.empty()) {
-      std::string uids;
-      for (const std::string& uid : doubled) uids += (uids.empty() ? "" : ", ") + uid;
+      const std::string uids = join(doubled);
       warnings.push_back(
           ".metadata.ownerReferences contains duplicate entries; API server dedups owner "
           "references in 1.20+, and may reject such "

@@ -1,11 +1,11 @@
 #include "apiserver/internal/objects.h"
 
-#include <charconv>
 #include <mutex>
 
 #include "apiserver/internal/admission.h"
 #include "apiserver/internal/metadata.h"
 #include "apiserver/internal/wire_form.h"
+#include "base/text.h"
 #include "meta/resources.h"
 
 namespace varda::apiserver {
@@ -29,13 +29,10 @@ bool same_but_version(const Json& a, const Json& b) {
 Outcome<std::optional<store::Revision>> version_of(const Json& object) {
   const std::string& text = object.at("metadata/resourceVersion").as_string();
   if (text.empty()) return std::optional<store::Revision>();
-  std::uint64_t value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) {
-    return internal("strconv.ParseUint: parsing " + in_quotes(text) + ": invalid syntax");
-  }
-  if (value == 0) return std::optional<store::Revision>();
-  return std::optional<store::Revision>(static_cast<store::Revision>(value));
+  const auto value = parse_integer<std::uint64_t>(text);
+  if (!value) return internal("strconv.ParseUint: parsing " + in_quotes(text) + ": invalid syntax");
+  if (*value == 0) return std::optional<store::Revision>();
+  return std::optional<store::Revision>(static_cast<store::Revision>(*value));
 }
 
 void add(std::vector<std::string>* to, std::vector<std::string> what) {

@@ -1,9 +1,9 @@
 #include "apiserver/internal/paging.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
+#include "base/text.h"
 #include "codec/digest.h"
 #include "codec/json.h"
 
@@ -16,26 +16,23 @@ bool truthy(std::optional<std::string_view> text) {
 Outcome<std::optional<std::int64_t>> query_number(const net::Query& query, std::string_view name) {
   const auto text = query.find(name);
   if (!text || text->empty()) return std::optional<std::int64_t>();
-  std::int64_t value = 0;
-  const auto parsed = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (parsed.ec != std::errc() || parsed.ptr != text->data() + text->size()) {
+  const auto value = parse_integer<std::int64_t>(*text);
+  if (!value)
     return bad_request("strconv.ParseInt: parsing " + in_quotes(*text) + ": invalid syntax");
-  }
-  return std::optional<std::int64_t>(value);
+  return value;
 }
 
 Result<std::optional<store::Revision>> parse_version(const net::Query& query) {
   const std::string_view text = query.get("resourceVersion");
   if (text.empty()) return std::optional<store::Revision>();
-  std::uint64_t value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) {
+  const auto value = parse_integer<std::uint64_t>(text);
+  if (!value) {
     return Error(Code::kInvalid, "resourceVersion: Invalid value: " + in_quotes(text) +
                                      ": strconv.ParseUint: parsing " + in_quotes(text) +
                                      ": invalid syntax");
   }
   constexpr std::uint64_t kMost = std::numeric_limits<store::Revision>::max();
-  return std::optional<store::Revision>(static_cast<store::Revision>(std::min(value, kMost)));
+  return std::optional<store::Revision>(static_cast<store::Revision>(std::min(*value, kMost)));
 }
 
 Outcome<void> check_not_future(std::optional<store::Revision> revision, const store::Store& store) {

@@ -1,12 +1,12 @@
 #include "apiserver/internal/watch_stream.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
 #include "apiserver/internal/objects.h"
 #include "apiserver/internal/wire_form.h"
 #include "base/log.h"
+#include "base/text.h"
 
 namespace varda::apiserver {
 
@@ -240,14 +240,13 @@ Outcome<std::unique_ptr<net::BodyStream>> open_watch(Core& core, WatchRequest re
   store::Revision after = 0;
   const std::string& text = request.resource_version;
   if (!text.empty()) {
-    std::uint64_t value = 0;
-    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) {
+    const auto value = parse_integer<std::uint64_t>(text);
+    if (!value) {
       return internal("resourceVersion: Invalid value: " + in_quotes(text) +
                       ": strconv.ParseUint: parsing " + in_quotes(text) + ": invalid syntax");
     }
     after = static_cast<store::Revision>(
-        std::min<std::uint64_t>(value, std::numeric_limits<store::Revision>::max()));
+        std::min<std::uint64_t>(*value, std::numeric_limits<store::Revision>::max()));
   }
   auto session = core.sessions.open(request.caller);
   if (session == nullptr) return too_many_requests("too many watches are open; try again later");

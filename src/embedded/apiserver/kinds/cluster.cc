@@ -3,6 +3,7 @@
 #include <set>
 
 #include "apiserver/kinds/core_kind.h"
+#include "base/text.h"
 #include "meta/object.h"
 
 namespace varda::apiserver {
@@ -98,8 +99,7 @@ std::string node_roles(const Json& node) {
     if (label.first == "kubernetes.io/role" && !label.second.as_string().empty())
       roles.insert(label.second.as_string());
   }
-  std::string text;
-  for (const std::string& role : roles) text += (text.empty() ? "" : ",") + role;
+  const std::string text = join(roles, ",");
   return text.empty() ? "<none>" : text;
 }
 

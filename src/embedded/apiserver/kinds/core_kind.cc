@@ -167,9 +167,7 @@ std::string map_text(const Json& map) {
     entries.push_back(member.first + "=" + member.second.as_string());
   if (entries.empty()) return "<none>";
   std::sort(entries.begin(), entries.end());
-  std::string text;
-  for (const std::string& entry : entries) text += (text.empty() ? "" : ",") + entry;
-  return text;
+  return join(entries, ",");
 }
 
 std::string text_or(const Json& value, std::string_view otherwise) {

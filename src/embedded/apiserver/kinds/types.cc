@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <set>
 
 #include "base/check.h"
+#include "base/text.h"
 
 namespace varda::apiserver {
 
@@ -53,10 +53,9 @@ Json parse_default(std::string_view text) {
 }
 
 std::uint32_t parse_number(std::string_view text) {
-  std::uint32_t number = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-  CHECK(parsed.ec == std::errc() && number != 0);
-  return number;
+  const auto number = parse_integer<std::uint32_t>(text);
+  CHECK(number && *number != 0);
+  return *number;
 }
 
 Field parse_field(std::string_view line) {

@@ -1,11 +1,11 @@
 #include "cluster/internal/deployment.h"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "base/text.h"
 #include "cluster/indexes.h"
 #include "cluster/internal/deployment_status.h"
 #include "cluster/internal/rollout.h"
@@ -29,10 +29,7 @@ std::string text_of(const Annotations& annotations, std::string_view name) {
 
 std::int64_t number_of(const Annotations& annotations, std::string_view name,
                        std::int64_t otherwise) {
-  const std::string text = text_of(annotations, name);
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? number : otherwise;
+  return parse_integer<std::int64_t>(text_of(annotations, name)).value_or(otherwise);
 }
 
 std::int64_t revision_of(const api::ReplicaSet& set) {

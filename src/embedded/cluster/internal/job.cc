@@ -4,6 +4,8 @@
 #include <charconv>
 #include <utility>
 
+#include "base/text.h"
+
 namespace varda::cluster {
 
 namespace {
@@ -26,11 +28,7 @@ bool is_true(const api::Job& job, std::string_view type) {
 std::optional<std::int64_t> index_of(const api::Pod& pod) {
   const auto found = pod.metadata.annotations.find(std::string(kJobIndex));
   if (found == pod.metadata.annotations.end()) return std::nullopt;
-  std::int64_t index = 0;
-  const std::string& text = found->second;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), index);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return index;
+  return parse_integer<std::int64_t>(found->second);
 }
 
 Uids uids_of(const Json& list) {

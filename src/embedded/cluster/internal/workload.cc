@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/text.h"
 #include "codec/digest.h"
 
 namespace varda::cluster {
@@ -15,13 +16,8 @@ using std::chrono::seconds;
 
 std::int64_t deletion_cost(const api::Pod& pod) {
   const auto found = pod.metadata.annotations.find("controller.kubernetes.io/pod-deletion-cost");
-  std::int64_t cost = 0;
-  if (found != pod.metadata.annotations.end()) {
-    const std::string& text = found->second;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), cost);
-    if (error != std::errc() || end != text.data() + text.size()) return 0;
-  }
-  return cost;
+  if (found == pod.metadata.annotations.end()) return 0;
+  return parse_integer<std::int64_t>(found->second).value_or(0);
 }
 
 std::string ready_since(const api::Pod& pod) {
