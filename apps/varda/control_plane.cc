@@ -93,11 +93,6 @@ apiserver::LogSource logs_below(std::filesystem::path data_dir) {
   };
 }
 
-bool impersonates(const net::Request& request) {
-  return request.headers.find("Impersonate-User") || request.headers.find("Impersonate-Group") ||
-         request.headers.find("Impersonate-Uid");
-}
-
 /// Makes the bytes of a backup while they are sent. A failure truncates the archive; the reader
 /// notices the missing sums.
 class BackupStream final : public net::BodyStream {
@@ -318,13 +313,8 @@ class ControlPlaneImpl final : public ControlPlane {
 
   net::Response back_up_for(const net::Request& request,
                             const std::optional<apiserver::Identity>& who) {
-    if (!who) return {.status = 401, .body = "Unauthorized\n"};
-    if (!who->in("system:masters"))
-      return {.status = 403, .body = "only administrators may take a backup\n"};
-    // An impersonated request has the rights of the other user, and only administrators may take
-    // backups.
-    if (impersonates(request))
-      return {.status = 403, .body = "impersonated requests may not take a backup\n"};
+    if (auto refusal = apiserver::refuse_unless_administrator(request, who, "take a backup"))
+      return *std::move(refusal);
     if (request.method != "GET") return {.status = 405, .body = "only GET\n"};
     auto page = store_->list({});
     if (!page.ok()) return {.status = 500, .body = page.error().message() + "\n"};

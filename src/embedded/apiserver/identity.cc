@@ -222,4 +222,20 @@ std::unique_ptr<Authenticator> token_authenticator(const std::vector<Token>& tok
 
 std::unique_ptr<Authorizer> node_authorizer() { return std::make_unique<NodeAuthorizer>(); }
 
+std::optional<net::Response> refuse_unless_administrator(const net::Request& request,
+                                                         const std::optional<Identity>& caller,
+                                                         std::string_view action) {
+  if (!caller) return net::Response{.status = 401, .body = "Unauthorized\n"};
+  if (!caller->in("system:masters")) {
+    return net::Response{.status = 403,
+                         .body = "only administrators may " + std::string(action) + "\n"};
+  }
+  for (const auto& [name, value] : request.headers.all()) {
+    if (!starts_ignoring_case(name, "Impersonate-")) continue;
+    return net::Response{.status = 403,
+                         .body = "impersonated requests may not " + std::string(action) + "\n"};
+  }
+  return std::nullopt;
+}
+
 }  // namespace varda::apiserver

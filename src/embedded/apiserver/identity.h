@@ -44,6 +44,13 @@ struct Token {
 std::unique_ptr<Authenticator> token_authenticator(const std::vector<Token>& tokens,
                                                    const Clock& clock = system_clock());
 
+/// The refusal of a request outside the API that only administrators may make; nothing: allowed.
+/// `caller` is absent if the request proves no identity. An impersonated request has the rights of
+/// another user, and is refused. `action` ends the message: "take a backup".
+std::optional<net::Response> refuse_unless_administrator(const net::Request& request,
+                                                         const std::optional<Identity>& caller,
+                                                         std::string_view action);
+
 /// A request in the terms of Kubernetes' authorization.
 struct Attributes {
   std::string verb;  // get list watch create update patch delete deletecollection; for other paths

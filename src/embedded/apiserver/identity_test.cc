@@ -57,6 +57,25 @@ class NodeRules : public ::testing::Test {
   const std::unique_ptr<net::HttpClient> edge_;
 };
 
+TEST(Administrators, AloneMayWhatIsOutsideTheApi) {
+  const Identity admin{.name = "varda-admin", .groups = {"system:masters"}};
+  const Identity node{.name = "system:node:edge0", .groups = {"system:nodes"}};
+  const auto refusal = [](const std::optional<Identity>& caller, net::Headers headers = {}) {
+    const net::Request request{.method = "GET", .target = "/backup", .headers = std::move(headers)};
+    const auto response = refuse_unless_administrator(request, caller, "take a backup");
+    return response ? std::to_string(response->status) + " " + response->body : "";
+  };
+  EXPECT_EQ(refusal(admin), "");
+  EXPECT_EQ(refusal(std::nullopt), "401 Unauthorized\n");
+  EXPECT_EQ(refusal(node), "403 only administrators may take a backup\n");
+  EXPECT_EQ(refusal(Identity{}), "403 only administrators may take a backup\n");
+  for (const char* header :
+       {"Impersonate-User", "impersonate-group", "IMPERSONATE-UID", "Impersonate-Extra-a"}) {
+    EXPECT_EQ(refusal(admin, {{header, "x"}}), "403 impersonated requests may not take a backup\n")
+        << header;
+  }
+}
+
 TEST_F(NodeRules, AnybodyMayAskWhoHeIsAndWhatHeMay) {
   const std::string reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
   const auto may = [&](const std::string& name, const std::string& as) {
