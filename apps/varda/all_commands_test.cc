@@ -11,8 +11,8 @@
 #include "../help.h"
 #include "command.h"
 #include "completion.h"
-#include "testing/child.h"
-#include "testing/test_directory.h"
+#include "os/testing/child.h"
+#include "os/testing/test_directory.h"
 
 namespace varda::app {
 namespace all_commands_test {
@@ -108,7 +108,7 @@ TEST(ConfigFileOfCommands, IsReadByEveryCommandThatRunsUntilItIsStopped) {
 }
 
 TEST(ConfigFileOfCommands, SetsEveryFlagOfTheCommand) {
-  const testing::TestDirectory directory;
+  const os::testing::TestDirectory directory;
   for (const auto& path : daemons()) {
     Parser parser;
     CLI::App& command = parser.command(path);
@@ -136,7 +136,7 @@ TEST(ConfigFileOfCommands, SetsEveryFlagOfTheCommand) {
 }
 
 TEST(ConfigFileOfCommands, IsRefusedWithItsPlaceWhereItIsWrong) {
-  const testing::TestDirectory directory;
+  const os::testing::TestDirectory directory;
   const struct {
     const char *text, *expected;
   } cases[] = {
@@ -173,7 +173,7 @@ TEST(ConfigFileOfCommands, IsRefusedWithItsPlaceWhereItIsWrong) {
 }
 
 TEST(ConfigFileOfCommands, ThatCannotBeReadIsAnError) {
-  const testing::TestDirectory directory;
+  const os::testing::TestDirectory directory;
   for (const auto& path : daemons()) {
     EXPECT_THAT(Parser().parse(with(path, {"--config", directory / "missing"})),
                 HasSubstr("missing: No such file or directory"));
@@ -183,7 +183,7 @@ TEST(ConfigFileOfCommands, ThatCannotBeReadIsAnError) {
 }
 
 TEST(ConfigFileOfCommands, YieldsToTheCommandLine) {
-  const testing::TestDirectory directory;
+  const os::testing::TestDirectory directory;
   const std::string file =
       directory.write("up.conf",
                       "data-dir = /from file\nlog-level=warn\r\nnode = a\nnode = b=edge\nimage = "
@@ -259,7 +259,7 @@ TEST(Help, IsACommandToo) {
 
 // bash runs the script and prints the completions of each command line.
 TEST(Completion, OffersCommandsFlagsAndValuesInBash) {
-  const testing::TestDirectory directory;
+  const os::testing::TestDirectory directory;
   Parser parser;
   const std::string script = directory.write("completion", completion_script(parser.app, "bash"));
   const struct {
@@ -279,7 +279,7 @@ TEST(Completion, OffersCommandsFlagsAndValuesInBash) {
     const std::string command =
         ". " + script + "; COMP_WORDS=(" + one.words +
         "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _varda; echo \"${COMPREPLY[*]}\"";
-    const testing::Ended ended = testing::run_in_child([&] {
+    const os::testing::Ended ended = os::testing::run_in_child([&] {
       return ::execlp("bash", "bash", "--norc", "-c", command.c_str(), static_cast<char*>(nullptr));
     });
     EXPECT_EQ(ended.out, one.expected + std::string("\n")) << one.words << ended.err;

@@ -7,9 +7,9 @@
 #include <memory>
 #include <unistd.h>
 
-#include "backup_file.h"
 #include "command.h"
-#include "data_directory.h"
+#include "datadir/backup_file.h"
+#include "datadir/data_directory.h"
 #include "kube/config.h"
 #include "net/client.h"
 #include "new_file.h"
@@ -79,12 +79,13 @@ Result<Pieces> open_pieces(const Context& ctx, const fs::path& data_dir, bool cr
   if (!page.ok() && page.error().code() == Code::kUnavailable)
     return ask_server(ctx, data_dir, credentials);
   TRY(store::Page all, std::move(page));
-  TRY(auto made, BackupMaker::create(
-                     {.data_dir = data_dir,
-                      .credentials = credentials ? Credentials::kInclude : Credentials::kLeaveOut},
-                     std::move(all)));
+  TRY(auto made,
+      datadir::BackupMaker::create({.data_dir = data_dir,
+                                    .credentials = credentials ? datadir::Credentials::kInclude
+                                                               : datadir::Credentials::kLeaveOut},
+                                   std::move(all)));
   return Pieces(
-      [maker = std::shared_ptr<BackupMaker>(std::move(made))]() { return maker->next(); });
+      [maker = std::shared_ptr<datadir::BackupMaker>(std::move(made))]() { return maker->next(); });
 }
 
 Status write_all(const Context& ctx, const Pieces& pieces, const std::string& title,
@@ -112,7 +113,7 @@ Status write_checked(const Context& ctx, const Pieces& pieces) {
       return Error(Code::kExhausted, "cannot write to standard output");
     return *piece;
   };
-  TRY_VOID(check_backup(pass).context("standard output"));
+  TRY_VOID(datadir::check_backup(pass).context("standard output"));
   for (;;) {  // the end of the archive, behind the sums
     TRY(const std::string rest, pass());
     if (rest.empty()) return {};
@@ -133,7 +134,8 @@ Status back_up(const Context& ctx, const BackupFlags& flags) {
   TRY(const Pieces pieces, open_pieces(ctx, data_dir, flags.credentials));
   TRY_VOID(write_all(ctx, pieces, flags.file,
                      [&file](std::string_view bytes) { return file.write(bytes); }));
-  TRY(const BackupInfo info, check_backup([&file] { return file.read(); }).context(flags.file));
+  TRY(const datadir::BackupInfo info,
+      datadir::check_backup([&file] { return file.read(); }).context(flags.file));
   TRY_VOID(file.keep());
   std::printf("%s holds %llu objects at revision %lld%s\n", flags.file.c_str(),
               static_cast<unsigned long long>(info.objects), static_cast<long long>(info.revision),
@@ -164,7 +166,8 @@ Status restore(const Context& ctx, const BackupFlags& flags) {
     bar.update("restoring", bytes, 0);
     return piece;
   };
-  TRY(const BackupInfo info, restore_backup(source, data_dir).context(flags.file));
+  TRY(const datadir::BackupInfo info,
+      datadir::restore_backup(source, data_dir).context(flags.file));
   bar.clear();
   std::printf(
       "%s holds the %llu objects of %s (revision %lld); `varda up --data-dir %s` starts it\n",

@@ -11,11 +11,12 @@
 #include "apiserver/bootstrap.h"
 #include "apiserver/server.h"
 #include "apiserver/standalone.h"
-#include "backup_file.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "cluster/controllers.h"
 #include "controllers/controllers.h"
+#include "datadir/backup_file.h"
+#include "datadir/up_state.h"
 #include "descriptors.h"
 #include "gateway/authority.h"
 #include "gateway/enrolment.h"
@@ -31,7 +32,6 @@
 #include "runtime/manager.h"
 #include "session_sources.h"
 #include "store/store.h"
-#include "up_state.h"
 
 namespace varda::app {
 namespace {
@@ -87,7 +87,7 @@ apiserver::LogSource logs_below(std::filesystem::path data_dir) {
         request.follow ? node::LogOptions::Follow::kYes : node::LogOptions::Follow::kNo;
     options.run =
         request.previous ? node::LogOptions::Run::kPrevious : node::LogOptions::Run::kCurrent;
-    const auto root = node_directory(data_dir, request.node) / "data";
+    const auto root = datadir::node_directory(data_dir, request.node) / "data";
     return node::open_log(node::pod_directory(root, request.ns, request.pod, request.uid),
                           request.container, options);
   };
@@ -97,7 +97,7 @@ apiserver::LogSource logs_below(std::filesystem::path data_dir) {
 /// notices the missing sums.
 class BackupStream final : public net::BodyStream {
  public:
-  explicit BackupStream(std::unique_ptr<BackupMaker> maker) : maker_(std::move(maker)) {}
+  explicit BackupStream(std::unique_ptr<datadir::BackupMaker> maker) : maker_(std::move(maker)) {}
   std::optional<std::string> read() override {
     auto piece = maker_->next();
     if (piece.ok()) return std::move(piece).value();
@@ -107,7 +107,7 @@ class BackupStream final : public net::BodyStream {
   void on_ready(std::function<void()>) override {}
 
  private:
-  const std::unique_ptr<BackupMaker> maker_;
+  const std::unique_ptr<datadir::BackupMaker> maker_;
 };
 
 class ControlPlaneImpl final : public ControlPlane {
@@ -200,9 +200,10 @@ class ControlPlaneImpl final : public ControlPlane {
         if (done_.stop_requested())
           return Error(Code::kInternal, "the controllers ended unexpectedly");
         if (const Status slept = ctx.sleep_for(kPeriod); !slept.ok()) {
-          return Error(slept.error().code(),
-                       "node " + node + " is not ready: " + missing + "; its log is " +
-                           (node_directory(options_.data_dir, node) / "agent.log").string());
+          return Error(
+              slept.error().code(),
+              "node " + node + " is not ready: " + missing + "; its log is " +
+                  (datadir::node_directory(options_.data_dir, node) / "agent.log").string());
         }
         missing = what_node_lacks(ctx, node);
       }
@@ -291,7 +292,8 @@ class ControlPlaneImpl final : public ControlPlane {
   Status write_kubeconfigs(const apiserver::Credentials& credentials) const {
     auto& fs = os::real_file_system();
     for (const std::string& node : options_.nodes) {
-      TRY_VOID(apiserver::write_agent_kubeconfig(fs, node_directory(options_.data_dir, node),
+      TRY_VOID(apiserver::write_agent_kubeconfig(fs,
+                                                 datadir::node_directory(options_.data_dir, node),
                                                  credentials, url(), "system:node:" + node));
     }
     return apiserver::write_kubeconfig(fs, options_.data_dir / "kubeconfig", credentials, url(),
@@ -319,10 +321,11 @@ class ControlPlaneImpl final : public ControlPlane {
     auto page = store_->list({});
     if (!page.ok()) return {.status = 500, .body = page.error().message() + "\n"};
     const bool credentials = net::Query::parse(request.query()).get("credentials") == "true";
-    auto maker = BackupMaker::create(
-        {.data_dir = options_.data_dir,
-         .credentials = credentials ? Credentials::kInclude : Credentials::kLeaveOut},
-        std::move(page).value());
+    auto maker =
+        datadir::BackupMaker::create({.data_dir = options_.data_dir,
+                                      .credentials = credentials ? datadir::Credentials::kInclude
+                                                                 : datadir::Credentials::kLeaveOut},
+                                     std::move(page).value());
     if (!maker.ok()) return {.status = 500, .body = maker.error().message() + "\n"};
     log::info("backup started", {{"by", who->name}, {"credentials", credentials}});
     net::Response response;

@@ -3,16 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "os/testing/test_directory.h"
 #include "servers_flag.h"
 #include "testing/parse.h"
-#include "testing/test_directory.h"
 
 namespace varda::app {
 namespace {
 
+using os::testing::TestDirectory;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::TestDirectory;
 
 std::string parse_controllers(ControllerFlags& flags, const std::vector<std::string>& arguments) {
   return testing::parse([&](CLI::App& parser) { add_controller_flags(parser, flags); }, arguments);

@@ -4,7 +4,7 @@
 #include <limits>
 #include <sys/resource.h>
 
-#include "testing/child.h"
+#include "os/testing/child.h"
 
 namespace varda::app {
 namespace {
@@ -20,7 +20,7 @@ void PrintTo(const Room& room, std::ostream* out) {
 
 /// Runs make_room_for_connections() in a process with these limits of open files.
 Room room_within(rlim_t soft, rlim_t hard, std::size_t wanted) {
-  const testing::Ended ended = testing::run_in_child([&] {
+  const os::testing::Ended ended = os::testing::run_in_child([&] {
     const rlimit limits{soft, hard};
     if (::setrlimit(RLIMIT_NOFILE, &limits) != 0) return 1;
     const std::size_t connections = make_room_for_connections(wanted);

@@ -5,19 +5,19 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "testing/child.h"
+#include "os/testing/child.h"
 
 namespace varda::app {
 namespace {
 
-using testing::Ended;
+using os::testing::Ended;
+using os::testing::TestDirectory;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::TestDirectory;
 
 /// Detaches in a test process and returns its end; `background` runs in the detached child.
 Ended detaching(const std::filesystem::path& log, const std::function<void(Detached)>& background) {
-  return testing::run_in_child([&] {
+  return os::testing::run_in_child([&] {
     auto detached = detach(log);
     if (!detached.ok()) {
       std::fprintf(stderr, "%s\n", detached.error().message().c_str());

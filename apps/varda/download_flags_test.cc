@@ -4,17 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "os/testing/test_directory.h"
 #include "testing/parse.h"
-#include "testing/test_directory.h"
 
 namespace varda::app {
 namespace {
 
+using os::testing::TestDirectory;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::TestDirectory;
 
 /// Sets these variables of the environment and removes all other proxies. The destructor removes
 /// all.

@@ -6,12 +6,12 @@
 #include <memory>
 #include <thread>
 
-#include "testing/child.h"
+#include "os/testing/child.h"
 
 namespace varda::app {
 namespace {
 
-using testing::TestDirectory;
+using os::testing::TestDirectory;
 
 const Context kPatient = Context::background();
 // The deadline has passed, so wait() fails if the turn is taken.
@@ -74,7 +74,7 @@ TEST(DownloadLock, WhereNoLockCanBeMadeThereIsNoWait) {
 
 TEST(DownloadLock, AKilledHolderHoldsNothing) {
   const TestDirectory root;
-  const testing::Ended ended = testing::run_in_child([&] {
+  const os::testing::Ended ended = os::testing::run_in_child([&] {
     const auto held = DownloadLock::wait(kPatient, root / "model");
     ::raise(SIGKILL);
     return 0;

@@ -5,13 +5,13 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "testing/child.h"
+#include "os/testing/child.h"
 
 namespace varda::app {
 namespace {
 
+using os::testing::TestDirectory;
 using ::testing::HasSubstr;
-using testing::TestDirectory;
 
 std::string read_back(NewFile& file) {
   std::string out;
@@ -74,7 +74,7 @@ TEST(NewFile, ItsDirectoryMustBeThere) {
 
 TEST(NewFile, NamesWithoutDirectoryAreOfTheWorkingDirectory) {
   const TestDirectory root;
-  const testing::Ended ended = testing::run_in_child([&] {
+  const os::testing::Ended ended = os::testing::run_in_child([&] {
     if (::chdir(root.path().c_str()) != 0) return 1;
     auto file = NewFile::create("backup");
     return file.ok() && file->write("bytes").ok() && file->keep().ok() ? 0 : 2;
@@ -86,8 +86,8 @@ TEST(NewFile, NamesWithoutDirectoryAreOfTheWorkingDirectory) {
 TEST(NewFile, AForbiddenDirectoryIsForbidden) {
   const TestDirectory root;
   std::filesystem::permissions(root.path(), std::filesystem::perms(0555));
-  const testing::Ended ended = testing::run_in_child([&] {
-    testing::become_ordinary_user();
+  const os::testing::Ended ended = os::testing::run_in_child([&] {
+    os::testing::become_ordinary_user();
     const auto made = NewFile::create(root / "backup");
     return made.ok() ? 1 : made.error().code() == Code::kForbidden ? 0 : 2;
   });
@@ -99,7 +99,7 @@ TEST(NewFile, AForbiddenDirectoryIsForbidden) {
 // (os::stop_on_signals()).
 TEST(NewFile, AFullDiskIsExhaustedAndLeavesNothing) {
   const TestDirectory root;
-  const testing::Ended ended = testing::run_in_child([&] {
+  const os::testing::Ended ended = os::testing::run_in_child([&] {
     ::signal(SIGXFSZ, SIG_IGN);
     auto file = NewFile::create(root / "backup");
     const rlimit limit{4096, 4096};
@@ -114,7 +114,7 @@ TEST(NewFile, AFullDiskIsExhaustedAndLeavesNothing) {
 
 TEST(NewFile, AKilledProcessLeavesNothing) {
   const TestDirectory root;
-  const testing::Ended ended = testing::run_in_child([&] {
+  const os::testing::Ended ended = os::testing::run_in_child([&] {
     auto file = NewFile::create(root / "backup");
     if (!file.ok() || !file->write("bytes").ok()) return 1;
     ::raise(SIGKILL);

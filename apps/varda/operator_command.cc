@@ -11,7 +11,7 @@
 #include "controller_flags.h"
 #include "controllers/cache_filter.h"
 #include "controllers/controllers.h"
-#include "data_directory.h"
+#include "datadir/data_directory.h"
 #include "download_flags.h"
 #include "hosting/certificate_issuer.h"
 #include "kube/config.h"

@@ -7,7 +7,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "testing/child.h"
+#include "os/testing/child.h"
 
 namespace varda::app {
 namespace {
@@ -34,7 +34,7 @@ TEST(HumanBytes, TakesTheUnitThatLeavesFewDigits) {
 }
 
 TEST(ProgressBar, IsSilentWhereNoTerminalIs) {
-  const testing::Ended ended = testing::run_in_child([] {
+  const os::testing::Ended ended = os::testing::run_in_child([] {
     ProgressBar bar("model");
     bar.update("downloading", 1, 2);
     bar.clear();
@@ -49,7 +49,7 @@ std::string on_terminal(const std::function<void(ProgressBar&)>& draw) {
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   CHECK(terminal >= 0 && ::grantpt(terminal) == 0 && ::unlockpt(terminal) == 0);
   const std::string name = ::ptsname(terminal);
-  const testing::Ended ended = testing::run_in_child([&] {
+  const os::testing::Ended ended = os::testing::run_in_child([&] {
     const int end = ::open(name.c_str(), O_RDWR | O_NOCTTY);
     termios raw{};
     if (end < 0 || ::tcgetattr(end, &raw) != 0) return 1;

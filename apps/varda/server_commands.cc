@@ -3,7 +3,7 @@
 
 #include "apiserver/standalone.h"
 #include "command.h"
-#include "data_directory.h"
+#include "datadir/data_directory.h"
 #include "limit_flags.h"
 
 namespace varda::app {
@@ -32,7 +32,7 @@ void add_server_commands(Program program) {
     chosen = [&globals, server](const Context& ctx) -> Status {
       TRY_VOID(set_up_logs(globals, log::Level::kInfo));
       TRY_VOID(os::real_file_system().make_directories(server->data_dir));
-      TRY_VOID(prepare_data_directory(server->data_dir));
+      TRY_VOID(datadir::prepare_data_directory(server->data_dir));
       TRY(const auto audit, audit_options(server->audit));
       return apiserver::run_standalone(ctx, {.data_dir = server->data_dir,
                                              .listen = server->listen,

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "codec/json.h"
-#include "testing/test_directory.h"
+#include "os/testing/test_directory.h"
 
 namespace varda::app {
 namespace {
@@ -123,7 +123,7 @@ class Supervising : public ::testing::Test {
     (void)os::real_processes().poll(id);
   }
 
-  testing::TestDirectory root_;
+  os::testing::TestDirectory root_;
 };
 
 TEST_F(Supervising, StartsAChildAgainWhenItEnds) {

@@ -10,11 +10,11 @@
 #include "base/text.h"
 #include "cli/printer.h"
 #include "command.h"
+#include "datadir/up_state.h"
 #include "duration.h"
 #include "meta/object.h"
 #include "new_file.h"
 #include "os/file_system.h"
-#include "up_state.h"
 
 namespace varda::app {
 namespace {
@@ -57,7 +57,7 @@ std::filesystem::path kubeconfig_of(const std::filesystem::path& data_dir,
   constexpr std::string_view kNode = "system:node:";
   if (user == apiserver::kAdmin) return data_dir / "kubeconfig";
   if (user.starts_with(kNode))
-    return node_directory(data_dir, user.substr(kNode.size())) / "agent.kubeconfig";
+    return datadir::node_directory(data_dir, user.substr(kNode.size())) / "agent.kubeconfig";
   return {};
 }
 
@@ -67,7 +67,7 @@ Status check_owner(const std::filesystem::path& data_dir) {
   struct stat info {};
   const std::filesystem::path file = data_dir / "tokens.json";
   if (::stat(file.c_str(), &info) != 0 || info.st_uid == ::geteuid()) return {};
-  const std::string owner = user_name(info.st_uid);
+  const std::string owner = datadir::user_name(info.st_uid);
   return Error(Code::kForbidden,
                file.string() + " belongs to " + owner + "; run this command as " + owner);
 }

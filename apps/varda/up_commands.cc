@@ -14,7 +14,8 @@
 #include "command.h"
 #include "control_plane.h"
 #include "controller_flags.h"
-#include "data_directory.h"
+#include "datadir/data_directory.h"
+#include "datadir/up_state.h"
 #include "detach.h"
 #include "download_flags.h"
 #include "node/containerd_driver.h"
@@ -22,7 +23,6 @@
 #include "node/process_driver.h"
 #include "os/file_system.h"
 #include "supervisor.h"
-#include "up_state.h"
 
 namespace varda::app {
 namespace {
@@ -46,7 +46,7 @@ constexpr std::chrono::milliseconds kContainerGrace{15000};
 constexpr const char* kOff = "off";              // empties a remembered flag
 constexpr std::chrono::seconds kNodesReady{60};  // only a hang takes as long
 
-std::string names_of(const std::vector<NodeSpec>& nodes) {
+std::string names_of(const std::vector<datadir::NodeSpec>& nodes) {
   return join(nodes, ", ", [](const auto& node) { return node.name; });
 }
 
@@ -67,7 +67,7 @@ struct Settings {
   bool listen_elsewhere = false;  // use any free port if the port is in use
   std::string gateway;            // "": none
   bool gateway_elsewhere = false;
-  std::vector<NodeSpec> nodes;
+  std::vector<datadir::NodeSpec> nodes;
   std::map<std::string, std::string> images;
   std::string driver, containerd_socket, pod_network;
   hosting::Options inference_models;
@@ -82,8 +82,8 @@ struct Settings {
 
 /// kInvalid: `text`, the value of a flag with [NODE=], names a node that is not declared.
 Status check_declared(const std::string& text, const std::string& node,
-                      const std::vector<NodeSpec>& nodes) {
-  const auto is_it = [&](const NodeSpec& one) { return one.name == node; };
+                      const std::vector<datadir::NodeSpec>& nodes) {
+  const auto is_it = [&](const datadir::NodeSpec& one) { return one.name == node; };
   if (node.empty() || std::any_of(nodes.begin(), nodes.end(), is_it)) return {};
   return Error(Code::kInvalid, "\"" + text + "\": there is no node \"" + node + "\"");
 }
@@ -118,7 +118,7 @@ Result<NodeAddress> parse_node_address(const std::string& text) {
 template <typename Item>
 Result<std::vector<Item>> items_of(const std::vector<std::string>& given,
                                    const std::vector<std::string>& remembered,
-                                   const std::vector<NodeSpec>& nodes,
+                                   const std::vector<datadir::NodeSpec>& nodes,
                                    Result<Item> (*parse)(const std::string&)) {
   std::vector<Item> out;
   if (given == std::vector<std::string>{kOff}) return out;
@@ -132,7 +132,7 @@ Result<std::vector<Item>> items_of(const std::vector<std::string>& given,
 
 Result<std::vector<NodeAddress>> addresses_of(const std::vector<std::string>& given,
                                               const std::vector<std::string>& remembered,
-                                              const std::vector<NodeSpec>& nodes) {
+                                              const std::vector<datadir::NodeSpec>& nodes) {
   TRY(std::vector<NodeAddress> out, items_of(given, remembered, nodes, parse_node_address));
   for (const NodeAddress& one : out) {
     const Status ours = agent::check_node_address(one.address, agent::PodsListen::kHere);
@@ -148,7 +148,7 @@ Result<std::vector<NodeAddress>> addresses_of(const std::vector<std::string>& gi
 
 /// The address where the node's pods with hostNetwork listen, such as models at the edge. "" means
 /// a loopback address for this node alone.
-std::string address_of(const Settings& settings, const NodeSpec& node) {
+std::string address_of(const Settings& settings, const datadir::NodeSpec& node) {
   std::string out;
   for (const NodeAddress& one : settings.addresses) {
     if (one.node == node.name) return one.address;
@@ -169,7 +169,7 @@ std::vector<std::string> texts_of(const std::vector<Item>& items,
 Result<Settings> settings_of(const UpFlags& flags) {
   Settings settings;
   TRY(settings.data_dir, data_dir_of(flags.data_dir));
-  TRY(const std::optional<UpState> before, read_state(settings.data_dir));
+  TRY(const std::optional<datadir::UpState> before, datadir::read_state(settings.data_dir));
   const auto chosen = [](const std::string& flag, const std::string& last, const char* usual) {
     return !flag.empty() ? flag : !last.empty() ? last : std::string(usual);
   };
@@ -179,8 +179,8 @@ Result<Settings> settings_of(const UpFlags& flags) {
   settings.pod_network = chosen(flags.pod_network, before ? before->pod_network : "", "cni");
   settings.containerd_socket = fs::absolute(settings.containerd_socket).lexically_normal();
   for (const std::string& text : flags.nodes) {
-    TRY(NodeSpec node, parse_node(text));
-    for (const NodeSpec& other : settings.nodes) {
+    TRY(datadir::NodeSpec node, datadir::parse_node(text));
+    for (const datadir::NodeSpec& other : settings.nodes) {
       if (other.name == node.name)
         return Error(Code::kInvalid, "--node " + node.name + " occurs twice");
     }
@@ -189,7 +189,7 @@ Result<Settings> settings_of(const UpFlags& flags) {
   if (settings.nodes.empty())
     settings.nodes = before && !before->nodes.empty()
                          ? before->nodes
-                         : std::vector<NodeSpec>{{"cloud", "cloud"}, {"edge0", "edge"}};
+                         : std::vector<datadir::NodeSpec>{{"cloud", "cloud"}, {"edge0", "edge"}};
   if (before) settings.images = before->images;
   for (const std::string& text : flags.images) {
     TRY(auto image, node::parse_image_flag(text).context("--image"));
@@ -206,7 +206,7 @@ Result<Settings> settings_of(const UpFlags& flags) {
   settings.node_limits = flags.node_limits;
   for (std::string& root : settings.node_limits.file_roots)
     root = fs::absolute(root).lexically_normal().string();
-  const UpState last = before ? *before : UpState();
+  const datadir::UpState last = before ? *before : datadir::UpState();
   TRY(settings.dataset_roots,
       items_of(flags.dataset_roots, last.dataset_roots, settings.nodes, parse_dataset_root)
           .context("--dataset-root"));
@@ -237,9 +237,9 @@ Result<Settings> settings_of(const UpFlags& flags) {
   return settings;
 }
 
-Supervisor::Options agent_options(const Settings& settings, const NodeSpec& node,
+Supervisor::Options agent_options(const Settings& settings, const datadir::NodeSpec& node,
                                   const std::string& url) {
-  const fs::path directory = node_directory(settings.data_dir, node.name);
+  const fs::path directory = datadir::node_directory(settings.data_dir, node.name);
   Supervisor::Options options;
   options.name = "agent " + node.name;
   options.record = directory / "agent.json";
@@ -308,9 +308,9 @@ void end_other_nodes(const Settings& settings, ControlPlane& control_plane) {
   if (!names.ok()) return;
   for (const std::string& name : *names) {
     bool wanted = false;
-    for (const NodeSpec& node : settings.nodes) wanted = wanted || node.name == name;
+    for (const datadir::NodeSpec& node : settings.nodes) wanted = wanted || node.name == name;
     if (wanted) continue;
-    const fs::path data = node_directory(settings.data_dir, name) / "data";
+    const fs::path data = datadir::node_directory(settings.data_dir, name) / "data";
     end_processes(agents_of(data), kAgentGrace);
     if (const auto gone = node::end_containers(data, kContainerGrace); !gone.ok())
       log::warn("containers of a removed node still run",
@@ -328,7 +328,7 @@ Result<std::unique_ptr<os::FileLock>> take_lock(const Context& ctx, const fs::pa
   for (int attempt = 0;; ++attempt) {
     auto lock = os::FileLock::acquire(data_dir / "up.lock");
     if (lock.ok() || lock.error().code() != Code::kUnavailable) return lock;
-    TRY(const auto state, read_state(data_dir));
+    TRY(const auto state, datadir::read_state(data_dir));
     // Until it is gone, a killed process looks like a running one.
     if (attempt >= (state && os::alive(state->process) ? 10 : 30)) {
       return Error(Code::kUnavailable,
@@ -372,11 +372,12 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   }
   TRY_VOID(files.make_directories(settings.data_dir, 0700).context("--data-dir"));
   TRY(const std::unique_ptr<os::FileLock> lock, take_lock(ctx, settings.data_dir));
-  TRY_VOID(check_first_room(settings.data_dir));
-  TRY_VOID(prepare_data_directory(settings.data_dir));
-  for (const NodeSpec& node : settings.nodes) {
-    TRY_VOID(files.make_directories(node_directory(settings.data_dir, node.name) / "data", 0700));
-    TRY_VOID(os::remove_leftovers(files, node_directory(settings.data_dir, node.name)));
+  TRY_VOID(datadir::check_first_room(settings.data_dir));
+  TRY_VOID(datadir::prepare_data_directory(settings.data_dir));
+  for (const datadir::NodeSpec& node : settings.nodes) {
+    TRY_VOID(files.make_directories(datadir::node_directory(settings.data_dir, node.name) / "data",
+                                    0700));
+    TRY_VOID(os::remove_leftovers(files, datadir::node_directory(settings.data_dir, node.name)));
   }
 
   ControlPlane::Options options;
@@ -385,7 +386,7 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   options.listen_any_if_taken = settings.listen_elsewhere;
   options.gateway = settings.gateway;
   options.gateway_any_if_taken = settings.gateway_elsewhere;
-  for (const NodeSpec& node : settings.nodes) options.nodes.push_back(node.name);
+  for (const datadir::NodeSpec& node : settings.nodes) options.nodes.push_back(node.name);
   options.limits = settings.limits;
   options.audit = settings.audit;
   options.inference_models = settings.inference_models;
@@ -397,20 +398,20 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
   const auto self = os::find_process(::getpid());
   const auto directory = [](const DatasetRoot& root) { return root.directory.string(); };
   const auto address = [](const NodeAddress& one) { return one.address; };
-  TRY_VOID(write_state(settings.data_dir,
-                       {.process = self.value_or(os::ProcessId{}),
-                        .address = control_plane->address(),
-                        .gateway = control_plane->gateway_address(),
-                        .nodes = settings.nodes,
-                        .images = settings.images,
-                        .driver = settings.driver,
-                        .containerd_socket = settings.containerd_socket,
-                        .pod_network = settings.pod_network,
-                        .dataset_roots = texts_of<DatasetRoot>(settings.dataset_roots, directory),
-                        .addresses = texts_of<NodeAddress>(settings.addresses, address)}));
+  TRY_VOID(datadir::write_state(
+      settings.data_dir, {.process = self.value_or(os::ProcessId{}),
+                          .address = control_plane->address(),
+                          .gateway = control_plane->gateway_address(),
+                          .nodes = settings.nodes,
+                          .images = settings.images,
+                          .driver = settings.driver,
+                          .containerd_socket = settings.containerd_socket,
+                          .pod_network = settings.pod_network,
+                          .dataset_roots = texts_of<DatasetRoot>(settings.dataset_roots, directory),
+                          .addresses = texts_of<NodeAddress>(settings.addresses, address)}));
   end_other_nodes(settings, *control_plane);
   std::vector<std::unique_ptr<Supervisor>> agents;
-  for (const NodeSpec& node : settings.nodes) {
+  for (const datadir::NodeSpec& node : settings.nodes) {
     agents.push_back(
         std::make_unique<Supervisor>(agent_options(settings, node, control_plane->url())));
     agents.back()->start();
@@ -438,7 +439,8 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
     stopping.emplace_back([&, i] {
       agents[i]->stop(kAgentGrace);
       const auto gone = node::end_containers(
-          node_directory(settings.data_dir, settings.nodes[i].name) / "data", kContainerGrace);
+          datadir::node_directory(settings.data_dir, settings.nodes[i].name) / "data",
+          kContainerGrace);
       if (!gone.ok())
         log::warn("containers still run",
                   {{"node", settings.nodes[i].name}, {"error", gone.error()}});
@@ -458,7 +460,7 @@ Result<std::unique_ptr<os::FileLock>> end_control_plane(const Context& ctx,
   for (;;) {
     auto lock = os::FileLock::acquire(data_dir / "up.lock");
     if (lock.ok() || lock.error().code() != Code::kUnavailable) return lock;
-    TRY(const auto state, read_state(data_dir));
+    TRY(const auto state, datadir::read_state(data_dir));
     if (!state || !os::alive(state->process)) {
       // The process has not written its pid yet.
       TRY_VOID(patient.sleep_for(std::chrono::milliseconds(50))
@@ -478,7 +480,7 @@ Result<std::unique_ptr<os::FileLock>> end_control_plane(const Context& ctx,
 
 Status run_down(const Context& ctx, const std::string& flag) {
   TRY(const fs::path data_dir, data_dir_of(flag));
-  TRY(const std::optional<UpState> state, read_state(data_dir));
+  TRY(const std::optional<datadir::UpState> state, datadir::read_state(data_dir));
   if (!state) return no_data_of_up(data_dir);
   bool any = false;
   TRY(const std::unique_ptr<os::FileLock> lock, end_control_plane(ctx, data_dir, any));
@@ -487,7 +489,7 @@ Status run_down(const Context& ctx, const std::string& flag) {
   const std::vector<std::string> left = names.ok() ? *names : std::vector<std::string>();
   Status go_on;  // all errors: a failure at one node does not stop the others
   for (const std::string& name : left) {
-    const fs::path data = node_directory(data_dir, name) / "data";
+    const fs::path data = datadir::node_directory(data_dir, name) / "data";
     const std::vector<os::ProcessId> agents = agents_of(data);
     end_processes(agents, kAgentGrace);
     const Result<std::size_t> ended = node::end_containers(data, kContainerGrace);

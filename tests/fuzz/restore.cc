@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "backup_file.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "codec/digest.h"
 #include "codec/json.h"
+#include "datadir/backup_file.h"
 #include "input.h"
 #include "store/snapshot.h"
 
@@ -90,7 +90,7 @@ std::string read_input(fuzz::Input& input) {
   return archive_of(entries);
 }
 
-void read_back(const app::BackupInfo& info, const std::filesystem::path& data) {
+void read_back(const datadir::BackupInfo& info, const std::filesystem::path& data) {
   const store::Page page = store::read_sqlite(data / "store.db").value();
   CHECK(page.entries.size() == info.objects);
   CHECK(page.revision > info.revision);
@@ -100,19 +100,19 @@ void read_back(const app::BackupInfo& info, const std::filesystem::path& data) {
       std::filesystem::exists(data / "tokens.json") || std::filesystem::exists(data / "pki");
   if (info.revision > store::Revision{1} << 52)
     return;  // the next backup may exceed the largest revision of a backup
-  auto maker =
-      app::BackupMaker::create(
-          {data, credentials ? app::Credentials::kInclude : app::Credentials::kLeaveOut}, page)
-          .value();
+  auto maker = datadir::BackupMaker::create({data, credentials ? datadir::Credentials::kInclude
+                                                               : datadir::Credentials::kLeaveOut},
+                                            page)
+                   .value();
   std::string again;
   while (true) {
     const auto piece = maker->next().value();
     if (!piece) break;
     again += *piece;
   }
-  CHECK(app::check_backup(pieces(again)).value().objects == info.objects);
+  CHECK(datadir::check_backup(pieces(again)).value().objects == info.objects);
   const std::filesystem::path second = directory() / "second";
-  CHECK(app::restore_backup(pieces(again), second).ok());
+  CHECK(datadir::restore_backup(pieces(again), second).ok());
   const store::Page same = store::read_sqlite(second / "store.db").value();
   CHECK(same.revision > page.revision && same.entries.size() == page.entries.size());
   for (std::size_t i = 0; i < page.entries.size(); ++i) {
@@ -133,8 +133,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::Input input(data, size);
   const std::string archive = read_input(input);
   const std::filesystem::path data_dir = directory() / "data";
-  const auto checked = app::check_backup(pieces(archive));
-  const auto restored = app::restore_backup(pieces(archive), data_dir);
+  const auto checked = datadir::check_backup(pieces(archive));
+  const auto restored = datadir::restore_backup(pieces(archive), data_dir);
   if (!restored.ok()) {
     CHECK(!restored.error().message().empty());
     CHECK(std::filesystem::is_empty(directory()));

@@ -1,4 +1,4 @@
-#include "up_state.h"
+#include "datadir/up_state.h"
 
 #include <pwd.h>
 #include <sys/stat.h>
@@ -7,7 +7,7 @@
 #include "codec/json.h"
 #include "meta/object.h"
 
-namespace varda::app {
+namespace varda::datadir {
 
 using codec::Json;
 
@@ -123,4 +123,4 @@ std::filesystem::path node_directory(const std::filesystem::path& data_dir,
   return data_dir / "nodes" / name;
 }
 
-}  // namespace varda::app
+}  // namespace varda::datadir

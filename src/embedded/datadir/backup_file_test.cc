@@ -1,4 +1,4 @@
-#include "backup_file.h"
+#include "datadir/backup_file.h"
 
 #include <csignal>
 #include <gmock/gmock.h>
@@ -7,18 +7,18 @@
 
 #include "codec/digest.h"
 #include "codec/json.h"
+#include "os/testing/child.h"
 #include "store/snapshot.h"
-#include "testing/child.h"
 
-namespace varda::app {
+namespace varda::datadir {
 namespace {
 
 namespace fs = std::filesystem;
+using os::testing::TestDirectory;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::TestDirectory;
 
 codec::ByteSource source_of(std::string bytes, std::size_t piece = 100) {
   return [bytes = std::move(bytes), piece, at = std::size_t{0}]() mutable -> Result<std::string> {
@@ -466,7 +466,7 @@ TEST(Restore, AFullDiskFailsItAndLeavesNothing) {
   const TestDirectory root;
   const std::string bytes = backup_of(root.path(), Credentials::kLeaveOut,
                                       page_of({{"/large", std::string(2u << 20, 'l')}}));
-  const testing::Ended ended = testing::run_in_child([&] {
+  const os::testing::Ended ended = os::testing::run_in_child([&] {
     ::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{256 << 10, 256 << 10};
     if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
@@ -478,4 +478,4 @@ TEST(Restore, AFullDiskFailsItAndLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace varda::app
+}  // namespace varda::datadir

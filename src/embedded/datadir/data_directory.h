@@ -6,7 +6,7 @@
 #include "base/result.h"
 #include "os/file_system.h"
 
-namespace varda::app {
+namespace varda::datadir {
 
 /// The format in version.json: which files a data directory has. The files have their own formats
 /// (store/internal/format.h).
@@ -21,4 +21,4 @@ Status prepare_data_directory(const std::filesystem::path& data_dir);
 Status check_first_room(const std::filesystem::path& data_dir,
                         os::FileSystem& files = os::real_file_system());
 
-}  // namespace varda::app
+}  // namespace varda::datadir

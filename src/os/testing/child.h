@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "test_directory.h"
+#include "os/testing/test_directory.h"
 
-namespace varda::app::testing {
+namespace varda::os::testing {
 
 struct Ended {
   int code = 0;  // 128 + signal if killed
@@ -51,4 +51,4 @@ inline void become_ordinary_user() {
           ::setresuid(kNobody, kNobody, kNobody) == 0);
 }
 
-}  // namespace varda::app::testing
+}  // namespace varda::os::testing

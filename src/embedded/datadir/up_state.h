@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "os/process.h"
 
-namespace varda::app {
+namespace varda::datadir {
 
 struct NodeSpec {
   std::string name;
@@ -45,4 +45,4 @@ std::string user_name(uid_t id);
 std::filesystem::path node_directory(const std::filesystem::path& data_dir,
                                      const std::string& name);
 
-}  // namespace varda::app
+}  // namespace varda::datadir

@@ -1,4 +1,4 @@
-#include "backup_file.h"
+#include "datadir/backup_file.h"
 
 #include <algorithm>
 #include <deque>
@@ -8,12 +8,12 @@
 #include "base/clock.h"
 #include "codec/digest.h"
 #include "codec/json.h"
-#include "data_directory.h"
+#include "datadir/data_directory.h"
 #include "meta/object.h"
 #include "os/file_system.h"
 #include "store/snapshot.h"
 
-namespace varda::app {
+namespace varda::datadir {
 namespace {
 
 namespace fs = std::filesystem;
@@ -368,4 +368,4 @@ Result<BackupInfo> restore_backup(codec::ByteSource source, const fs::path& data
   return made;
 }
 
-}  // namespace varda::app
+}  // namespace varda::datadir

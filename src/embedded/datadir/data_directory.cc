@@ -1,14 +1,14 @@
-#include "data_directory.h"
+#include "datadir/data_directory.h"
 
 #include <array>
 
 #include "base/log.h"
 #include "codec/json.h"
+#include "datadir/up_state.h"
 #include "os/file_system.h"
 #include "store/store.h"
-#include "up_state.h"
 
-namespace varda::app {
+namespace varda::datadir {
 namespace {
 
 namespace fs = std::filesystem;
@@ -99,4 +99,4 @@ Status check_first_room(const fs::path& data_dir, os::FileSystem& files) {
                                      "another disk with --data-dir");
 }
 
-}  // namespace varda::app
+}  // namespace varda::datadir

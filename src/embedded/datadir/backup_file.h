@@ -18,10 +18,10 @@
 
 #include "base/result.h"
 #include "codec/archive.h"
+#include "datadir/up_state.h"
 #include "store/store.h"
-#include "up_state.h"
 
-namespace varda::app {
+namespace varda::datadir {
 
 enum class Credentials { kLeaveOut, kInclude };
 
@@ -54,4 +54,4 @@ Result<BackupInfo> check_backup(codec::ByteSource source);
 /// kAlreadyExists: `data_dir` is not empty.
 Result<BackupInfo> restore_backup(codec::ByteSource source, const std::filesystem::path& data_dir);
 
-}  // namespace varda::app
+}  // namespace varda::datadir

@@ -12,15 +12,15 @@
 
 #include "base/check.h"
 
-namespace varda::app::testing {
+namespace varda::os::testing {
 
 /// Not thread-safe.
 class TestDirectory {
  public:
   // Uses memory if /dev/shm is writable: syncs to a slow disk would take minutes.
   TestDirectory() {
-    std::string pattern = std::string(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp") +
-                          "/varda_app_test_XXXXXX";
+    std::string pattern =
+        std::string(::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp") + "/varda_test_XXXXXX";
     CHECK(::mkdtemp(pattern.data()) != nullptr);
     path_ = pattern;
   }
@@ -63,4 +63,4 @@ class TestDirectory {
   std::filesystem::path path_;
 };
 
-}  // namespace varda::app::testing
+}  // namespace varda::os::testing

@@ -1,20 +1,20 @@
-#include "data_directory.h"
+#include "datadir/data_directory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "codec/json.h"
+#include "datadir/up_state.h"
 #include "os/testing/memory_file_system.h"
+#include "os/testing/test_directory.h"
 #include "store/snapshot.h"
-#include "testing/test_directory.h"
-#include "up_state.h"
 
-namespace varda::app {
+namespace varda::datadir {
 namespace {
 
+using os::testing::TestDirectory;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::TestDirectory;
 
 std::string version_of(const TestDirectory& root) {
   const auto json = codec::parse_json(root.read("version.json"));
@@ -159,4 +159,4 @@ TEST(DataDirectory, OneThatIsNotThereIsAnError) {
 }
 
 }  // namespace
-}  // namespace varda::app
+}  // namespace varda::datadir

@@ -1,16 +1,16 @@
-#include "up_state.h"
+#include "datadir/up_state.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "testing/test_directory.h"
+#include "os/testing/test_directory.h"
 
-namespace varda::app {
+namespace varda::datadir {
 namespace {
 
+using os::testing::TestDirectory;
 using ::testing::HasSubstr;
-using testing::TestDirectory;
 
 TEST(ParseNode, TakesANameWithOrWithoutLayer) {
   const std::pair<const char*, NodeSpec> cases[] = {
@@ -154,4 +154,4 @@ TEST(UpState, EachNodeHasADirectory) {
 }
 
 }  // namespace
-}  // namespace varda::app
+}  // namespace varda::datadir
