@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <map>
 
 #include "artifact/internal/install.h"
@@ -342,15 +341,13 @@ class StoreImpl final : public Store {
 
   os::Path path_of(const codec::Sha256& digest) const { return options_.root / digest.hex(); }
 
-  Status wait(const Context& ctx, const Flight& flight) NO_THREAD_SAFETY_ANALYSIS {
-    std::unique_lock<Mutex> lock(mutex_);
-    const auto done = [&flight] { return flight.done; };
-    if (ctx.deadline()) {
-      if (landed_.wait_until(lock, ctx.stop_token(), *ctx.deadline(), done)) return {};
-    } else if (landed_.wait(lock, ctx.stop_token(), done)) {
-      return {};
+  Status wait(const Context& ctx, const Flight& flight) {
+    const SteadyTime until = ctx.deadline().value_or(SteadyTime::max());
+    const MutexLock lock(mutex_);
+    while (!flight.done) {
+      if (!landed_.wait_until(mutex_, ctx.stop_token(), until) && !flight.done) return ctx.check();
     }
-    return ctx.check();
+    return {};
   }
 
   std::optional<Failure> bring(const Context& ctx, const Request& request,
@@ -527,7 +524,7 @@ class StoreImpl final : public Store {
   net::HttpClient& http_;
   SourceHistory history_;
   mutable Mutex mutex_;
-  std::condition_variable_any landed_;
+  CondVar landed_;
   std::map<codec::Sha256, Artifact> artifacts_ GUARDED_BY(mutex_);
   std::map<codec::Sha256, std::shared_ptr<Flight>> flights_ GUARDED_BY(mutex_);
   std::set<codec::Sha256> kept_ GUARDED_BY(mutex_);

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <stop_token>
+#include <utility>
 
 #if defined(__clang__)
 #define VARDA_TS(x) __attribute__((x))
@@ -43,28 +45,40 @@ class SCOPED_CAPABILITY MutexLock {
   Mutex& mutex_;
 };
 
-/// Call waits with the mutex held; it is held again on return. Wake-ups may be spurious: wait in a
-/// loop.
+/// Waits need the mutex, and hold it again on return. A wait may return early, so callers wait in a
+/// loop:
+///
+///   const MutexLock lock(mutex_);
+///   while (queue_.empty() && !ctx.stopped()) changed_.wait(mutex_, ctx.stop_token());
+///
+/// clang checks the condition of such a loop, but not a predicate that is a lambda.
 class CondVar {
  public:
-  void wait(Mutex& mutex) REQUIRES(mutex) NO_THREAD_SAFETY_ANALYSIS {
-    std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
-    condition_.wait(lock);
-    lock.release();
+  void wait(Mutex& mutex) REQUIRES(mutex) { condition_.wait(mutex.mutex_); }
+  /// Also returns after a stop request, at once if it was made before.
+  void wait(Mutex& mutex, const std::stop_token& stop) REQUIRES(mutex) {
+    condition_.wait(mutex.mutex_, stop, Once{});
   }
   /// False: `until` has passed.
-  bool wait_until(Mutex& mutex, std::chrono::steady_clock::time_point until)
-      REQUIRES(mutex) NO_THREAD_SAFETY_ANALYSIS {
-    std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
-    const auto status = condition_.wait_until(lock, until);
-    lock.release();
-    return status == std::cv_status::no_timeout;
+  bool wait_until(Mutex& mutex, std::chrono::steady_clock::time_point until) REQUIRES(mutex) {
+    return condition_.wait_until(mutex.mutex_, until) == std::cv_status::no_timeout;
+  }
+  /// False: `until` has passed, or a stop was requested.
+  bool wait_until(Mutex& mutex, const std::stop_token& stop,
+                  std::chrono::steady_clock::time_point until) REQUIRES(mutex) {
+    condition_.wait_until(mutex.mutex_, stop, until, Once{});
+    return !stop.stop_requested() && std::chrono::steady_clock::now() < until;
   }
   void notify_one() { condition_.notify_one(); }
   void notify_all() { condition_.notify_all(); }
 
  private:
-  std::condition_variable condition_;
+  /// A predicate that is false once: the standard waits with a stop token need one.
+  struct Once {
+    bool waited = false;
+    bool operator()() { return std::exchange(waited, true); }
+  };
+  std::condition_variable_any condition_;  // the plain type has no waits with a stop token
 };
 
 }  // namespace varda

@@ -16,20 +16,18 @@ Outcome<std::string> AheadSource::next() {
     }
     thread_ = std::thread([this] { read_ahead(); });
   }
-  std::unique_lock<Mutex> lock(mutex_);
-  return [&]() NO_THREAD_SAFETY_ANALYSIS {
-    changed_.wait(lock, [this]() NO_THREAD_SAFETY_ANALYSIS { return !queue_.empty(); });
-    Outcome<std::string> piece = std::move(queue_.front());
-    queue_.pop_front();
-    if (!piece.ok() || piece->empty()) {
-      last_ = piece;
-    } else {
-      queue_bytes_ -= piece->size();
-      given_ += piece->size();
-    }
-    changed_.notify_all();
-    return piece;
-  }();
+  const MutexLock lock(mutex_);
+  while (queue_.empty()) changed_.wait(mutex_);
+  Outcome<std::string> piece = std::move(queue_.front());
+  queue_.pop_front();
+  if (!piece.ok() || piece->empty()) {
+    last_ = piece;
+  } else {
+    queue_bytes_ -= piece->size();
+    given_ += piece->size();
+  }
+  changed_.notify_all();
+  return piece;
 }
 
 void AheadSource::read_ahead() {
@@ -37,16 +35,13 @@ void AheadSource::read_ahead() {
     Outcome<std::string> piece = source_->next();
     more = piece.ok() && !piece->empty();
     const std::size_t size = more ? piece->size() : 0;
-    std::unique_lock<Mutex> lock(mutex_);
-    [&]() NO_THREAD_SAFETY_ANALYSIS {
-      changed_.wait(lock, [&]() NO_THREAD_SAFETY_ANALYSIS {
-        return ending_ || queue_bytes_ == 0 || queue_bytes_ + size <= options_.queue_bytes_max;
-      });
-      more = more && !ending_;
-      queue_bytes_ += size;
-      queue_.push_back(std::move(piece));
-      changed_.notify_all();
-    }();
+    const MutexLock lock(mutex_);
+    while (!ending_ && queue_bytes_ != 0 && queue_bytes_ + size > options_.queue_bytes_max)
+      changed_.wait(mutex_);
+    more = more && !ending_;
+    queue_bytes_ += size;
+    queue_.push_back(std::move(piece));
+    changed_.notify_all();
   }
 }
 

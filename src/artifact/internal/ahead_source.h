@@ -2,7 +2,6 @@
 // and writing.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <optional>
 #include <stop_token>
@@ -47,7 +46,7 @@ class AheadSource final : public Source {
   const Options options_;
   std::uint64_t given_ = 0;
   Mutex mutex_;
-  std::condition_variable_any changed_;
+  CondVar changed_;
   std::deque<Outcome<std::string>> queue_
       GUARDED_BY(mutex_);  // ends with an empty piece or a failure
   std::size_t queue_bytes_ GUARDED_BY(mutex_) = 0;

@@ -52,11 +52,9 @@ class MemoryFileWatch final : public FileWatch {
     changed_.erase(id);
   }
   Status wait(const Context& ctx) override {
-    std::unique_lock<Mutex> lock(mutex_);
-    [&]() NO_THREAD_SAFETY_ANALYSIS {
-      woken_.wait_until(lock, ctx.stop_token(), ctx.deadline().value_or(SteadyTime::max()),
-                        [this]() NO_THREAD_SAFETY_ANALYSIS { return !changed_.empty(); });
-    }();
+    const SteadyTime until = ctx.deadline().value_or(SteadyTime::max());
+    const MutexLock lock(mutex_);
+    while (changed_.empty() && woken_.wait_until(mutex_, ctx.stop_token(), until)) continue;
     return ctx.check();
   }
   bool pending() override {
@@ -72,7 +70,7 @@ class MemoryFileWatch final : public FileWatch {
 
  private:
   mutable Mutex mutex_;
-  std::condition_variable_any woken_;
+  CondVar woken_;
   std::map<Id, Watched> watched_ GUARDED_BY(mutex_);
   std::set<Id> changed_ GUARDED_BY(mutex_);
   Status answer_ GUARDED_BY(mutex_);

@@ -174,8 +174,8 @@ Result<Page> Core::list(const ListOptions& options) const {
   auto now = options.start_after < options.prefix ? entries_.lower_bound(options.prefix)
                                                   : entries_.upper_bound(options.start_after);
   auto then = changes.begin();
-  const auto in_range = [&]() NO_THREAD_SAFETY_ANALYSIS {
-    return now != entries_.end() && now->first.starts_with(options.prefix);
+  const auto in_range = [&now, &options, end = entries_.end()] {
+    return now != end && now->first.starts_with(options.prefix);
   };
   while (in_range() || then != changes.end()) {
     if (then == changes.end() || (in_range() && now->first < then->first)) {
