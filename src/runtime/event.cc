@@ -134,7 +134,7 @@ struct ApiEventRecorder::Impl {
   Recent<Known> known GUARDED_BY(writing);
 
   Mutex mutex;
-  CondVar changed;
+  Wakeup wakeup;
   Recent<Bucket> buckets GUARDED_BY(mutex);
   Recent<Similar> similar GUARDED_BY(mutex);
   std::deque<Pending> queue GUARDED_BY(mutex);
@@ -190,7 +190,7 @@ void ApiEventRecorder::record(const ObjectRef& object, EventType type, std::stri
     }
   }
   if (kept) {
-    impl_->changed.notify_all();
+    impl_->wakeup.notify();
   } else if (impl_->dropped) {
     impl_->dropped->add();
   }
@@ -308,19 +308,13 @@ bool ApiEventRecorder::Impl::write_queued(const Context& ctx) {
   }
 }
 
-void ApiEventRecorder::run(const Context& ctx) {
-  const std::stop_callback wake(ctx.stop_token(), [this] {
-    // Under the mutex, so that a waiter between its check and its wait does not miss the wake-up.
-    { MutexLock lock(impl_->mutex); }
-    impl_->changed.notify_all();
-  });
-  while (!ctx.stopped()) {
-    {
-      MutexLock lock(impl_->mutex);
-      while (impl_->queue.empty() && !ctx.stopped()) impl_->changed.wait(impl_->mutex);
-    }
-    if (!impl_->write_queued(ctx) && !ctx.sleep_for(kUnreachablePause).ok()) return;
-  }
+void ApiEventRecorder::run(const Context& ctx) { run_tasks(ctx, {task()}, impl_->clock); }
+
+Task ApiEventRecorder::task() {
+  return {.name = "events",
+          .due = [this] { return due(); },
+          .step = [this](const Context& ctx) { step(ctx); },
+          .wakeup = &impl_->wakeup};
 }
 
 void ApiEventRecorder::step(const Context& ctx) {

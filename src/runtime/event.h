@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "kube/client.h"
 #include "runtime/object.h"
+#include "runtime/task.h"
 
 namespace varda::runtime {
 
@@ -58,13 +59,12 @@ class ApiEventRecorder final : public EventRecorder {
               std::string_view message) override;
   /// Writes queued events until `ctx` stops.
   void run(const Context& ctx);
-  /// Writes queued events once, for callers that schedule the work themselves instead of run(). If
-  /// the server is unreachable, the rest is due a second later.
-  void step(const Context& ctx);
-  /// The time at which step() has work; absent: the queue is empty.
-  std::optional<SteadyTime> due() const;
+  /// The same work for run_tasks(). If the server is unreachable, the rest is due a second later.
+  Task task();
   /// Writes queued events now, at the end of a process or in tests.
   void flush(const Context& ctx);
+  void step(const Context& ctx);
+  std::optional<SteadyTime> due() const;
 
  private:
   struct Impl;

@@ -250,7 +250,6 @@ Status Informer::list_once(const Context& ctx, std::size_t scope) {
         .add();
   }
   replace(std::move(fresh), resource_version, scope);
-  if (!synced_[scope].exchange(true)) unsynced_.fetch_sub(1, std::memory_order_release);
   return {};
 }
 
@@ -311,6 +310,8 @@ void Informer::replace(std::vector<StoredPtr> fresh, const std::string& resource
     MutexLock lock(mutex_);
     versions_[scope] = resource_version;
   }
+  // Before progress_(), so that its handler sees has_synced().
+  if (!synced_[scope].exchange(true)) unsynced_.fetch_sub(1, std::memory_order_release);
   if (progress_) progress_(resource_version, Progress::kListed);
 }
 

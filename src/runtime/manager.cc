@@ -158,8 +158,7 @@ std::vector<Task> Manager::tasks() {
     for (std::size_t scope = 0; scope < informer->scopes(); ++scope)
       out.push_back(informer_task(*informer, clock, scope));
   }
-  out.push_back({"events", [this] { return impl_->events.due(); },
-                 [this](const Context& ctx) { impl_->events.step(ctx); }});
+  out.push_back(impl_->events.task());
   if (impl_->options.election) {
     impl_->elector = impl_->make_elector();
     out.push_back({"lease",
