@@ -111,11 +111,6 @@ class AgentImpl final : public Agent {
                                 {"data", options_.data_directory.string()}});
     std::vector<std::jthread> threads;
     threads.emplace_back([&] { core.run(ctx); });
-    if (peers_) {
-      threads.emplace_back([this, &ctx] {
-        while (ctx.sleep_for(std::chrono::minutes(1)).ok()) peers_->refresh();
-      });
-    }
     if (runner_) {
       threads.emplace_back([this, &ctx] {
         if (Status status = runner_->run(ctx); !status.ok() && !ctx.done())

@@ -38,7 +38,11 @@ class DatasetMachine : public ::testing::Test {
           reports_ = reports;
           published_.notify_all();
         });
-    thread_ = std::jthread([this](const std::stop_token& stop) { manager_->run(Context(stop)); });
+    manager_->load();
+    thread_ = std::jthread([this](const std::stop_token& stop) {
+      runtime::run_tasks(Context(stop), manager_->tasks());
+      manager_->finish();
+    });
   }
   void stop() {
     thread_ = {};  // stops and joins
@@ -66,16 +70,15 @@ class DatasetMachine : public ::testing::Test {
   void expect(const std::string& path, std::optional<std::int64_t> samples,
               const std::string& state = "Counted") {
     const SteadyTime end = system_clock().now() + std::chrono::seconds(60);
-    std::unique_lock<Mutex> lock(mutex_);
-    const auto found = [&]() NO_THREAD_SAFETY_ANALYSIS {
-      return std::any_of(reports_.begin(), reports_.end(), [&](const Report& one) {
-        // Failed datasets keep the figures of the last count, which a removal may have disturbed.
-        return one.key.ends_with("/" + path) && one.samples == samples && one.state == state &&
-               (state != "Counted" || one.inexact.empty());
-      });
+    const auto expected = [&](const Report& one) {
+      // Failed datasets keep the figures of the last count, which a removal may have disturbed.
+      return one.key.ends_with("/" + path) && one.samples == samples && one.state == state &&
+             (state != "Counted" || one.inexact.empty());
     };
-    EXPECT_TRUE(published_.wait_until(lock, end, found))
-        << path << ": " << samples.value_or(-1) << " " << state;
+    const MutexLock lock(mutex_);
+    while (std::none_of(reports_.begin(), reports_.end(), expected))
+      ASSERT_TRUE(published_.wait_until(mutex_, end))
+          << path << ": " << samples.value_or(-1) << " " << state;
   }
   void append(const std::string& path, const std::string& text) {
     std::ofstream(root_ / "data" / path, std::ios::app) << text;
@@ -86,7 +89,7 @@ class DatasetMachine : public ::testing::Test {
   std::unique_ptr<StateStore> state_store_ = StateStore::in_memory();
   std::int64_t generation_ = 1;
   Mutex mutex_;
-  std::condition_variable_any published_;
+  CondVar published_;
   std::vector<Report> reports_ GUARDED_BY(mutex_);
   std::unique_ptr<DatasetManager> manager_;
   std::jthread thread_;

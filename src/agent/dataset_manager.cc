@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <set>
-#include <thread>
 
 #include "base/log.h"
 #include "os/background.h"
@@ -47,16 +46,11 @@ DatasetManager::DatasetManager(Options options, os::FileSystem& fs, OpenTree tre
       records_(fs, options_.directory),
       schedule_(options_.times) {}
 
-void DatasetManager::wake() {
-  ++wakes_;
-  woken_.notify_all();
-}
-
 void DatasetManager::set_node(const api::EdgeNode& node) {
   const MutexLock lock(mutex_);
   if (is_unassigned(node) && (known_ || desired_)) return;
   desired_ = WorkList{node.metadata.uid, node.metadata.generation, node.spec};
-  wake();
+  wakeup_.notify();
 }
 
 void DatasetManager::load() {
@@ -139,12 +133,13 @@ void DatasetManager::apply_work_list() {
   if (options_.metrics != nullptr)
     options_.metrics->gauge("varda_agent_datasets", "Datasets of the work list.")
         .set(static_cast<double>(entries_.size()));
-  wake();
+  wakeup_.notify();
 }
 
 // ---- reporting
 
 std::optional<SteadyTime> DatasetManager::publish_due() const {
+  const MutexLock lock(mutex_);
   if (desired_) return SteadyTime::min();
   std::optional<SteadyTime> due;
   const auto at = [&due](SteadyTime time) {
@@ -211,6 +206,7 @@ void DatasetManager::publish_reports() {
 // ---- counting
 
 std::optional<SteadyTime> DatasetManager::work_due() const {
+  const MutexLock lock(mutex_);
   if (sweep_ || !unwatch_.empty()) return SteadyTime::min();
   std::optional<SteadyTime> due = schedule_.next();
   for (const auto& [id, entry] : entries_)
@@ -228,7 +224,7 @@ std::optional<CountTask> DatasetManager::take() {
     entry.running = now;
     entry.reported_progress.reset();
     entry.progress = {};
-    wake();  // the reporting task, for long counts
+    wakeup_.notify();  // the reporting task, for long counts
   }
   counting_.emplace(job->id, std::stop_source());
   CountTask task;
@@ -345,7 +341,7 @@ void DatasetManager::settle(Id id, CountOutcome outcome) {
     entry.fresh.reset();
   }
   if (outcome.changed_meanwhile) schedule_.changed(id, now);
-  wake();
+  wakeup_.notify();
 }
 
 void DatasetManager::note_metrics(const CountOutcome& outcome) {
@@ -467,65 +463,32 @@ void DatasetManager::notice() {
   const std::vector<os::FileWatch::Id> changed = watch_.take();
   const MutexLock lock(mutex_);
   for (const os::FileWatch::Id id : changed) schedule_.changed(id, clock_.now());
-  wake();
+  wakeup_.notify();
 }
 
 // ---- driving
 
 std::vector<runtime::Task> DatasetManager::tasks() {
   std::vector<runtime::Task> out;
-  const auto locked = [this](auto due) {
-    return [this, due]() {
-      const MutexLock lock(mutex_);
-      return due();
-    };
-  };
-  out.push_back({"datasets", locked([this]() NO_THREAD_SAFETY_ANALYSIS { return publish_due(); }),
-                 [this](const Context&) { publish_reports(); }});
-  out.push_back({"dataset counts",
-                 locked([this]() NO_THREAD_SAFETY_ANALYSIS { return work_due(); }),
-                 [this](const Context& ctx) { work(ctx); }});
+  out.push_back({.name = "datasets",
+                 .due = [this] { return publish_due(); },
+                 .step = [this](const Context&) { publish_reports(); },
+                 .wakeup = &wakeup_});
+  out.push_back({.name = "dataset counts",
+                 .due = [this] { return work_due(); },
+                 .step = [this](const Context& ctx) { work(ctx); },
+                 .wakeup = &wakeup_,
+                 .prepare_thread = os::lower_thread_priority});
   out.push_back(
-      {"dataset changes",
-       [this] { return watch_.pending() ? std::optional(SteadyTime::min()) : std::nullopt; },
-       [this](const Context&) { notice(); }});
+      {.name = "dataset changes",
+       .due = [this] { return watch_.pending() ? std::optional(SteadyTime::min()) : std::nullopt; },
+       .step = [this](const Context&) { notice(); },
+       .wait =
+           [this](const Context& ctx) {
+             (void)ctx.sleep_for(kNoticePause);
+             (void)watch_.wait(ctx);
+           }});
   return out;
-}
-
-void DatasetManager::loop(const Context& ctx, const std::function<std::optional<SteadyTime>()>& due,
-                          const std::function<void()>& step) {
-  while (!ctx.done()) {
-    {
-      std::unique_lock<Mutex> lock(mutex_);
-      [&]() NO_THREAD_SAFETY_ANALYSIS {
-        const SteadyTime until = due().value_or(clock_.now() + std::chrono::hours(1));
-        if (until <= clock_.now()) return;
-        woken_.wait_until(lock, ctx.stop_token(), until,
-                          [this, seen = wakes_]()
-                              NO_THREAD_SAFETY_ANALYSIS { return wakes_ != seen; });
-      }();
-    }
-    if (!ctx.done()) step();
-  }
-}
-
-void DatasetManager::run(const Context& ctx) {
-  load();
-  const std::jthread noticing([this, &ctx] {
-    while (watch_.wait(ctx).ok()) {
-      notice();
-      (void)ctx.sleep_for(kNoticePause);
-    }
-  });
-  const std::jthread counting([this, &ctx] {
-    os::lower_thread_priority();
-    loop(
-        ctx, [this]() NO_THREAD_SAFETY_ANALYSIS { return work_due(); }, [&] { work(ctx); });
-    save(/*all=*/true);
-  });
-  loop(
-      ctx, [this]() NO_THREAD_SAFETY_ANALYSIS { return publish_due(); },
-      [this] { publish_reports(); });
 }
 
 }  // namespace varda::agent

@@ -1,11 +1,10 @@
 // DatasetManager: watches and counts the datasets of the work list, and reports the results.
 //
-// Three threads: one of low priority counts, one waits for changes, one reports. Results and resume
+// Three tasks: one counts at low priority, one notices changes, one reports. Results and resume
 // states are on disk (dataset_record.h), so that a restart without network keeps them.
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
@@ -43,7 +42,7 @@ class DatasetManager {
     const Clock* clock = nullptr;                      // null: the system clock
     metrics::Registry* metrics = nullptr;  // varda_agent_datasets, varda_agent_dataset_counts_total
   };
-  /// Called on a thread of run() after a change, with all reports and the work list that they
+  /// Called by a task after a change, with all reports and the work list that they
   /// answer.
   using Publish = std::function<void(std::vector<api::EdgeDatasetReport>, const std::string& uid,
                                      std::int64_t generation)>;
@@ -57,13 +56,12 @@ class DatasetManager {
   /// ignored. Thread-safe.
   void set_node(const api::EdgeNode& node);
 
-  /// Calls load(), then runs each task on a separate thread until the context is done. Saves all
-  /// unsaved records before it returns.
-  void run(const Context& ctx);
   /// Applies the persisted work list. Call it before the first step.
   void load();
   /// Reporting, counting, and noticing changes.
   std::vector<runtime::Task> tasks();
+  /// Saves all unsaved records. After the last step.
+  void finish() { save(/*all=*/true); }
 
  private:
   using Id = DatasetSchedule::Id;
@@ -89,11 +87,11 @@ class DatasetManager {
   // Reporting task.
   void publish_reports();
   void apply_work_list();
-  std::optional<SteadyTime> publish_due() const REQUIRES(mutex_);
+  std::optional<SteadyTime> publish_due() const;
   void publish_running(SteadyTime now) REQUIRES(mutex_);
   // Counting task.
   void work(const Context& ctx);
-  std::optional<SteadyTime> work_due() const REQUIRES(mutex_);
+  std::optional<SteadyTime> work_due() const;
   std::optional<CountTask> take();
   void settle(Id id, CountOutcome outcome);
   void settle_counted(Entry& entry, CountOutcome& outcome) REQUIRES(mutex_);
@@ -107,10 +105,6 @@ class DatasetManager {
   void notice();
 
   void drop(Id id) REQUIRES(mutex_);
-  /// Waits for `due` or wake(), then calls `step`.
-  void loop(const Context& ctx, const std::function<std::optional<SteadyTime>()>& due,
-            const std::function<void()>& step);
-  void wake() REQUIRES(mutex_);
 
   const Options options_;
   const Clock& clock_;
@@ -121,8 +115,7 @@ class DatasetManager {
   DatasetRecords records_;  // of load(), then of the counting task
 
   mutable Mutex mutex_;
-  std::condition_variable_any woken_;
-  std::uint64_t wakes_ GUARDED_BY(mutex_) = 0;
+  runtime::Wakeup wakeup_;
   std::optional<WorkList> desired_ GUARDED_BY(mutex_);  // not applied yet
   bool known_ GUARDED_BY(mutex_) = false;               // a work list was applied
   std::string uid_ GUARDED_BY(mutex_);

@@ -1,7 +1,6 @@
 #include "agent/link.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "agent/tier_counters.h"
 #include "api/edgeai/edge_summary.h"
@@ -58,19 +57,22 @@ Link::Link(const kube::Client& client, Options options, WorkList desired)
     }
     wake();
   });
+  // If the object is missing, only this marks the end of the first list.
+  informer_.on_progress(
+      [this](const std::string&, runtime::Informer::Progress) { wakeup_.notify(); });
 }
 
 void Link::wake() {
   const MutexLock lock(mutex_);
   dirty_ = true;
-  woken_.notify_all();
+  wakeup_.notify();
 }
 
 void Link::report(api::EdgeNodeStatus status, std::string observed_uid) {
   const MutexLock lock(mutex_);
   wanted_ = {std::move(status), std::move(observed_uid)};
   dirty_ = true;
-  woken_.notify_all();
+  wakeup_.notify();
 }
 
 Status Link::sync(const Context& ctx, const Wanted& wanted) {
@@ -114,7 +116,10 @@ Status Link::sync(const Context& ctx, const Wanted& wanted) {
 std::vector<runtime::Task> Link::tasks() {
   std::vector<runtime::Task> out;
   out.push_back(runtime::informer_task(informer_, clock_));
-  out.push_back({"report", [this] { return due(); }, [this](const Context& ctx) { step(ctx); }});
+  out.push_back({.name = "report",
+                 .due = [this] { return due(); },
+                 .step = [this](const Context& ctx) { step(ctx); },
+                 .wakeup = &wakeup_});
   return out;
 }
 
@@ -147,25 +152,6 @@ void Link::step(const Context& ctx) {
     const MutexLock lock(mutex_);
     retry_ = clock_.now() + backoff_;
     backoff_ = std::min(backoff_ * 2, options_.backoff_max);
-  }
-}
-
-void Link::run(const Context& ctx) {
-  const std::jthread watching([this, &ctx] { informer_.run(ctx); });
-  while (!ctx.done()) {
-    // If the object is missing, no event marks the end of the first list, so poll until then.
-    const bool synced = informer_.has_synced();
-    const Duration patience =
-        synced ? Duration(std::chrono::hours(1)) : Duration(std::chrono::milliseconds(100));
-    {
-      std::unique_lock<Mutex> lock(mutex_);
-      [&]() NO_THREAD_SAFETY_ANALYSIS {
-        woken_.wait_until(lock, ctx.stop_token(),
-                          retry_.value_or(look_again_.value_or(clock_.now() + patience)),
-                          [&]() NO_THREAD_SAFETY_ANALYSIS { return synced && !retry_ && dirty_; });
-      }();
-    }
-    if (synced) step(ctx);
   }
 }
 

@@ -37,7 +37,7 @@ class Link {
     Rng* rng = nullptr;            // null: the system's
     metrics::Registry* metrics = nullptr;
   };
-  /// `desired` gets every version of the EdgeNode, on a thread of run(), and must be quick.
+  /// `desired` gets every version of the EdgeNode, on the task that watches, and must be quick.
   /// `client` outlives the link.
   using WorkList = std::function<void(const api::EdgeNode&)>;
   Link(const kube::Client& client, Options options, WorkList desired);
@@ -46,8 +46,6 @@ class Link {
   /// Nothing is written before the first call. `observed_uid` is the uid of the object that
   /// observedGeneration refers to, because generations of a recreated object start over.
   void report(api::EdgeNodeStatus status, std::string observed_uid);
-  /// Works until the context is done.
-  void run(const Context& ctx);
   /// Two tasks: watching the object, and writing its status.
   std::vector<runtime::Task> tasks();
 
@@ -67,7 +65,7 @@ class Link {
   const Clock& clock_;
   runtime::Informer informer_;
   mutable Mutex mutex_;
-  std::condition_variable_any woken_;
+  runtime::Wakeup wakeup_;
   std::optional<Wanted> wanted_ GUARDED_BY(mutex_);
   bool dirty_ GUARDED_BY(mutex_) = false;
   // State of step() and due().

@@ -1,7 +1,6 @@
 #include "agent/model_manager.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -56,7 +55,7 @@ ModelManager::~ModelManager() = default;
 void ModelManager::wake() {
   const MutexLock lock(mutex_);
   dirty_ = true;
-  woken_.notify_all();
+  wakeup_.notify();
 }
 
 void ModelManager::set_node(const api::EdgeNode& node) {
@@ -68,7 +67,7 @@ void ModelManager::set_node(const api::EdgeNode& node) {
   if (is_unassigned(node) && (desired_ || spec_)) return;
   desired_ = {node.metadata.uid, node.metadata.generation, node.spec};
   dirty_ = true;
-  woken_.notify_all();
+  wakeup_.notify();
 }
 
 void ModelManager::load() {
@@ -119,42 +118,25 @@ void ModelManager::save_failures() {
     log::warn("cannot save failures", {{"error", status.error()}});
 }
 
-void ModelManager::run(const Context& ctx) {
-  load();
-  std::vector<std::jthread> threads;
-  threads.emplace_back([this, &ctx] { poller_.run(ctx); });
-  threads.emplace_back([this, &ctx] { tier_counters_.run(ctx); });
-  for (std::size_t i = 0; i < options_.install_threads; ++i)
-    threads.emplace_back([this, &ctx] { install_loop(ctx); });
-  while (!ctx.done()) {
-    step();
-    std::unique_lock<Mutex> lock(mutex_);
-    [&]() NO_THREAD_SAFETY_ANALYSIS {
-      woken_.wait_until(lock, ctx.stop_token(), next_look(),
-                        [this]() NO_THREAD_SAFETY_ANALYSIS { return dirty_; });
-    }();
-  }
-  {
-    const MutexLock lock(mutex_);
-    for (auto& [key, stop] : running_) stop.request_stop();
-    woken_.notify_all();
-  }
-  poller_.ask_tiers(Context::background().with_timeout(options_.last_output));
-  threads.clear();  // joins
-  tier_counters_.save_all();
-}
-
 std::vector<runtime::Task> ModelManager::tasks() {
   std::vector<runtime::Task> out;
-  out.push_back({"models", [this] { return due(); }, [this](const Context&) { step(); }});
-  out.push_back({"model servers", [this] { return poller_.due(); },
-                 [this](const Context& ctx) { poller_.step(ctx); }});
-  out.push_back({"tiers", [this] { return tier_counters_.due(); },
-                 [this](const Context&) { tier_counters_.step(); }});
+  out.push_back({.name = "models",
+                 .due = [this] { return due(); },
+                 .step = [this](const Context&) { step(); },
+                 .wakeup = &wakeup_});
+  out.push_back(poller_.task());
+  out.push_back(tier_counters_.task());
   for (std::size_t i = 0; i < options_.install_threads; ++i)
-    out.push_back({"install", [this] { return install_due(); },
-                   [this](const Context& ctx) { install(ctx); }});
+    out.push_back({.name = "install",
+                   .due = [this] { return install_due(); },
+                   .step = [this](const Context& ctx) { install(ctx); },
+                   .wakeup = &wakeup_});
   return out;
+}
+
+void ModelManager::finish() {
+  poller_.ask_tiers(Context::background().with_timeout(options_.last_output));
+  tier_counters_.save_all();
 }
 
 std::optional<SteadyTime> ModelManager::due() const {
@@ -176,21 +158,6 @@ std::map<JobKey, JobReport> ModelManager::jobs() const {
 std::optional<SteadyTime> ModelManager::install_due() const {
   const MutexLock lock(mutex_);
   return schedule_.next();
-}
-
-void ModelManager::install_loop(const Context& ctx) {
-  while (!ctx.done()) {
-    const SteadyTime until = install_due().value_or(clock_.now() + std::chrono::hours(1));
-    {
-      std::unique_lock<Mutex> lock(mutex_);
-      // Woken when the schedule changes; a spurious wake-up costs one look.
-      woken_.wait_until(lock, ctx.stop_token(), until, [this, until]() NO_THREAD_SAFETY_ANALYSIS {
-        const auto next = schedule_.next();
-        return next && *next < until;
-      });
-    }
-    install(ctx);
-  }
 }
 
 void ModelManager::install(const Context& ctx) {
@@ -249,7 +216,7 @@ void ModelManager::install(const Context& ctx) {
   progress_.ended(*job);
   schedule_.finished(*job, outcome, clock_.now(), rng_.unit());
   dirty_ = true;
-  woken_.notify_all();
+  wakeup_.notify();
 }
 
 // Installed artifacts become Ready without a worker, so that a restart reports the right state
@@ -509,7 +476,7 @@ bool ModelManager::read_requests() {
       std::erase_if(versions,
                     [&digest](const auto& version) { return version.second.digest == digest; });
   }
-  woken_.notify_all();
+  wakeup_.notify();
   return true;
 }
 
@@ -574,7 +541,7 @@ void ModelManager::step() {
     for (const JobKey& job : schedule_.set_wanted(wanted.install, clock_.now()))
       if (const auto running = running_.find(job); running != running_.end())
         running->second.request_stop();
-    woken_.notify_all();
+    wakeup_.notify();
   }
   share_archives();
   look();

@@ -4,7 +4,6 @@
 // One thread decides (plan.h) and changes the model tree. Installs run on separate threads.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
@@ -46,7 +45,7 @@ class ModelManager {
     std::chrono::milliseconds progress_period{10000};  // between progress reports of downloads
     TierCounterStore::Options joint_reports;           // `clock` below overrides its clock
     std::chrono::milliseconds joint_retry{5000};       // retry of a failed write of joint.json
-    std::chrono::milliseconds last_output{3000};       // for a last poll when run() ends
+    std::chrono::milliseconds last_output{3000};       // for a last poll in finish()
     const Clock* clock = nullptr;  // null: the system clock; `serving` uses it too
     /// The client that authenticates a node. Empty, or if it returns null: archives are not fetched
     /// from other nodes.
@@ -54,8 +53,8 @@ class ModelManager {
     replica::Archives* archives = nullptr;  // null: this node serves no archives
     metrics::Registry* metrics = nullptr;
   };
-  /// Called on run()'s thread when the status of models or disk changes. The string is the uid of
-  /// the EdgeNode that observedGeneration refers to.
+  /// Called by the task "models" when the status of models or disk changes. The string is the uid
+  /// of the EdgeNode that observedGeneration refers to.
   using Report = std::function<void(const api::EdgeNodeStatus&, const std::string&)>;
 
   /// All references outlive the manager.
@@ -68,15 +67,13 @@ class ModelManager {
   /// assignment (is_unassigned()) are ignored. Thread-safe.
   void set_node(const api::EdgeNode& node);
 
-  /// Calls load(), then runs each task on a separate thread until the context is done. At the end
-  /// it saves the servers' latest counters, because the servers may stop next.
-  void run(const Context& ctx);
-
   /// Applies the persisted work list. Call it before the first step.
   void load();
   /// Deciding and acting, polling model servers, saving counters, and one task per concurrent
   /// install.
   std::vector<runtime::Task> tasks();
+  /// Saves the servers' latest counters, because the servers may stop next. After the last step.
+  void finish();
 
  private:
   std::optional<SteadyTime> due() const;
@@ -84,7 +81,6 @@ class ModelManager {
   SteadyTime next_look() const REQUIRES(mutex_);
   std::map<JobKey, JobReport> jobs() const REQUIRES(mutex_);
   std::optional<SteadyTime> install_due() const;
-  void install_loop(const Context& ctx);
   /// Runs one job, if one is due.
   void install(const Context& ctx);
   /// One round: look, plan, act, report.
@@ -117,7 +113,7 @@ class ModelManager {
   TierCounterStore tier_counters_;
   ServingPoller poller_;
 
-  // State of run()'s thread.
+  // State of the task "models".
   std::optional<api::EdgeNodeSpec> spec_;  // written under mutex_, because set_node() reads it
   std::string uid_;                        // of the EdgeNode that spec_ and generation_ belong to
   std::int64_t generation_ = 0;
@@ -146,7 +142,7 @@ class ModelManager {
   SteadyTime joint_due_ = SteadyTime::max();
 
   mutable Mutex mutex_;
-  std::condition_variable_any woken_;
+  runtime::Wakeup wakeup_;
   bool dirty_ GUARDED_BY(mutex_) = false;
   std::optional<WorkList> desired_ GUARDED_BY(mutex_);
   InstallSchedule schedule_ GUARDED_BY(mutex_);

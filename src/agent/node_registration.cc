@@ -163,11 +163,10 @@ void NodeRegistration::step(const Context& ctx) {
   due_ = clock_.now() + backoff_.value_or(period_);
 }
 
-void NodeRegistration::run(const Context& ctx) {
-  while (!ctx.done()) {
-    step(ctx);
-    (void)ctx.sleep_for(due_ - clock_.now());  // the loop checks the context
-  }
+runtime::Task NodeRegistration::task() {
+  return {.name = "registration",
+          .due = [this] { return std::optional(due()); },
+          .step = [this](const Context& ctx) { step(ctx); }};
 }
 
 }  // namespace varda::agent

@@ -11,6 +11,7 @@
 #include "base/context.h"
 #include "codec/json.h"
 #include "kube/client.h"
+#include "runtime/task.h"
 
 namespace varda::agent {
 
@@ -45,8 +46,7 @@ class NodeRegistration {
                    const Clock& clock = system_clock())
       : client_(client), facts_(std::move(facts)), period_(period), clock_(clock) {}
 
-  /// Runs until the context is done.
-  void run(const Context& ctx);
+  runtime::Task task();
   void step(const Context& ctx);
   SteadyTime due() const { return due_; }
 

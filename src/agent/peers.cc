@@ -10,6 +10,8 @@
 namespace varda::agent {
 namespace {
 
+constexpr std::chrono::minutes kRefreshPeriod{1};
+
 // Every host on the network can reach the port. Clients without a certificate share kNamelessMax
 // connections, so that peers find room. Beyond that, the oldest such connection is closed.
 constexpr std::size_t kConnectionsMax = 256;
@@ -123,6 +125,17 @@ Status Peers::serve(net::Handler handler) {
   const MutexLock lock(mutex_);
   handler_ = std::move(handler);
   return open(*credentials).context("--peer-listen " + options_.listen);
+}
+
+runtime::Task Peers::task(const Clock& clock) {
+  const auto next = std::make_shared<SteadyTime>(clock.now() + kRefreshPeriod);
+  return {.name = "peer certificate",
+          .due = [next] { return std::optional(*next); },
+          .step =
+              [this, &clock, next](const Context&) {
+                refresh();
+                *next = clock.now() + kRefreshPeriod;
+              }};
 }
 
 void Peers::refresh() {

@@ -14,6 +14,7 @@
 #include "base/mutex.h"
 #include "net/http.h"
 #include "net/server.h"
+#include "runtime/task.h"
 
 namespace varda::agent {
 
@@ -43,8 +44,10 @@ class Peers {
   /// Starts listening, if configured. `handler` outlives the object. kUnavailable: the address is
   /// taken. kInvalid: no credentials, or a URL that peers would reject.
   Status serve(net::Handler handler);
-  /// Reopens the port if the credentials were renewed. Call it about once a minute.
+  /// Reopens the port if the credentials were renewed.
   void refresh();
+  /// Calls refresh() once a minute. `clock` outlives the task.
+  runtime::Task task(const Clock& clock);
   /// URL of this node's shared files; "": not shared.
   std::string url() const;
   /// The client that authenticates `node` by its certificate; null: this node has no identity.

@@ -68,7 +68,7 @@ PodHost::PodHost(const kube::Client& client, const runtime::Informer& pods,
 void PodHost::wake() {
   const MutexLock lock(mutex_);
   dirty_ = true;
-  woken_.notify_all();
+  wakeup_.notify();
 }
 
 void PodHost::status_changed(const node::PodName& pod, const node::Json& status) {
@@ -79,7 +79,7 @@ void PodHost::status_changed(const node::PodName& pod, const node::Json& status)
   }
   statuses_[pod] = status;
   dirty_ = true;
-  woken_.notify_all();
+  wakeup_.notify();
 }
 
 void PodHost::finished(const node::PodName& pod) {
@@ -87,7 +87,7 @@ void PodHost::finished(const node::PodName& pod) {
   finished_.insert(
       pod);  // no limit of its own: step() drops each pod that the informer does not list
   dirty_ = true;
-  woken_.notify_all();
+  wakeup_.notify();
 }
 
 void PodHost::event(const node::PodName& pod, const std::string& type, const std::string& reason,
@@ -182,21 +182,11 @@ void PodHost::step(const Context& ctx) {
   }
 }
 
-void PodHost::run(const Context& ctx) {
-  const std::stop_callback ends(ctx.stop_token(), [this] { stop_.request_stop(); });
-  while (!ctx.done()) {
-    const bool synced = pods_.has_synced();
-    const Duration patience =
-        synced ? Duration(std::chrono::hours(1)) : Duration(std::chrono::milliseconds(100));
-    {
-      std::unique_lock<Mutex> lock(mutex_);
-      [&]() NO_THREAD_SAFETY_ANALYSIS {
-        woken_.wait_until(lock, ctx.stop_token(), retry_.value_or(clock_.now() + patience),
-                          [&]() NO_THREAD_SAFETY_ANALYSIS { return synced && !retry_ && dirty_; });
-      }();
-    }
-    if (synced) step(ctx);
-  }
+runtime::Task PodHost::task() {
+  return {.name = "pod statuses",
+          .due = [this] { return due(); },
+          .step = [this](const Context& ctx) { step(ctx); },
+          .wakeup = &wakeup_};
 }
 
 }  // namespace varda::agent

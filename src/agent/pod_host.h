@@ -5,7 +5,6 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <map>
 #include <set>
 
@@ -15,6 +14,7 @@
 #include "node/pod_runner.h"
 #include "runtime/event.h"
 #include "runtime/informer.h"
+#include "runtime/task.h"
 
 namespace varda::agent {
 
@@ -44,9 +44,10 @@ class PodHost final : public node::Host {
 
   /// The server's pods changed: retry what waits.
   void wake();
-  /// Sends until the context is done.
-  void run(const Context& ctx);
-  /// Sends everything that waits: one iteration of run(). One thread.
+  runtime::Task task();
+  /// Ends running and later calls of config_map() and secret() with an error.
+  void cancel() { stop_.request_stop(); }
+  /// Sends everything that waits. One thread.
   void step(const Context& ctx);
   /// When step() has something to send. Nothing: before the first list of pods, or until a change.
   std::optional<SteadyTime> due() const;
@@ -63,9 +64,9 @@ class PodHost final : public node::Host {
   runtime::EventRecorder& events_;
   const Options options_;
   const Clock& clock_;
-  std::stop_source stop_;  // cancels calls of the runner's thread when run() ends
+  std::stop_source stop_;  // cancels calls of the runner's thread
   mutable Mutex mutex_;
-  std::condition_variable_any woken_;
+  runtime::Wakeup wakeup_;
   bool dirty_ GUARDED_BY(mutex_) = false;
   std::map<node::PodName, node::Json> statuses_ GUARDED_BY(mutex_);
   std::set<node::PodName> finished_ GUARDED_BY(mutex_);

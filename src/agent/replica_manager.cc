@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <deque>
-#include <thread>
 #include <utility>
 
 #include "base/log.h"
 #include "codec/digest.h"
-#include "os/background.h"
 
 namespace varda::agent {
 namespace {
@@ -153,8 +151,7 @@ void ReplicaManager::apply_work_list(WorkList desired) {
   replicas_ = std::move(replicas);
   publish();
   unpublished_ = true;
-  ++wakes_;
-  woken_.notify_all();
+  wakeup_.notify();
 }
 
 void ReplicaManager::share_copy(const std::string& key) {
@@ -380,8 +377,7 @@ void ReplicaManager::copy(const Context& ctx) {
           share != shares_.end() && share->second.spec.path.empty())
         share->second.due = clock_.now();
     }
-    ++wakes_;
-    woken_.notify_all();
+    wakeup_.notify();
   }
   publish_reports();
 }
@@ -482,51 +478,22 @@ void ReplicaManager::publish_reports() {
 
 std::vector<runtime::Task> ReplicaManager::tasks() {
   std::vector<runtime::Task> out;
-  out.push_back(
-      {"shares", [this] { return look_due(); }, [this](const Context& ctx) { look(ctx); }});
-  out.push_back({"replica reports",
-                 [this]() -> std::optional<SteadyTime> {
+  out.push_back({.name = "shares",
+                 .due = [this] { return look_due(); },
+                 .step = [this](const Context& ctx) { look(ctx); },
+                 .wakeup = &wakeup_});
+  out.push_back({.name = "replica reports",
+                 .due = [this]() -> std::optional<SteadyTime> {
                    const MutexLock lock(mutex_);
                    return unpublished_ ? std::optional(SteadyTime::min()) : std::nullopt;
                  },
-                 [this](const Context&) { publish_reports(); }});
-  out.push_back(
-      {"copies", [this] { return copy_due(); }, [this](const Context& ctx) { copy(ctx); }});
+                 .step = [this](const Context&) { publish_reports(); },
+                 .wakeup = &wakeup_});
+  out.push_back({.name = "copies",
+                 .due = [this] { return copy_due(); },
+                 .step = [this](const Context& ctx) { copy(ctx); },
+                 .wakeup = &wakeup_});
   return out;
-}
-
-void ReplicaManager::loop(const Context& ctx, const std::function<std::optional<SteadyTime>()>& due,
-                          const std::function<void(const Context&)>& step) {
-  publish_reports();
-  while (!ctx.done()) {
-    std::uint64_t seen = 0;
-    {
-      const MutexLock lock(mutex_);
-      seen = wakes_;
-    }
-    if (const auto next = due(); !next || *next > clock_.now()) {
-      std::unique_lock<Mutex> lock(mutex_);
-      [&]() NO_THREAD_SAFETY_ANALYSIS {
-        woken_.wait_until(lock, ctx.stop_token(),
-                          next.value_or(clock_.now() + std::chrono::hours(1)),
-                          [&]() NO_THREAD_SAFETY_ANALYSIS { return wakes_ != seen; });
-      }();
-      lock.unlock();
-      publish_reports();
-      continue;
-    }
-    step(ctx);
-  }
-}
-
-void ReplicaManager::run(const Context& ctx) {
-  load();
-  const std::jthread looking([this, &ctx] {
-    loop(
-        ctx, [this] { return look_due(); }, [this](const Context& inner) { look(inner); });
-  });
-  loop(
-      ctx, [this] { return copy_due(); }, [this](const Context& inner) { copy(inner); });
 }
 
 }  // namespace varda::agent

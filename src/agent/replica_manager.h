@@ -6,7 +6,6 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
@@ -43,7 +42,7 @@ class ReplicaManager {
     std::uint64_t copy_bytes_max = UINT64_MAX;  // limit for one share; larger ones are refused
     const Clock* clock = nullptr;               // null: the system clock
   };
-  /// Called on a thread of run() after a change, with all reports and the work list that they
+  /// Called by a task after a change, with all reports and the work list that they
   /// answer.
   using Publish =
       std::function<void(std::vector<api::EdgeShareReport>, std::vector<api::EdgeReplicaReport>,
@@ -61,15 +60,13 @@ class ReplicaManager {
                                                       Rng& rng);
   ~ReplicaManager();
 
-  /// Sets the callback for reports. Before load() and run().
+  /// Sets the callback for reports. Before load().
   void on_change(Publish publish_reports) { publish_ = std::move(publish_reports); }
 
   /// Accepts a version of the EdgeNode. Objects without an assignment (is_unassigned()) are
   /// ignored. Thread-safe.
   void set_node(const api::EdgeNode& node);
 
-  /// Calls load(), then runs each task on a separate thread until the context is done.
-  void run(const Context& ctx);
   /// Applies the persisted work list. Call it before the first step.
   void load();
   /// Scanning shares, copying, and reporting for work lists without shares and replicas.
@@ -97,8 +94,6 @@ class ReplicaManager {
                const std::string& key);
   std::optional<SteadyTime> copy_due() const;
   void publish_reports();
-  void loop(const Context& ctx, const std::function<std::optional<SteadyTime>()>& due,
-            const std::function<void(const Context&)>& step);
   os::Path record_of(const std::string& key) const;
 
   const Options options_;
@@ -114,8 +109,7 @@ class ReplicaManager {
 
   Mutex publishing_;  // held over publish_(), so that reports arrive in order
   mutable Mutex mutex_;
-  std::condition_variable_any woken_;
-  std::uint64_t wakes_ GUARDED_BY(mutex_) = 0;
+  runtime::Wakeup wakeup_;
   std::optional<std::pair<std::string, std::int64_t>> list_
       GUARDED_BY(mutex_);                       // uid and generation of the work list
   bool unpublished_ GUARDED_BY(mutex_) = true;  // not reported since the list came

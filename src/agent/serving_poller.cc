@@ -37,8 +37,7 @@ void ServingPoller::set(std::vector<Poll> polls) {
     next.emplace(poll.key, std::move(state));
   }
   states_ = std::move(next);
-  poked_ = true;
-  woken_.notify_all();
+  wakeup_.notify();
 }
 
 std::map<std::string, api::EdgeServingReport> ServingPoller::reports() const {
@@ -154,7 +153,6 @@ void ServingPoller::step(const Context& ctx) {
   std::vector<Poll> due;
   {
     const MutexLock lock(mutex_);
-    poked_ = false;
     for (const auto& [key, state] : states_)
       if (state.due <= clock_.now()) due.push_back(state.poll);
   }
@@ -182,16 +180,11 @@ void ServingPoller::ask_tiers(const Context& ctx) {
   }
 }
 
-void ServingPoller::run(const Context& ctx) {
-  while (!ctx.done()) {
-    const SteadyTime until = due().value_or(clock_.now() + std::chrono::hours(1));
-    {
-      std::unique_lock<Mutex> lock(mutex_);
-      woken_.wait_until(lock, ctx.stop_token(), until,
-                        [this]() NO_THREAD_SAFETY_ANALYSIS { return poked_; });
-    }
-    step(ctx);
-  }
+runtime::Task ServingPoller::task() {
+  return {.name = "model servers",
+          .due = [this] { return due(); },
+          .step = [this](const Context& ctx) { step(ctx); },
+          .wakeup = &wakeup_};
 }
 
 }  // namespace varda::agent

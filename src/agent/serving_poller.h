@@ -11,6 +11,7 @@
 #include "base/context.h"
 #include "base/mutex.h"
 #include "net/http.h"
+#include "runtime/task.h"
 
 namespace varda::agent {
 
@@ -26,7 +27,7 @@ class ServingPoller {
   /// Called with each answer about a model's tiers, as JSON, or with the error. Servers without
   /// tiers cause no call.
   using OnJoint = std::function<void(const std::string& key, const Result<codec::Json>& answer)>;
-  /// `http` outlives the poller. `changed` is called on run()'s thread when a report has changed.
+  /// `http` outlives the poller. `changed` is called by step() when a report has changed.
   ServingPoller(net::HttpClient& http, Options options, std::function<void()> changed,
                 OnJoint joint = {})
       : http_(http),
@@ -44,9 +45,8 @@ class ServingPoller {
   /// Whether every server was polled at least once.
   bool complete() const;
 
-  /// Polls until the context is done.
-  void run(const Context& ctx);
-  /// Runs the polls that are due: one iteration of run(). One thread.
+  runtime::Task task();
+  /// Runs the polls that are due. One thread.
   void step(const Context& ctx);
   /// Polls the tier counters of all servers that answered lately, until the context is done. Any
   /// thread.
@@ -77,9 +77,8 @@ class ServingPoller {
   const std::function<void()> changed_;
   const OnJoint joint_;
   mutable Mutex mutex_;
-  std::condition_variable_any woken_;
+  runtime::Wakeup wakeup_;
   std::map<std::string, State> states_ GUARDED_BY(mutex_);
-  bool poked_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace varda::agent

@@ -57,7 +57,6 @@ void TierCounterStore::set_wanted(const std::map<std::string, std::string>& want
       Entry& entry =
           entries_.emplace(key, Entry{.record = TierCounters(draw_epoch(), of)}).first->second;
       if (live_) reconcile_with_server(key, entry);
-      poked_ = true;
       continue;
     }
     Entry& entry = found->second;
@@ -65,7 +64,6 @@ void TierCounterStore::set_wanted(const std::map<std::string, std::string>& want
     begin(entry, of);
     entry.former = 0;
     entry.published = entry.reported_rest = Json();
-    poked_ = true;
   }
   const std::int64_t now =
       std::chrono::duration_cast<std::chrono::seconds>(clock_.wall().time_since_epoch()).count();
@@ -74,10 +72,9 @@ void TierCounterStore::set_wanted(const std::map<std::string, std::string>& want
     entry.former = std::max<std::int64_t>(now, 1);
     entry.dirty = true;
     entry.published = Json();
-    poked_ = true;
   }
   forget_oldest();
-  woken_.notify_all();
+  wakeup_.notify();
 }
 
 void TierCounterStore::forget_oldest() {
@@ -100,8 +97,7 @@ void TierCounterStore::reconcile_with_server(std::map<std::string, Json> live) {
   if (live_) return;
   live_ = std::move(live);
   for (auto& [key, entry] : entries_) reconcile_with_server(key, entry);
-  poked_ = true;
-  woken_.notify_all();
+  wakeup_.notify();
 }
 
 void TierCounterStore::reconcile_with_server(const std::string& key, Entry& entry) {
@@ -143,8 +139,7 @@ void TierCounterStore::take(const std::string& key, const Result<Json>& said) {
   if (!entry.dirty) entry.dirty = entry.record.to_json() != kept;
   const auto after = next();
   if (after == before) return;
-  poked_ = true;
-  woken_.notify_all();
+  wakeup_.notify();
 }
 
 TierCounterStore::Update TierCounterStore::updated(const Entry& entry) {
@@ -232,7 +227,6 @@ void TierCounterStore::step() {
   std::vector<std::string> unsaved;
   {
     const MutexLock lock(mutex_);
-    poked_ = false;
     const SteadyTime now = clock_.now();
     bool due = !gone_.empty();
     for (const auto& [key, entry] : entries_) {
@@ -259,16 +253,11 @@ void TierCounterStore::step() {
   if (published) published_();
 }
 
-void TierCounterStore::run(const Context& ctx) {
-  while (!ctx.done()) {
-    const SteadyTime until = due().value_or(clock_.now() + std::chrono::hours(1));
-    {
-      std::unique_lock<Mutex> lock(mutex_);
-      woken_.wait_until(lock, ctx.stop_token(), until,
-                        [this]() NO_THREAD_SAFETY_ANALYSIS { return poked_; });
-    }
-    if (!ctx.done()) step();
-  }
+runtime::Task TierCounterStore::task() {
+  return {.name = "tiers",
+          .due = [this] { return due(); },
+          .step = [this](const Context&) { step(); },
+          .wakeup = &wakeup_};
 }
 
 void TierCounterStore::save_all() {

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <optional>
@@ -21,6 +20,7 @@
 #include "base/context.h"
 #include "base/mutex.h"
 #include "base/rng.h"
+#include "runtime/task.h"
 
 namespace varda::agent {
 
@@ -53,11 +53,10 @@ class TierCounterStore {
   /// The current reports, by key.
   std::map<std::string, codec::Json> reports() const;
 
-  /// Works until the context is done.
-  void run(const Context& ctx);
-  /// Saves all unsaved records. Not while another thread is in run() or step().
+  runtime::Task task();
+  /// Saves all unsaved records. Not while another thread is in step().
   void save_all();
-  /// Saves and reports whatever is due: one iteration of run(). One thread.
+  /// Saves and reports whatever is due. One thread.
   void step();
   std::optional<SteadyTime> due() const;
 
@@ -91,8 +90,7 @@ class TierCounterStore {
   Rng& rng_;
   const std::function<void()> published_;
   mutable Mutex mutex_;
-  std::condition_variable_any woken_;
-  bool poked_ GUARDED_BY(mutex_) = false;
+  runtime::Wakeup wakeup_;
   std::map<std::string, Entry> entries_ GUARDED_BY(mutex_);
   std::vector<std::string> gone_ GUARDED_BY(mutex_);  // to delete from the state store
   std::optional<std::map<std::string, codec::Json>> live_ GUARDED_BY(mutex_);

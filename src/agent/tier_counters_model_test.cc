@@ -285,9 +285,7 @@ TEST_F(JointFile, WhatItsServerCountedLastIsKeptWhenTheAgentEnds) {
   ASSERT_EQ(counted(), 3);
   // Both stop, the agent first.
   http.joint = R"({"instance": "a", "counters": {"inferences": 8}, "tiers": []})";
-  std::stop_source ended;
-  ended.request_stop();
-  manager->run(Context(ended.get_token()));
+  manager->finish();
   http.joint = R"({"instance": "b", "counters": {"inferences": 1}, "tiers": []})";
   start();
   for (int second = 0; second < 20; ++second) pass(seconds(1));
@@ -358,9 +356,7 @@ TEST_F(JointFile, AServerThatDoesNotAnswerIsNotWaitedForWhenTheAgentEnds) {
   for (int second = 0; second < 20; ++second) pass(seconds(1));
   const std::size_t asked = http.asked.size();
   http.away = false;
-  std::stop_source ended;
-  ended.request_stop();
-  manager->run(Context(ended.get_token()));
+  manager->finish();
   EXPECT_EQ(http.asked.size(), asked);
 }
 

@@ -40,11 +40,6 @@ WorkerManager::WorkerManager(Options options, os::FileSystem& fs, StateStore& st
       state_store_(state_store),
       tokens_(fs, options_.directory, rng) {}
 
-void WorkerManager::wake() {
-  ++wakes_;
-  woken_.notify_all();
-}
-
 WorkerManager::Worker* WorkerManager::find(const Caller& caller) {
   const auto at = workers_.find(caller.name.key());
   return at != workers_.end() && at->second.spec.uid == caller.uid ? &at->second : nullptr;
@@ -52,11 +47,11 @@ WorkerManager::Worker* WorkerManager::find(const Caller& caller) {
 
 void WorkerManager::note_change() {
   if (std::exchange(changed_, true)) return;
-  wake();
+  wakeup_.notify();
 }
 
 void WorkerManager::changed(Worker& worker) {
-  if (worker.changes++ == worker.saved) wake();
+  if (worker.changes++ == worker.saved) wakeup_.notify();
   note_change();
 }
 
@@ -72,7 +67,7 @@ void WorkerManager::set_node(const api::EdgeNode& node) {
     desired_ = WorkList{node.metadata.uid, node.metadata.generation, {}};
     desired_->spec.workers = node.spec.workers;
   }
-  wake();
+  wakeup_.notify();
 }
 
 void WorkerManager::load() {
@@ -271,7 +266,7 @@ void WorkerManager::assignment(const Caller& caller, const std::string& after, D
         worker->waiters.pop_front();
       }
       worker->waiters.push_back({after, clock_.now() + patience, std::move(then)});
-      wake();
+      wakeup_.notify();
     }
   }
   for (const Call& call : calls) call();
@@ -317,7 +312,7 @@ void WorkerManager::submit(Unwritten one) {
       refused = Error(Code::kUnavailable, "too many writes wait for the disk; try again");
     } else {
       unwritten_.push_back(std::move(one));
-      wake();
+      wakeup_.notify();
       return;
     }
   }
@@ -543,7 +538,7 @@ void WorkerManager::step() {
   answer_waiters();
 }
 
-void WorkerManager::end() {
+void WorkerManager::finish() {
   {
     const MutexLock lock(mutex_);
     write_after_ = SteadyTime::min();
@@ -567,30 +562,14 @@ void WorkerManager::end() {
 }
 
 std::vector<runtime::Task> WorkerManager::tasks() {
-  return {{"workers",
-           [this] {
-             const MutexLock lock(mutex_);
-             return due();
-           },
-           [this](const Context&) { step(); }}};
-}
-
-void WorkerManager::run(const Context& ctx) {
-  load();
-  while (!ctx.done()) {
-    {
-      std::unique_lock<Mutex> lock(mutex_);
-      [&]() NO_THREAD_SAFETY_ANALYSIS {
-        const SteadyTime until = due().value_or(clock_.now() + std::chrono::hours(1));
-        if (until <= clock_.now()) return;
-        woken_.wait_until(lock, ctx.stop_token(), until,
-                          [this, seen = wakes_]()
-                              NO_THREAD_SAFETY_ANALYSIS { return wakes_ != seen; });
-      }();
-    }
-    if (!ctx.done()) step();
-  }
-  end();
+  return {{.name = "workers",
+           .due =
+               [this] {
+                 const MutexLock lock(mutex_);
+                 return due();
+               },
+           .step = [this](const Context&) { step(); },
+           .wakeup = &wakeup_}};
 }
 
 }  // namespace varda::agent

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <list>
@@ -44,7 +43,7 @@ class WorkerManager {
     std::chrono::milliseconds retry{5000};           // retry of failed disk writes
     const Clock* clock = nullptr;                    // null: the system clock
   };
-  /// Called on a thread of run() after a change, with all reports and the work list that they
+  /// Called by the task after a change, with all reports and the work list that they
   /// answer.
   using Publish = std::function<void(std::vector<api::EdgeWorkerReport>, const std::string& uid,
                                      std::int64_t generation)>;
@@ -52,20 +51,19 @@ class WorkerManager {
   /// All references outlive the manager. `rng` must be cryptographically secure.
   WorkerManager(Options options, os::FileSystem& fs, StateStore& state_store, Rng& rng);
 
-  /// Sets the callback for reports. Before load() and run().
+  /// Sets the callback for reports. Before load().
   void on_change(Publish publish_reports) { publish_ = std::move(publish_reports); }
   /// Accepts a version of the EdgeNode, as stored by the server. Thread-safe.
   void set_node(const api::EdgeNode& node);
 
-  /// Calls load(), then works until the context is done. Finally saves all unsaved records and
-  /// answers all pending calls.
-  void run(const Context& ctx);
   /// Applies the persisted work list. Call it before the first step; repeated calls have no effect.
   void load();
   std::vector<runtime::Task> tasks();
+  /// Saves all unsaved records and answers all pending calls. After the last step.
+  void finish();
 
-  // ---- for the API. Thread-safe; no call blocks on the disk. Callbacks run immediately or on a
-  // thread of run(), exactly once.
+  // ---- for the API. Thread-safe; no call blocks on the disk. Callbacks run immediately, or in
+  // the task, exactly once.
 
   /// A worker that was expected at the time of the lookup.
   struct Caller {
@@ -130,7 +128,6 @@ class WorkerManager {
   void save();
   void publish_reports();
   void answer_waiters();
-  void end();
   Status keep(const std::map<std::string, WorkerState>& states);
   Worker* find(const Caller& caller) REQUIRES(mutex_);
   void changed(Worker& worker) REQUIRES(mutex_);
@@ -139,7 +136,6 @@ class WorkerManager {
   static Assignment assignment_of(const Worker& worker);
   static Status apply(const Unwritten& one, const std::string& time, WorkerState& state,
                       bool& updated);
-  void wake() REQUIRES(mutex_);
 
   const Options options_;
   const Clock& clock_;
@@ -153,8 +149,7 @@ class WorkerManager {
   bool disk_refuses_ = false;             // the last write failed
 
   mutable Mutex mutex_;
-  std::condition_variable_any woken_;
-  std::uint64_t wakes_ GUARDED_BY(mutex_) = 0;
+  runtime::Wakeup wakeup_;
   bool loaded_ GUARDED_BY(mutex_) = false, ended_ GUARDED_BY(mutex_) = false;
   std::optional<WorkList> desired_ GUARDED_BY(mutex_);  // not applied yet
   std::optional<std::map<std::string, api::EdgeWorkerReport>> live_

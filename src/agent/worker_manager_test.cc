@@ -569,9 +569,7 @@ TEST_F(Workers, AreToldAtTheEndThatTheAgentStops) {
   const std::string now = ask(token, "GET", "/v1/assignment").body["revision"].as_string();
   const auto waiting = send(token, "GET", "/v1/assignment?after=" + now);
   const auto result = send(token, "PUT", "/v1/results/a", R"({"data": 1})");
-  std::stop_source stop;
-  stop.request_stop();
-  manager_->run(Context(stop.get_token()));
+  manager_->finish();
   EXPECT_EQ(waiting->status, 503);
   EXPECT_EQ(result->status, 200) << "that could be kept";
   EXPECT_EQ(send(token, "PUT", "/v1/progress", R"({"step": 1})")->status, 503);

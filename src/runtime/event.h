@@ -63,10 +63,10 @@ class ApiEventRecorder final : public EventRecorder {
   Task task();
   /// Writes queued events now, at the end of a process or in tests.
   void flush(const Context& ctx);
-  void step(const Context& ctx);
-  std::optional<SteadyTime> due() const;
 
  private:
+  void step(const Context& ctx);
+  std::optional<SteadyTime> due() const;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

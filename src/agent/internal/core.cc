@@ -1,7 +1,6 @@
 #include "agent/internal/core.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "api/core/pod.h"
@@ -45,30 +44,24 @@ Pods::Pods(const Options& options, const kube::Client& api, NodeFacts facts, con
   informer_.on_change([this](const runtime::Change&) {
     const MutexLock lock(mutex_);
     changed_ = true;
-    woken_.notify_all();
+    wakeup_.notify();
   });
+  // If there are no pods, only this marks the end of the first list.
+  informer_.on_progress(
+      [this](const std::string&, runtime::Informer::Progress) { wakeup_.notify(); });
 }
 
 std::vector<runtime::Task> Pods::tasks() {
   std::vector<runtime::Task> out;
-  out.push_back({"registration", [this] { return std::optional(registration_.due()); },
-                 [this](const Context& ctx) { registration_.step(ctx); }});
+  out.push_back(registration_.task());
   out.push_back(runtime::informer_task(informer_, clock_));
-  out.push_back({"events", [this] { return events_.due(); },
-                 [this](const Context& ctx) { events_.step(ctx); }});
-  out.push_back({"pod statuses", [this] { return host_.due(); },
-                 [this](const Context& ctx) { host_.step(ctx); }});
-  out.push_back({"pods", [this] { return feed_due(); }, [this](const Context&) { feed(); }});
+  out.push_back(events_.task());
+  out.push_back(host_.task());
+  out.push_back({.name = "pods",
+                 .due = [this] { return feed_due(); },
+                 .step = [this](const Context&) { feed(); },
+                 .wakeup = &wakeup_});
   return out;
-}
-
-void Pods::run(const Context& ctx) {
-  std::vector<std::jthread> threads;
-  threads.emplace_back([this, &ctx] { registration_.run(ctx); });
-  threads.emplace_back([this, &ctx] { informer_.run(ctx); });
-  threads.emplace_back([this, &ctx] { events_.run(ctx); });
-  threads.emplace_back([this, &ctx] { host_.run(ctx); });
-  feed_loop(ctx);
 }
 
 std::optional<SteadyTime> Pods::feed_due() const {
@@ -87,22 +80,6 @@ void Pods::feed() {
   for (const auto& stored : informer_.list()) pods.push_back(stored->json());
   runner_->set_desired(std::move(pods));
   host_.wake();
-}
-
-void Pods::feed_loop(const Context& ctx) {
-  while (!ctx.done()) {
-    {
-      std::unique_lock<Mutex> lock(mutex_);
-      [&]() NO_THREAD_SAFETY_ANALYSIS {
-        // If there are no pods, no event marks the end of the first list, so poll until then.
-        const Duration patience =
-            fed_ ? Duration(std::chrono::hours(1)) : Duration(std::chrono::milliseconds(50));
-        woken_.wait_until(lock, ctx.stop_token(), clock_.now() + patience,
-                          [&]() NO_THREAD_SAFETY_ANALYSIS { return changed_ && fed_; });
-      }();
-    }
-    if (feed_due() && !ctx.done()) feed();
-  }
 }
 
 Core::Core(Parts parts, Pods* pods)
@@ -234,17 +211,16 @@ std::vector<runtime::Task> Core::tasks() {
     for (runtime::Task& task : parts_.workers->tasks()) out.push_back(std::move(task));
   if (pods_ != nullptr)
     for (runtime::Task& task : pods_->tasks()) out.push_back(std::move(task));
+  if (parts_.peers != nullptr) out.push_back(parts_.peers->task(parts_.clock));
   return out;
 }
 
 void Core::run(const Context& ctx) {
-  std::vector<std::jthread> threads;
-  threads.emplace_back([&] { link_.run(ctx); });
-  threads.emplace_back([&] { datasets_.run(ctx); });
-  if (parts_.replicas != nullptr) threads.emplace_back([&] { parts_.replicas->run(ctx); });
-  if (parts_.workers != nullptr) threads.emplace_back([&] { parts_.workers->run(ctx); });
-  if (pods_ != nullptr) threads.emplace_back([&] { pods_->run(ctx); });
-  models_.run(ctx);
+  runtime::run_tasks(ctx, tasks(), parts_.clock);
+  models_.finish();
+  datasets_.finish();
+  if (parts_.workers != nullptr) parts_.workers->finish();
+  if (pods_ != nullptr) pods_->finish();
 }
 
 }  // namespace varda::agent

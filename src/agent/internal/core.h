@@ -36,16 +36,16 @@ class Pods {
   node::Host& host() { return host_; }
   void start(node::PodRunner& runner) { runner_ = &runner; }
 
-  /// Does not run the runner's own thread.
-  void run(const Context& ctx);
+  /// Without the runner's own work.
   std::vector<runtime::Task> tasks();
+  /// Cancels the runner's calls to the API server. After the last step.
+  void finish() { host_.cancel(); }
 
  private:
   /// Passes the pods to the runner, from complete lists only: the runner ends each pod that is
   /// missing.
   void feed();
   std::optional<SteadyTime> feed_due() const;
-  void feed_loop(const Context& ctx);
 
   const Clock& clock_;
   runtime::Informer informer_;
@@ -54,7 +54,7 @@ class Pods {
   NodeRegistration registration_;
   node::PodRunner* runner_ = nullptr;
   mutable Mutex mutex_;
-  std::condition_variable_any woken_;
+  runtime::Wakeup wakeup_;
   bool changed_ GUARDED_BY(mutex_) = false;
   bool fed_ GUARDED_BY(mutex_) = false;
 };
@@ -87,8 +87,9 @@ class Core {
   /// `pods` null: this agent has no runner.
   Core(Parts parts, Pods* pods);
 
+  /// Runs tasks() on threads until the context is done, then finishes all components.
   void run(const Context& ctx);
-  /// Loads the persisted work list. The tasks do the same work as run(), except for the runner.
+  /// Loads the persisted work list.
   std::vector<runtime::Task> tasks();
 
  private:
