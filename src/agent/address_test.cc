@@ -60,5 +60,23 @@ TEST(NodeAddress, TheDrawnOneIsKeptAndComesBackAfterOneThatWasGiven) {
   EXPECT_THAT(*node_address("", *state_store, *rng, fs), StartsWith("127."));
 }
 
+TEST(AgentAddress, IsDrawnFreeAndKept) {
+  constexpr std::string_view kTable =
+      "  sl  local_address rem_address   st\n"
+      "   0: 0302017F:1F90 00000000:0000 0A 00000000:00000000\n";
+  EXPECT_TRUE(address_in_use(kTable, "127.1.2.3"));
+  EXPECT_FALSE(address_in_use(kTable, "127.1.2.4"));
+  os::testing::MemoryFileSystem fs;
+  const auto state_store = StateStore::in_memory();
+  const auto rng = seeded_rng(1);
+  const auto drawn = node_address("", *state_store, *rng, fs);
+  ASSERT_TRUE(drawn.ok()) << drawn.error();
+  EXPECT_TRUE(drawn->starts_with("127."));
+  EXPECT_EQ(*node_address("", *state_store, *rng, fs), *drawn);
+  EXPECT_EQ(*node_address("127.7.7.7", *state_store, *rng, fs), "127.7.7.7");
+  EXPECT_EQ(*node_address("", *state_store, *rng, fs), *drawn)
+      << "a given address replaces the drawn one for this run only";
+}
+
 }  // namespace address_test
 }  // namespace varda::agent

@@ -3,10 +3,16 @@
 #include <thread>
 
 #include "agent/address.h"
+#include "agent/dataset_manager.h"
 #include "agent/internal/core.h"
+#include "agent/model_manager.h"
+#include "agent/peers.h"
+#include "agent/pods.h"
+#include "agent/replica_manager.h"
 #include "agent/secret_credentials.h"
 #include "agent/state_store.h"
 #include "agent/worker_api.h"
+#include "agent/worker_manager.h"
 #include "agent/worker_ports.h"
 #include "base/log.h"
 #include "node/end_containers.h"
@@ -32,6 +38,17 @@ Status check(const Options& options) {
   return {};
 }
 
+/// Opens those of the directories that exist now, so that an unmounted disk does not block the
+/// others.
+std::function<Result<std::unique_ptr<os::ReadableTree>>()> tree_below(std::vector<os::Path> roots) {
+  return [roots = std::move(roots)] {
+    std::vector<os::Path> there;
+    for (const os::Path& root : roots)
+      if (os::open_readable_tree({root}).ok()) there.push_back(root);
+    return os::open_readable_tree(there);
+  };
+}
+
 class AgentImpl final : public Agent {
  public:
   AgentImpl(Options options, const kube::Client& api, net::HttpClient& http, os::FileSystem& fs,
@@ -47,34 +64,12 @@ class AgentImpl final : public Agent {
     TRY_VOID(fs_.make_directories(options_.data_directory, 0700));
     TRY(state_store_, StateStore::open(options_.data_directory / "agent.db"));
     TRY(address_, agent::node_address(options_.node_address, *state_store_, rng_, fs_));
-    // Archives that this node copied as replicas may be installed, too.
-    std::vector<os::Path> file_roots = options_.file_roots;
-    if (options_.peer_credentials) file_roots.push_back(options_.data_directory / "replicas");
-    TRY(store_,
-        artifact::Store::open({.root = options_.data_directory / "artifacts",
-                               .file_roots = std::move(file_roots),
-                               .limits = options_.artifact_limits,
-                               .capacity_bytes = options_.artifact_capacity_bytes,
-                               .transport = {.credentials = &credentials_,
-                                             .trusting = options_.trusting_client,
-                                             .rng = &rng_}},
-                              fs_, options_.downloads != nullptr ? *options_.downloads : http_));
-    TRY(auto tree, artifact::ModelTree::open(fs_, options_.data_directory / "models"));
-    tree_ = std::make_unique<artifact::ModelTree>(std::move(tree));
+    TRY_VOID(open_artifacts());
     if (options_.peer_credentials) TRY_VOID(start_peers());
-    TRY_VOID(start_workers());
-    if (options_.runner == Runner::kNone) return {};
-    pods_ = std::make_unique<Pods>(
-        options_, api_, read_facts(options_.node_name, options_.layer, reported_address()),
-        system_clock(), rng_);
-    TRY(driver_, make_driver(processes));
-    node::end_containers_of_others(options_.data_directory, driver_->scheme(), options_.stop_grace);
-    TRY(runner_, node::PodRunner::open({.root = options_.data_directory,
-                                        .node_name = options_.node_name,
-                                        .node_address = address_,
-                                        .host_ip = reported_address()},
-                                       *driver_, pods_->host(), fs_, system_clock(), rng_));
-    pods_->start(*runner_);
+    make_components();
+    core_->load();  // so that the first requests find their workers
+    TRY_VOID(start_worker_api());
+    if (options_.runner != Runner::kNone) TRY_VOID(start_runner(processes));
     return {};
   }
 
@@ -90,27 +85,11 @@ class AgentImpl final : public Agent {
     std::stop_source stop;
     const std::stop_callback linked(given.stop_token(), [&stop] { stop.request_stop(); });
     const Context ctx(stop.get_token());
-    Core core({.options = options_,
-               .api = api_,
-               .http = http_,
-               .fs = fs_,
-               .state_store = *state_store_,
-               .store = *store_,
-               .tree = *tree_,
-               .clock = system_clock(),
-               .rng = rng_,
-               .address = reported_address(),
-               .replicas = replicas_.get(),
-               .peer_url = peers_ ? peers_->url() : "",
-               .peers = peers_.get(),
-               .archives = archives_.get(),
-               .workers = workers_.get()},
-              pods_.get());
     log::info("agent started", {{"node", options_.node_name},
                                 {"address", address_},
                                 {"data", options_.data_directory.string()}});
     std::vector<std::jthread> threads;
-    threads.emplace_back([&] { core.run(ctx); });
+    threads.emplace_back([this, &ctx] { run_tasks(ctx); });
     if (runner_) {
       threads.emplace_back([this, &ctx] {
         if (Status status = runner_->run(ctx); !status.ok() && !ctx.done())
@@ -132,6 +111,136 @@ class AgentImpl final : public Agent {
   }
 
  private:
+  void run_tasks(const Context& ctx) {
+    std::vector<runtime::Task> tasks = core_->tasks();
+    if (pods_)
+      for (runtime::Task& task : pods_->tasks()) tasks.push_back(std::move(task));
+    if (peers_) tasks.push_back(peers_->task(system_clock()));
+    runtime::run_tasks(ctx, tasks);
+    if (pods_) pods_->finish();
+    core_->finish();
+  }
+
+  Status open_artifacts() {
+    // Archives that this node copied as replicas may be installed, too.
+    std::vector<os::Path> file_roots = options_.file_roots;
+    if (options_.peer_credentials) file_roots.push_back(options_.data_directory / "replicas");
+    TRY(store_,
+        artifact::Store::open({.root = options_.data_directory / "artifacts",
+                               .file_roots = std::move(file_roots),
+                               .limits = options_.artifact_limits,
+                               .capacity_bytes = options_.artifact_capacity_bytes,
+                               .transport = {.credentials = &credentials_,
+                                             .trusting = options_.trusting_client,
+                                             .rng = &rng_}},
+                              fs_, options_.downloads != nullptr ? *options_.downloads : http_));
+    TRY(auto tree, artifact::ModelTree::open(fs_, options_.data_directory / "models"));
+    tree_ = std::make_unique<artifact::ModelTree>(std::move(tree));
+    return {};
+  }
+
+  Status start_peers() {
+    const os::Path copies = options_.data_directory / "replicas";
+    TRY_VOID(fs_.make_directories(copies, 0700));
+    // The tree covers copies too, because a copy may be shared further. The work list decides which
+    // files are shared.
+    std::vector<os::Path> roots = options_.dataset_roots;
+    roots.insert(roots.begin(), copies);
+    const auto tree = tree_below(std::move(roots));
+    shares_ = std::make_unique<replica::Shares>(tree);
+    peers_ = std::make_unique<Peers>(Peers::Options{.listen = options_.peer_listen,
+                                                    .url = options_.peer_url,
+                                                    .credentials = options_.peer_credentials});
+    TRY(replicas_, ReplicaManager::open(
+                       {.roots = options_.dataset_roots,
+                        .copies = copies,
+                        .records = options_.data_directory / "shares",
+                        .copy_bytes_max = options_.replica_bytes_max,
+                        .url = [this] { return peers_->url(); }},
+                       fs_, tree, *shares_,
+                       [this](const std::string& node) { return peers_->client_of(node); }, rng_));
+    archives_ = std::make_unique<replica::Archives>(
+        [this](const codec::Sha256& digest) { return archive(digest); });
+    TRY_VOID(peers_->serve([files = shares_->handler(), archives = archives_->handler()](
+                               net::Request request, net::Responder respond) {
+      const auto& answer = request.path() == replica::kArchivePath ? archives : files;
+      answer(std::move(request), std::move(respond));
+    }));
+    if (!peers_->url().empty())
+      log::info("sharing files with other nodes", {{"url", peers_->url()}});
+    return {};
+  }
+
+  void make_components() {
+    models_ = std::make_unique<ModelManager>(
+        ModelManager::Options{
+            .install_threads = options_.install_threads,
+            .retry = {.first = options_.retry_first},
+            .serving = {.busy = options_.poll_busy, .steady = options_.poll_steady},
+            .requests_period = options_.requests_period,
+            .progress_period = options_.progress_period,
+            .client_of_node =
+                [this](const std::string& node) {
+                  return peers_ ? peers_->client_of(node) : nullptr;
+                },
+            .archives = archives_.get(),
+            .metrics = options_.metrics},
+        *store_, *tree_, fs_, http_, *state_store_, rng_);
+    datasets_ = std::make_unique<DatasetManager>(
+        DatasetManager::Options{.roots = options_.dataset_roots,
+                                .directory = options_.data_directory / "datasets",
+                                .times = {.recount = options_.dataset_recount},
+                                .metrics = options_.metrics},
+        fs_, tree_below(options_.dataset_roots), *watch_);
+    workers_ = std::make_unique<WorkerManager>(
+        WorkerManager::Options{.directory = options_.data_directory / "workers",
+                               .socket_directory = options_.worker_socket.parent_path().string()},
+        fs_, *state_store_, rng_);
+    std::vector<NodeComponent*> components{models_.get(), datasets_.get(), workers_.get()};
+    if (replicas_) components.push_back(replicas_.get());
+    core_ = std::make_unique<Core>(api_,
+                                   Core::Options{.link = {.node_name = options_.node_name,
+                                                          .watch_timeout = options_.watch_timeout,
+                                                          .backoff_max = options_.link_backoff_max,
+                                                          .rng = &rng_,
+                                                          .metrics = options_.metrics},
+                                                 .address = reported_address()},
+                                   *state_store_, std::move(components));
+  }
+
+  Status start_worker_api() {
+    worker_api_ = std::make_unique<WorkerApi>(
+        WorkerApi::Options{.node_name = options_.node_name, .metrics = options_.metrics},
+        *workers_);
+    TRY(worker_ports_,
+        WorkerPorts::open({.socket = options_.worker_socket,
+                           .listen = options_.worker_listen,
+                           .url_file = options_.data_directory / "worker/worker.url"},
+                          worker_api_->handler(), fs_));
+    if (!worker_ports_->url().empty())
+      log::info("worker API listens on a TCP port", {{"url", worker_ports_->url()}});
+    return {};
+  }
+
+  Status start_runner(os::ProcessRunner& processes) {
+    pods_ = std::make_unique<Pods>(
+        Pods::Options{.facts = read_facts(options_.node_name, options_.layer, reported_address()),
+                      .watch_timeout = options_.watch_timeout,
+                      .backoff_max = options_.link_backoff_max,
+                      .node_period = options_.node_period,
+                      .metrics = options_.metrics},
+        api_, system_clock(), rng_);
+    TRY(driver_, make_driver(processes));
+    node::end_containers_of_others(options_.data_directory, driver_->scheme(), options_.stop_grace);
+    TRY(runner_, node::PodRunner::open({.root = options_.data_directory,
+                                        .node_name = options_.node_name,
+                                        .node_address = address_,
+                                        .host_ip = reported_address()},
+                                       *driver_, pods_->host(), fs_, system_clock(), rng_));
+    pods_->start(*runner_);
+    return {};
+  }
+
   Result<std::unique_ptr<node::Driver>> make_driver(os::ProcessRunner& processes) const {
     if (options_.runner == Runner::kContainerd) {
       node::ContainerdDriverOptions containerd{.root = options_.data_directory,
@@ -145,60 +254,6 @@ class AgentImpl final : public Agent {
                                       .environment = options_.container_environment,
                                       .hidden = options_.hidden_from_pods},
                                      processes);
-  }
-
-  Status start_peers() {
-    const os::Path copies = options_.data_directory / "replicas";
-    TRY_VOID(fs_.make_directories(copies, 0700));
-    // The tree covers copies too, because a copy may be shared further. The work list decides which
-    // files are shared.
-    const auto tree = [roots = options_.dataset_roots, copies] {
-      std::vector<os::Path> there{copies};
-      for (const os::Path& root : roots)
-        if (os::open_readable_tree({root}).ok())
-          there.push_back(root);  // a disk may be mounted later
-      return os::open_readable_tree(there);
-    };
-    shares_ = std::make_unique<replica::Shares>(tree);
-    peers_ = std::make_unique<Peers>(Peers::Options{.listen = options_.peer_listen,
-                                                    .url = options_.peer_url,
-                                                    .credentials = options_.peer_credentials});
-    TRY(replicas_, ReplicaManager::open(
-                       {.roots = options_.dataset_roots,
-                        .copies = copies,
-                        .records = options_.data_directory / "shares",
-                        .copy_bytes_max = options_.replica_bytes_max},
-                       fs_, tree, *shares_,
-                       [this](const std::string& node) { return peers_->client_of(node); },
-                       *state_store_, rng_));
-    archives_ = std::make_unique<replica::Archives>(
-        [this](const codec::Sha256& digest) { return archive(digest); });
-    TRY_VOID(peers_->serve([files = shares_->handler(), archives = archives_->handler()](
-                               net::Request request, net::Responder respond) {
-      const auto& answer = request.path() == replica::kArchivePath ? archives : files;
-      answer(std::move(request), std::move(respond));
-    }));
-    if (!peers_->url().empty())
-      log::info("sharing files with other nodes", {{"url", peers_->url()}});
-    return {};
-  }
-
-  Status start_workers() {
-    workers_ = std::make_unique<WorkerManager>(
-        WorkerManager::Options{.directory = worker_root(options_.data_directory)}, fs_,
-        *state_store_, rng_);
-    workers_->load();  // so that the first requests find their workers
-    worker_api_ = std::make_unique<WorkerApi>(
-        WorkerApi::Options{.node_name = options_.node_name, .metrics = options_.metrics},
-        *workers_);
-    TRY(worker_ports_,
-        WorkerPorts::open({.socket = options_.worker_socket,
-                           .listen = options_.worker_listen,
-                           .url_file = options_.data_directory / "worker/worker.url"},
-                          worker_api_->handler(), fs_));
-    if (!worker_ports_->url().empty())
-      log::info("worker API listens on a TCP port", {{"url", worker_ports_->url()}});
-    return {};
   }
 
   std::optional<replica::Archives::Content> archive(const codec::Sha256& digest) {
@@ -215,18 +270,22 @@ class AgentImpl final : public Agent {
   os::FileSystem& fs_;
   Rng& rng_;
   SecretCredentials credentials_;
+  const std::unique_ptr<os::FileWatch> watch_ = os::make_file_watch();
   std::unique_ptr<StateStore> state_store_;
   std::string address_;
   std::unique_ptr<artifact::Store> store_;
   std::unique_ptr<artifact::ModelTree> tree_;
   std::unique_ptr<replica::Shares> shares_;  // outlives the handlers that use it
   std::unique_ptr<replica::Archives> archives_;
-  std::unique_ptr<Peers> peers_;
-  std::unique_ptr<ReplicaManager> replicas_;
+  std::unique_ptr<Peers> peers_;  // null: the node neither shares nor copies files
+  std::unique_ptr<ModelManager> models_;
+  std::unique_ptr<DatasetManager> datasets_;
+  std::unique_ptr<ReplicaManager> replicas_;  // null: like peers_
   std::unique_ptr<WorkerManager> workers_;
+  std::unique_ptr<Core> core_;  // destroyed before its components
   std::unique_ptr<WorkerApi> worker_api_;
   std::unique_ptr<WorkerPorts> worker_ports_;  // destroyed before the API that it serves
-  std::unique_ptr<Pods> pods_;
+  std::unique_ptr<Pods> pods_;                 // null: the agent has no runner
   std::unique_ptr<node::Driver> driver_;
   std::unique_ptr<node::PodRunner> runner_;
 };

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/peers.h"
+#include "agent/peer_credentials.h"
 #include "artifact/limits.h"
 #include "base/context.h"
 #include "base/metrics.h"

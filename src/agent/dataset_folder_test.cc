@@ -125,19 +125,19 @@ class DatasetFolderManager : public DatasetFolder {
                                 .directory = root_ / "agent/datasets",
                                 .portion_steps = 4,
                                 .clock = &clock_},
-        os::real_file_system(), open_tree(), watch_, *state_store_,
-        [this](const std::vector<Report>& reports, const std::string&, std::int64_t) {
-          reports_ = reports;
-        });
+        os::real_file_system(), open_tree(), watch_);
+    manager_->on_publish([this] {
+      api::EdgeNodeStatus status;
+      (void)manager_->put_report(status, {});
+      reports_ = std::move(status.datasets);
+    });
     manager_->load();
     tasks_ = manager_->tasks();
   }
   void want(std::vector<api::EdgeDataset> datasets) {
-    api::EdgeNode node;
-    node.metadata.uid = "node";
-    node.metadata.generation = ++generation_;
-    node.spec.datasets = std::move(datasets);
-    manager_->set_node(node);
+    WorkList list{{"node", ++generation_}, {}};
+    list.spec.datasets = std::move(datasets);
+    manager_->apply(list);
   }
   /// Runs one due task, counts last. False: no task is due.
   bool step() {
@@ -166,7 +166,6 @@ class DatasetFolderManager : public DatasetFolder {
   }
 
   node::testing::ManualClock clock_;
-  std::unique_ptr<StateStore> state_store_ = StateStore::in_memory();
   std::int64_t generation_ = 1;
   std::vector<Report> reports_;
   int counts_ = 0;

@@ -32,12 +32,15 @@ class DatasetMachine : public ::testing::Test {
     manager_ = std::make_unique<DatasetManager>(
         DatasetManager::Options{.roots = {root_ / "data"}, .directory = root_ / "agent/datasets"},
         os::real_file_system(), [this] { return os::open_readable_tree({root_ / "data"}); },
-        *watch_, *state_store_,
-        [this](const std::vector<Report>& reports, const std::string&, std::int64_t) {
-          const MutexLock lock(mutex_);
-          reports_ = reports;
-          published_.notify_all();
-        });
+        *watch_);
+    manager_->on_publish([this] {
+      api::EdgeNodeStatus status;
+      (void)manager_->put_report(status, {});
+      const MutexLock lock(mutex_);
+      reports_ = std::move(status.datasets);
+      published_.notify_all();
+    });
+    manager_->apply(list_);
     manager_->load();
     thread_ = std::jthread([this](const std::stop_token& stop) {
       runtime::run_tasks(Context(stop), manager_->tasks());
@@ -49,22 +52,16 @@ class DatasetMachine : public ::testing::Test {
     manager_.reset();
   }
   void want(const std::vector<std::pair<std::string, std::string>>& path_and_format) {
-    api::EdgeNode node;
-    node.metadata.name = "edge0";
-    node.metadata.uid = "node";
-    node.metadata.generation = ++generation_;
+    list_ = {{"node", list_.id.generation + 1}, {}};
     for (const auto& [path, format] : path_and_format) {
       api::EdgeDataset dataset;
       dataset.key = "datasets.edgeai.io/default/" + path;
       dataset.uid = "u";
       dataset.path = root_ / "data" / path;
       dataset.format = format;
-      node.spec.datasets.push_back(dataset);
+      list_.spec.datasets.push_back(dataset);
     }
-    ASSERT_TRUE(
-        write_work_list(*state_store_, {node.metadata.uid, node.metadata.generation, node.spec})
-            .ok());
-    manager_->set_node(node);
+    manager_->apply(list_);
   }
   /// Waits for a report. Only a hang takes until the timeout.
   void expect(const std::string& path, std::optional<std::int64_t> samples,
@@ -86,8 +83,7 @@ class DatasetMachine : public ::testing::Test {
 
   fs::path root_;
   std::unique_ptr<os::FileWatch> watch_ = os::make_file_watch();
-  std::unique_ptr<StateStore> state_store_ = StateStore::in_memory();
-  std::int64_t generation_ = 1;
+  WorkList list_{{"node", 1}, {}};
   Mutex mutex_;
   CondVar published_;
   std::vector<Report> reports_ GUARDED_BY(mutex_);

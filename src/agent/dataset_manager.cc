@@ -32,13 +32,10 @@ std::string_view state_of(const Report& report) {
 }  // namespace
 
 DatasetManager::DatasetManager(Options options, os::FileSystem& fs, OpenTree tree,
-                               os::FileWatch& watch, StateStore& state_store,
-                               Publish publish_reports)
+                               os::FileWatch& watch)
     : options_(std::move(options)),
       clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
       watch_(watch),
-      state_store_(state_store),
-      publish_(std::move(publish_reports)),
       counter_({.roots = options_.roots,
                 .portion_bytes = options_.portion_bytes,
                 .portion_steps = options_.portion_steps},
@@ -46,19 +43,10 @@ DatasetManager::DatasetManager(Options options, os::FileSystem& fs, OpenTree tre
       records_(fs, options_.directory),
       schedule_(options_.times) {}
 
-void DatasetManager::set_node(const api::EdgeNode& node) {
+void DatasetManager::apply(const WorkList& list) {
   const MutexLock lock(mutex_);
-  if (is_unassigned(node) && (known_ || desired_)) return;
-  desired_ = WorkList{node.metadata.uid, node.metadata.generation, node.spec};
+  desired_ = list;
   wakeup_.notify();
-}
-
-void DatasetManager::load() {
-  {
-    const MutexLock lock(mutex_);
-    desired_ = read_work_list(state_store_);
-  }
-  apply_work_list();
 }
 
 void DatasetManager::drop(Id id) {
@@ -89,8 +77,7 @@ void DatasetManager::apply_work_list() {
   const SteadyTime now = clock_.now();
   if (!known_ || !unknown.empty()) sweep_ = true;  // old records
   known_ = true;
-  uid_ = desired->uid;
-  generation_ = desired->generation;
+  list_ = desired->id;
   std::vector<Id> order;
   for (api::EdgeDataset& spec : desired->spec.datasets) {
     const auto known = std::find_if(entries_.begin(), entries_.end(), [&](const auto& e) {
@@ -181,9 +168,6 @@ void DatasetManager::publish_running(SteadyTime now) {
 
 void DatasetManager::publish_reports() {
   apply_work_list();
-  std::vector<Report> reports;
-  std::string uid;
-  std::int64_t generation = 0;
   {
     const MutexLock lock(mutex_);
     const SteadyTime now = clock_.now();
@@ -196,11 +180,17 @@ void DatasetManager::publish_reports() {
     if (!changed_ || waits || (!other_list_ && now < publish_after_)) return;
     changed_ = other_list_ = false;
     publish_after_ = now + options_.report_period;
-    for (const Id id : order_) reports.push_back(entries_.at(id).report);
-    uid = uid_;
-    generation = generation_;
+    published_ = {list_, {}};
+    for (const Id id : order_) published_.reports.push_back(entries_.at(id).report);
   }
-  publish_(std::move(reports), uid, generation);
+  publish();
+}
+
+ListId DatasetManager::put_report(api::EdgeNodeStatus& status,
+                                  const api::EdgeNodeStatus& /*live*/) const {
+  const MutexLock lock(mutex_);
+  status.datasets = published_.reports;
+  return published_.list;
 }
 
 // ---- counting

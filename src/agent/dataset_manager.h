@@ -13,19 +13,18 @@
 #include <string>
 #include <vector>
 
+#include "agent/component.h"
 #include "agent/dataset_counter.h"
 #include "agent/dataset_record.h"
 #include "agent/dataset_report.h"
 #include "agent/dataset_schedule.h"
-#include "agent/work_list.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
 #include "os/file_watch.h"
-#include "runtime/task.h"
 
 namespace varda::agent {
 
-class DatasetManager {
+class DatasetManager final : public NodeComponent {
  public:
   struct Options {
     std::vector<os::Path> roots;  // absolute; only files below may be read
@@ -42,26 +41,19 @@ class DatasetManager {
     const Clock* clock = nullptr;                      // null: the system clock
     metrics::Registry* metrics = nullptr;  // varda_agent_datasets, varda_agent_dataset_counts_total
   };
-  /// Called by a task after a change, with all reports and the work list that they
-  /// answer.
-  using Publish = std::function<void(std::vector<api::EdgeDatasetReport>, const std::string& uid,
-                                     std::int64_t generation)>;
   using OpenTree = DatasetCounter::OpenTree;
 
   /// Only the records use `fs`. All references outlive the manager.
-  DatasetManager(Options options, os::FileSystem& fs, OpenTree tree, os::FileWatch& watch,
-                 StateStore& state_store, Publish publish_reports);
+  DatasetManager(Options options, os::FileSystem& fs, OpenTree tree, os::FileWatch& watch);
 
-  /// Accepts a version of the EdgeNode. Objects without an assignment (is_unassigned()) are
-  /// ignored. Thread-safe.
-  void set_node(const api::EdgeNode& node);
-
-  /// Applies the persisted work list. Call it before the first step.
-  void load();
+  void apply(const WorkList& list) override;
+  /// Restores the records of the datasets in the work list.
+  void load() override { apply_work_list(); }
   /// Reporting, counting, and noticing changes.
-  std::vector<runtime::Task> tasks();
-  /// Saves all unsaved records. After the last step.
-  void finish() { save(/*all=*/true); }
+  std::vector<runtime::Task> tasks() override;
+  ListId put_report(api::EdgeNodeStatus& status, const api::EdgeNodeStatus& live) const override;
+  /// Saves all unsaved records.
+  void finish() override { save(/*all=*/true); }
 
  private:
   using Id = DatasetSchedule::Id;
@@ -109,8 +101,6 @@ class DatasetManager {
   const Options options_;
   const Clock& clock_;
   os::FileWatch& watch_;
-  StateStore& state_store_;
-  const Publish publish_;
   DatasetCounter counter_;  // of the counting task
   DatasetRecords records_;  // of load(), then of the counting task
 
@@ -118,8 +108,7 @@ class DatasetManager {
   runtime::Wakeup wakeup_;
   std::optional<WorkList> desired_ GUARDED_BY(mutex_);  // not applied yet
   bool known_ GUARDED_BY(mutex_) = false;               // a work list was applied
-  std::string uid_ GUARDED_BY(mutex_);
-  std::int64_t generation_ GUARDED_BY(mutex_) = 0;
+  ListId list_ GUARDED_BY(mutex_);
   std::vector<Id> order_ GUARDED_BY(mutex_);  // order of the work list
   std::map<Id, Entry> entries_ GUARDED_BY(mutex_);
   Id ids_ GUARDED_BY(mutex_) = 0;  // a path added again gets a new id
@@ -130,6 +119,11 @@ class DatasetManager {
   bool changed_ GUARDED_BY(mutex_) = true;     // unreported changes exist
   bool other_list_ GUARDED_BY(mutex_) = true;  // unreported changes beyond progress figures
   SteadyTime publish_after_ GUARDED_BY(mutex_);
+  struct Published {
+    ListId list;
+    std::vector<api::EdgeDatasetReport> reports;
+  };
+  Published published_ GUARDED_BY(mutex_);
 };
 
 }  // namespace varda::agent

@@ -49,14 +49,12 @@ class Bench {
  public:
   struct Said {
     std::vector<Report> reports;
-    std::string uid;
-    std::int64_t generation = 0;
+    ListId list;
     SteadyTime at;
   };
 
   explicit Bench(std::uint64_t seed = 1)
-      : disk(std::make_unique<os::testing::CrashingFileSystem>(seed)),
-        state_store(StateStore::in_memory()) {
+      : disk(std::make_unique<os::testing::CrashingFileSystem>(seed)) {
     CHECK(disk->make_directories("/agent", 0700).ok());
     CHECK(disk->sync_directory("/").ok());
   }
@@ -72,14 +70,16 @@ class Bench {
         [this]() -> Result<std::unique_ptr<os::ReadableTree>> {
           return std::make_unique<Borrowed>(tree);
         },
-        watch, *state_store,
-        [this](std::vector<Report> reports, const std::string& uid, std::int64_t generation) {
-          if (!said.empty() && said.back().generation == generation && said.back().uid == uid &&
-              manager) {
-            EXPECT_GE(clock.now() - said.back().at, 500ms) << "too often";
-          }
-          said.push_back({std::move(reports), uid, generation, clock.now()});
-        });
+        watch);
+    manager->on_publish([this] {
+      api::EdgeNodeStatus status;
+      const ListId list = manager->put_report(status, {});
+      if (!said.empty() && said.back().list == list) {
+        EXPECT_GE(clock.now() - said.back().at, 500ms) << "too often";
+      }
+      said.push_back({std::move(status.datasets), list, clock.now()});
+    });
+    if (list) manager->apply(*list);
     manager->load();
     tasks = manager->tasks();
   }
@@ -99,16 +99,12 @@ class Bench {
     disk = disk->killed();
   }
 
-  /// Delivers a work list like the link, and persists it like the manager of models.
+  /// Delivers a work list like Core, which delivers it again after a restart.
   void want(std::vector<api::EdgeDataset> datasets) {
-    api::EdgeNode node;
-    node.metadata.name = "edge0";
-    node.metadata.uid = "node";
-    node.metadata.generation = ++generation;
-    node.spec.datasets = std::move(datasets);
-    CHECK(write_work_list(*state_store, {node.metadata.uid, node.metadata.generation, node.spec})
-              .ok());
-    if (manager) manager->set_node(node);
+    list.emplace();
+    list->id = {"node", ++generation};
+    list->spec.datasets = std::move(datasets);
+    if (manager) manager->apply(*list);
   }
 
   /// Runs everything that becomes due within `time`.
@@ -148,7 +144,7 @@ class Bench {
   os::testing::MemoryFileWatch watch;
   Status refused;
   std::unique_ptr<os::testing::CrashingFileSystem> disk;
-  std::unique_ptr<StateStore> state_store;
+  std::optional<WorkList> list;
   std::uint64_t portion_bytes = 256u << 20;
   std::size_t state_bytes_max = 16 << 10;
   bool counts = true;  // false: time passes without counting
@@ -168,8 +164,8 @@ TEST(DatasetManager, AWorkListIsAnsweredWithWhatWasCounted) {
   bench.want({dataset_of("b", "/data/b", "txt"), dataset_of("a", "/data/a", "csv")});
   bench.pass(0s);
   ASSERT_EQ(bench.said.size(), 2U) << "one report for both";
-  EXPECT_EQ(bench.said[1].uid, "node");
-  EXPECT_EQ(bench.said[1].generation, 2);
+  EXPECT_EQ(bench.said[1].list.uid, "node");
+  EXPECT_EQ(bench.said[1].list.generation, 2);
   ASSERT_EQ(bench.said[1].reports.size(), 2U);
   EXPECT_EQ(bench.said[1].reports[0].key, "datasets.edgeai.io/default/b")
       << "in the order of the list";
@@ -186,7 +182,7 @@ TEST(DatasetManager, AWorkListIsAnsweredWithWhatWasCounted) {
   bench.want({dataset_of("b", "/data/b", "txt"), dataset_of("a", "/data/a", "csv")});
   bench.pass(0s);
   ASSERT_EQ(bench.said.size(), 3U);
-  EXPECT_EQ(bench.said[2].generation, 3);
+  EXPECT_EQ(bench.said[2].list.generation, 3);
   EXPECT_EQ(bench.tree.bytes_read, read);
   bench.pass(30min);
   EXPECT_EQ(bench.said.size(), 3U) << "at rest it says nothing";
@@ -417,7 +413,7 @@ TEST(DatasetManager, WhatWasKnownIsToldBeforeItIsCountedAgain) {
     bench.pass(1s);
     bench.counts = true;
     ASSERT_EQ(bench.said.size(), 1U);
-    EXPECT_EQ(bench.said[0].generation, 2);
+    EXPECT_EQ(bench.said[0].list.generation, 2);
     EXPECT_EQ(bench.last().state, "Counted");
     EXPECT_EQ(bench.last().samples, 2);
     EXPECT_EQ(bench.last().time, before.time);

@@ -21,7 +21,7 @@
 #include <optional>
 #include <string>
 
-#include "agent/peers.h"
+#include "agent/peer_credentials.h"
 #include "base/clock.h"
 #include "base/context.h"
 #include "base/result.h"

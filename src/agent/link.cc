@@ -1,8 +1,10 @@
 #include "agent/link.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "agent/tier_counters.h"
 #include "api/edgeai/edge_summary.h"
 #include "base/log.h"
 #include "meta/patch.h"
@@ -22,6 +24,17 @@ runtime::Informer::Options informer_options(const Link::Options& options) {
   return informer;
 }
 
+const std::vector<std::string>& own_members() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> out;
+    for (const api::Property& member :
+         api::EdgeNode::kind().schema->find("status")->schema.properties)
+      if (member.name != "conditions" && member.name != "lastSeen") out.push_back(member.name);
+    return out;
+  }();
+  return names;
+}
+
 }  // namespace
 
 std::optional<codec::Json> status_patch(const api::EdgeNodeStatus& wanted,
@@ -29,9 +42,7 @@ std::optional<codec::Json> status_patch(const api::EdgeNodeStatus& wanted,
   const codec::Json now = live["status"].is_object() ? live["status"] : codec::Json::object();
   codec::Json next = now;
   const codec::Json ours = wanted.to_json();
-  for (const char* name : {"observedGeneration", "agentVersion", "modelRoot", "workerRoot",
-                           "workerSocketDirectory", "address", "disk", "models", "datasets",
-                           "workers", "peerUrl", "shares", "replicas", "summary"}) {
+  for (const std::string& name : own_members()) {
     if (const codec::Json* value = ours.find(name)) {
       next.set(name, *value);
     } else {
@@ -42,15 +53,18 @@ std::optional<codec::Json> status_patch(const api::EdgeNodeStatus& wanted,
   return codec::Json::object({{"status", meta::make_merge_patch(now, next)}});
 }
 
-Link::Link(const kube::Client& client, Options options, WorkList desired)
+Link::Link(const kube::Client& client, Options options,
+           std::function<void(const api::EdgeNode&)> received,
+           std::function<Report(const api::EdgeNodeStatus&)> report)
     : client_(client),
       options_(std::move(options)),
       clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
+      report_(std::move(report)),
       informer_(client, informer_options(options_)),
       backoff_(options_.backoff_first) {
-  informer_.on_change([this, desired = std::move(desired)](const runtime::Change& change) {
+  informer_.on_change([this, received = std::move(received)](const runtime::Change& change) {
     if (change.now && change.now->typed) {
-      desired(*static_cast<const api::EdgeNode*>(change.now->typed.get()));
+      received(*static_cast<const api::EdgeNode*>(change.now->typed.get()));
     } else if (change.now) {
       log::error("EdgeNode cannot be decoded, keeping the previous version",
                  {{"error", change.now->problem}});
@@ -68,14 +82,13 @@ void Link::wake() {
   wakeup_.notify();
 }
 
-void Link::report(api::EdgeNodeStatus status, std::string observed_uid) {
+void Link::report_changed() {
   const MutexLock lock(mutex_);
-  wanted_ = {std::move(status), std::move(observed_uid)};
-  dirty_ = true;
+  reporting_ = dirty_ = true;
   wakeup_.notify();
 }
 
-Status Link::sync(const Context& ctx, const Wanted& wanted) {
+Status Link::sync(const Context& ctx) {
   const meta::ObjectKey key{"", options_.node_name};
   codec::Json live;
   if (const auto stored = informer_.get(key)) {
@@ -91,20 +104,16 @@ Status Link::sync(const Context& ctx, const Wanted& wanted) {
       created = client_.get(ctx, api::EdgeNode::resource(), key);  // the watch is behind
     TRY(live, std::move(created));
   }
-  api::EdgeNodeStatus published = wanted.status;
+  const auto object = api::EdgeNode::from_json(live);
+  Report report = report_(object.ok() ? object->status : api::EdgeNodeStatus());
   const codec::Json uid = std::as_const(live).at("metadata/uid");
-  // The generation belongs to a deleted object; nothing of the new object was observed yet.
-  const bool other = !wanted.observed_uid.empty() && wanted.observed_uid != uid.as_string();
-  if (other ||
-      published.observed_generation > std::as_const(live).at("metadata/generation").as_integer())
-    published.observed_generation = 0;
-  if (const auto object = api::EdgeNode::from_json(live); object.ok()) {
-    for (api::EdgeModelReport& model : published.models)
-      if (const auto* there = object->status.find_model(model.key); there != nullptr)
-        keep_ahead(model.joint, there->joint);
-    published.summary = api::summarize(object->spec, published);
-  }
-  auto patch = status_patch(published, live);
+  // If the report answers the list of a deleted object, nothing of the new one was observed yet.
+  const bool other = !report.observed.uid.empty() && report.observed.uid != uid.as_string();
+  const std::int64_t newest = std::as_const(live).at("metadata/generation").as_integer();
+  report.status.observed_generation =
+      other || report.observed.generation > newest ? 0 : report.observed.generation;
+  if (object.ok()) report.status.summary = api::summarize(object->spec, report.status);
+  auto patch = status_patch(report.status, live);
   if (!patch) return {};
   patch->set("metadata", codec::Json::object({{"uid", uid}}));  // conflict if recreated
   TRY(const auto written, client_.patch(ctx, api::EdgeNode::resource(), key,
@@ -131,16 +140,15 @@ std::optional<SteadyTime> Link::due() const {
 }
 
 void Link::step(const Context& ctx) {
-  std::optional<Wanted> wanted;
   {
     const MutexLock lock(mutex_);
-    wanted = wanted_;
     dirty_ = false;
     retry_.reset();
     look_again_.reset();
+    if (!reporting_) return;
   }
-  if (!wanted || ctx.done()) return;
-  const Status status = sync(ctx, *wanted);
+  if (ctx.done()) return;
+  const Status status = sync(ctx);
   if (status.ok()) {
     backoff_ = options_.backoff_first;
     if (informer_.get({"", options_.node_name}) != nullptr) return;

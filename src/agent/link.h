@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "agent/work_list.h"
 #include "api/edgeai/edge_node.h"
 #include "base/context.h"
 #include "base/mutex.h"
@@ -22,7 +23,8 @@ namespace varda::agent {
 inline constexpr std::chrono::seconds kWatchTimeout{10};
 
 /// A merge patch for the agent's members of status; nothing if `live` (a whole EdgeNode) has them
-/// already. Conditions and members of other writers stay. Pure.
+/// already. The agent owns each member that EdgeNodeStatus describes, except conditions and
+/// lastSeen. Members of other writers stay. Pure.
 std::optional<codec::Json> status_patch(const api::EdgeNodeStatus& wanted, const codec::Json& live);
 
 /// Thread-safe.
@@ -37,15 +39,20 @@ class Link {
     Rng* rng = nullptr;            // null: the system's
     metrics::Registry* metrics = nullptr;
   };
-  /// `desired` gets every version of the EdgeNode, on the task that watches, and must be quick.
-  /// `client` outlives the link.
-  using WorkList = std::function<void(const api::EdgeNode&)>;
-  Link(const kube::Client& client, Options options, WorkList desired);
+  /// The status to write, without observedGeneration, and the work list that it answers.
+  struct Report {
+    api::EdgeNodeStatus status;
+    ListId observed;
+  };
+  /// `received` gets every version of the EdgeNode, on the task that watches, and must be quick.
+  /// `report` is called before each write, with the server's status. `client` outlives the link.
+  Link(const kube::Client& client, Options options,
+       std::function<void(const api::EdgeNode&)> received,
+       std::function<Report(const api::EdgeNodeStatus& live)> report);
 
-  /// Sets the status to write whenever the server's differs; retried while the link is down.
-  /// Nothing is written before the first call. `observed_uid` is the uid of the object that
-  /// observedGeneration refers to, because generations of a recreated object start over.
-  void report(api::EdgeNodeStatus status, std::string observed_uid);
+  /// The report has changed: it is written if the server's status differs, and retried while the
+  /// link is down. Nothing is written, or created, before the first call.
+  void report_changed();
   /// Two tasks: watching the object, and writing its status.
   std::vector<runtime::Task> tasks();
 
@@ -53,20 +60,17 @@ class Link {
   void step(const Context& ctx);
   /// When step() has something to write. Nothing: before the first list, or until a change.
   std::optional<SteadyTime> due() const;
-  struct Wanted {
-    api::EdgeNodeStatus status;
-    std::string observed_uid;
-  };
-  Status sync(const Context& ctx, const Wanted& wanted);
+  Status sync(const Context& ctx);
   void wake();
 
   const kube::Client& client_;
   const Options options_;
   const Clock& clock_;
+  const std::function<Report(const api::EdgeNodeStatus&)> report_;
   runtime::Informer informer_;
   mutable Mutex mutex_;
   runtime::Wakeup wakeup_;
-  std::optional<Wanted> wanted_ GUARDED_BY(mutex_);
+  bool reporting_ GUARDED_BY(mutex_) = false;  // report_changed() was called
   bool dirty_ GUARDED_BY(mutex_) = false;
   // State of step() and due().
   std::chrono::milliseconds backoff_;

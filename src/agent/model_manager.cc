@@ -31,7 +31,7 @@ Options with_clock(Options options, const Clock* clock) {
 
 ModelManager::ModelManager(Options options, artifact::Store& store, artifact::ModelTree& tree,
                            os::FileSystem& fs, net::HttpClient& http, StateStore& state_store,
-                           Rng& rng, Report report)
+                           Rng& rng)
     : options_(options),
       clock_(options.clock != nullptr ? *options.clock : system_clock()),
       store_(store),
@@ -39,7 +39,6 @@ ModelManager::ModelManager(Options options, artifact::Store& store, artifact::Mo
       fs_(fs),
       state_store_(state_store),
       rng_(rng),
-      report_(std::move(report)),
       tier_counters_(with_clock(options.joint_reports, options.clock), state_store, rng,
                      [this] { wake(); }),
       poller_(
@@ -58,25 +57,21 @@ void ModelManager::wake() {
   wakeup_.notify();
 }
 
-void ModelManager::set_node(const api::EdgeNode& node) {
-  std::map<std::string, codec::Json> live;
-  for (const api::EdgeModelReport& model : node.status.models)
-    if (model.joint.is_object()) live.emplace(model.key, model.joint);
-  tier_counters_.reconcile_with_server(std::move(live));
+void ModelManager::apply(const WorkList& list) {
   const MutexLock lock(mutex_);
-  if (is_unassigned(node) && (desired_ || spec_)) return;
-  desired_ = {node.metadata.uid, node.metadata.generation, node.spec};
+  desired_ = list;
   dirty_ = true;
   wakeup_.notify();
 }
 
+void ModelManager::adopt(const api::EdgeNodeStatus& live) {
+  std::map<std::string, codec::Json> counters;
+  for (const api::EdgeModelReport& model : live.models)
+    if (model.joint.is_object()) counters.emplace(model.key, model.joint);
+  tier_counters_.reconcile_with_server(std::move(counters));
+}
+
 void ModelManager::load() {
-  if (auto desired = read_work_list(state_store_)) {
-    const MutexLock lock(mutex_);
-    spec_ = std::move(desired->spec);
-    uid_ = std::move(desired->uid);
-    generation_ = desired->generation;
-  }
   tier_counters_.load();
   const auto failures = state_store_.get(kFailures);
   if (!failures.ok()) return;
@@ -252,7 +247,7 @@ void ModelManager::note_ready_artifacts(const std::vector<JobKey>& jobs) {
 void ModelManager::note_peers() {
   std::map<codec::Sha256, std::vector<api::EdgeReplicaSource>> peers;
   shared_with_.clear();
-  for (const api::EdgeModel& model : spec_->models) {
+  for (const api::EdgeModel& model : list_->spec.models) {
     for (const api::EdgeModelVersion& version : model.versions) {
       const auto digest = codec::Sha256::parse(version.sha256);
       if (!digest.ok()) continue;
@@ -315,7 +310,7 @@ void ModelManager::look_at_tree() {
 
 void ModelManager::write_joint_files() {
   std::map<std::string, Unwritten> unwritten;
-  for (const api::EdgeModel& model : spec_->models) {
+  for (const api::EdgeModel& model : list_->spec.models) {
     const codec::Json joint = model.joint.is_object() ? model.joint : codec::Json();
     Status status;
     if (const std::size_t bytes = joint.is_null() ? 0 : codec::write_json(joint).size();
@@ -418,7 +413,7 @@ void ModelManager::act(const Plan& plan) {
 }
 
 void ModelManager::show_numbers() {
-  for (const api::EdgeModel& model : spec_->models) {
+  for (const api::EdgeModel& model : list_->spec.models) {
     const auto found = shown_.find(model.key);
     if (found == shown_.end() || !found->second.target) continue;
     Shown& shown = found->second;
@@ -496,113 +491,120 @@ void ModelManager::step() {
     const MutexLock lock(mutex_);
     if (!dirty_ && clock_.now() < next_look()) return;  // nothing else is due
   }
-  std::optional<WorkList> fresh;
+  if (clock_.now() >= disk_due_) disk_due_ = clock_.now() + options_.disk_period;
   {
     const MutexLock lock(mutex_);
     dirty_ = false;  // later events need another step
     progress_.publish_reports(clock_.now());
-    fresh.swap(desired_);
-    if (fresh) spec_ = fresh->spec;
+    if (desired_) list_ = std::exchange(desired_, std::nullopt);
   }
-  if (fresh) {
-    uid_ = fresh->uid;
-    generation_ = fresh->generation;
-    const Status kept = write_work_list(state_store_, *fresh);
-    if (!kept.ok())
-      log::error("work list not persisted; a restart without network would lose it",
-                 {{"error", kept.error()}});
-  }
-  if (clock_.now() >= disk_due_) disk_due_ = clock_.now() + options_.disk_period;
-  if (!spec_) {
-    publish();
-    return;
-  }
-  note_peers();
-  std::map<std::string, std::string> joint_reports;
-  for (const api::EdgeModel& model : spec_->models)
-    if (model.joint.is_object()) joint_reports.emplace(model.key, model.joint["uid"].as_string());
-  tier_counters_.set_wanted(joint_reports);
-  World world;
-  const auto look = [&] {
-    look_at_tree();
-    world.shown = shown_;
-    world.serving = poller_.reports();
-    const MutexLock lock(mutex_);
-    world.jobs = jobs();
-  };
-  look();
-  Plan wanted = plan(*spec_, world);
-  note_ready_artifacts(wanted.install);
-  std::set<codec::Sha256> keep;
-  for (const JobKey& job : wanted.install) keep.insert(job.digest);
-  store_.keep(std::move(keep));
-  {
-    const MutexLock lock(mutex_);
-    for (const JobKey& job : schedule_.set_wanted(wanted.install, clock_.now()))
-      if (const auto running = running_.find(job); running != running_.end())
-        running->second.request_stop();
-    wakeup_.notify();
-  }
-  share_archives();
-  look();
-  wanted = plan(*spec_, world);
-  act(wanted);
-  look_at_tree();
-  show_numbers();
-  look();
-  poller_.set(plan(*spec_, world).poll);
-  save_failures();
-  publish();
+  if (list_) carry_out();
+  publish_models();
 }
 
-void ModelManager::publish() {
+void ModelManager::carry_out() {
+  note_peers();
+  std::map<std::string, std::string> tiers;  // model -> uid of its service
+  for (const api::EdgeModel& model : list_->spec.models)
+    if (model.joint.is_object()) tiers.emplace(model.key, model.joint["uid"].as_string());
+  tier_counters_.set_wanted(tiers);
+  schedule_installs();
+  share_archives();
+  look_at_tree();
+  act(plan(list_->spec, world()));
+  // The second plan is for the polls: they expect the versions that act() has exposed, and the
+  // numbers of those versions.
+  look_at_tree();
+  show_numbers();
+  poller_.set(plan(list_->spec, world()).poll);
+  save_failures();
+}
+
+void ModelManager::schedule_installs() {
+  const std::vector<JobKey> wanted = jobs_of(list_->spec);
+  note_ready_artifacts(wanted);
+  std::set<codec::Sha256> keep;
+  for (const JobKey& job : wanted) keep.insert(job.digest);
+  store_.keep(std::move(keep));
+  const MutexLock lock(mutex_);
+  for (const JobKey& job : schedule_.set_wanted(wanted, clock_.now()))
+    if (const auto running = running_.find(job); running != running_.end())
+      running->second.request_stop();
+  wakeup_.notify();
+}
+
+World ModelManager::world() const {
+  World out;
+  out.shown = shown_;
+  out.serving = poller_.reports();
+  const MutexLock lock(mutex_);
+  out.jobs = jobs();
+  return out;
+}
+
+// ---- reporting
+
+std::vector<api::EdgeModelReport> ModelManager::model_reports() const {
+  World now = world();
+  std::size_t bytes = 0;
+  for (auto& [key, report] : tier_counters_.reports()) {
+    bytes += codec::write_json(report).size();
+    const bool fits = bytes <= kJointReportBytesMax;
+    const char* const message = "the tier reports of this node's servers exceed the size limit";
+    now.joint_reports[key] =
+        fits ? report
+             : codec::Json::object({{"problem", codec::Json::object({{"reason", "TooMuch"},
+                                                                     {"message", message}})}});
+  }
+  for (const auto& [key, unwritten] : unwritten_)
+    now.joint_reports[key].set("problem", codec::Json::object({{"reason", unwritten.word},
+                                                               {"message", unwritten.message}}));
+  std::vector<api::EdgeModelReport> out = report(list_->spec, now);
+  for (api::EdgeModelReport& model : out) {
+    for (api::EdgeVersionReport& version : model.versions) {
+      const auto digest = codec::Sha256::parse(version.sha256);
+      version.shared = version.state == api::EdgeVersionReport::kReady && digest.ok() &&
+                       store_.has_archive(*digest);
+    }
+  }
+  return out;
+}
+
+void ModelManager::publish_models() {
   if (options_.metrics != nullptr) {
     options_.metrics->gauge("varda_agent_artifact_bytes", "Bytes of all installed artifacts.")
         .set(static_cast<double>(store_.bytes()));
     options_.metrics->gauge("varda_agent_models", "Models of the work list.")
-        .set(spec_ ? static_cast<double>(spec_->models.size()) : 0);
+        .set(list_ ? static_cast<double>(list_->spec.models.size()) : 0);
   }
-  api::EdgeNodeStatus status;
-  status.observed_generation = generation_;
-  status.disk = disk_;
-  if (spec_) {
-    // The servers' first answers arrive soon; until then the previous report stays.
-    if (!poller_.complete()) return;
-    World world;
-    world.shown = shown_;
-    world.serving = poller_.reports();
-    std::size_t bytes = 0;
-    for (auto& [key, report] : tier_counters_.reports()) {
-      bytes += codec::write_json(report).size();
-      const bool fits = bytes <= kJointReportBytesMax;
-      const char* const message = "the tier reports of this node's servers exceed the size limit";
-      world.joint_reports[key] =
-          fits ? report
-               : codec::Json::object({{"problem", codec::Json::object({{"reason", "TooMuch"},
-                                                                       {"message", message}})}});
-    }
-    for (const auto& [key, unwritten] : unwritten_)
-      world.joint_reports[key].set(
-          "problem",
-          codec::Json::object({{"reason", unwritten.word}, {"message", unwritten.message}}));
-    {
-      const MutexLock lock(mutex_);
-      world.jobs = jobs();
-    }
-    status.models = report(*spec_, world);
-    for (api::EdgeModelReport& model : status.models) {
-      for (api::EdgeVersionReport& version : model.versions) {
-        const auto digest = codec::Sha256::parse(version.sha256);
-        version.shared = version.state == api::EdgeVersionReport::kReady && digest.ok() &&
-                         store_.has_archive(*digest);
-      }
-    }
+  // The servers' first answers arrive soon; until then the previous report stays.
+  if (list_ && !poller_.complete()) return;
+  Published now;
+  now.status.disk = disk_;
+  if (list_) {
+    now.list = list_->id;
+    now.status.models = model_reports();
   }
-  codec::Json text = status.to_json();
-  std::pair<std::string, codec::Json> now(uid_, std::move(text));
-  if (last_report_ == now) return;
-  last_report_ = std::move(now);
-  report_(status, uid_);
+  now.text = now.status.to_json();
+  {
+    const MutexLock lock(mutex_);
+    if (published_ && published_->list == now.list && published_->text == now.text) return;
+    published_ = std::move(now);
+  }
+  publish();
+}
+
+ListId ModelManager::put_report(api::EdgeNodeStatus& status,
+                                const api::EdgeNodeStatus& live) const {
+  status.model_root = tree_.root().string();
+  const MutexLock lock(mutex_);
+  if (!published_) return {};
+  status.disk = published_->status.disk;
+  status.models = published_->status.models;
+  for (api::EdgeModelReport& model : status.models)
+    if (const auto* there = live.find_model(model.key); there != nullptr)
+      keep_ahead(model.joint, there->joint);
+  return published_->list;
 }
 
 }  // namespace varda::agent

@@ -12,24 +12,23 @@
 #include <stop_token>
 #include <string>
 
+#include "agent/component.h"
 #include "agent/download_progress.h"
 #include "agent/install_schedule.h"
 #include "agent/plan.h"
 #include "agent/serving_poller.h"
 #include "agent/state_store.h"
 #include "agent/tier_counter_store.h"
-#include "agent/work_list.h"
 #include "artifact/model_tree.h"
 #include "artifact/store.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
 #include "base/rng.h"
 #include "replica/archives.h"
-#include "runtime/task.h"
 
 namespace varda::agent {
 
-class ModelManager {
+class ModelManager final : public NodeComponent {
  public:
   static constexpr std::size_t kJointBytesMax = 64 << 10;  // of EdgeNode.spec.models[].joint
   // Total size of the tier reports: the gateway rejects a status above 1 MiB.
@@ -53,27 +52,21 @@ class ModelManager {
     replica::Archives* archives = nullptr;  // null: this node serves no archives
     metrics::Registry* metrics = nullptr;
   };
-  /// Called by the task "models" when the status of models or disk changes. The string is the uid
-  /// of the EdgeNode that observedGeneration refers to.
-  using Report = std::function<void(const api::EdgeNodeStatus&, const std::string&)>;
-
   /// All references outlive the manager.
   ModelManager(Options options, artifact::Store& store, artifact::ModelTree& tree,
-               os::FileSystem& fs, net::HttpClient& http, StateStore& state_store, Rng& rng,
-               Report report);
-  ~ModelManager();
+               os::FileSystem& fs, net::HttpClient& http, StateStore& state_store, Rng& rng);
+  ~ModelManager() override;
 
-  /// Accepts a version of the EdgeNode; persisted before it takes effect. Objects without an
-  /// assignment (is_unassigned()) are ignored. Thread-safe.
-  void set_node(const api::EdgeNode& node);
-
-  /// Applies the persisted work list. Call it before the first step.
-  void load();
+  void apply(const WorkList& list) override;
+  /// Restores tier counters and failed installs.
+  void load() override;
+  void adopt(const api::EdgeNodeStatus& live) override;
   /// Deciding and acting, polling model servers, saving counters, and one task per concurrent
   /// install.
-  std::vector<runtime::Task> tasks();
-  /// Saves the servers' latest counters, because the servers may stop next. After the last step.
-  void finish();
+  std::vector<runtime::Task> tasks() override;
+  ListId put_report(api::EdgeNodeStatus& status, const api::EdgeNodeStatus& live) const override;
+  /// Saves the servers' latest counters, because the servers may stop next.
+  void finish() override;
 
  private:
   std::optional<SteadyTime> due() const;
@@ -83,8 +76,12 @@ class ModelManager {
   std::optional<SteadyTime> install_due() const;
   /// Runs one job, if one is due.
   void install(const Context& ctx);
-  /// One round: look, plan, act, report.
   void step();
+  /// One round: schedules installs, changes the model tree by the plan, and sets the polls.
+  void carry_out();
+  void schedule_installs();
+  /// The world as the plan sees it: jobs, shown_ and the servers' answers.
+  World world() const;
   /// Whether something must be installed again.
   bool read_requests();
   /// Whether the reported figures changed.
@@ -92,6 +89,7 @@ class ModelManager {
   void note_ready_artifacts(const std::vector<JobKey>& jobs);
   void note_peers();
   void share_archives();
+  /// Updates shown_ from the model tree.
   void look_at_tree();
   /// Writes the joint.json files, before any target.
   void write_joint_files();
@@ -99,7 +97,8 @@ class ModelManager {
   /// Updates the views of servers that know only version numbers.
   void show_numbers();
   void save_failures();
-  void publish();
+  void publish_models();
+  std::vector<api::EdgeModelReport> model_reports() const;
   void wake();
 
   const Options options_;
@@ -109,14 +108,11 @@ class ModelManager {
   os::FileSystem& fs_;
   StateStore& state_store_;
   Rng& rng_;
-  const Report report_;
   TierCounterStore tier_counters_;
   ServingPoller poller_;
 
   // State of the task "models".
-  std::optional<api::EdgeNodeSpec> spec_;  // written under mutex_, because set_node() reads it
-  std::string uid_;                        // of the EdgeNode that spec_ and generation_ belong to
-  std::int64_t generation_ = 0;
+  std::optional<WorkList> list_;
   std::map<std::string, Shown> shown_;
   std::map<std::string, std::map<std::string, JobKey>> exposed_;  // model -> shown version -> job
   struct NumberedState {                                          // inputs of a view
@@ -132,10 +128,9 @@ class ModelManager {
     std::string word, message;
     friend bool operator==(const Unwritten&, const Unwritten&) = default;
   };
-  std::map<std::string, Unwritten> unwritten_;                      // by model key
-  std::map<codec::Sha256, std::set<std::string>> shared_with_;      // from the work list
-  std::map<JobKey, JobReport> remembered_;                          // of a previous run
-  std::optional<std::pair<std::string, codec::Json>> last_report_;  // with uid_
+  std::map<std::string, Unwritten> unwritten_;                  // by model key
+  std::map<codec::Sha256, std::set<std::string>> shared_with_;  // from the work list
+  std::map<JobKey, JobReport> remembered_;                      // of a previous run
   api::EdgeDisk disk_;
   SteadyTime disk_due_;
   SteadyTime requests_due_;
@@ -144,12 +139,18 @@ class ModelManager {
   mutable Mutex mutex_;
   runtime::Wakeup wakeup_;
   bool dirty_ GUARDED_BY(mutex_) = false;
-  std::optional<WorkList> desired_ GUARDED_BY(mutex_);
+  std::optional<WorkList> desired_ GUARDED_BY(mutex_);  // not applied yet
   InstallSchedule schedule_ GUARDED_BY(mutex_);
   DownloadProgress progress_ GUARDED_BY(mutex_);
   std::map<JobKey, std::stop_source> running_ GUARDED_BY(mutex_);
   std::map<codec::Sha256, std::vector<api::EdgeReplicaSource>> peers_
       GUARDED_BY(mutex_);  // from the work list
+  struct Published {
+    ListId list;
+    api::EdgeNodeStatus status;  // models and disk only
+    codec::Json text;            // of `status`
+  };
+  std::optional<Published> published_ GUARDED_BY(mutex_);
 };
 
 }  // namespace varda::agent

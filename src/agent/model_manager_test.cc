@@ -59,9 +59,18 @@ class ModelManagerTest : public ::testing::Test {
                                                  {"url", "http://files/3"},
                                                  {"sha256", Sha256::of("3").hex()}})})}})})}})}}));
     CHECK(node.ok());
+    manager.on_publish([this] {
+      api::EdgeNodeStatus status;
+      (void)manager.put_report(status, {});
+      disk = status.disk;
+      if (status.models.empty()) return;
+      const api::EdgeVersionReport& version = status.models[0].versions[0];
+      reports.push_back(version.state + " " + std::to_string(version.bytes_done) + "/" +
+                        std::to_string(version.bytes_total));
+    });
     manager.load();
     tasks = manager.tasks();
-    manager.set_node(*node);
+    manager.apply({{"", node->metadata.generation}, node->spec});
   }
 
   /// Steps the named task if it is due.
@@ -92,21 +101,7 @@ class ModelManagerTest : public ::testing::Test {
   artifact::ModelTree tree = artifact::ModelTree::open(fs, "/models").value();
   std::vector<std::string> reports;  // "STATE DONE/TOTAL" of the version, per report
   api::EdgeDisk disk;                // last report
-  ModelManager manager{{.clock = &clock},
-                       store,
-                       tree,
-                       fs,
-                       http,
-                       *state_store,
-                       *rng,
-                       [this](const api::EdgeNodeStatus& status, const std::string&) {
-                         disk = status.disk;
-                         if (status.models.empty()) return;
-                         const api::EdgeVersionReport& version = status.models[0].versions[0];
-                         reports.push_back(version.state + " " +
-                                           std::to_string(version.bytes_done) + "/" +
-                                           std::to_string(version.bytes_total));
-                       }};
+  ModelManager manager{{.clock = &clock}, store, tree, fs, http, *state_store, *rng};
   std::vector<runtime::Task> tasks;
 };
 

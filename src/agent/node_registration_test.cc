@@ -88,5 +88,25 @@ TEST_F(AgentNodeReady, IsPostedAtEachLookWhereTheNodeControllerWaitsForIt) {
   }
 }
 
+TEST(AgentNode, ObjectHasTheLabelsSchedulersMatch) {
+  const NodeFacts edge{.name = "edge0", .layer = "edge", .address = "127.1.2.3"};
+  const Json object = node_object(edge);
+  const auto label = [&object](const char* name) { return object["metadata"]["labels"][name]; };
+  EXPECT_EQ(label("kubernetes.io/hostname").as_string(), "edge0");
+  EXPECT_EQ(label("edgeai.io/layer").as_string(), "edge");
+  EXPECT_TRUE(label("edgeai.io/runner").is_string()) << "the DaemonSet of agents keeps away";
+  EXPECT_TRUE(label("node-role.kubernetes.io/edge").is_string());
+  const Json device = node_object({.name = "cam", .layer = "device"});
+  EXPECT_EQ(device["metadata"]["labels"]["edgeai.io/layer"].as_string(), "device");
+  EXPECT_TRUE(device["metadata"]["labels"]["node-role.kubernetes.io/edge"].is_string())
+      << "what is for the cloud keeps away";
+  const Json cloud = node_object({.name = "cloud", .layer = "cloud"});
+  EXPECT_TRUE(cloud["metadata"]["labels"]["node-role.kubernetes.io/edge"].is_null());
+  EXPECT_EQ(
+      node_status(edge)["addresses"],
+      *codec::parse_json(
+          R"([{"type":"InternalIP","address":"127.1.2.3"},{"type":"Hostname","address":"edge0"}])"));
+}
+
 }  // namespace node_registration_test
 }  // namespace varda::agent

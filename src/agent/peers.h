@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "agent/peer_credentials.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "net/http.h"
@@ -17,12 +18,6 @@
 #include "runtime/task.h"
 
 namespace varda::agent {
-
-struct PeerCredentials {
-  std::string certificate_pem, key_pem, ca_pem;
-  WallTime issued;  // lower bound of the current time
-  friend bool operator==(const PeerCredentials&, const PeerCredentials&) = default;
-};
 
 /// Limits of the port for other nodes, without address and TLS. Every host on the network can reach
 /// the port.

@@ -66,10 +66,22 @@ std::optional<JobKey> job_of(const api::EdgeModel& model, const api::EdgeModelVe
   return JobKey{*digest, version.url, model.framework, version.mirrors, version.credentials};
 }
 
+std::vector<JobKey> jobs_of(const api::EdgeNodeSpec& spec) {
+  std::vector<JobKey> targets, others;
+  std::set<JobKey> known;
+  for (const api::EdgeModel& model : spec.models) {
+    for (const api::EdgeModelVersion& version : model.versions) {
+      const auto job = job_of(model, version);
+      if (job && known.insert(*job).second)
+        (version.version == model.target ? targets : others).push_back(*job);
+    }
+  }
+  targets.insert(targets.end(), others.begin(), others.end());
+  return targets;
+}
+
 Plan plan(const api::EdgeNodeSpec& spec, const World& world) {
   Plan out;
-  std::set<JobKey> asked;
-  std::vector<JobKey> later;
   std::set<std::string> wanted;
   for (const api::EdgeModel& model : spec.models) {
     wanted.insert(model.key);
@@ -80,10 +92,10 @@ Plan plan(const api::EdgeNodeSpec& spec, const World& world) {
       keep.insert(version.version);
       const auto job = job_of(model, version);
       if (!job) continue;
-      const bool is_target = version.version == model.target;
-      if (asked.insert(*job).second) (is_target ? out.install : later).push_back(*job);
       const JobReport* state = find_job(world, job);
-      if (!is_target || state == nullptr || state->state != JobReport::State::kReady) continue;
+      if (version.version != model.target || state == nullptr ||
+          state->state != JobReport::State::kReady)
+        continue;
       out.expose.push_back({model.key, version.version, *job});
       active = version.version;
     }
@@ -106,7 +118,6 @@ Plan plan(const api::EdgeNodeSpec& spec, const World& world) {
     poll.joint = model.joint.is_object();
     out.poll.push_back(std::move(poll));
   }
-  out.install.insert(out.install.end(), later.begin(), later.end());
   for (const auto& [key, shown] : world.shown)
     if (!wanted.contains(key)) out.remove.push_back(key);
   return out;

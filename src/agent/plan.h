@@ -71,13 +71,15 @@ struct Plan {
     std::string version;
     JobKey job;
   };
-  std::vector<JobKey> install;                        // targets first
   std::vector<Expose> expose;                         // and set as the target
   std::vector<std::string> clear;                     // models that lose their target
   std::map<std::string, std::set<std::string>> keep;  // versions to keep besides the target
   std::vector<std::string> remove;                    // models no longer in the work list
   std::vector<Poll> poll;
 };
+
+/// The artifacts of the work list, targets first.
+std::vector<JobKey> jobs_of(const api::EdgeNodeSpec& spec);
 
 /// The target is exposed once it is installed. Until then, and if the install fails, the previous
 /// target stays. A removed version is hidden once the server answers with the target.

@@ -2,13 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "agent/address.h"
-#include "agent/link.h"
-#include "agent/node_registration.h"
-#include "agent/pod_host.h"
 #include "codec/testing/golden_cases.h"
 #include "codec/yaml.h"
-#include "os/testing/memory_file_system.h"
 
 namespace varda::agent {
 namespace plan_test {
@@ -91,14 +86,14 @@ Case read_case(const Json& yaml) {
   return out;
 }
 
-Json write_plan(const Plan& plan) {
+Json write_plan(const std::vector<JobKey>& jobs, const Plan& plan) {
   Json out = Json::object();
   const auto put = [&out](std::string_view name, Json list) {
     if (!list.empty()) out.set(name, std::move(list));
   };
   Json install = Json::array(), expose = Json::array(), clear = Json::array(),
        keep = Json::object(), remove = Json::array(), poll = Json::array();
-  for (const JobKey& job : plan.install) install.push_back(job.url);
+  for (const JobKey& job : jobs) install.push_back(job.url);
   for (const auto& one : plan.expose) expose.push_back(one.key + "=" + one.version);
   for (const std::string& key : plan.clear) clear.push_back(key);
   for (const auto& [key, versions] : plan.keep) {
@@ -139,9 +134,10 @@ class AgentPlan : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(AgentPlan, AndReportAreAsWritten) {
   const Case given = read_case(plan_cases().at(GetParam()).given);
-  plan_cases().check(GetParam(),
-                     Json::object({{"plan", write_plan(plan(given.spec, given.world))},
-                                   {"report", write_report(report(given.spec, given.world))}}));
+  plan_cases().check(
+      GetParam(),
+      Json::object({{"plan", write_plan(jobs_of(given.spec), plan(given.spec, given.world))},
+                    {"report", write_report(report(given.spec, given.world))}}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Case, AgentPlan, ::testing::ValuesIn(plan_cases().names()),
@@ -289,85 +285,6 @@ TEST(AgentDisk, FiguresAreCoarseAndDoNotFlap) {
   EXPECT_EQ(round_disk(20 * kMiB, 9 * kMiB - 1000, small).available_bytes, small.available_bytes);
   EXPECT_EQ(round_disk(20 * kMiB, 8 * kMiB, small).available_bytes,
             static_cast<std::int64_t>(8 * kMiB));
-}
-
-TEST(AgentStatus, PatchHasTheAgentsMembersOnlyAndNothingIfNothingDiffers) {
-  api::EdgeNodeStatus wanted;
-  wanted.observed_generation = 7;
-  wanted.agent_version = "1";
-  wanted.address = "127.1.2.3";
-  api::EdgeModelReport model;
-  model.key = "default/digits";
-  wanted.models.push_back(model);
-  Json live = *codec::parse_json(
-      R"({"metadata":{"name":"edge0"},"status":{"conditions":[{"type":"Connected","status":"True"}],"address":"127.9.9.9","other":1}})");
-  const auto patch = status_patch(wanted, live);
-  ASSERT_TRUE(patch);
-  EXPECT_FALSE((*patch)["status"].contains("conditions"));
-  EXPECT_FALSE((*patch)["status"].contains("other"));
-  EXPECT_EQ((*patch)["status"]["address"].as_string(), "127.1.2.3");
-  live = meta::apply_merge_patch(live, *patch);
-  EXPECT_EQ(live["status"]["other"].as_integer(), 1);
-  EXPECT_FALSE(status_patch(wanted, live));
-  wanted.models.clear();
-  const auto empty = status_patch(wanted, live);
-  ASSERT_TRUE(empty);
-  live = meta::apply_merge_patch(live, *empty);
-  EXPECT_TRUE(live.at("status/models").empty());
-  EXPECT_FALSE(status_patch(wanted, live));
-}
-
-TEST(AgentPods, StatusPatchKeepsWhatOthersSay) {
-  Json live = *codec::parse_json(
-      R"({"metadata":{"uid":"u"},"status":{"phase":"Pending","qosClass":"BestEffort","reason":"old",
-          "conditions":[{"type":"PodScheduled","status":"True"},{"type":"Ready","status":"False"}]}})");
-  const Json status =
-      *codec::parse_json(R"({"phase":"Running","conditions":[{"type":"Ready","status":"True"}]})");
-  const auto patch = pod_status_patch(live, status);
-  ASSERT_TRUE(patch);
-  EXPECT_EQ(patch->at("metadata/uid").as_string(), "u");
-  live = meta::apply_merge_patch(live, *patch);
-  EXPECT_EQ(live["status"], *codec::parse_json(R"({"phase":"Running","qosClass":"BestEffort",
-      "conditions":[{"type":"Ready","status":"True"},{"type":"PodScheduled","status":"True"}]})"));
-  EXPECT_FALSE(pod_status_patch(live, status));
-}
-
-TEST(AgentNode, ObjectHasTheLabelsSchedulersMatch) {
-  const NodeFacts edge{.name = "edge0", .layer = "edge", .address = "127.1.2.3"};
-  const Json object = node_object(edge);
-  const auto label = [&object](const char* name) { return object["metadata"]["labels"][name]; };
-  EXPECT_EQ(label("kubernetes.io/hostname").as_string(), "edge0");
-  EXPECT_EQ(label("edgeai.io/layer").as_string(), "edge");
-  EXPECT_TRUE(label("edgeai.io/runner").is_string()) << "the DaemonSet of agents keeps away";
-  EXPECT_TRUE(label("node-role.kubernetes.io/edge").is_string());
-  const Json device = node_object({.name = "cam", .layer = "device"});
-  EXPECT_EQ(device["metadata"]["labels"]["edgeai.io/layer"].as_string(), "device");
-  EXPECT_TRUE(device["metadata"]["labels"]["node-role.kubernetes.io/edge"].is_string())
-      << "what is for the cloud keeps away";
-  const Json cloud = node_object({.name = "cloud", .layer = "cloud"});
-  EXPECT_TRUE(cloud["metadata"]["labels"]["node-role.kubernetes.io/edge"].is_null());
-  EXPECT_EQ(
-      node_status(edge)["addresses"],
-      *codec::parse_json(
-          R"([{"type":"InternalIP","address":"127.1.2.3"},{"type":"Hostname","address":"edge0"}])"));
-}
-
-TEST(AgentAddress, IsDrawnFreeAndKept) {
-  constexpr std::string_view kTable =
-      "  sl  local_address rem_address   st\n"
-      "   0: 0302017F:1F90 00000000:0000 0A 00000000:00000000\n";
-  EXPECT_TRUE(address_in_use(kTable, "127.1.2.3"));
-  EXPECT_FALSE(address_in_use(kTable, "127.1.2.4"));
-  os::testing::MemoryFileSystem fs;
-  const auto state_store = StateStore::in_memory();
-  const auto rng = seeded_rng(1);
-  const auto drawn = node_address("", *state_store, *rng, fs);
-  ASSERT_TRUE(drawn.ok()) << drawn.error();
-  EXPECT_TRUE(drawn->starts_with("127."));
-  EXPECT_EQ(*node_address("", *state_store, *rng, fs), *drawn);
-  EXPECT_EQ(*node_address("127.7.7.7", *state_store, *rng, fs), "127.7.7.7");
-  EXPECT_EQ(*node_address("", *state_store, *rng, fs), *drawn)
-      << "a given address replaces the drawn one for this run only";
 }
 
 }  // namespace plan_test

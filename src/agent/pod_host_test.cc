@@ -9,6 +9,7 @@
 #include "apiserver/testing/in_memory.h"
 #include "codec/yaml.h"
 #include "kube/client.h"
+#include "meta/patch.h"
 
 namespace varda::agent {
 namespace pod_host_test {
@@ -67,6 +68,21 @@ TEST_F(AgentPodHost, ForgetsFinishedPodsThatTheServerDoesNotHave) {
   for (int i = 0; i < 3000; ++i) host.finished({"default", "gone", std::to_string(i)});
   host.step(Context::background());
   EXPECT_TRUE(host.idle());
+}
+
+TEST(AgentPods, StatusPatchKeepsWhatOthersSay) {
+  Json live = *codec::parse_json(
+      R"({"metadata":{"uid":"u"},"status":{"phase":"Pending","qosClass":"BestEffort","reason":"old",
+          "conditions":[{"type":"PodScheduled","status":"True"},{"type":"Ready","status":"False"}]}})");
+  const Json status =
+      *codec::parse_json(R"({"phase":"Running","conditions":[{"type":"Ready","status":"True"}]})");
+  const auto patch = pod_status_patch(live, status);
+  ASSERT_TRUE(patch);
+  EXPECT_EQ(patch->at("metadata/uid").as_string(), "u");
+  live = meta::apply_merge_patch(live, *patch);
+  EXPECT_EQ(live["status"], *codec::parse_json(R"({"phase":"Running","qosClass":"BestEffort",
+      "conditions":[{"type":"Ready","status":"True"},{"type":"PodScheduled","status":"True"}]})"));
+  EXPECT_FALSE(pod_status_patch(live, status));
 }
 
 }  // namespace pod_host_test

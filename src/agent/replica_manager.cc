@@ -56,25 +56,23 @@ struct ReplicaManager::Copying {
 
 Result<std::unique_ptr<ReplicaManager>> ReplicaManager::open(Options options, os::FileSystem& fs,
                                                              OpenTree tree, replica::Shares& shares,
-                                                             ClientOf client_of,
-                                                             StateStore& state_store, Rng& rng) {
+                                                             ClientOf client_of, Rng& rng) {
   TRY(auto store, replica::Store::open({.root = options.copies, .limits = options.limits}, fs));
   TRY_VOID(fs.make_directories(options.records, 0700));
   return std::unique_ptr<ReplicaManager>(new ReplicaManager(std::move(options), fs, std::move(tree),
-                                                            shares, std::move(client_of),
-                                                            state_store, rng, std::move(store)));
+                                                            shares, std::move(client_of), rng,
+                                                            std::move(store)));
 }
 
 ReplicaManager::ReplicaManager(Options options, os::FileSystem& fs, OpenTree tree,
-                               replica::Shares& shares, ClientOf client_of, StateStore& state_store,
-                               Rng& rng, std::unique_ptr<replica::Store> store)
+                               replica::Shares& shares, ClientOf client_of, Rng& rng,
+                               std::unique_ptr<replica::Store> store)
     : options_(std::move(options)),
       clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
       fs_(fs),
       tree_(std::move(tree)),
       served_(shares),
       client_of_(std::move(client_of)),
-      state_store_(state_store),
       rng_(rng),
       store_(std::move(store)) {}
 
@@ -84,74 +82,68 @@ os::Path ReplicaManager::record_of(const std::string& key) const {
   return options_.records / codec::Sha256::of(key).hex();
 }
 
-void ReplicaManager::load() {
-  if (auto desired = read_work_list(state_store_)) apply_work_list(std::move(*desired));
-}
-
-void ReplicaManager::set_node(const api::EdgeNode& node) {
-  if (is_unassigned(node)) return;
-  apply_work_list(
-      {.uid = node.metadata.uid, .generation = node.metadata.generation, .spec = node.spec});
-}
-
-void ReplicaManager::apply_work_list(WorkList desired) {
-  const SteadyTime now = clock_.now();
+void ReplicaManager::apply(const WorkList& list) {
   const std::vector<std::string> copies = store_->list();
   const MutexLock lock(mutex_);
-  list_ = {desired.uid, desired.generation};
+  list_ = list.id;
+  apply_shares(list.spec.shares);
+  apply_replicas(list.spec.replicas);
+  for (const std::string& key : copies)
+    if (!replicas_.contains(key)) remove_.insert(key);
+  serve();
+  unpublished_ = true;
+  wakeup_.notify();
+}
+
+void ReplicaManager::apply_shares(const std::vector<api::EdgeShare>& specs) {
   std::map<std::string, Share> shares;
   share_order_.clear();
-  for (api::EdgeShare& spec : desired.spec.shares) {
+  for (const api::EdgeShare& spec : specs) {
     share_order_.push_back(spec.key);
     Share& share = shares[spec.key];
     const auto before = shares_.find(spec.key);
     if (before != shares_.end() && before->second.spec.path == spec.path)
       share = std::move(before->second);
-    const bool create_manager = share.spec.key.empty();
-    share.spec = std::move(spec);
-    if (!create_manager) continue;
-    share.report = {.key = share.spec.key,
-                    .path = share.spec.path,
-                    .state = std::string(api::EdgeShareReport::kPending)};
-    share.path = share.spec.path;
-    share.due = now;
+    const bool known = !share.spec.key.empty();
+    share.spec = spec;
+    if (known) continue;
+    share.report = {
+        .key = spec.key, .path = spec.path, .state = std::string(api::EdgeShareReport::kPending)};
+    share.path = spec.path;
+    share.due = clock_.now();
   }
   shares_ = std::move(shares);
+}
 
+void ReplicaManager::apply_replicas(const std::vector<api::EdgeReplica>& specs) {
+  const auto same_source = [](const auto& a, const auto& b) {
+    return a.node == b.node && a.url == b.url;
+  };
   std::map<std::string, Replica> replicas;
   replica_order_.clear();
-  for (api::EdgeReplica& spec : desired.spec.replicas) {
+  for (const api::EdgeReplica& spec : specs) {
     replica_order_.push_back(spec.key);
     remove_.erase(spec.key);
     Replica& replica = replicas[spec.key];
     const auto before = replicas_.find(spec.key);
     if (before != replicas_.end()) replica = std::move(before->second);
-    const bool other = replica.spec.snapshot != spec.snapshot || replica.spec.uid != spec.uid;
-    const bool sources =
-        replica.spec.sources.size() != spec.sources.size() ||
-        !std::equal(
-            spec.sources.begin(), spec.sources.end(), replica.spec.sources.begin(),
-            [](const auto& a, const auto& b) { return a.node == b.node && a.url == b.url; });
-    replica.spec = std::move(spec);
-    replica.report.key = replica.spec.key;
-    replica.report.uid = replica.spec.uid;
+    const auto &sources = spec.sources, &known = replica.spec.sources;
+    const bool same =
+        replica.spec.snapshot == spec.snapshot && replica.spec.uid == spec.uid &&
+        std::equal(sources.begin(), sources.end(), known.begin(), known.end(), same_source);
+    replica.spec = spec;
+    replica.report.key = spec.key;
+    replica.report.uid = spec.uid;
     if (replica.report.state.empty()) replica.report.state = api::EdgeReplicaReport::kPending;
-    if (other || sources) {
-      replica.due = now;
+    if (!same) {
+      replica.due = clock_.now();
       replica.failures = 0;
     }
-    if (copying_ && copying_->key == replica.spec.key &&
-        copying_->snapshot != replica.spec.snapshot)
+    if (copying_ && copying_->key == spec.key && copying_->snapshot != spec.snapshot)
       copying_->stop.request_stop();
-  }
-  for (const std::string& key : copies) {
-    if (!replicas.contains(key)) remove_.insert(key);
   }
   if (copying_ && !replicas.contains(copying_->key)) copying_->stop.request_stop();
   replicas_ = std::move(replicas);
-  publish();
-  unpublished_ = true;
-  wakeup_.notify();
 }
 
 void ReplicaManager::share_copy(const std::string& key) {
@@ -176,7 +168,7 @@ void ReplicaManager::share_copy(const std::string& key) {
     share.path = (*copy)->path;
     set_snapshot(share, (*copy)->snapshot);
   }
-  publish();
+  serve();
 }
 
 void ReplicaManager::set_snapshot(Share& share, const replica::Snapshot& snapshot) {
@@ -194,7 +186,7 @@ void ReplicaManager::set_snapshot(Share& share, const replica::Snapshot& snapsho
   if (share.snapshots.size() > kSnapshotsKept) share.snapshots.pop_back();
 }
 
-void ReplicaManager::publish() {
+void ReplicaManager::serve() {
   std::map<std::string, replica::Shares::Share> out;
   for (const auto& [key, share] : shares_) {
     replica::Shares::Share& one = out[key];
@@ -284,7 +276,7 @@ void ReplicaManager::look_at(const Context& ctx, const std::string& key) {
     share.due = now + std::max<Duration>(options_.look, kLookRest * (now - began));
     if (!before || full || !share.full) share.full = now;
     set_snapshot(share, taken->snapshot);
-    publish();
+    serve();
     if (!same) record = replica::encode(*taken);
     share.taken = std::move(taken).value();
   }
@@ -454,26 +446,29 @@ Status ReplicaManager::bring(const Context& ctx, const api::EdgeReplica& spec, s
 }
 
 void ReplicaManager::publish_reports() {
-  const MutexLock publishing(publishing_);
-  std::vector<api::EdgeShareReport> shares;
-  std::vector<api::EdgeReplicaReport> replicas;
-  std::pair<std::string, std::int64_t> list;
   {
     const MutexLock lock(mutex_);
-    unpublished_ = false;
-    list = list_.value_or(
-        std::pair<std::string, std::int64_t>());  // before the first list: empty reports
-    for (const std::string& key : share_order_) shares.push_back(shares_.at(key).report);
-    for (const std::string& key : replica_order_) replicas.push_back(replicas_.at(key).report);
+    unpublished_ = false;  // before the report is read, so that no later change is missed
   }
   api::EdgeNodeStatus status;
-  status.observed_generation = list.second;
-  status.shares = shares;
-  status.replicas = replicas;
-  std::string said = list.first + codec::write_json(status.to_json());
-  if (published_ == said) return;
-  published_ = std::move(said);
-  if (publish_) publish_(std::move(shares), std::move(replicas), list.first, list.second);
+  const ListId list = put_report(status, status);
+  std::string text =
+      list.uid + " " + std::to_string(list.generation) + codec::write_json(status.to_json());
+  {
+    const MutexLock lock(mutex_);
+    if (published_ == text) return;
+    published_ = std::move(text);
+  }
+  publish();
+}
+
+ListId ReplicaManager::put_report(api::EdgeNodeStatus& status,
+                                  const api::EdgeNodeStatus& /*live*/) const {
+  if (options_.url) status.peer_url = options_.url();
+  const MutexLock lock(mutex_);
+  for (const std::string& key : share_order_) status.shares.push_back(shares_.at(key).report);
+  for (const std::string& key : replica_order_) status.replicas.push_back(replicas_.at(key).report);
+  return list_;
 }
 
 std::vector<runtime::Task> ReplicaManager::tasks() {

@@ -15,18 +15,17 @@
 #include <string>
 #include <vector>
 
-#include "agent/work_list.h"
+#include "agent/component.h"
 #include "base/mutex.h"
 #include "base/rng.h"
 #include "os/readable_tree.h"
 #include "replica/peer.h"
 #include "replica/scan.h"
 #include "replica/store.h"
-#include "runtime/task.h"
 
 namespace varda::agent {
 
-class ReplicaManager {
+class ReplicaManager final : public NodeComponent {
  public:
   struct Options {
     std::vector<os::Path> roots;           // absolute; only files below may be shared
@@ -40,13 +39,9 @@ class ReplicaManager {
     std::chrono::milliseconds progress_period{10000};  // between progress reports of a copy
     replica::Limits limits;
     std::uint64_t copy_bytes_max = UINT64_MAX;  // limit for one share; larger ones are refused
+    std::function<std::string()> url;           // where nodes fetch the shares; empty, "": nowhere
     const Clock* clock = nullptr;               // null: the system clock
   };
-  /// Called by a task after a change, with all reports and the work list that they
-  /// answer.
-  using Publish =
-      std::function<void(std::vector<api::EdgeShareReport>, std::vector<api::EdgeReplicaReport>,
-                         const std::string& uid, std::int64_t generation)>;
   using OpenTree = std::function<Result<std::unique_ptr<os::ReadableTree>>()>;
   /// The client that authenticates the node by its certificate; null if impossible, for example
   /// without an identity.
@@ -56,21 +51,13 @@ class ReplicaManager {
   /// manager. kInvalid, and errors of the disk: the store cannot be opened.
   static Result<std::unique_ptr<ReplicaManager>> open(Options options, os::FileSystem& fs,
                                                       OpenTree tree, replica::Shares& shares,
-                                                      ClientOf client_of, StateStore& state_store,
-                                                      Rng& rng);
-  ~ReplicaManager();
+                                                      ClientOf client_of, Rng& rng);
+  ~ReplicaManager() override;
 
-  /// Sets the callback for reports. Before load().
-  void on_change(Publish publish_reports) { publish_ = std::move(publish_reports); }
-
-  /// Accepts a version of the EdgeNode. Objects without an assignment (is_unassigned()) are
-  /// ignored. Thread-safe.
-  void set_node(const api::EdgeNode& node);
-
-  /// Applies the persisted work list. Call it before the first step.
-  void load();
+  void apply(const WorkList& list) override;
   /// Scanning shares, copying, and reporting for work lists without shares and replicas.
-  std::vector<runtime::Task> tasks();
+  std::vector<runtime::Task> tasks() override;
+  ListId put_report(api::EdgeNodeStatus& status, const api::EdgeNodeStatus& live) const override;
 
  private:
   struct Share;
@@ -78,16 +65,17 @@ class ReplicaManager {
   struct Copying;
 
   ReplicaManager(Options options, os::FileSystem& fs, OpenTree tree, replica::Shares& shares,
-                 ClientOf client_of, StateStore& state_store, Rng& rng,
-                 std::unique_ptr<replica::Store> store);
+                 ClientOf client_of, Rng& rng, std::unique_ptr<replica::Store> store);
 
-  void apply_work_list(WorkList desired);
+  void apply_shares(const std::vector<api::EdgeShare>& specs) REQUIRES(mutex_);
+  void apply_replicas(const std::vector<api::EdgeReplica>& specs) REQUIRES(mutex_);
   void look(const Context& ctx);
   void look_at(const Context& ctx, const std::string& key);
   /// Shares a local replica, which has a snapshot already.
   void share_copy(const std::string& key);
   static void set_snapshot(Share& share, const replica::Snapshot& snapshot);
-  void publish() REQUIRES(mutex_);
+  /// Passes the shares to the server.
+  void serve() REQUIRES(mutex_);
   std::optional<SteadyTime> look_due() const;
   void copy(const Context& ctx);
   Status bring(const Context& ctx, const api::EdgeReplica& spec, std::string& reason,
@@ -102,24 +90,19 @@ class ReplicaManager {
   const OpenTree tree_;
   replica::Shares& served_;
   const ClientOf client_of_;
-  StateStore& state_store_;
   Rng& rng_;
-  Publish publish_;
   const std::unique_ptr<replica::Store> store_;
 
-  Mutex publishing_;  // held over publish_(), so that reports arrive in order
   mutable Mutex mutex_;
   runtime::Wakeup wakeup_;
-  std::optional<std::pair<std::string, std::int64_t>> list_
-      GUARDED_BY(mutex_);                       // uid and generation of the work list
+  ListId list_ GUARDED_BY(mutex_);
   bool unpublished_ GUARDED_BY(mutex_) = true;  // not reported since the list came
   std::vector<std::string> share_order_ GUARDED_BY(mutex_), replica_order_ GUARDED_BY(mutex_);
   std::map<std::string, Share> shares_ GUARDED_BY(mutex_);
   std::map<std::string, Replica> replicas_ GUARDED_BY(mutex_);
-  std::set<std::string> remove_ GUARDED_BY(mutex_);      // copies no longer in the work list
-  std::unique_ptr<Copying> copying_ GUARDED_BY(mutex_);  // the running copy
-  std::optional<std::string> published_
-      GUARDED_BY(publishing_);  // last arguments of publish_(), as text
+  std::set<std::string> remove_ GUARDED_BY(mutex_);          // copies no longer in the work list
+  std::unique_ptr<Copying> copying_ GUARDED_BY(mutex_);      // the running copy
+  std::optional<std::string> published_ GUARDED_BY(mutex_);  // the last report, as text
 };
 
 }  // namespace varda::agent

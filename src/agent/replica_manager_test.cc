@@ -35,30 +35,23 @@ class Node {
     auto opened = ReplicaManager::open(
         std::move(options), os::real_file_system(),
         [this] { return os::open_readable_tree({root_ / "data"}); }, *shares_,
-        [this](const std::string& node) { return client_of(node); }, *state_store_, *rng_);
+        [this](const std::string& node) { return client_of(node); }, *rng_);
     CHECK(opened.ok());
     manager_ = std::move(opened).value();
-    manager_->on_change(
-        [this](auto shares, auto replicas, const std::string& uid, std::int64_t generation) {
-          share_summary = std::move(shares);
-          replica_summary = std::move(replicas);
-          uid_reported = uid;
-          generation_reported = generation;
-          ++times_reported;
-        });
+    manager_->on_publish([this] {
+      api::EdgeNodeStatus status;
+      list_reported = manager_->put_report(status, {});
+      share_summary = std::move(status.shares);
+      replica_summary = std::move(status.replicas);
+      ++times_reported;
+    });
+    if (list_) manager_->apply(*list_);
     manager_->load();
   }
 
   void want(api::EdgeNodeSpec spec) {
-    api::EdgeNode node;
-    node.metadata.name = name_;
-    node.metadata.uid = "u-" + name_;
-    node.metadata.generation = ++generation_;
-    node.spec = std::move(spec);
-    CHECK(write_work_list(*state_store_,
-                          {.uid = node.metadata.uid, .generation = generation_, .spec = node.spec})
-              .ok());
-    manager_->set_node(node);
+    list_ = WorkList{{"u-" + name_, ++generation_}, std::move(spec)};
+    manager_->apply(*list_);
   }
   void connect(Node& other) {
     links_[other.name_] = net::loopback(
@@ -96,8 +89,7 @@ class Node {
 
   std::vector<api::EdgeShareReport> share_summary;
   std::vector<api::EdgeReplicaReport> replica_summary;
-  std::string uid_reported;
-  std::int64_t generation_reported = 0;
+  ListId list_reported;
   int times_reported = 0, requests = 0;
   bool cut = false;
   std::uint64_t copy_bytes_max = UINT64_MAX;  // effective from the next restart()
@@ -111,11 +103,11 @@ class Node {
   const os::Path root_;
   ManualClock& clock_;
   std::unique_ptr<replica::Shares> shares_;
-  std::unique_ptr<StateStore> state_store_ = StateStore::in_memory();
   std::unique_ptr<Rng> rng_ = seeded_rng(1);
   std::map<std::string, std::unique_ptr<net::HttpClient>> links_;
   std::unique_ptr<ReplicaManager> manager_;
   std::int64_t generation_ = 1;
+  std::optional<WorkList> list_;
 };
 
 class ReplicaManagerTest : public ::testing::Test {
@@ -177,8 +169,8 @@ TEST_F(ReplicaManagerTest, WhatOneSharesTheOtherGets) {
   EXPECT_EQ(report.bytes, 6);
   EXPECT_EQ(a_.share_summary[0].files, 2);
   EXPECT_EQ(b_.read(report.path + "/train/1.csv"), "1,2\n");
-  EXPECT_EQ(b_.uid_reported, "u-edge1");
-  EXPECT_EQ(b_.generation_reported, 2);
+  EXPECT_EQ(b_.list_reported.uid, "u-edge1");
+  EXPECT_EQ(b_.list_reported.generation, 2);
 }
 
 TEST_F(ReplicaManagerTest, WhatGrowsIsNoticedAndFetchedWithoutTheRest) {
@@ -298,11 +290,11 @@ TEST_F(ReplicaManagerTest, AtRestItSaysNothing) {
 TEST_F(ReplicaManagerTest, ANodeWithNothingToShareAndNothingToCopySaysSo) {
   a_.settle();
   EXPECT_EQ(a_.times_reported, 1);
-  EXPECT_EQ(a_.uid_reported, "");
+  EXPECT_EQ(a_.list_reported.uid, "");
   a_.want({});
   a_.settle();
   EXPECT_EQ(a_.times_reported, 2);
-  EXPECT_EQ(a_.uid_reported, "u-edge0");
+  EXPECT_EQ(a_.list_reported.uid, "u-edge0");
   EXPECT_TRUE(a_.share_summary.empty() && a_.replica_summary.empty());
 }
 

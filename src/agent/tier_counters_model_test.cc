@@ -76,12 +76,14 @@ class JointFile : public ::testing::Test {
   void start() {
     manager.reset();
     tree = artifact::ModelTree::open(fs, "/models").value();
-    manager = std::make_unique<ModelManager>(
-        ModelManager::Options{.clock = &clock}, store, *tree, fs, http, *state_store, *rng,
-        [this](const api::EdgeNodeStatus& status, const std::string&) {
-          published = status;
-          if (on_publish) on_publish();
-        });
+    manager = std::make_unique<ModelManager>(ModelManager::Options{.clock = &clock}, store, *tree,
+                                             fs, http, *state_store, *rng);
+    manager->on_publish([this] {
+      published = {};
+      (void)manager->put_report(published, {});
+      if (on_publish) on_publish();
+    });
+    if (list) manager->apply(*list);
     manager->load();
     tasks = manager->tasks();
     run();
@@ -108,7 +110,9 @@ class JointFile : public ::testing::Test {
          {"spec", Json::object({{"models", std::move(models)},
                                 {"later", true}})}}));  // "no models" is an assignment as well
     CHECK(node.ok());
-    manager->set_node(*node);
+    list = WorkList{{node->metadata.uid, node->metadata.generation}, node->spec};
+    manager->adopt({});
+    manager->apply(*list);
     run();
   }
   /// Runs everything that is due.
@@ -143,6 +147,7 @@ class JointFile : public ::testing::Test {
   std::unique_ptr<Rng> rng = seeded_rng(1);
   std::unique_ptr<StateStore> state_store = StateStore::in_memory();
   std::int64_t generation = 0;
+  std::optional<WorkList> list;
   api::EdgeNodeStatus published;
   std::function<void()> on_publish;
   std::optional<artifact::ModelTree> tree;

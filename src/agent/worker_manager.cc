@@ -57,38 +57,29 @@ void WorkerManager::changed(Worker& worker) {
 
 // ---- the work list
 
-void WorkerManager::set_node(const api::EdgeNode& node) {
-  std::map<std::string, api::EdgeWorkerReport> live;
-  for (const api::EdgeWorkerReport& report : node.status.workers) live.emplace(report.key, report);
+void WorkerManager::apply(const WorkList& list) {
   const MutexLock lock(mutex_);
-  live_ = std::move(live);
-  seen_live_ = true;
-  if (!is_unassigned(node) || (!list_ && !desired_)) {
-    desired_ = WorkList{node.metadata.uid, node.metadata.generation, {}};
-    desired_->spec.workers = node.spec.workers;
-  }
+  desired_.emplace();
+  desired_->id = list.id;
+  desired_->spec.workers = list.spec.workers;
+  wakeup_.notify();
+}
+
+void WorkerManager::adopt(const api::EdgeNodeStatus& live) {
+  std::map<std::string, api::EdgeWorkerReport> reports;
+  for (const api::EdgeWorkerReport& report : live.workers) reports.emplace(report.key, report);
+  const MutexLock lock(mutex_);
+  live_ = std::move(reports);
+  live_is_new_ = true;
   wakeup_.notify();
 }
 
 void WorkerManager::load() {
-  {
-    const MutexLock lock(mutex_);
-    if (loaded_) return;
-  }
-  auto desired = read_work_list(state_store_);
   if (const auto numbers = state_store_.get(std::string(kNumbers)); numbers.ok()) {
     numbers_used_ = (*numbers)["used"].as_integer();
   } else {
     log::error("greatest sequence of removed workers cannot be read, sequences start at 1",
                {{"error", numbers.error()}});
-  }
-  {
-    const MutexLock lock(mutex_);
-    if (desired && !desired_) {
-      desired_ = WorkList{desired->uid, desired->generation, {}};
-      desired_->spec.workers = std::move(desired->spec.workers);
-    }
-    loaded_ = true;
   }
   apply_work_list();
   make_tokens();
@@ -96,16 +87,13 @@ void WorkerManager::load() {
 
 void WorkerManager::apply_work_list() {
   std::optional<WorkList> desired;
-  std::optional<std::map<std::string, api::EdgeWorkerReport>> live;
-  bool seen_live = false;
-  std::map<std::string, WorkerState> records;
+  bool live_is_new = false;
   std::vector<std::string> unknown;
   {
     const MutexLock lock(mutex_);
     desired.swap(desired_);
-    live.swap(live_);
-    seen_live = seen_live_;
-    if (!desired && !live) return;
+    live_is_new = std::exchange(live_is_new_, false);
+    if (!desired && !live_is_new) return;
     if (desired) {
       auto& workers = desired->spec.workers;
       if (workers.size() > kWorkersMax) workers.resize(kWorkersMax);
@@ -115,6 +103,7 @@ void WorkerManager::apply_work_list() {
       }
     }
   }
+  std::map<std::string, WorkerState> records;
   for (const std::string& key : unknown) {
     auto kept = state_store_.get(std::string(kRecords) + key);
     if (!kept.ok())
@@ -126,58 +115,62 @@ void WorkerManager::apply_work_list() {
   std::vector<Call> calls;
   {
     const MutexLock lock(mutex_);
-    if (desired) {
-      std::map<std::string, Worker> next;
-      for (api::EdgeWorker& spec : desired->spec.workers) {
-        Worker& worker = next[spec.key];
-        const auto at = workers_.find(spec.key);
-        if (at != workers_.end() && at->second.spec.uid == spec.uid) {
-          worker = std::move(at->second);
-          at->second.waiters.clear();
-        } else {
-          if (auto name = WorkerName::parse(spec.key); name.ok()) {
-            worker.name = std::move(*name);
-          } else {
-            worker.problem = name.error().message();
-          }
-          worker.state = WorkerState(spec.uid, numbers_used_);
-          const auto record = records.find(spec.key);
-          if (record != records.end() && record->second.uid() == spec.uid)
-            worker.state = std::move(record->second);
-        }
-        worker.spec = std::move(spec);
-        worker.revision = revision_of(worker.spec);
-      }
-      for (auto& [key, gone] : workers_) {
-        for (Waiter& waiter : gone.waiters)
-          calls.emplace_back(
-              [then = std::move(waiter.then), error = not_expected(key)] { then(error); });
-        const auto still = next.find(key);
-        if (still == next.end()) swept_ = false;
-      }
-      if (!list_) swept_ = false;  // from previous runs
-      // An observed work list is reported at once, not with the next report period.
-      if (!list_ || list_->uid != desired->uid || list_->generation != desired->generation)
-        publish_after_ = SteadyTime::min();
-      workers_ = std::move(next);
-      desired->spec.workers.clear();
-      list_ = std::move(desired);
-      changed_ = true;
-    }
-    for (auto& [key, worker] : workers_) {
-      const bool known = worker.state.sequence().has_value();
-      if (!seen_live || (known && !live)) continue;
-      Json report;
-      if (live) {
-        const auto at = live->find(key);
-        if (at != live->end() && at->second.uid == worker.spec.uid) report = at->second.report;
-      }
-      const auto before = worker.state.sequence();
-      worker.state.adopt(report);
-      if (worker.state.sequence() != before) changed(worker);
-    }
+    if (desired) calls = replace_workers(std::move(*desired), std::move(records));
+    adopt_live(live_is_new);
   }
   for (const Call& call : calls) call();
+}
+
+std::vector<WorkerManager::Call> WorkerManager::replace_workers(
+    WorkList list, std::map<std::string, WorkerState> records) {
+  std::map<std::string, Worker> next;
+  for (api::EdgeWorker& spec : list.spec.workers) {
+    Worker& worker = next[spec.key];
+    const auto at = workers_.find(spec.key);
+    if (at != workers_.end() && at->second.spec.uid == spec.uid) {
+      worker = std::move(at->second);
+      at->second.waiters.clear();
+    } else {
+      if (auto name = WorkerName::parse(spec.key); name.ok()) {
+        worker.name = std::move(*name);
+      } else {
+        worker.problem = name.error().message();
+      }
+      worker.state = WorkerState(spec.uid, numbers_used_);
+      const auto record = records.find(spec.key);
+      if (record != records.end() && record->second.uid() == spec.uid)
+        worker.state = std::move(record->second);
+    }
+    worker.spec = std::move(spec);
+    worker.revision = revision_of(worker.spec);
+  }
+  std::vector<Call> calls;
+  for (auto& [key, gone] : workers_) {
+    for (Waiter& waiter : gone.waiters)
+      calls.emplace_back(
+          [then = std::move(waiter.then), error = not_expected(key)] { then(error); });
+    if (!next.contains(key)) swept_ = false;
+  }
+  if (!list_) swept_ = false;  // from previous runs
+  // An observed work list is reported at once, not with the next report period.
+  if (list_ != list.id) publish_after_ = SteadyTime::min();
+  workers_ = std::move(next);
+  list_ = std::move(list.id);
+  changed_ = true;
+  return calls;
+}
+
+void WorkerManager::adopt_live(bool is_new) {
+  if (!live_) return;
+  for (auto& [key, worker] : workers_) {
+    const auto before = worker.state.sequence();
+    if (before && !is_new) continue;
+    const auto at = live_->find(key);
+    const bool has = at != live_->end() && at->second.uid == worker.spec.uid;
+    const Json report = has ? at->second.report : Json();
+    worker.state.adopt(report);
+    if (worker.state.sequence() != before) changed(worker);
+  }
 }
 
 void WorkerManager::make_tokens() {
@@ -423,15 +416,11 @@ void WorkerManager::publish_reports() {
     std::uint64_t changes = 0;
   };
   std::vector<One> all;
-  std::string uid;
-  std::int64_t generation = 0;
+  ListId list;
   {
     const MutexLock lock(mutex_);
     changed_ = false;
-    if (list_) {
-      uid = list_->uid;
-      generation = list_->generation;
-    }
+    list = list_.value_or(ListId());
     for (const auto& [key, worker] : workers_)
       all.push_back(
           {{.key = key, .uid = worker.spec.uid}, worker.state, worker.problem, worker.changes});
@@ -459,7 +448,7 @@ void WorkerManager::publish_reports() {
     return;
   }
   std::vector<api::EdgeWorkerReport> reports;
-  std::string text = uid + " " + std::to_string(generation);
+  std::string text = list.uid + " " + std::to_string(list.generation);
   {
     const MutexLock lock(mutex_);
     for (One& one : all) {
@@ -477,10 +466,20 @@ void WorkerManager::publish_reports() {
     const auto cost =
         std::chrono::milliseconds(1000 * text.size() / options_.report_bytes_per_second);
     publish_after_ = clock_.now() + std::max(options_.report_period, cost);
+    reported_ = {std::move(list), std::move(reports)};
   }
   if (published_ == text) return;
   published_ = std::move(text);
-  publish_(std::move(reports), uid, generation);
+  publish();
+}
+
+ListId WorkerManager::put_report(api::EdgeNodeStatus& status,
+                                 const api::EdgeNodeStatus& /*live*/) const {
+  status.worker_root = options_.directory.string();
+  status.worker_socket_directory = options_.socket_directory;
+  const MutexLock lock(mutex_);
+  status.workers = reported_.reports;
+  return reported_.list;
 }
 
 void WorkerManager::answer_waiters() {
@@ -506,8 +505,9 @@ void WorkerManager::answer_waiters() {
 // ---- driving
 
 std::optional<SteadyTime> WorkerManager::due() const {
-  if (!loaded_ || ended_) return std::nullopt;
-  if (desired_ || live_) return SteadyTime::min();
+  const MutexLock lock(mutex_);
+  if (ended_) return std::nullopt;
+  if (desired_ || live_is_new_) return SteadyTime::min();
   std::optional<SteadyTime> first = token_retry_;
   const auto at = [&](SteadyTime time) { first = std::min(first.value_or(time), time); };
   if (!unwritten_.empty()) at(write_after_);
@@ -524,7 +524,7 @@ void WorkerManager::step() {
   {
     const MutexLock lock(mutex_);
     const SteadyTime now = clock_.now();
-    list = desired_ || live_ || (token_retry_ && *token_retry_ <= now);
+    list = desired_ || live_is_new_ || (token_retry_ && *token_retry_ <= now);
     save_now = save_after_ <= now;
     publish_now = changed_ && publish_after_ <= now;
   }
@@ -563,11 +563,7 @@ void WorkerManager::finish() {
 
 std::vector<runtime::Task> WorkerManager::tasks() {
   return {{.name = "workers",
-           .due =
-               [this] {
-                 const MutexLock lock(mutex_);
-                 return due();
-               },
+           .due = [this] { return due(); },
            .step = [this](const Context&) { step(); },
            .wakeup = &wakeup_}};
 }

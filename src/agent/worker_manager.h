@@ -19,15 +19,14 @@
 #include <string>
 #include <vector>
 
-#include "agent/work_list.h"
+#include "agent/component.h"
 #include "agent/worker_state.h"
 #include "agent/worker_tokens.h"
 #include "base/mutex.h"
-#include "runtime/task.h"
 
 namespace varda::agent {
 
-class WorkerManager {
+class WorkerManager final : public NodeComponent {
  public:
   static constexpr std::size_t kWorkersMax = 64;             // as in EdgeNode.spec
   static constexpr std::size_t kReportBytesMax = 256 << 10;  // upstream reports of all workers
@@ -36,6 +35,7 @@ class WorkerManager {
 
   struct Options {
     os::Path directory;                              // of the tokens
+    std::string socket_directory;                    // of the API's socket; "": no socket
     std::chrono::milliseconds report_period{1000};   // between reports; large reports wait longer
     std::size_t report_bytes_per_second = 16 << 10;  // limits upstream traffic on thin links
     std::chrono::milliseconds save_period{5000};     // between writes of progress and metrics
@@ -43,24 +43,17 @@ class WorkerManager {
     std::chrono::milliseconds retry{5000};           // retry of failed disk writes
     const Clock* clock = nullptr;                    // null: the system clock
   };
-  /// Called by the task after a change, with all reports and the work list that they
-  /// answer.
-  using Publish = std::function<void(std::vector<api::EdgeWorkerReport>, const std::string& uid,
-                                     std::int64_t generation)>;
-
   /// All references outlive the manager. `rng` must be cryptographically secure.
   WorkerManager(Options options, os::FileSystem& fs, StateStore& state_store, Rng& rng);
 
-  /// Sets the callback for reports. Before load().
-  void on_change(Publish publish_reports) { publish_ = std::move(publish_reports); }
-  /// Accepts a version of the EdgeNode, as stored by the server. Thread-safe.
-  void set_node(const api::EdgeNode& node);
-
-  /// Applies the persisted work list. Call it before the first step; repeated calls have no effect.
-  void load();
-  std::vector<runtime::Task> tasks();
-  /// Saves all unsaved records and answers all pending calls. After the last step.
-  void finish();
+  void apply(const WorkList& list) override;
+  /// Applies the work list and creates tokens, so that the first request finds its worker.
+  void load() override;
+  void adopt(const api::EdgeNodeStatus& live) override;
+  std::vector<runtime::Task> tasks() override;
+  ListId put_report(api::EdgeNodeStatus& status, const api::EdgeNodeStatus& live) const override;
+  /// Saves all unsaved records and answers all pending calls.
+  void finish() override;
 
   // ---- for the API. Thread-safe; no call blocks on the disk. Callbacks run immediately, or in
   // the task, exactly once.
@@ -121,8 +114,11 @@ class WorkerManager {
   using Call = std::function<void()>;
 
   void step();
-  std::optional<SteadyTime> due() const REQUIRES(mutex_);
+  std::optional<SteadyTime> due() const;
   void apply_work_list();
+  /// Replaces workers_ by those of the list, and returns the answers to calls of removed workers.
+  std::vector<Call> replace_workers(WorkList list, std::map<std::string, WorkerState> records)
+      REQUIRES(mutex_);
   void make_tokens();
   void write();
   void save();
@@ -133,6 +129,8 @@ class WorkerManager {
   void changed(Worker& worker) REQUIRES(mutex_);
   void note_change() REQUIRES(mutex_);
   void submit(Unwritten one);
+  /// Restores missing state from live_: for all workers if it is new, else for new workers.
+  void adopt_live(bool is_new) REQUIRES(mutex_);
   static Assignment assignment_of(const Worker& worker);
   static Status apply(const Unwritten& one, const std::string& time, WorkerState& state,
                       bool& updated);
@@ -140,22 +138,22 @@ class WorkerManager {
   const Options options_;
   const Clock& clock_;
   StateStore& state_store_;
-  Publish publish_;
   // State of the one thread.
   WorkerTokens tokens_;
-  std::optional<std::string> published_;  // last arguments of publish_(), as text
+  std::optional<std::string> published_;  // the last report, as text
   std::int64_t numbers_used_ = 0;         // greatest sequence of removed workers: kNumbers
   bool swept_ = false;                    // tokens and records of former workers are removed
   bool disk_refuses_ = false;             // the last write failed
 
   mutable Mutex mutex_;
   runtime::Wakeup wakeup_;
-  bool loaded_ GUARDED_BY(mutex_) = false, ended_ GUARDED_BY(mutex_) = false;
+  bool ended_ GUARDED_BY(mutex_) = false;
   std::optional<WorkList> desired_ GUARDED_BY(mutex_);  // not applied yet
-  std::optional<std::map<std::string, api::EdgeWorkerReport>> live_
-      GUARDED_BY(mutex_);  // not processed yet
-  bool seen_live_ GUARDED_BY(mutex_) = false;
-  std::optional<WorkList> list_ GUARDED_BY(mutex_);  // workers_ holds its workers
+  // The server's reports, by key. Kept, because the list with their workers may
+  // come later.
+  std::optional<std::map<std::string, api::EdgeWorkerReport>> live_ GUARDED_BY(mutex_);
+  bool live_is_new_ GUARDED_BY(mutex_) = false;    // not processed yet
+  std::optional<ListId> list_ GUARDED_BY(mutex_);  // workers_ holds its workers
   std::map<std::string, Worker> workers_
       GUARDED_BY(mutex_);  // by key; only the one thread adds and removes
   std::deque<Unwritten> unwritten_ GUARDED_BY(mutex_);
@@ -163,6 +161,11 @@ class WorkerManager {
   SteadyTime publish_after_ GUARDED_BY(mutex_), write_after_ GUARDED_BY(mutex_),
       save_after_ GUARDED_BY(mutex_);
   std::optional<SteadyTime> token_retry_ GUARDED_BY(mutex_);
+  struct Reported {
+    ListId list;
+    std::vector<api::EdgeWorkerReport> reports;
+  };
+  Reported reported_ GUARDED_BY(mutex_);
 };
 
 }  // namespace varda::agent

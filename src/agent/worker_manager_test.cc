@@ -66,12 +66,14 @@ class Workers : public ::testing::Test {
     manager_ = std::make_unique<WorkerManager>(
         WorkerManager::Options{.directory = "/data/workers", .clock = &clock_}, fs_, *state_store_,
         *rng_);
-    manager_->on_change([this](std::vector<api::EdgeWorkerReport> reports, const std::string& uid,
-                               std::int64_t generation) {
-      published = std::move(reports);
-      published_for = uid + "/" + std::to_string(generation);
+    manager_->on_publish([this] {
+      api::EdgeNodeStatus status;
+      const ListId list = manager_->put_report(status, {});
+      published = std::move(status.workers);
+      published_for = list.uid + "/" + std::to_string(list.generation);
       ++times_published;
     });
+    if (list_) manager_->apply(*list_);
     manager_->load();
     api_ = std::make_unique<WorkerApi>(WorkerApi::Options{.node_name = "edge0", .clock = &clock_},
                                        *manager_);
@@ -83,11 +85,12 @@ class Workers : public ::testing::Test {
     auto disk = std::make_unique<Disk>();
     disk_ = disk.get();
     state_store_ = StateStore::over(std::move(disk));
+    list_.reset();
     (void)fs_.remove_all("/data");
     CHECK(fs_.make_directories("/data", 0700).ok());
     restart();
   }
-  /// Delivers the operator's list like the link; the agent persists it.
+  /// Delivers the operator's list like Core, which delivers it again after a restart.
   void want(const std::string& workers) {
     node_.metadata.uid = "n1";
     ++node_.metadata.generation;
@@ -98,15 +101,14 @@ class Workers : public ::testing::Test {
                                     one["owner"].as_string(),
                                     one["assignment"],
                                     {}});
-    CHECK(
-        write_work_list(*state_store_, {node_.metadata.uid, node_.metadata.generation, node_.spec})
-            .ok());
     connect();
   }
   /// Connects the link; the server has the last report.
   void connect() {
     if (times_published > 0) node_.status.workers = published;
-    manager_->set_node(node_);
+    manager_->adopt(node_.status);
+    list_ = WorkList{{node_.metadata.uid, node_.metadata.generation}, node_.spec};
+    manager_->apply(*list_);
     settle();
   }
   void settle() {
@@ -168,6 +170,7 @@ class Workers : public ::testing::Test {
   std::unique_ptr<WorkerManager> manager_;
   std::unique_ptr<WorkerApi> api_;
   api::EdgeNode node_;
+  std::optional<WorkList> list_;
 
   std::vector<api::EdgeWorkerReport> published;
   std::string published_for;

@@ -12,6 +12,7 @@ using std::chrono::milliseconds, std::chrono::seconds;
 namespace {
 
 const os::Path kData = "/data";
+const os::Path kTokens = kData / "workers";
 
 Status write_file(os::FileSystem& fs, const os::Path& path, std::string_view text) {
   TRY(const auto file, fs.open(path, os::Open::kCreate, 0644));
@@ -275,7 +276,7 @@ class Runner final : public node::PodRunner {
       if (const std::string& path = volume.at("hostPath/path").as_string();
           path.starts_with(models))
         container->model_key = path.substr(models.size());
-    const std::string workers = agent::worker_root(kData).string() + "/";
+    const std::string workers = kTokens.string() + "/";
     for (const Json& volume : spec["volumes"].as_array())
       if (const std::string& path = volume.at("hostPath/path").as_string();
           path.starts_with(workers))
@@ -393,40 +394,37 @@ struct Machine::Life {
         http(m),
         artifacts(m),
         tree(artifact::ModelTree::open(m.fs_, kData / "models").value()),
-        options(options_of(m)),
-        pods(options, client, {.name = m.name_, .layer = m.layer_, .address = m.address_},
+        pods({.facts = {.name = m.name_, .layer = m.layer_, .address = m.address_}}, client,
              m.scheduler_.clock(), m.product_rng_),
         runner(m, pods.host()),
-        workers({.directory = agent::worker_root(kData), .clock = &m.scheduler_.clock()}, m.fs_,
-                *m.state_store_, m.product_rng_),
-        core({.options = options,
-              .api = client,
-              .http = http,
-              .fs = m.fs_,
-              .state_store = *m.state_store_,
-              .store = artifacts,
-              .tree = tree,
-              .clock = m.scheduler_.clock(),
-              .rng = m.product_rng_,
-              .address = m.address_,
-              .watch = &watch,
-              .open_tree = [&m]() -> Result<std::unique_ptr<os::ReadableTree>> {
-                return std::make_unique<Datasets>(m.datasets_, m.mutations_);
-              },
-              .workers = &workers},
-             &pods) {
+        models({.install_threads = 1,
+                .requests_period = std::chrono::hours(24),  // unused here; a check would be a step
+                .clock = &m.scheduler_.clock()},
+               artifacts, tree, m.fs_, http, *m.state_store_, m.product_rng_),
+        datasets(
+            {.roots = {Machine::kDatasets},
+             .directory = kData / "datasets",
+             .clock = &m.scheduler_.clock()},
+            m.fs_,
+            [&m]() -> Result<std::unique_ptr<os::ReadableTree>> {
+              return std::make_unique<Datasets>(m.datasets_, m.mutations_);
+            },
+            watch),
+        workers({.directory = kTokens, .clock = &m.scheduler_.clock()}, m.fs_, *m.state_store_,
+                m.product_rng_),
+        core(
+            client,
+            {.link = {.node_name = m.name_, .clock = &m.scheduler_.clock(), .rng = &m.product_rng_},
+             .address = m.address_},
+            *m.state_store_, {&models, &datasets, &workers}) {
     link.set_up(m.link_up_);
     pods.start(runner);
+    core.load();
   }
-  static agent::Options options_of(const Machine& m) {
-    agent::Options options;
-    options.requests_period = std::chrono::hours(24);  // unused here; a check would be a step
-    options.node_name = m.name_;
-    options.data_directory = kData;
-    options.runner = agent::Runner::kProcess;
-    options.dataset_roots = {Machine::kDatasets};
-    options.install_threads = 1;
-    return options;
+  std::vector<runtime::Task> tasks() {
+    std::vector<runtime::Task> out = core.tasks();
+    for (runtime::Task& task : pods.tasks()) out.push_back(std::move(task));
+    return out;
   }
 
   Process process;
@@ -436,9 +434,10 @@ struct Machine::Life {
   Artifacts artifacts;
   artifact::ModelTree tree;
   os::testing::MemoryFileWatch watch;
-  const agent::Options options;
   agent::Pods pods;
   Runner runner;
+  agent::ModelManager models;
+  agent::DatasetManager datasets;
   agent::WorkerManager workers;
   agent::Core core;
 };
@@ -464,7 +463,7 @@ Machine::~Machine() {
 
 void Machine::start_agent() {
   life_ = std::make_unique<Life>(*this);
-  for (runtime::Task& task : life_->core.tasks()) {
+  for (runtime::Task& task : life_->tasks()) {
     if (mutations_.files_stay && task.name == "models") {
       // Runs the step, then restores what it hid.
       task.step = [this, step = task.step](const Context& ctx) {
@@ -553,7 +552,7 @@ void Machine::expects_workers(const std::set<std::string>& keys) {
 
 std::set<std::string> Machine::tokens() {
   std::set<std::string> out;
-  const os::Path root = agent::worker_root(kData);
+  const os::Path root = kTokens;
   const auto spaces = fs_.list(root);
   if (!spaces.ok()) return out;
   for (const std::string& ns : *spaces)
@@ -599,7 +598,7 @@ void Machine::add_container(std::unique_ptr<Container> container) {
                  {"worker", [this, uid] { return life_ ? programs_.at(uid)->due() : std::nullopt; },
                   [this, uid, key = added.worker_key](const Context&) {
                     programs_.at(uid)->step(scheduler_.clock().now(), life_->workers,
-                                            first_line(agent::worker_root(kData) / key / "token"));
+                                            first_line(kTokens / key / "token"));
                   }});
 }
 

@@ -8,7 +8,11 @@
 #include <set>
 #include <string>
 
+#include "agent/dataset_manager.h"
 #include "agent/internal/core.h"
+#include "agent/model_manager.h"
+#include "agent/pods.h"
+#include "agent/worker_manager.h"
 #include "artifact/model_tree.h"
 #include "artifact/store.h"
 #include "dataset/testing/memory_tree.h"
