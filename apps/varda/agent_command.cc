@@ -6,9 +6,8 @@
 #include <thread>
 
 #include "admin.h"
-#include "agent/address.h"
 #include "agent/agent.h"
-#include "agent/identity.h"
+#include "agent/identity/identity.h"
 #include "command.h"
 #include "download_flags.h"
 #include "kube/config.h"
@@ -56,8 +55,8 @@ Result<std::string> read_join_token(const std::filesystem::path& file) {
   return std::move(*text);
 }
 
-Result<std::unique_ptr<agent::Identity>> open_identity(const AgentFlags& flags) {
-  agent::IdentityOptions options;
+Result<std::unique_ptr<agent::identity::Identity>> open_identity(const AgentFlags& flags) {
+  agent::identity::Options options;
   options.node_name = flags.node;
   options.gateway = flags.gateway;
   options.directory = std::filesystem::absolute(flags.data_dir).lexically_normal() / "identity";
@@ -66,13 +65,13 @@ Result<std::unique_ptr<agent::Identity>> open_identity(const AgentFlags& flags) 
       return read_join_token(file);
     };
   }
-  return agent::Identity::open(std::move(options));
+  return agent::identity::Identity::open(std::move(options));
 }
 
 /// The agent's connection to its API server: through a gateway with the node's own certificate, or
 /// by a kubeconfig.
 struct Upstream {
-  std::unique_ptr<agent::Identity> identity;  // null: by kubeconfig
+  std::unique_ptr<agent::identity::Identity> identity;  // null: by kubeconfig
   std::unique_ptr<kube::Client> client;
   std::jthread renewal;  // renews `identity`; destroyed first
 };
@@ -189,7 +188,7 @@ Status run_agent(const Context& ctx, const Globals& globals, const AgentFlags& g
     trusting.extra_ca_pem += "\n" + ca_pem;
     return net::make_client(trusting);
   };
-  if (const agent::Identity* identity = upstream->identity.get()) {
+  if (const agent::identity::Identity* identity = upstream->identity.get()) {
     options.peer_listen = flags.peer_listen;
     options.peer_url = flags.peer_url;
     options.peer_credentials = [identity] { return identity->credentials(); };

@@ -7,7 +7,7 @@
 #include <memory>
 #include <unistd.h>
 
-#include "agent/address.h"
+#include "agent/agent.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "codec/digest.h"

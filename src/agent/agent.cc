@@ -2,18 +2,18 @@
 
 #include <thread>
 
-#include "agent/address.h"
-#include "agent/dataset_manager.h"
-#include "agent/internal/core.h"
-#include "agent/model_manager.h"
-#include "agent/peers.h"
-#include "agent/pods.h"
-#include "agent/replica_manager.h"
-#include "agent/secret_credentials.h"
-#include "agent/state_store.h"
-#include "agent/worker_api.h"
-#include "agent/worker_manager.h"
-#include "agent/worker_ports.h"
+#include "agent/core/address.h"
+#include "agent/core/core.h"
+#include "agent/core/state_store.h"
+#include "agent/datasets/manager.h"
+#include "agent/models/manager.h"
+#include "agent/models/secret_credentials.h"
+#include "agent/pods/pods.h"
+#include "agent/replicas/manager.h"
+#include "agent/replicas/peers.h"
+#include "agent/workers/api.h"
+#include "agent/workers/manager.h"
+#include "agent/workers/ports.h"
 #include "base/log.h"
 #include "node/end_containers.h"
 #include "node/process_driver.h"
@@ -62,8 +62,8 @@ class AgentImpl final : public Agent {
 
   Status start(os::ProcessRunner& processes) {
     TRY_VOID(fs_.make_directories(options_.data_directory, 0700));
-    TRY(state_store_, StateStore::open(options_.data_directory / "agent.db"));
-    TRY(address_, agent::node_address(options_.node_address, *state_store_, rng_, fs_));
+    TRY(state_store_, core::StateStore::open(options_.data_directory / "agent.db"));
+    TRY(address_, core::node_address(options_.node_address, *state_store_, rng_, fs_));
     TRY_VOID(open_artifacts());
     if (options_.peer_credentials) TRY_VOID(start_peers());
     make_components();
@@ -148,10 +148,11 @@ class AgentImpl final : public Agent {
     roots.insert(roots.begin(), copies);
     const auto tree = tree_below(std::move(roots));
     shares_ = std::make_unique<replica::Shares>(tree);
-    peers_ = std::make_unique<Peers>(Peers::Options{.listen = options_.peer_listen,
-                                                    .url = options_.peer_url,
-                                                    .credentials = options_.peer_credentials});
-    TRY(replicas_, ReplicaManager::open(
+    peers_ = std::make_unique<replicas::Peers>(
+        replicas::Peers::Options{.listen = options_.peer_listen,
+                                 .url = options_.peer_url,
+                                 .credentials = options_.peer_credentials});
+    TRY(replicas_, replicas::Manager::open(
                        {.roots = options_.dataset_roots,
                         .copies = copies,
                         .records = options_.data_directory / "shares",
@@ -172,8 +173,8 @@ class AgentImpl final : public Agent {
   }
 
   void make_components() {
-    models_ = std::make_unique<ModelManager>(
-        ModelManager::Options{
+    models_ = std::make_unique<models::Manager>(
+        models::Manager::Options{
             .install_threads = options_.install_threads,
             .retry = {.first = options_.retry_first},
             .serving = {.busy = options_.poll_busy, .steady = options_.poll_steady},
@@ -186,49 +187,52 @@ class AgentImpl final : public Agent {
             .archives = archives_.get(),
             .metrics = options_.metrics},
         *store_, *tree_, fs_, http_, *state_store_, rng_);
-    datasets_ = std::make_unique<DatasetManager>(
-        DatasetManager::Options{.roots = options_.dataset_roots,
-                                .directory = options_.data_directory / "datasets",
-                                .times = {.recount = options_.dataset_recount},
-                                .metrics = options_.metrics},
+    datasets_ = std::make_unique<datasets::Manager>(
+        datasets::Manager::Options{.roots = options_.dataset_roots,
+                                   .directory = options_.data_directory / "datasets",
+                                   .times = {.recount = options_.dataset_recount},
+                                   .metrics = options_.metrics},
         fs_, tree_below(options_.dataset_roots), *watch_);
-    workers_ = std::make_unique<WorkerManager>(
-        WorkerManager::Options{.directory = options_.data_directory / "workers",
-                               .socket_directory = options_.worker_socket.parent_path().string()},
+    workers_ = std::make_unique<workers::Manager>(
+        workers::Manager::Options{
+            .directory = options_.data_directory / "workers",
+            .socket_directory = options_.worker_socket.parent_path().string()},
         fs_, *state_store_, rng_);
-    std::vector<NodeComponent*> components{models_.get(), datasets_.get(), workers_.get()};
+    std::vector<core::NodeComponent*> components{models_.get(), datasets_.get(), workers_.get()};
     if (replicas_) components.push_back(replicas_.get());
-    core_ = std::make_unique<Core>(api_,
-                                   Core::Options{.link = {.node_name = options_.node_name,
-                                                          .watch_timeout = options_.watch_timeout,
-                                                          .backoff_max = options_.link_backoff_max,
-                                                          .rng = &rng_,
-                                                          .metrics = options_.metrics},
-                                                 .address = reported_address()},
-                                   *state_store_, std::move(components));
+    core_ = std::make_unique<core::Core>(
+        api_,
+        core::Core::Options{.link = {.node_name = options_.node_name,
+                                     .watch_timeout = options_.watch_timeout,
+                                     .backoff_max = options_.link_backoff_max,
+                                     .rng = &rng_,
+                                     .metrics = options_.metrics},
+                            .address = reported_address()},
+        *state_store_, std::move(components));
   }
 
   Status start_worker_api() {
-    worker_api_ = std::make_unique<WorkerApi>(
-        WorkerApi::Options{.node_name = options_.node_name, .metrics = options_.metrics},
+    worker_api_ = std::make_unique<workers::Api>(
+        workers::Api::Options{.node_name = options_.node_name, .metrics = options_.metrics},
         *workers_);
     TRY(worker_ports_,
-        WorkerPorts::open({.socket = options_.worker_socket,
-                           .listen = options_.worker_listen,
-                           .url_file = options_.data_directory / "worker/worker.url"},
-                          worker_api_->handler(), fs_));
+        workers::Ports::open({.socket = options_.worker_socket,
+                              .listen = options_.worker_listen,
+                              .url_file = options_.data_directory / "worker/worker.url"},
+                             worker_api_->handler(), fs_));
     if (!worker_ports_->url().empty())
       log::info("worker API listens on a TCP port", {{"url", worker_ports_->url()}});
     return {};
   }
 
   Status start_runner(os::ProcessRunner& processes) {
-    pods_ = std::make_unique<Pods>(
-        Pods::Options{.facts = read_facts(options_.node_name, options_.layer, reported_address()),
-                      .watch_timeout = options_.watch_timeout,
-                      .backoff_max = options_.link_backoff_max,
-                      .node_period = options_.node_period,
-                      .metrics = options_.metrics},
+    pods_ = std::make_unique<pods::Pods>(
+        pods::Pods::Options{
+            .facts = pods::read_facts(options_.node_name, options_.layer, reported_address()),
+            .watch_timeout = options_.watch_timeout,
+            .backoff_max = options_.link_backoff_max,
+            .node_period = options_.node_period,
+            .metrics = options_.metrics},
         api_, system_clock(), rng_);
     TRY(driver_, make_driver(processes));
     node::end_containers_of_others(options_.data_directory, driver_->scheme(), options_.stop_grace);
@@ -269,23 +273,23 @@ class AgentImpl final : public Agent {
   net::HttpClient& http_;
   os::FileSystem& fs_;
   Rng& rng_;
-  SecretCredentials credentials_;
+  models::SecretCredentials credentials_;
   const std::unique_ptr<os::FileWatch> watch_ = os::make_file_watch();
-  std::unique_ptr<StateStore> state_store_;
+  std::unique_ptr<core::StateStore> state_store_;
   std::string address_;
   std::unique_ptr<artifact::Store> store_;
   std::unique_ptr<artifact::ModelTree> tree_;
   std::unique_ptr<replica::Shares> shares_;  // outlives the handlers that use it
   std::unique_ptr<replica::Archives> archives_;
-  std::unique_ptr<Peers> peers_;  // null: the node neither shares nor copies files
-  std::unique_ptr<ModelManager> models_;
-  std::unique_ptr<DatasetManager> datasets_;
-  std::unique_ptr<ReplicaManager> replicas_;  // null: like peers_
-  std::unique_ptr<WorkerManager> workers_;
-  std::unique_ptr<Core> core_;  // destroyed before its components
-  std::unique_ptr<WorkerApi> worker_api_;
-  std::unique_ptr<WorkerPorts> worker_ports_;  // destroyed before the API that it serves
-  std::unique_ptr<Pods> pods_;                 // null: the agent has no runner
+  std::unique_ptr<replicas::Peers> peers_;  // null: the node neither shares nor copies files
+  std::unique_ptr<models::Manager> models_;
+  std::unique_ptr<datasets::Manager> datasets_;
+  std::unique_ptr<replicas::Manager> replicas_;  // null: like peers_
+  std::unique_ptr<workers::Manager> workers_;
+  std::unique_ptr<core::Core> core_;  // destroyed before its components
+  std::unique_ptr<workers::Api> worker_api_;
+  std::unique_ptr<workers::Ports> worker_ports_;  // destroyed before the API that it serves
+  std::unique_ptr<pods::Pods> pods_;              // null: the agent has no runner
   std::unique_ptr<node::Driver> driver_;
   std::unique_ptr<node::PodRunner> runner_;
 };

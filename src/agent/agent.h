@@ -1,9 +1,10 @@
 // The edge agent: one process on a node that carries out the node's EdgeNode. The agent keeps
 // working while the API server is unreachable.
 //
-//   agent::Options options{.node_name = "edge0", .data_directory = data, .runner =
-//   agent::Runner::kProcess}; TRY(auto agent, agent::Agent::open(std::move(options), *client,
-//   *download)); TRY_VOID(agent->run(ctx));
+//   agent::Options options{
+//       .node_name = "edge0", .data_directory = data, .runner = agent::Runner::kProcess};
+//   TRY(auto agent, agent::Agent::open(std::move(options), *client, *download));
+//   TRY_VOID(agent->run(ctx));
 //
 // Below the data directory: agent.db, artifacts/, datasets/, models/, pods/, workers/.
 #pragma once
@@ -15,7 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "agent/peer_credentials.h"
+#include "agent/core/address.h"
+#include "agent/identity/peer_credentials.h"
 #include "artifact/limits.h"
 #include "base/context.h"
 #include "base/metrics.h"
@@ -28,6 +30,9 @@
 #include "os/process.h"
 
 namespace varda::agent {
+
+using core::check_node_address;
+using core::PodsListen;
 
 enum class Runner { kNone, kProcess, kContainerd };
 /// Fate of the containers when run() returns.
@@ -63,7 +68,7 @@ struct Options {
   std::string peer_url;  // URL of that port for other nodes; "": https:// and the bound address
   /// The certificate that this node shows to other nodes. Empty: the node has no certificate, so it
   /// neither shares nor copies files.
-  std::function<std::optional<PeerCredentials>()> peer_credentials;
+  std::function<std::optional<identity::PeerCredentials>()> peer_credentials;
   os::Path worker_socket;     // Unix socket for the node's workers; "": no socket
   std::string worker_listen;  // as 127.0.0.1:10446; "": none. URL: DATA/worker/worker.url
   std::uint64_t artifact_capacity_bytes = 0;  // 0: limited by the disk only

@@ -12,7 +12,7 @@
 #include <map>
 #include <string>
 
-#include "agent/identity.h"
+#include "agent/identity/identity.h"
 #include "artifact/testing/manual_clock.h"
 #include "base/check.h"
 #include "base/log.h"
@@ -121,8 +121,8 @@ class Shared final : public net::HttpClient {
   net::HttpClient& to_;
 };
 
-agent::IdentityOptions options(net::HttpClient& gateway) {
-  agent::IdentityOptions out;
+agent::identity::Options options(net::HttpClient& gateway) {
+  agent::identity::Options out;
   out.node_name = kNode;
   out.gateway = "https://gateway.example";
   out.directory = kDirectory;
@@ -138,7 +138,7 @@ std::string file(os::FileSystem& fs, const char* name) {
   return os::read_file(fs, os::Path(kDirectory) / name).value_or("");
 }
 
-void check_identity(const agent::Identity& identity, os::FileSystem& fs) {
+void check_identity(const agent::identity::Identity& identity, os::FileSystem& fs) {
   const auto facts = identity.facts();
   CHECK(facts.has_value() == !file(fs, "cert.pem").empty());
   if (!facts) return;
@@ -156,7 +156,7 @@ void take_answers(fuzz::Input& input) {
   CHECK(fs.make_directories(kDirectory, 0700).ok());
   CHECK(os::write_file_atomically(fs, os::Path(kDirectory) / "key.pem", words().key, 0600).ok());
   Gateway gateway(input);
-  auto identity = agent::Identity::open(options(gateway), fs, clock, *rng).value();
+  auto identity = agent::identity::Identity::open(options(gateway), fs, clock, *rng).value();
   bool enrolled = false;
   for (int i = 0; i < 4 && !input.rest().empty(); ++i) {
     const Status status = identity->step(Context());
@@ -175,7 +175,7 @@ void take_answers(fuzz::Input& input) {
       clock.advance(wait);
     }
   }
-  const auto again = agent::Identity::open(options(gateway), fs, clock, *rng);
+  const auto again = agent::identity::Identity::open(options(gateway), fs, clock, *rng);
   CHECK(again.ok() && (*again)->facts().has_value() == enrolled);
   if (enrolled) CHECK((*again)->facts()->sha256 == identity->facts()->sha256);
 }
@@ -191,7 +191,7 @@ void read_disk(fuzz::Input& input) {
     CHECK(os::write_file_atomically(fs, os::Path(kDirectory) / name, text, 0600).ok());
   }
   Gateway nobody(input);
-  const auto identity = agent::Identity::open(options(nobody), fs);
+  const auto identity = agent::identity::Identity::open(options(nobody), fs);
   for (const auto& [name, text] : put)
     CHECK(file(fs, name.c_str()) == text);  // an operator must inspect files that do not fit
   if (!identity.ok()) {

@@ -4,7 +4,7 @@
 // each of these.
 #include <string>
 
-#include "agent/plan.h"
+#include "agent/models/plan.h"
 #include "api/edgeai/edge_node.h"
 #include "api/kind.h"
 #include "base/check.h"
@@ -37,9 +37,9 @@ void edge_node(const Json& json) {
   if (!node.ok()) return;
   const auto again = api::EdgeNode::from_json(node->to_json());
   CHECK(again.ok() && again->to_json() == node->to_json());
-  const agent::Plan plan = agent::plan(node->spec, {});
-  (void)agent::report(node->spec, {});
-  for (const agent::Poll& poll : plan.poll) (void)agent::read_index(json, poll);
+  const agent::models::Plan plan = agent::models::plan(node->spec, {});
+  (void)agent::models::report(node->spec, {});
+  for (const agent::models::Poll& poll : plan.poll) (void)agent::models::read_index(json, poll);
 }
 
 void pod(const Json& json) {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string>
 
-#include "agent/worker_message.h"
-#include "agent/worker_state.h"
+#include "agent/workers/message.h"
+#include "agent/workers/state.h"
 #include "base/check.h"
 #include "codec/text.h"
 #include "input.h"
@@ -14,16 +14,16 @@ namespace {
 using namespace varda;  // NOLINT: a program of one file
 using codec::Json;
 
-const agent::WorkerName kWho{"default", "eval"};
+const agent::workers::Name kWho{"default", "eval"};
 
 Result<Json> read(char kind, std::string_view body) {
-  if (kind == 'r') return agent::read_registration(kWho, body);
-  if (kind == 'p') return agent::read_progress(body);
-  if (kind == 'm') return agent::read_metrics(body);
-  return agent::read_result(kWho, body);
+  if (kind == 'r') return agent::workers::read_registration(kWho, body);
+  if (kind == 'p') return agent::workers::read_progress(body);
+  if (kind == 'm') return agent::workers::read_metrics(body);
+  return agent::workers::read_result(kWho, body);
 }
 
-Result<bool> take(agent::WorkerState& state, char kind, const Json& said) {
+Result<bool> take(agent::workers::State& state, char kind, const Json& said) {
   if (kind == 'r') return state.set_registered(said, "now");
   if (kind == 'p') return state.set_progress(said, "now");
   if (kind == 'm') return state.set_metrics(said);
@@ -31,11 +31,11 @@ Result<bool> take(agent::WorkerState& state, char kind, const Json& said) {
 }
 
 /// The state fits its limits and reads back equal.
-void check(const agent::WorkerState& state, std::size_t room) {
+void check(const agent::workers::State& state, std::size_t room) {
   const Json report = state.report(room);
   CHECK(codec::write_json(report).size() <= std::max<std::size_t>(room, 256));
-  const auto again =
-      agent::WorkerState::from_json(codec::parse_json(codec::write_json(state.to_json())).value());
+  const auto again = agent::workers::State::from_json(
+      codec::parse_json(codec::write_json(state.to_json())).value());
   CHECK(again.has_value() && again->report(room) == report);
 }
 
@@ -44,15 +44,15 @@ void check(const agent::WorkerState& state, std::size_t room) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Input input(data, size);
   const std::size_t room = std::size_t{input.byte()} * 64;
-  agent::WorkerState state("u1");
+  agent::workers::State state("u1");
   state.adopt(Json());
   while (!input.rest().empty()) {
     const std::string line(input.line());
     if (line.empty()) continue;
-    const char kind = agent::check_result_name(line.substr(0, 1)).empty() ? line[0] : 'x';
+    const char kind = agent::workers::check_result_name(line.substr(0, 1)).empty() ? line[0] : 'x';
     const std::string body = line.substr(1);
     if (const auto record = codec::parse_json(body); record.ok()) {
-      if (auto kept = agent::WorkerState::from_json(*record)) (void)kept->report(room);
+      if (auto kept = agent::workers::State::from_json(*record)) (void)kept->report(room);
     }
     const auto said = read(kind, body);
     if (!said.ok()) {

@@ -434,12 +434,12 @@ struct Machine::Life {
   Artifacts artifacts;
   artifact::ModelTree tree;
   os::testing::MemoryFileWatch watch;
-  agent::Pods pods;
+  agent::pods::Pods pods;
   Runner runner;
-  agent::ModelManager models;
-  agent::DatasetManager datasets;
-  agent::WorkerManager workers;
-  agent::Core core;
+  agent::models::Manager models;
+  agent::datasets::Manager datasets;
+  agent::workers::Manager workers;
+  agent::core::Core core;
 };
 
 Machine::Machine(std::string name, std::string layer, int number, const Origin& origin,
@@ -454,7 +454,7 @@ Machine::Machine(std::string name, std::string layer, int number, const Origin& 
       network_(network),
       scheduler_(scheduler),
       product_rng_(product_rng),
-      state_store_(agent::StateStore::in_memory()) {}
+      state_store_(agent::core::StateStore::in_memory()) {}
 
 Machine::~Machine() {
   stop_agent();

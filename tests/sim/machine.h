@@ -8,11 +8,11 @@
 #include <set>
 #include <string>
 
-#include "agent/dataset_manager.h"
-#include "agent/internal/core.h"
-#include "agent/model_manager.h"
-#include "agent/pods.h"
-#include "agent/worker_manager.h"
+#include "agent/datasets/manager.h"
+#include "agent/core/core.h"
+#include "agent/models/manager.h"
+#include "agent/pods/pods.h"
+#include "agent/workers/manager.h"
 #include "artifact/model_tree.h"
 #include "artifact/store.h"
 #include "dataset/testing/memory_tree.h"
@@ -139,7 +139,7 @@ class Machine {
   std::map<std::string, std::string>
       exposed_;  // as of call exposed_at_ of fs_: most steps touch no file
   std::uint64_t exposed_at_ = 0;
-  std::unique_ptr<agent::StateStore> state_store_;
+  std::unique_ptr<agent::core::StateStore> state_store_;
   std::map<codec::Sha256, std::uint64_t> artifacts_;
   std::set<std::string> verified_;
   std::map<std::string, std::unique_ptr<Container>> containers_;

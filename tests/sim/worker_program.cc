@@ -25,8 +25,8 @@ void WorkerProgram::evaluate(int accuracy) {
   state_->due = SteadyTime::min();
 }
 
-void WorkerProgram::send_result(SteadyTime now, agent::WorkerManager& manager,
-                                const agent::WorkerManager::Caller& caller) {
+void WorkerProgram::send_result(SteadyTime now, agent::workers::Manager& manager,
+                                const agent::workers::Manager::Caller& caller) {
   Reported& reported = reported_(caller.uid);
   const int accuracy = state_->accuracy;
   reported.possible.push_back(accuracy);
@@ -54,7 +54,7 @@ void WorkerProgram::send_result(SteadyTime now, agent::WorkerManager& manager,
       answered);
 }
 
-void WorkerProgram::step(SteadyTime now, agent::WorkerManager& manager,
+void WorkerProgram::step(SteadyTime now, agent::workers::Manager& manager,
                          const std::optional<std::string>& token) {
   State& state = *state_;
   state.due.reset();
@@ -90,7 +90,7 @@ void WorkerProgram::step(SteadyTime now, agent::WorkerManager& manager,
     state.assignment_read = Message::kUnderWay;
     manager.assignment(*caller, state.revision, kPatience,
                        [now, weak = std::weak_ptr(state_)](
-                           const Result<agent::WorkerManager::Assignment>& answer) {
+                           const Result<agent::workers::Manager::Assignment>& answer) {
                          const auto there = weak.lock();
                          if (!there) return;
                          there->assignment_read = Message::kUnsent;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "agent/worker_manager.h"
+#include "agent/workers/manager.h"
 #include "mutations.h"
 
 namespace varda::sim {
@@ -35,7 +35,7 @@ class WorkerProgram {
 
   std::optional<SteadyTime> due() const { return state_->due; }
   /// Sends the next requests. `token` is the content of the token file; nothing: no file.
-  void step(SteadyTime now, agent::WorkerManager& manager, const std::optional<std::string>& token);
+  void step(SteadyTime now, agent::workers::Manager& manager, const std::optional<std::string>& token);
   /// Connections broke: pending requests may have been stored or not.
   void agent_is_gone();
   void agent_is_there() { state_->due = SteadyTime::min(); }
@@ -62,8 +62,8 @@ class WorkerProgram {
   };
   static constexpr std::chrono::seconds kRetry{2}, kPatience{60};
 
-  void send_result(SteadyTime now, agent::WorkerManager& manager,
-                   const agent::WorkerManager::Caller& caller);
+  void send_result(SteadyTime now, agent::workers::Manager& manager,
+                   const agent::workers::Manager::Caller& caller);
 
   const std::shared_ptr<State> state_;
   const std::string instance_;

@@ -5,8 +5,8 @@ library.
 Reads rooms.txt of a build directory ("room: deps | test deps") and the sources. The test also
 checks that a third-party header stands in .cc files of one room only, that internal/ headers stay
 inside their room, and that no code throws. Inside a room the folders form no cycle, and in some
-rooms a folder has one header for the others. Libraries with several faces are listed below with a
-room for each.
+rooms a folder has one header for the others. PUBLIC limits the headers of a room for other rooms.
+Libraries with several faces are listed below with a room for each.
 """
 import pathlib, re, sys
 
@@ -34,6 +34,8 @@ FOLDER_CYCLES = {
 AREAS = {'embedded'}
 # In these rooms other folders include only FOLDER/FOLDER.h of a folder.
 ONE_HEADER = {'controllers'}
+# Other rooms and apps/ include only these headers of a room.
+PUBLIC = {'agent': {'agent/agent.h', 'agent/identity/identity.h'}}
 
 
 def folder_of(path):
@@ -132,6 +134,8 @@ def main(build):
                     problems.append('%s includes "%s", but %s does not declare room %s' % (relative, header, room, first))
                 if first == room and in_src and not is_test:
                     arrows[room].append((folder_of('/'.join(inside)), folder_of(header), relative, header))
+                if first != room and not is_test and header not in PUBLIC.get(first, {header}):
+                    problems.append('%s includes "%s": room %s has only %s for others' % (relative, header, first, ', '.join(sorted(PUBLIC[first]))))
                 if '/internal/' in header and first != room:
                     problems.append('%s includes "%s", which is internal to room %s' % (relative, header, first))
                 if '/testing/' in header and not is_test and relative.parts[0] == 'src':

@@ -1,0 +1,166 @@
+// Reports about downloads, over a scripted store, in virtual time and one thread.
+#include "agent/models/manager.h"
+
+#include <gtest/gtest.h>
+
+#include "node/testing/fakes.h"
+#include "os/testing/memory_file_system.h"
+
+namespace varda::agent::models {
+namespace {
+
+using artifact::Phase;
+using artifact::ProgressSink;
+using codec::Json;
+using codec::Sha256;
+using std::chrono::seconds;
+
+/// Calls the test's function in the middle of a download.
+class ScriptedStore final : public artifact::Store {
+ public:
+  std::function<void(const ProgressSink&)> download;
+
+  artifact::Outcome<artifact::Installed> ensure(const Context&, const artifact::Request&,
+                                                const ProgressSink& progress) override {
+    download(progress);
+    return artifact::Failure{artifact::Reason::kDownloadFailed,
+                             Error(Code::kUnavailable, "broken off")};
+  }
+  std::optional<artifact::Installed> find(const Sha256&) override { return std::nullopt; }
+  std::vector<Sha256> list() const override { return {}; }
+  std::uint64_t bytes() const override { return 0; }
+  void keep(std::set<Sha256>) override {}
+  Result<std::uint64_t> evict(std::uint64_t) override { return std::uint64_t{0}; }
+  Status remove(const Sha256&) override { return {}; }
+};
+
+class NoHttp final : public net::HttpClient {
+ public:
+  Result<net::ClientResponse> send(const Context&, net::ClientRequest) override {
+    return Error(Code::kUnavailable, "there is no network");
+  }
+};
+
+class ModelManagerTest : public ::testing::Test {
+ protected:
+  ModelManagerTest() {
+    auto node = api::EdgeNode::from_json(Json::object(
+        {{"apiVersion", api::EdgeNode::resource().api_version()},
+         {"kind", api::EdgeNode::resource().kind},
+         {"metadata", Json::object({{"name", "edge0"}, {"generation", 2}})},
+         {"spec",
+          Json::object(
+              {{"models", Json::array({Json::object(
+                              {{"key", "default/digits"},
+                               {"framework", "onnx"},
+                               {"target", "3"},
+                               {"versions", Json::array({Json::object(
+                                                {{"version", "3"},
+                                                 {"url", "http://files/3"},
+                                                 {"sha256", Sha256::of("3").hex()}})})}})})}})}}));
+    CHECK(node.ok());
+    manager.on_publish([this] {
+      api::EdgeNodeStatus status;
+      (void)manager.put_report(status, {});
+      disk = status.disk;
+      if (status.models.empty()) return;
+      const api::EdgeVersionReport& version = status.models[0].versions[0];
+      reports.push_back(version.state + " " + std::to_string(version.bytes_done) + "/" +
+                        std::to_string(version.bytes_total));
+    });
+    manager.load();
+    tasks = manager.tasks();
+    manager.apply({{"", node->metadata.generation}, node->spec});
+  }
+
+  /// Steps the named task if it is due.
+  void run(const std::string& name) {
+    for (const runtime::Task& task : tasks) {
+      const auto due = task.due();
+      if (task.name != name || !due || *due > clock.now()) continue;
+      task.step(ctx);
+      return;
+    }
+  }
+  /// Advances time in steps of a second and runs due tasks, like run().
+  void pass(int count) {
+    for (int i = 0; i < count; ++i) {
+      clock.advance(seconds(1));
+      run("models");
+    }
+  }
+  static constexpr std::uint64_t kMiB = 1 << 20;
+
+  Context ctx;
+  node::testing::ManualClock clock;
+  os::testing::MemoryFileSystem fs;
+  NoHttp http;
+  ScriptedStore store;
+  std::unique_ptr<Rng> rng = seeded_rng(1);
+  std::unique_ptr<core::StateStore> state_store = core::StateStore::in_memory();
+  artifact::ModelTree tree = artifact::ModelTree::open(fs, "/models").value();
+  std::vector<std::string> reports;  // "STATE DONE/TOTAL" of the version, per report
+  api::EdgeDisk disk;                // last report
+  Manager manager{{.clock = &clock}, store, tree, fs, http, *state_store, *rng};
+  std::vector<runtime::Task> tasks;
+};
+
+TEST_F(ModelManagerTest, ALongDownloadIsToldOfEveryTenSecondsAndNotOnceItIsOver) {
+  store.download = [this](const ProgressSink& progress) {
+    run("models");
+    for (int second = 0; second < 25; ++second) {
+      progress({Phase::kDownload, (second + 1) * kMiB, 100 * kMiB});
+      progress({Phase::kExtract, 5, 0});
+      pass(1);
+    }
+  };
+  run("models");
+  run("install");
+  run("models");
+  pass(300);
+  EXPECT_EQ(reports, (std::vector<std::string>{"Pending 0/0", "Downloading 0/0",
+                                               "Downloading 10485760/104857600",
+                                               "Downloading 20971520/104857600", "Failed 0/0"}));
+}
+
+TEST_F(ModelManagerTest, ADiskThatFillsUpIsReportedWithinSeconds) {
+  run("models");
+  fs.set_capacity(400 * kMiB);
+  pass(3);
+  EXPECT_EQ(disk.capacity_bytes, static_cast<std::int64_t>(400 * kMiB));
+  EXPECT_GT(disk.available_bytes, static_cast<std::int64_t>(300 * kMiB));
+  const auto used = 400 * kMiB - fs.space("/")->available_bytes;
+  fs.set_capacity(used);  // the disk is now full
+  pass(3);
+  EXPECT_EQ(disk.available_bytes, 0);
+}
+
+TEST_F(ModelManagerTest, AShortDownloadIsToldNothingOf) {
+  store.download = [this](const ProgressSink& progress) {
+    run("models");
+    for (int second = 0; second < 9; ++second) {
+      progress({Phase::kDownload, kMiB, 100 * kMiB});
+      pass(1);
+    }
+  };
+  run("models");
+  run("install");
+  run("models");
+  EXPECT_EQ(reports, (std::vector<std::string>{"Pending 0/0", "Downloading 0/0", "Failed 0/0"}));
+}
+
+TEST_F(ModelManagerTest, ADownloadThatStandsStillIsToldOfOnce) {
+  store.download = [this](const ProgressSink& progress) {
+    run("models");
+    progress({Phase::kDownload, kMiB, 100 * kMiB});
+    pass(60);
+  };
+  run("models");
+  run("install");
+  run("models");
+  EXPECT_EQ(reports, (std::vector<std::string>{"Pending 0/0", "Downloading 0/0",
+                                               "Downloading 1048576/104857600", "Failed 0/0"}));
+}
+
+}  // namespace
+}  // namespace varda::agent::models

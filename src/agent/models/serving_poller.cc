@@ -1,0 +1,190 @@
+#include "agent/models/serving_poller.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "net/url.h"
+
+namespace varda::agent::models {
+namespace {
+
+constexpr std::size_t kJointBytesMax = 256 << 10, kJointDepthMax = 16;
+
+bool same(const api::EdgeServingReport& a, const api::EdgeServingReport& b) {
+  return a.version == b.version && a.state == b.state && a.failed_version == b.failed_version &&
+         a.reason == b.reason && a.message == b.message;
+}
+
+bool request_is_of_a_model(const Poll& poll) { return poll.status_query != api::EdgeStatusQuery{}; }
+
+}  // namespace
+
+void ServingPoller::set(std::vector<Poll> polls) {
+  const MutexLock lock(mutex_);
+  std::map<std::string, State> next;
+  const SteadyTime now = clock_.now();
+  for (Poll& poll : polls) {
+    const auto known = states_.find(poll.key);
+    State state{poll, now, 0, std::nullopt, "", {}};
+    if (known != states_.end() && known->second.poll == poll) {
+      state = std::move(known->second);
+    } else if (known != states_.end() && known->second.poll.url == poll.url) {
+      state.last_good = known->second.last_good;
+      state.report =
+          known->second
+              .report;  // same server, new target: the last answer holds until the next poll
+    }
+    next.emplace(poll.key, std::move(state));
+  }
+  states_ = std::move(next);
+  wakeup_.notify();
+}
+
+std::map<std::string, api::EdgeServingReport> ServingPoller::reports() const {
+  const MutexLock lock(mutex_);
+  std::map<std::string, api::EdgeServingReport> out;
+  for (const auto& [key, state] : states_)
+    if (state.report) out.emplace(key, *state.report);
+  return out;
+}
+
+std::map<std::string, std::string> ServingPoller::last_good() const {
+  const MutexLock lock(mutex_);
+  std::map<std::string, std::string> out;
+  for (const auto& [key, state] : states_)
+    if (!state.last_good.empty()) out.emplace(key, state.last_good);
+  return out;
+}
+
+bool ServingPoller::complete() const {
+  const MutexLock lock(mutex_);
+  return std::all_of(states_.begin(), states_.end(),
+                     [](const auto& state) { return state.second.report.has_value(); });
+}
+
+Result<ServingPoller::Answer> ServingPoller::ask(const Context& ctx, const Poll& poll) {
+  net::ClientRequest request;
+  request.method = poll.status_query.method;
+  request.url = poll.url + poll.status_query.path;
+  if (request.method == "POST") {
+    request.headers.add("Content-Type", "application/json");
+    request.body = "{}";
+  }
+  request.max_response_bytes = 1 << 20;
+  TRY(const auto answer, http_.call(ctx.with_timeout(options_.timeout), std::move(request)));
+  // A single-model server answers 404 while it has no model.
+  if (answer.status == 404 && request_is_of_a_model(poll))
+    return Answer{read_index(codec::Json(), poll), ""};
+  if (answer.status != 200)
+    return Error(Code::kUnavailable, "HTTP " + std::to_string(answer.status));
+  const auto index = codec::parse_json(answer.body);
+  if (!index.ok()) return Error(Code::kCorrupt, index.error().message());
+  return Answer{read_index(*index, poll), poll.numbers.empty() ? read_last_good(*index, poll) : ""};
+}
+
+// Called only for a server that just answered. A lost answer is repeated by the next poll.
+void ServingPoller::ask_joint(const Context& ctx, const Poll& poll) {
+  net::ClientRequest request;
+  request.url = poll.url + "/v2/models/" + net::percent_encode(poll.model_name) + "/joint";
+  request.max_response_bytes = kJointBytesMax;
+  const auto answer = http_.call(ctx.with_timeout(options_.timeout), std::move(request));
+  if (!answer.ok() && answer.error().code() == Code::kExhausted)
+    return joint_(poll.key,
+                  Error(Code::kExhausted,
+                        "it has more than " + std::to_string(kJointBytesMax >> 10) + " KiB"));
+  if (!answer.ok() || answer->status == 404) return;  // no version yet, or no tiers
+  if (answer->status != 200)
+    return joint_(poll.key, Error(Code::kUnavailable, "HTTP " + std::to_string(answer->status)));
+  joint_(poll.key, codec::parse_json(answer->body, {.depth_max = kJointDepthMax}));
+}
+
+void ServingPoller::take(const Poll& poll, const Result<Answer>& answer) {
+  {
+    const MutexLock lock(mutex_);
+    const auto found = states_.find(poll.key);
+    if (found == states_.end() || !(found->second.poll == poll))
+      return;  // the poll changed meanwhile
+    State& state = found->second;
+    api::EdgeServingReport report;
+    bool updated = false;
+    if (answer.ok()) {
+      state.failures = 0;
+      (void)state.log_throttle.should_log("", clock_.now());
+      report = answer->report;
+      updated = !answer->last_good.empty() && answer->last_good != state.last_good;
+      if (updated) state.last_good = answer->last_good;
+    } else {
+      // One lost answer is no outage. A server that never answered is not news, either.
+      if (++state.failures == 1 && state.report &&
+          state.report->state != api::EdgeServingReport::kUnreachable) {
+        state.due = clock_.now() + options_.busy;
+        return;
+      }
+      if (state.report) report.version = state.report->version;
+      report.state = api::EdgeServingReport::kUnreachable;
+      report.reason = "Unreachable";
+      const Error& error = answer.error();
+      const bool said = error.code() == Code::kCorrupt || error.code() == Code::kExhausted;
+      report.message = said ? "the answer of the model server at " + poll.url + " cannot be read"
+                            : "the model server does not answer at " + poll.url;
+      if (said && state.log_throttle.should_log(error.message(), clock_.now()))
+        log::warn("version status of a model server unreadable",
+                  {{"model", poll.key}, {"error", error}});
+    }
+    const bool settled = report.state == api::EdgeServingReport::kReady &&
+                         (report.version == poll.target || report.failed_version == poll.target);
+    const auto busy = std::min(options_.busy * (1 << std::min(state.failures, 3)), options_.steady);
+    state.due = clock_.now() + (settled ? options_.steady : busy);
+    if (state.report && same(*state.report, report) && !updated) return;
+    state.report = std::move(report);
+  }
+  changed_();
+}
+
+std::optional<SteadyTime> ServingPoller::due() const {
+  const MutexLock lock(mutex_);
+  std::optional<SteadyTime> earliest;
+  for (const auto& [key, state] : states_)
+    if (!earliest || state.due < *earliest) earliest = state.due;
+  return earliest;
+}
+
+void ServingPoller::step(const Context& ctx) {
+  std::vector<Poll> due;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [key, state] : states_)
+      if (state.due <= clock_.now()) due.push_back(state.poll);
+  }
+  for (const Poll& poll : due) {
+    if (ctx.done()) return;
+    const auto answer = ask(ctx, poll);
+    if (!answer.ok() && ctx.done()) return;  // cancelled: proves nothing about the server
+    take(poll, answer);
+    if (answer.ok() && poll.joint && joint_) ask_joint(ctx, poll);
+  }
+}
+
+void ServingPoller::ask_tiers(const Context& ctx) {
+  if (!joint_) return;
+  std::vector<Poll> polls;
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [key, state] : states_)
+      if (state.poll.joint && state.report && state.failures < 2)
+        polls.push_back(state.poll);  // one lost answer is no outage
+  }
+  for (const Poll& poll : polls) {
+    if (ctx.done()) return;
+    ask_joint(ctx, poll);
+  }
+}
+
+runtime::Task ServingPoller::task() {
+  return {.name = "model servers",
+          .due = [this] { return due(); },
+          .step = [this](const Context& ctx) { step(ctx); },
+          .wakeup = &wakeup_};
+}
+
+}  // namespace varda::agent::models

@@ -1,0 +1,492 @@
+#include "agent/replicas/manager.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "base/log.h"
+#include "codec/digest.h"
+
+namespace varda::agent::replicas {
+namespace {
+
+constexpr std::size_t kSnapshotsKept = 3;
+constexpr std::size_t kLookRest = 20;  // pause after a scan, as a multiple of the scan's duration
+
+std::string reason_of_share(const Error& error) {
+  switch (error.code()) {
+    case Code::kForbidden:
+      return "PathForbidden";
+    case Code::kNotFound:
+      return "PathNotFound";
+    case Code::kExhausted:
+      return "TooLarge";
+    default:
+      return "ReadFailed";
+  }
+}
+
+}  // namespace
+
+struct Manager::Share {
+  api::EdgeShare spec;
+  api::EdgeShareReport report;
+  os::Path path;                        // the served path
+  std::optional<replica::Taken> taken;  // of files that are not a local replica
+  bool record_read = false;
+  std::deque<std::pair<std::string, std::shared_ptr<const std::string>>> snapshots;  // newest first
+  std::optional<SteadyTime> due;   // nothing: a replica, or busy
+  std::optional<SteadyTime> full;  // when every byte was read
+  int failures = 0;
+};
+
+struct Manager::Replica {
+  api::EdgeReplica spec;
+  api::EdgeReplicaReport report;
+  std::optional<SteadyTime> due;
+  int failures = 0;
+};
+
+struct Manager::Copying {
+  std::string key, snapshot;
+  std::stop_source stop;
+  SteadyTime began;
+  std::optional<SteadyTime> published;
+};
+
+Result<std::unique_ptr<Manager>> Manager::open(Options options, os::FileSystem& fs, OpenTree tree,
+                                               replica::Shares& shares, ClientOf client_of,
+                                               Rng& rng) {
+  TRY(auto store, replica::Store::open({.root = options.copies, .limits = options.limits}, fs));
+  TRY_VOID(fs.make_directories(options.records, 0700));
+  return std::unique_ptr<Manager>(new Manager(std::move(options), fs, std::move(tree), shares,
+                                              std::move(client_of), rng, std::move(store)));
+}
+
+Manager::Manager(Options options, os::FileSystem& fs, OpenTree tree, replica::Shares& shares,
+                 ClientOf client_of, Rng& rng, std::unique_ptr<replica::Store> store)
+    : options_(std::move(options)),
+      clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
+      fs_(fs),
+      tree_(std::move(tree)),
+      served_(shares),
+      client_of_(std::move(client_of)),
+      rng_(rng),
+      store_(std::move(store)) {}
+
+Manager::~Manager() = default;
+
+os::Path Manager::record_of(const std::string& key) const {
+  return options_.records / codec::Sha256::of(key).hex();
+}
+
+void Manager::apply(const core::WorkList& list) {
+  const std::vector<std::string> copies = store_->list();
+  const MutexLock lock(mutex_);
+  list_ = list.id;
+  apply_shares(list.spec.shares);
+  apply_replicas(list.spec.replicas);
+  for (const std::string& key : copies)
+    if (!replicas_.contains(key)) remove_.insert(key);
+  serve();
+  unpublished_ = true;
+  wakeup_.notify();
+}
+
+void Manager::apply_shares(const std::vector<api::EdgeShare>& specs) {
+  std::map<std::string, Share> shares;
+  share_order_.clear();
+  for (const api::EdgeShare& spec : specs) {
+    share_order_.push_back(spec.key);
+    Share& share = shares[spec.key];
+    const auto before = shares_.find(spec.key);
+    if (before != shares_.end() && before->second.spec.path == spec.path)
+      share = std::move(before->second);
+    const bool known = !share.spec.key.empty();
+    share.spec = spec;
+    if (known) continue;
+    share.report = {
+        .key = spec.key, .path = spec.path, .state = std::string(api::EdgeShareReport::kPending)};
+    share.path = spec.path;
+    share.due = clock_.now();
+  }
+  shares_ = std::move(shares);
+}
+
+void Manager::apply_replicas(const std::vector<api::EdgeReplica>& specs) {
+  const auto same_source = [](const auto& a, const auto& b) {
+    return a.node == b.node && a.url == b.url;
+  };
+  std::map<std::string, Replica> replicas;
+  replica_order_.clear();
+  for (const api::EdgeReplica& spec : specs) {
+    replica_order_.push_back(spec.key);
+    remove_.erase(spec.key);
+    Replica& replica = replicas[spec.key];
+    const auto before = replicas_.find(spec.key);
+    if (before != replicas_.end()) replica = std::move(before->second);
+    const auto &sources = spec.sources, &known = replica.spec.sources;
+    const bool same =
+        replica.spec.snapshot == spec.snapshot && replica.spec.uid == spec.uid &&
+        std::equal(sources.begin(), sources.end(), known.begin(), known.end(), same_source);
+    replica.spec = spec;
+    replica.report.key = spec.key;
+    replica.report.uid = spec.uid;
+    if (replica.report.state.empty()) replica.report.state = api::EdgeReplicaReport::kPending;
+    if (!same) {
+      replica.due = clock_.now();
+      replica.failures = 0;
+    }
+    if (copying_ && copying_->key == spec.key && copying_->snapshot != spec.snapshot)
+      copying_->stop.request_stop();
+  }
+  if (copying_ && !replicas.contains(copying_->key)) copying_->stop.request_stop();
+  replicas_ = std::move(replicas);
+}
+
+void Manager::share_copy(const std::string& key) {
+  {
+    const MutexLock lock(mutex_);
+    const auto at = shares_.find(key);
+    if (at == shares_.end()) return;
+    at->second.due.reset();
+  }
+  auto copy = store_->find(key);
+  const MutexLock lock(mutex_);
+  const auto at = shares_.find(key);
+  if (at == shares_.end() || !at->second.spec.path.empty()) return;
+  Share& share = at->second;
+  if (!copy.ok()) {  // being replaced, or damaged
+    if (!share.due) share.due = clock_.now() + options_.look;
+    return;
+  }
+  share.report = {.key = key, .state = std::string(api::EdgeShareReport::kPending)};
+  share.snapshots.clear();
+  if (*copy) {
+    share.path = (*copy)->path;
+    set_snapshot(share, (*copy)->snapshot);
+  }
+  serve();
+}
+
+void Manager::set_snapshot(Share& share, const replica::Snapshot& snapshot) {
+  std::string text = snapshot.encode();
+  const std::string id = codec::Sha256::of(text).hex();
+  share.report = {.key = share.spec.key,
+                  .path = share.spec.path,
+                  .state = std::string(api::EdgeShareReport::kReady),
+                  .snapshot = id,
+                  .bytes = static_cast<std::int64_t>(snapshot.bytes()),
+                  .files = static_cast<std::int64_t>(snapshot.files.size())};
+  if (!share.snapshots.empty() && share.snapshots.front().first == id) return;
+  std::erase_if(share.snapshots, [&](const auto& one) { return one.first == id; });
+  share.snapshots.emplace_front(id, std::make_shared<const std::string>(std::move(text)));
+  if (share.snapshots.size() > kSnapshotsKept) share.snapshots.pop_back();
+}
+
+void Manager::serve() {
+  std::map<std::string, replica::Shares::Share> out;
+  for (const auto& [key, share] : shares_) {
+    replica::Shares::Share& one = out[key];
+    one.path = share.path;
+    one.nodes = {share.spec.nodes.begin(), share.spec.nodes.end()};
+    one.snapshots = {share.snapshots.begin(), share.snapshots.end()};
+  }
+  served_.set(std::move(out));
+}
+
+std::optional<SteadyTime> Manager::look_due() const {
+  const MutexLock lock(mutex_);
+  std::optional<SteadyTime> first;
+  for (const auto& [key, share] : shares_) {
+    if (share.due && (!first || *share.due < *first)) first = share.due;
+  }
+  return first;
+}
+
+void Manager::look(const Context& ctx) {
+  std::optional<std::string> next;
+  bool copy = false;
+  {
+    const MutexLock lock(mutex_);
+    const SteadyTime now = clock_.now();
+    for (const auto& [key, share] : shares_) {
+      if (!share.due || *share.due > now || (next && *share.due >= *shares_.at(*next).due))
+        continue;
+      next = key;
+      copy = share.spec.path.empty();
+    }
+  }
+  if (next && copy) {
+    share_copy(*next);
+  } else if (next) {
+    look_at(ctx, *next);
+  }
+  publish_reports();
+}
+
+void Manager::look_at(const Context& ctx, const std::string& key) {
+  std::optional<replica::Taken> before;
+  os::Path path;
+  bool full = false;
+  const SteadyTime began = clock_.now();
+  {
+    const MutexLock lock(mutex_);
+    const auto at = shares_.find(key);
+    if (at == shares_.end() || at->second.spec.path.empty())
+      return;  // the work list changed meanwhile
+    Share& share = at->second;
+    share.due.reset();
+    path = share.path;
+    full = share.full && began - *share.full >= options_.full;
+    if (!std::exchange(share.record_read, true)) {
+      if (const auto text = os::read_file(fs_, record_of(key), std::uint64_t{256} << 20); text.ok())
+        share.taken = replica::decode_taken(*text, options_.limits);
+    }
+    before = share.taken;
+  }
+  auto tree = tree_();
+  Result<replica::Taken> taken = Error(Code::kForbidden, "no path of this node may be shared");
+  if (tree.ok())
+    taken = replica::take_snapshot(ctx, **tree, path, before && !full ? &*before : nullptr,
+                                   options_.limits);
+  if (ctx.done()) return;
+  const bool same =
+      taken.ok() && before && taken->snapshot == before->snapshot && taken->facts == before->facts;
+  std::string record;
+  {
+    const MutexLock lock(mutex_);
+    const auto at = shares_.find(key);
+    if (at == shares_.end() || at->second.path != path) return;  // the share changed meanwhile
+    Share& share = at->second;
+    const SteadyTime now = clock_.now();
+    if (!taken.ok()) {
+      share.report.state = api::EdgeShareReport::kFailed;
+      share.report.reason = reason_of_share(taken.error());
+      share.report.message = taken.error().message();
+      const auto wait = std::min<Duration>(
+          options_.retry_first * (1 << std::min(share.failures, 10)), options_.retry_max);
+      ++share.failures;
+      share.due = now + wait;
+      return;
+    }
+    share.failures = 0;
+    share.due = now + std::max<Duration>(options_.look, kLookRest * (now - began));
+    if (!before || full || !share.full) share.full = now;
+    set_snapshot(share, taken->snapshot);
+    serve();
+    if (!same) record = replica::encode(*taken);
+    share.taken = std::move(taken).value();
+  }
+  // The record only saves reading, so a failed write is harmless.
+  if (!record.empty()) {
+    if (const Status kept = os::write_file_atomically(fs_, record_of(key), record, 0600);
+        !kept.ok())
+      log::warn("share record not persisted", {{"key", key}, {"error", kept.error()}});
+  }
+}
+
+std::optional<SteadyTime> Manager::copy_due() const {
+  const MutexLock lock(mutex_);
+  if (!remove_.empty()) return SteadyTime::min();
+  std::optional<SteadyTime> first;
+  for (const auto& [key, replica] : replicas_) {
+    if (replica.due && (!first || *replica.due < *first)) first = replica.due;
+  }
+  return first;
+}
+
+void Manager::copy(const Context& ctx) {
+  std::set<std::string> remove;
+  std::optional<api::EdgeReplica> spec;
+  std::stop_token stop;
+  {
+    const MutexLock lock(mutex_);
+    remove = std::exchange(remove_, {});
+    const SteadyTime now = clock_.now();
+    Replica* next = nullptr;
+    for (auto& [key, replica] : replicas_) {
+      if (replica.due && *replica.due <= now && (next == nullptr || *replica.due < *next->due))
+        next = &replica;
+    }
+    if (next != nullptr) {
+      next->due.reset();
+      spec = next->spec;
+      copying_ = std::make_unique<Copying>(Copying{
+          .key = spec->key, .snapshot = spec->snapshot, .stop = {}, .began = now, .published = {}});
+      stop = copying_->stop.get_token();
+    }
+  }
+  for (const std::string& key : remove) {
+    if (const Status removed = store_->remove(key); !removed.ok())
+      log::warn("cannot remove an unwanted replica", {{"key", key}, {"error", removed.error()}});
+  }
+  if (spec) {
+    // The agent's stop or a new work list cancels the copy.
+    std::stop_source either;
+    const std::stop_callback on_agent(ctx.stop_token(), [&either] { either.request_stop(); });
+    const std::stop_callback on_wish(stop, [&either] { either.request_stop(); });
+    std::string reason;
+    const Status status = bring(ctx.with_stop(either.get_token()), *spec, reason, spec->key);
+    const auto seen = store_->find(spec->key);
+    const MutexLock lock(mutex_);
+    copying_.reset();
+    const auto at = replicas_.find(spec->key);
+    if (at == replicas_.end()) {
+      remove_.insert(spec->key);  // removed from the list meanwhile
+    } else {
+      Replica& replica = at->second;
+      replica.report.bytes_done = replica.report.bytes_total = 0;
+      if (seen.ok() && *seen) {
+        replica.report.snapshot = (*seen)->id.hex();
+        replica.report.path = (*seen)->path.string();
+        replica.report.bytes = static_cast<std::int64_t>((*seen)->snapshot.bytes());
+      }
+      const bool current =
+          !replica.spec.snapshot.empty() && replica.report.snapshot == replica.spec.snapshot;
+      if (status.ok() || stop.stop_requested() || ctx.done()) {
+        replica.report.state =
+            current ? api::EdgeReplicaReport::kCurrent : api::EdgeReplicaReport::kPending;
+        replica.report.reason.clear();
+        replica.report.message.clear();
+        replica.failures = 0;
+      } else {
+        replica.report.state = reason == "DiskFull" || reason == "Refused"
+                                   ? api::EdgeReplicaReport::kFailed
+                                   : api::EdgeReplicaReport::kCopying;
+        replica.report.reason = reason;
+        replica.report.message = status.error().message();
+        const Duration wait = std::min<Duration>(
+            options_.retry_first * (1 << std::min(replica.failures, 10)), options_.retry_max);
+        ++replica.failures;
+        if (!replica.due)
+          replica.due =
+              clock_.now() + std::chrono::duration_cast<Duration>(wait * (1 + rng_.unit() / 2));
+      }
+      if (const auto share = shares_.find(spec->key);
+          share != shares_.end() && share->second.spec.path.empty())
+        share->second.due = clock_.now();
+    }
+    wakeup_.notify();
+  }
+  publish_reports();
+}
+
+Status Manager::bring(const Context& ctx, const api::EdgeReplica& spec, std::string& reason,
+                      const std::string& key) {
+  const auto seen = store_->find(key);
+  if (spec.snapshot.empty() || (seen.ok() && *seen && (*seen)->id.hex() == spec.snapshot))
+    return {};
+  std::vector<replica::Peer> peers;
+  for (const api::EdgeReplicaSource& source : spec.sources) {
+    if (net::HttpClient* http = client_of_(source.node))
+      peers.push_back({.http = http, .url = source.url});
+  }
+  reason = "SourceUnreachable";
+  if (peers.empty()) return Error(Code::kUnavailable, "no source node is known yet");
+  {
+    const MutexLock lock(mutex_);
+    if (const auto at = replicas_.find(key); at != replicas_.end())
+      at->second.report.state = api::EdgeReplicaReport::kCopying;
+  }
+  publish_reports();
+  Result<replica::Snapshot> wanted = Error(Code::kUnavailable, "");
+  for (const replica::Peer& peer : peers) {
+    wanted = replica::ask_snapshot(ctx, peer, key, spec.snapshot, options_.limits);
+    if (wanted.ok() || ctx.done()) break;
+  }
+  if (!wanted.ok()) {
+    if (wanted.error().code() == Code::kNotFound) reason = "SourceChanged";
+    if (wanted.error().code() == Code::kInvalid || wanted.error().code() == Code::kExhausted)
+      reason = "Refused";
+    return wanted.error();
+  }
+  if (wanted->bytes() > options_.copy_bytes_max) {
+    reason = "Refused";
+    return Error(Code::kExhausted, "the share has " + std::to_string(wanted->bytes()) +
+                                       " bytes; this node copies at most " +
+                                       std::to_string(options_.copy_bytes_max) +
+                                       " (--replica-bytes-max)");
+  }
+  replica::PeerSource source(peers, key);
+  const Status status =
+      store_->bring(ctx, key, *wanted, source, [&](const replica::Progress& progress) {
+        bool updated = false;
+        {
+          const MutexLock lock(mutex_);
+          const SteadyTime now = clock_.now();
+          const auto at = replicas_.find(key);
+          if (at == replicas_.end() || !copying_ ||
+              now - copying_->published.value_or(copying_->began) < options_.progress_period)
+            return;
+          copying_->published = now;
+          at->second.report.bytes_done = static_cast<std::int64_t>(progress.done_bytes);
+          at->second.report.bytes_total = static_cast<std::int64_t>(progress.total_bytes);
+          updated = true;
+        }
+        if (updated) publish_reports();
+      });
+  if (status.ok()) return {};
+  switch (status.error().code()) {
+    case Code::kExhausted:
+      reason = "DiskFull";
+      break;
+    case Code::kConflict:
+    case Code::kNotFound:
+      reason = "SourceChanged";
+      break;
+    case Code::kUnavailable:
+      break;
+    default:
+      reason = "Refused";
+  }
+  return status;
+}
+
+void Manager::publish_reports() {
+  {
+    const MutexLock lock(mutex_);
+    unpublished_ = false;  // before the report is read, so that no later change is missed
+  }
+  api::EdgeNodeStatus status;
+  const core::ListId list = put_report(status, status);
+  std::string text =
+      list.uid + " " + std::to_string(list.generation) + codec::write_json(status.to_json());
+  {
+    const MutexLock lock(mutex_);
+    if (published_ == text) return;
+    published_ = std::move(text);
+  }
+  publish();
+}
+
+core::ListId Manager::put_report(api::EdgeNodeStatus& status,
+                                 const api::EdgeNodeStatus& /*live*/) const {
+  if (options_.url) status.peer_url = options_.url();
+  const MutexLock lock(mutex_);
+  for (const std::string& key : share_order_) status.shares.push_back(shares_.at(key).report);
+  for (const std::string& key : replica_order_) status.replicas.push_back(replicas_.at(key).report);
+  return list_;
+}
+
+std::vector<runtime::Task> Manager::tasks() {
+  std::vector<runtime::Task> out;
+  out.push_back({.name = "shares",
+                 .due = [this] { return look_due(); },
+                 .step = [this](const Context& ctx) { look(ctx); },
+                 .wakeup = &wakeup_});
+  out.push_back({.name = "replica reports",
+                 .due = [this]() -> std::optional<SteadyTime> {
+                   const MutexLock lock(mutex_);
+                   return unpublished_ ? std::optional(SteadyTime::min()) : std::nullopt;
+                 },
+                 .step = [this](const Context&) { publish_reports(); },
+                 .wakeup = &wakeup_});
+  out.push_back({.name = "copies",
+                 .due = [this] { return copy_due(); },
+                 .step = [this](const Context& ctx) { copy(ctx); },
+                 .wakeup = &wakeup_});
+  return out;
+}
+
+}  // namespace varda::agent::replicas

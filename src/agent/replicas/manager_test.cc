@@ -1,0 +1,319 @@
+#include "agent/replicas/manager.h"
+
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+
+#include "artifact/testing/manual_clock.h"
+#include "net/url.h"
+
+namespace varda::agent::replicas {
+namespace manager_test {
+
+using artifact::testing::ManualClock;
+
+constexpr const char* kKey = "datasets.edgeai.io/default/faces";
+const Context kForever = Context::background();
+
+/// One node: its manager, its shares, and a link to each other node that can be cut.
+class Node {
+ public:
+  Node(std::string name, os::Path root, ManualClock& clock)
+      : name_(std::move(name)), root_(std::move(root)), clock_(clock) {
+    std::filesystem::create_directories(root_ / "data");
+    shares_ = std::make_unique<replica::Shares>([this] { return os::open_readable_tree({root_}); });
+    restart();
+  }
+
+  void restart() {
+    manager_.reset();
+    Manager::Options options{.roots = {root_ / "data"},
+                             .copies = root_ / "copies",
+                             .records = root_ / "shares",
+                             .clock = &clock_};
+    options.copy_bytes_max = copy_bytes_max;
+    auto opened = Manager::open(
+        std::move(options), os::real_file_system(),
+        [this] { return os::open_readable_tree({root_ / "data"}); }, *shares_,
+        [this](const std::string& node) { return client_of(node); }, *rng_);
+    CHECK(opened.ok());
+    manager_ = std::move(opened).value();
+    manager_->on_publish([this] {
+      api::EdgeNodeStatus status;
+      list_reported = manager_->put_report(status, {});
+      share_summary = std::move(status.shares);
+      replica_summary = std::move(status.replicas);
+      ++times_reported;
+    });
+    if (list_) manager_->apply(*list_);
+    manager_->load();
+  }
+
+  void want(api::EdgeNodeSpec spec) {
+    list_ = core::WorkList{{"u-" + name_, ++generation_}, std::move(spec)};
+    manager_->apply(*list_);
+  }
+  void connect(Node& other) {
+    links_[other.name_] = net::loopback(
+        [this, &other](net::Request request, net::Responder respond) {
+          ++requests;
+          if (cut) return respond({.status = 502});
+          other.shares_->handler()(std::move(request), std::move(respond));
+        },
+        {.address = "10.0.0.1:1", .certificate_common_name = name_});
+  }
+  /// Runs due tasks until all are idle.
+  void settle() {
+    for (int i = 0; i < 100; ++i) {
+      bool any = false;
+      for (const runtime::Task& task : manager_->tasks()) {
+        if (const auto due = task.due(); due && *due <= clock_.now()) {
+          task.step(kForever);
+          any = true;
+        }
+      }
+      if (!any) return;
+    }
+    FAIL() << "it never comes to rest";
+  }
+  void write(const std::string& path, const std::string& bytes,
+             std::ios::openmode how = std::ios::trunc) {
+    std::filesystem::create_directories((root_ / "data" / path).parent_path());
+    std::ofstream(root_ / "data" / path, std::ios::binary | how) << bytes;
+  }
+  std::string read(const std::string& path) const {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  os::Path data() const { return root_ / "data"; }
+
+  std::vector<api::EdgeShareReport> share_summary;
+  std::vector<api::EdgeReplicaReport> replica_summary;
+  core::ListId list_reported;
+  int times_reported = 0, requests = 0;
+  bool cut = false;
+  std::uint64_t copy_bytes_max = UINT64_MAX;  // effective from the next restart()
+
+ private:
+  net::HttpClient* client_of(const std::string& node) {
+    const auto at = links_.find(node);
+    return at == links_.end() ? nullptr : at->second.get();
+  }
+  const std::string name_;
+  const os::Path root_;
+  ManualClock& clock_;
+  std::unique_ptr<replica::Shares> shares_;
+  std::unique_ptr<Rng> rng_ = seeded_rng(1);
+  std::map<std::string, std::unique_ptr<net::HttpClient>> links_;
+  std::unique_ptr<Manager> manager_;
+  std::int64_t generation_ = 1;
+  std::optional<core::WorkList> list_;
+};
+
+class ReplicaManagerTest : public ::testing::Test {
+ protected:
+  static os::Path make_root() {
+    std::string name = ::testing::TempDir() + "varda-replica-keeper-XXXXXX";
+    CHECK(mkdtemp(name.data()) != nullptr);
+    return name;
+  }
+  ~ReplicaManagerTest() override { std::filesystem::remove_all(root_); }
+
+  api::EdgeNodeSpec sharing(std::vector<std::string> nodes = {"edge1", "edge2"},
+                            std::string path = "") {
+    api::EdgeNodeSpec spec;
+    spec.shares.push_back({.key = kKey,
+                           .path = path.empty() ? a_.data().string() : path,
+                           .nodes = std::move(nodes),
+                           .unknown = {}});
+    return spec;
+  }
+  static api::EdgeNodeSpec wanting(const std::string& snapshot, std::vector<std::string> from) {
+    api::EdgeNodeSpec spec;
+    api::EdgeReplica replica{
+        .key = kKey, .uid = "u", .snapshot = snapshot, .sources = {}, .unknown = {}};
+    for (std::string& node : from)
+      replica.sources.push_back({.node = node, .url = "", .unknown = {}});
+    spec.replicas.push_back(std::move(replica));
+    return spec;
+  }
+  /// A shares files, and B copies them.
+  void copy_to_b() {
+    a_.want(sharing());
+    a_.settle();
+    b_.want(wanting(a_.share_summary.at(0).snapshot, {"edge0"}));
+    b_.settle();
+  }
+
+  const os::Path root_ = make_root();
+  ManualClock clock_;
+  Node a_{"edge0", root_ / "a", clock_}, b_{"edge1", root_ / "b", clock_},
+      c_{"edge2", root_ / "c", clock_};
+
+  void SetUp() override {
+    b_.connect(a_);
+    c_.connect(a_);
+    c_.connect(b_);
+    a_.write("train/1.csv", "1,2\n");
+    a_.write("classes.txt", "a\n");
+  }
+};
+
+TEST_F(ReplicaManagerTest, WhatOneSharesTheOtherGets) {
+  copy_to_b();
+  ASSERT_EQ(b_.replica_summary.size(), 1u);
+  const api::EdgeReplicaReport& report = b_.replica_summary[0];
+  EXPECT_EQ(report.state, "Current") << report.message;
+  EXPECT_EQ(report.snapshot, a_.share_summary[0].snapshot);
+  EXPECT_EQ(report.uid, "u");
+  EXPECT_EQ(report.bytes, 6);
+  EXPECT_EQ(a_.share_summary[0].files, 2);
+  EXPECT_EQ(b_.read(report.path + "/train/1.csv"), "1,2\n");
+  EXPECT_EQ(b_.list_reported.uid, "u-edge1");
+  EXPECT_EQ(b_.list_reported.generation, 2);
+}
+
+TEST_F(ReplicaManagerTest, WhatGrowsIsNoticedAndFetchedWithoutTheRest) {
+  a_.write("train/1.csv", std::string(3 << 20, 'x'));
+  copy_to_b();
+  const std::string before = a_.share_summary[0].snapshot;
+  a_.write("train/1.csv", "more", std::ios::app);
+  clock_.advance(std::chrono::hours(1));
+  a_.settle();
+  EXPECT_NE(a_.share_summary[0].snapshot, before);
+  b_.want(wanting(a_.share_summary[0].snapshot, {"edge0"}));
+  b_.settle();
+  EXPECT_EQ(b_.replica_summary[0].state, "Current");
+  EXPECT_EQ(b_.read(b_.replica_summary[0].path + "/train/1.csv"),
+            std::string(3 << 20, 'x') + "more");
+}
+
+TEST_F(ReplicaManagerTest, ACopyIsSharedOn) {
+  copy_to_b();
+  api::EdgeNodeSpec spec = wanting(a_.share_summary[0].snapshot, {"edge0"});
+  spec.shares.push_back({.key = kKey, .path = "", .nodes = {"edge2"}, .unknown = {}});
+  b_.want(spec);
+  b_.settle();
+  ASSERT_EQ(b_.share_summary.size(), 1u);
+  EXPECT_EQ(b_.share_summary[0].state, "Ready");
+  c_.want(wanting(a_.share_summary[0].snapshot, {"edge1"}));
+  c_.settle();
+  EXPECT_EQ(c_.replica_summary[0].state, "Current") << c_.replica_summary[0].message;
+}
+
+TEST_F(ReplicaManagerTest, ACutLinkIsTriedAgainEverMoreRarely) {
+  a_.want(sharing());
+  a_.settle();
+  b_.cut = true;
+  b_.want(wanting(a_.share_summary[0].snapshot, {"edge0"}));
+  b_.settle();
+  EXPECT_EQ(b_.replica_summary[0].state, "Copying");
+  EXPECT_EQ(b_.replica_summary[0].reason, "SourceUnreachable");
+  const int first = b_.requests;
+  for (int i = 0; i < 3600; ++i) {
+    clock_.advance(std::chrono::seconds(1));
+    b_.settle();
+  }
+  EXPECT_GT(b_.requests, first + 8);
+  EXPECT_LT(b_.requests, first + 40);
+  b_.cut = false;
+  clock_.advance(std::chrono::minutes(8));
+  b_.settle();
+  EXPECT_EQ(b_.replica_summary[0].state, "Current");
+  EXPECT_EQ(b_.replica_summary[0].reason, "");
+}
+
+TEST_F(ReplicaManagerTest, WhoIsNotOnTheListGetsNothing) {
+  a_.want(sharing({"edge2"}));
+  a_.settle();
+  b_.want(wanting(a_.share_summary[0].snapshot, {"edge0"}));
+  b_.settle();
+  EXPECT_EQ(b_.replica_summary[0].reason, "SourceChanged");
+  EXPECT_EQ(b_.replica_summary[0].path, "");
+}
+
+TEST_F(ReplicaManagerTest, ARestartKnowsItsCopyAndAsksNobody) {
+  copy_to_b();
+  const int before = b_.requests;
+  b_.replica_summary.clear();
+  b_.restart();
+  b_.settle();
+  ASSERT_EQ(b_.replica_summary.size(), 1u);
+  EXPECT_EQ(b_.replica_summary[0].state, "Current");
+  EXPECT_EQ(b_.requests, before);
+}
+
+TEST_F(ReplicaManagerTest, AShareBeyondTheLimitIsRefusedBeforeAByteIsCopied) {
+  b_.copy_bytes_max = 5;
+  b_.restart();
+  copy_to_b();
+  ASSERT_EQ(b_.replica_summary.size(), 1u);
+  EXPECT_EQ(b_.replica_summary[0].reason, "Refused");
+  EXPECT_NE(b_.replica_summary[0].message.find("--replica-bytes-max"), std::string::npos)
+      << b_.replica_summary[0].message;
+  EXPECT_EQ(b_.requests, 1);  // for the snapshot
+}
+
+TEST_F(ReplicaManagerTest, ACopyThatIsWantedNoMoreGoes) {
+  copy_to_b();
+  const std::string path = b_.replica_summary[0].path;
+  EXPECT_TRUE(std::filesystem::exists(path));
+  b_.want({});
+  b_.settle();
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_TRUE(b_.replica_summary.empty());
+}
+
+TEST_F(ReplicaManagerTest, WhatMayNotBeSharedSaysWhy) {
+  a_.want(sharing({"edge1"}, "/etc"));
+  a_.settle();
+  EXPECT_EQ(a_.share_summary[0].state, "Failed");
+  EXPECT_EQ(a_.share_summary[0].reason, "PathForbidden");
+  a_.want(sharing({"edge1"}, (a_.data() / "missing").string()));
+  a_.settle();
+  EXPECT_EQ(a_.share_summary[0].reason, "PathNotFound");
+}
+
+TEST_F(ReplicaManagerTest, AtRestItSaysNothing) {
+  copy_to_b();
+  const int a = a_.times_reported, b = b_.times_reported;
+  for (int i = 0; i < 100; ++i) {
+    clock_.advance(std::chrono::seconds(10));
+    a_.settle();
+    b_.settle();
+  }
+  EXPECT_EQ(a_.times_reported, a);
+  EXPECT_EQ(b_.times_reported, b);
+}
+
+// A node is reported only after each of its managers has reported.
+TEST_F(ReplicaManagerTest, ANodeWithNothingToShareAndNothingToCopySaysSo) {
+  a_.settle();
+  EXPECT_EQ(a_.times_reported, 1);
+  EXPECT_EQ(a_.list_reported.uid, "");
+  a_.want({});
+  a_.settle();
+  EXPECT_EQ(a_.times_reported, 2);
+  EXPECT_EQ(a_.list_reported.uid, "u-edge0");
+  EXPECT_TRUE(a_.share_summary.empty() && a_.replica_summary.empty());
+}
+
+TEST_F(ReplicaManagerTest, WhatIsSaidOfAShareNamesThePathItIsOf) {
+  a_.want(sharing());
+  a_.settle();
+  EXPECT_EQ(a_.share_summary.at(0).path, a_.data().string());
+  a_.want(sharing({"edge1"}, (a_.data() / "nothing").string()));
+  a_.settle();
+  EXPECT_EQ(a_.share_summary.at(0).path, (a_.data() / "nothing").string());
+  EXPECT_EQ(a_.share_summary.at(0).reason, "PathNotFound");
+}
+
+TEST_F(ReplicaManagerTest, ANodeThatIsNotToldWhatToHaveWaits) {
+  b_.want(wanting("", {"edge0"}));
+  b_.settle();
+  EXPECT_EQ(b_.replica_summary[0].state, "Pending");
+  EXPECT_EQ(b_.requests, 0);
+}
+
+}  // namespace manager_test
+}  // namespace varda::agent::replicas

@@ -1,0 +1,159 @@
+#include "agent/replicas/peers.h"
+
+#include <atomic>
+#include <gtest/gtest.h>
+
+#include "api/edgeai/edge_node.h"
+#include "net/certificates.h"
+#include "net/client.h"
+
+namespace varda::agent::replicas {
+namespace peers_test {
+
+const Context kForever = Context::background();
+
+class PeersTest : public ::testing::Test {
+ protected:
+  identity::PeerCredentials credentials_of(const std::string& node, const net::KeyPair& ca) const {
+    const auto pair = net::make_certificate(ca, {.common_name = node,
+                                                 .organizations = {"system:nodes"},
+                                                 .hosts = {api::peer_name(node)},
+                                                 .peer = true});
+    CHECK(pair.ok());
+    return {.certificate_pem = pair->certificate_pem,
+            .key_pem = pair->key_pem,
+            .ca_pem = ca.certificate_pem,
+            .issued = system_clock().wall() - std::chrono::hours(1)};
+  }
+  std::unique_ptr<Peers> peers(const std::string& node, const std::string& listen,
+                               const net::KeyPair& ca) {
+    return std::make_unique<Peers>(Peers::Options{
+        .listen = listen, .url = "", .credentials = [given = credentials_of(node, ca)] {
+          return std::optional(given);
+        }});
+  }
+  static net::Handler whoami() {
+    return net::inline_handler([](const net::Request& request) {
+      net::Response out;
+      out.body = request.peer.certificate_common_name;
+      return out;
+    });
+  }
+  static Result<std::string> ask(Peers& from, const std::string& node, const std::string& url) {
+    net::HttpClient* client = from.client_of(node);
+    if (client == nullptr) return Error(Code::kUnavailable, "no client");
+    net::ClientRequest request;
+    request.url = url + "/";
+    TRY(const auto answer,
+        client->call(kForever.with_timeout(std::chrono::seconds(60)), std::move(request)));
+    return answer.body;
+  }
+
+  const net::KeyPair ca_ = net::make_ca("edge", std::chrono::hours(24)).value();
+  const net::KeyPair other_ca_ = net::make_ca("other", std::chrono::hours(24)).value();
+  std::unique_ptr<Peers> a_ = peers("edge0", "127.0.0.1:0", ca_);
+};
+
+TEST_F(PeersTest, TwoNodesKnowEachOther) {
+  ASSERT_TRUE(a_->serve(whoami()).ok());
+  const auto b = peers("edge1", "", ca_);
+  EXPECT_EQ(ask(*b, "edge0", a_->url()).value(), "edge1");
+  EXPECT_EQ(b->url(), "");
+}
+
+TEST(PeerServer, SilentConnectionsLeavePlacesForNodes) {
+  const net::Server::Options options = peer_server_options();
+  EXPECT_LT(options.handshakes_max + options.nameless_connections_max, options.connections_max);
+  EXPECT_LE(options.header_timeout, std::chrono::seconds(3));
+}
+
+TEST_F(PeersTest, ANodeIsNotBelievedToBeAnother) {
+  ASSERT_TRUE(a_->serve(whoami()).ok());
+  const auto b = peers("edge1", "", ca_);
+  EXPECT_EQ(ask(*b, "edge2", a_->url()).error().code(), Code::kUnavailable);
+}
+
+TEST_F(PeersTest, NodesOfAnotherAuthorityAreStrangersBothWays) {
+  ASSERT_TRUE(a_->serve(whoami()).ok());
+  const auto stranger = peers("edge1", "127.0.0.1:0", other_ca_);
+  ASSERT_TRUE(stranger->serve(whoami()).ok());
+  EXPECT_FALSE(ask(*stranger, "edge0", a_->url()).ok());
+  EXPECT_FALSE(ask(*a_, "edge1", stranger->url()).ok());
+}
+
+TEST_F(PeersTest, WithoutAnIdentityNothingIsSharedAndNobodyAsked) {
+  Peers nobody({.listen = "127.0.0.1:0", .url = "", .credentials = [] {
+                  return std::optional<identity::PeerCredentials>();
+                }});
+  EXPECT_EQ(nobody.serve(whoami()).error().code(), Code::kInvalid);
+  EXPECT_EQ(nobody.client_of("edge0"), nullptr);
+  EXPECT_EQ(nobody.url(), "");
+}
+
+// Any host that reaches the port can connect, here often enough to take all connections.
+TEST_F(PeersTest, ClientsWithoutACertificateLeaveRoomForNodes) {
+  ASSERT_TRUE(a_->serve(whoami()).ok());
+  std::vector<std::unique_ptr<net::HttpClient>> anonymous;
+  for (int i = 0; i < 64; ++i) {
+    net::ClientOptions options;
+    options.tls.ca_pem = ca_.certificate_pem;
+    options.tls.verified_name = api::peer_name("edge0");
+    anonymous.push_back(net::make_client(std::move(options)));
+    net::ClientRequest request;
+    request.url = a_->url() + "/";
+    const auto answer =
+        anonymous.back()->call(kForever.with_timeout(std::chrono::seconds(60)), std::move(request));
+    ASSERT_TRUE(answer.ok()) << answer.error();
+    EXPECT_EQ(answer->body, "");
+  }
+  const auto b = peers("edge1", "", ca_);
+  const auto served = ask(*b, "edge0", a_->url());
+  ASSERT_TRUE(served.ok()) << served.error();
+  EXPECT_EQ(*served, "edge1");
+}
+
+TEST_F(PeersTest, ARenewedCertificateIsTakenUpOnTheSamePort) {
+  identity::PeerCredentials now = credentials_of("edge0", ca_);
+  Peers a(
+      {.listen = "127.0.0.1:0", .url = "", .credentials = [&now] { return std::optional(now); }});
+  ASSERT_TRUE(a.serve(whoami()).ok());
+  const std::string url = a.url();
+  const auto b = peers("edge1", "", ca_);
+  ASSERT_TRUE(ask(*b, "edge0", url).ok());
+  now = credentials_of("edge7", ca_);  // a different name, to distinguish it
+  a.refresh();
+  EXPECT_EQ(a.url(), url);
+  EXPECT_EQ(ask(*b, "edge7", url).value(), "edge1");
+  EXPECT_EQ(ask(a, "edge7", url).value(), "edge7");
+}
+
+TEST_F(PeersTest, NobodyIsAskedWithoutTls) {
+  std::atomic<int> asked = 0;
+  const auto inside = net::Server::create({}, net::inline_handler([&asked](const net::Request&) {
+                                            ++asked;
+                                            return net::Response();
+                                          }))
+                          .value();
+  for (const std::string& url : {"http://" + inside->address() + "/internal?x=",
+                                 "https://user@" + inside->address(), std::string()})
+    EXPECT_EQ(ask(*a_, "edge1", url).error().code(), Code::kUnavailable) << url;
+  EXPECT_EQ(asked, 0);
+}
+
+TEST_F(PeersTest, AUrlThatOthersDoNotTakeIsRefusedAtTheStart) {
+  Peers a({.listen = "127.0.0.1:0", .url = "http://10.1.2.3:10445", .credentials = [this] {
+             return std::optional(credentials_of("edge0", ca_));
+           }});
+  EXPECT_EQ(a.serve(whoami()).error().code(), Code::kInvalid);
+}
+
+TEST_F(PeersTest, AnAddressThatOthersReachIsToldInstead) {
+  Peers a({.listen = "127.0.0.1:0", .url = "https://10.1.2.3:10445", .credentials = [this] {
+             return std::optional(credentials_of("edge0", ca_));
+           }});
+  ASSERT_TRUE(a.serve(whoami()).ok());
+  EXPECT_EQ(a.url(), "https://10.1.2.3:10445");
+}
+
+}  // namespace peers_test
+}  // namespace varda::agent::replicas
