@@ -65,7 +65,7 @@ Result<api::EdgeStatusQuery> read_status_query(const Json& value, const std::str
     if (!known)
       return invalid(at,
                      "is unknown: must be path, method, list, name, version, state, ready, "
-                     "loading, code, message or quiet");
+                     "loading, code, message or ignoredMessages");
   }
   if (!query.state.empty() && query.ready.empty())
     return invalid(where + ".ready", "is required if state is set");

@@ -198,7 +198,7 @@ TEST(ServerTable, ErrorsNameTheEntryAndTheField) {
   EXPECT_EQ(message("{onnx: {image: x, status: {colour: red}}}"),
             "servers.onnx.status.colour: is unknown: must be path, method, list, name, version, "
             "state, ready, loading, code, "
-            "message or quiet");
+            "message or ignoredMessages");
   EXPECT_EQ(message("{onnx: {image: x, mountPath: models}}"),
             "servers.onnx.mountPath: must be an absolute path");
   EXPECT_EQ(message("[1]"), "servers: must be an object");
