@@ -7,8 +7,8 @@
 //     static void describe(Type<ManifestEntry>& t);   // all that the header needs
 //   };
 //
-//   void ManifestEntry::describe(Type<ManifestEntry>& t) {            // in the .cc, which alone
-//   includes this file
+//   // In the .cc, which alone includes this file:
+//   void ManifestEntry::describe(Type<ManifestEntry>& t) {
 //     t.doc("One version of the model.");
 //     t.field("version", &ManifestEntry::version, "Name of the version.").required().length(1, 63);
 //     t.field("downloadURL", &ManifestEntry::download_url, "URL of the archive.");

@@ -1,11 +1,12 @@
 // The model directories that pods mount: the exposed versions of each model, and the active one.
 //
-//   root/NS/NAME/VERSION/…   hard links to an artifact's files: on the same file system, nothing is
-//   copied root/NS/NAME/target      one line: the active version; replaced by rename
-//   root/NS/NAME/joint.json    the tiers after this model (docs/design/017); replaced by rename
-//   root/NS/NAME/.last-good  one line: the version that served last, for a starting server
-//                            (serving/layout.h); replaced by rename
-//   root/NS/NAME/.numbered/…     the same for a server that knows numbers only (numbered_view.h)
+//   root/NS/NAME/VERSION/…    hard links to an artifact's files: on the same file system, so
+//                             nothing is copied
+//   root/NS/NAME/target       one line: the active version; replaced by rename
+//   root/NS/NAME/joint.json   the tiers after this model (docs/design/017); replaced by rename
+//   root/NS/NAME/.last-good   one line: the version that served last, for a starting server
+//                             (serving/layout.h); replaced by rename
+//   root/NS/NAME/.numbered/…  the same for a server that knows numbers only (numbered_view.h)
 //
 // Other names that start with "." are work in progress, and servers ignore them.
 #pragma once

@@ -1,8 +1,8 @@
 // Fields for all log lines of one piece of work, such as a reconcile or a request.
 //
 //   const log::Scope scope({{"controller", name_}, {"reconcileID", rng.uuid()}});
-//   log::info("created", {{"object", "Pod a/b"}});    // ... object="Pod a/b" controller=...
-//   reconcileID=...
+//   log::info("created", {{"object", "Pod a/b"}});
+//   // ... object="Pod a/b" controller=... reconcileID=...
 #pragma once
 
 #include <vector>

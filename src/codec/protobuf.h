@@ -1,8 +1,9 @@
 // Protocol buffer wire format, field by field, for a few messages. Callers name the field numbers.
 //
 //   ProtoWriter out;
-//   out.text(1, "web").number(4, attempt).message(2, [&](ProtoWriter& inner) { inner.text(1,
-//   "uid"); }); send(std::move(out).bytes());
+//   out.text(1, "web").number(4, attempt);
+//   out.message(2, [&](ProtoWriter& inner) { inner.text(1, "uid"); });
+//   send(std::move(out).bytes());
 //
 //   ProtoReader in(bytes);
 //   while (in.next()) {

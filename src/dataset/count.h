@@ -83,7 +83,6 @@ class FolderCount {
 
 /// JSON with samples, bytes, exact, inexactBecause, malformed, firstMalformed, classes,
 /// furtherClasses, header, fingerprint, fromByte.
-/// fromByte.
 codec::Json to_json(const Counted& counted);
 
 }  // namespace varda::dataset

@@ -1,8 +1,9 @@
 // Enrolment: gives a node its certificate, and the next one. Two requests on the gateway's port:
 //
-//   POST /gateway/v1/enroll {"token": "varda-join.…", "csr": "-----BEGIN CERTIFICATE
-//   REQUEST-----…", "node": "line7"} POST /gateway/v1/renew  {"csr": …}     over a connection with
-//   the certificate to be renewed
+//   POST /gateway/v1/enroll {"token": "varda-join.…", "csr": CSR, "node": "line7"}
+//   POST /gateway/v1/renew  {"csr": CSR}    over a connection with the certificate to be renewed
+//
+// CSR is a certificate request as PEM.
 //
 // Both answer {"certificate", "ca", "node"}, or a Kubernetes Status. The reason for a refused token
 // or certificate is in the log and in the counter, not in the answer. `node` counts only with the

@@ -52,8 +52,10 @@ ServerEntry varda_serve(std::string image = "varda-serve");
 codec::Json restricted_container();
 
 /// The built-in table with the operator's own entries over it, as the configuration has them:
-///   openvino: {image: openvino/model_server:2024.4, args: [...], readyPath: ..., layout: numbered,
-///   status: {path: ..., list: ...}}
+///
+///   openvino: {image: openvino/model_server:2024.4, args: [...], readyPath: ...,
+///              layout: numbered, status: {path: ..., list: ...}}
+///
 /// An entry replaces the built-in one as a whole. kInvalid names the entry and the field.
 Result<ServerTable> servers_from_json(const codec::Json& table);
 

@@ -1,10 +1,10 @@
 // PodRunner: keeps the pods of one node running, like a kubelet, and reports their status.
 //
-//   node::PodRunner::Options options{.root = data, .node_name = "edge0", .node_address =
-//   "127.9.1.2"}; TRY(auto runner, node::PodRunner::open(std::move(options), *driver, host));
+//   node::PodRunner::Options options{
+//       .root = data, .node_name = "edge0", .node_address = "127.9.1.2"};
+//   TRY(auto runner, node::PodRunner::open(std::move(options), *driver, host));
 //   std::jthread thread([&](std::stop_token stop) { (void)runner->run(Context(stop)); });
-//   runner->set_desired(pods);            // on every change; while cut off, the last set stays
-//   valid
+//   runner->set_desired(pods);  // on every change; while disconnected, the last set stays valid
 //
 // Below `root`/pods every pod has a directory NS_NAME_UID:
 //

@@ -1,8 +1,9 @@
 // Notifications about changes at paths, without reading the files.
 //
 //   const auto watch = make_file_watch();
-//   Status watched = watch->watch(7, "/data/train.csv", FileWatch::Scope::kFile);  // error: poll
-//   too while (watch->wait(ctx).ok())
+//   // An error: poll too.
+//   Status watched = watch->watch(7, "/data/train.csv", FileWatch::Scope::kFile);
+//   while (watch->wait(ctx).ok())
 //     for (FileWatch::Id id : watch->take()) look_at(id);
 //
 // After a notification, call watch() again and then read the path. A new file at the path, and new

@@ -3,7 +3,7 @@
 //
 //   GET /replica/v1/snapshot?key=KEY&id=ID       200 that encoded snapshot; without id the newest
 //   GET /replica/v1/file?key=KEY&path=PATH       206 the bytes of Range: bytes=FIRST-LAST, at most
-//   kRangeBytesMax
+//                                                kRangeBytesMax
 //
 // The requester is identified by the common name of its certificate; both sides have certificates
 // from the edge's CA. Files that are not shared with it give 404, like missing ones. No received

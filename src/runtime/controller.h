@@ -7,12 +7,12 @@
 //       w.owns<Pod>(runtime::Update::kRecreate).owns<Service>();
 //       w.maps<Node>(models_wanting_node);        // both orders of arrival converge
 //     }
-//     Result<runtime::Action> reconcile(const Context& ctx, const Model& model, runtime::Writer&
-//     writer);
+//     Result<runtime::Action> reconcile(const Context& ctx, const Model& model,
+//                                       runtime::Writer& writer);
 //     // Optional: the object is gone. Called at least once after the deletion, and for keys from
 //     // map functions that have no object.
-//     Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key, runtime::Writer&
-//     writer);
+//     Result<runtime::Action> gone(const Context& ctx, const meta::ObjectKey& key,
+//                                  runtime::Writer& writer);
 //   };
 //
 // reconcile() is level-triggered and idempotent. It runs only after all caches are complete, and

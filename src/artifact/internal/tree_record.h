@@ -6,7 +6,7 @@
 //   link TARGET PATH
 //   directory PATH
 //   end TOP          the last line; TOP is the single top-level directory that was stripped, or
-//   "-"; "%2D" if that is its name
+//                    "-"; "%2D" if that is its name
 #pragma once
 
 #include <memory>

@@ -1,9 +1,10 @@
 // The files of a data directory that clients need to reach and trust the API server: keys, tokens,
 // kubeconfig files.
 //
-//   TRY(auto credentials, apiserver::load_or_create_credentials(fs, {.data_dir = dir, .nodes =
-//   {"cloud", "edge0"}}, system_rng())); TRY_VOID(apiserver::write_kubeconfig(fs, dir /
-//   "kubeconfig", credentials, url, "varda-admin"));
+//   TRY(auto credentials,
+//       apiserver::load_or_create_credentials(
+//           fs, {.data_dir = dir, .nodes = {"cloud", "edge0"}}, system_rng()));
+//   TRY_VOID(apiserver::write_kubeconfig(fs, dir / "kubeconfig", credentials, url, "varda-admin"));
 //
 // tokens.json is a list of {"token", "user", "groups", "expires"}; `expires` (RFC 3339) is
 // optional. A running server reloads tokens.json on change. A rotated or removed token is invalid

@@ -7,9 +7,11 @@
 // those of a CRD.
 //
 // A write goes through these steps in this order; `old` is the object as from_storage() gave it:
-//   create: decode, prune, [metadata by the server], prepare_create, apply_defaults,
-//   validate_create update: decode, prune, [metadata by the server], apply_defaults,
-//   prepare_update, validate_update
+//   create: decode, prune, [metadata by the server],
+//           prepare_create, apply_defaults, validate_create
+//   update: decode, prune, [metadata by the server],
+//           apply_defaults, prepare_update, validate_update
+//
 // A patch is applied to the stored object (with this kind's apiVersion); the result passes the
 // steps of an update.
 #pragma once

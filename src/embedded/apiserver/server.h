@@ -1,9 +1,10 @@
 // The embedded API server: the Kubernetes REST dialect over a store::Store.
 //
-//   auto server = apiserver::Server::create({.store = store.get(), .authenticator = tokens.get(),
-//   .authorizer = rules.get()}); net::Server::create({.listen = "127.0.0.1:6443", .tls = tls},
-//   (*server)->pool_handler()); auto client =
-//   net::loopback((*server)->handler_as({"system:varda:operator", {"system:masters"}}));
+//   auto server = apiserver::Server::create(
+//       {.store = store.get(), .authenticator = tokens.get(), .authorizer = rules.get()});
+//   net::Server::create({.listen = "127.0.0.1:6443", .tls = tls}, (*server)->pool_handler());
+//   auto client = net::loopback(
+//       (*server)->handler_as({"system:varda:operator", {"system:masters"}}));
 //
 // Serves the core kinds of kinds/core.h, CustomResourceDefinitions and custom objects. A write is
 // answered after the store has committed it. One thread runs garbage collection by owner

@@ -14,7 +14,6 @@ namespace varda::replica {
 
 /// A local file with reusable blocks, and its content. Its block length equals that of the wanted
 /// snapshot.
-/// wanted snapshot.
 struct LocalFile {
   os::Path path;
   SnapshotFile holds;
