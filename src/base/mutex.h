@@ -20,7 +20,6 @@
 #define EXCLUDES(...) VARDA_TS(locks_excluded(__VA_ARGS__))
 #define ACQUIRE(...) VARDA_TS(acquire_capability(__VA_ARGS__))
 #define RELEASE(...) VARDA_TS(release_capability(__VA_ARGS__))
-#define NO_THREAD_SAFETY_ANALYSIS VARDA_TS(no_thread_safety_analysis)
 
 namespace varda {
 
