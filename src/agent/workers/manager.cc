@@ -325,6 +325,13 @@ Status Manager::keep(const std::map<std::string, State>& states) {
     if (disk_refuses_) log::warn("worker reports not persisted", {{"error", kept.error()}});
     if (!disk_refuses_) log::info("worker reports persisted again");
   }
+  // A disk that rejects writes does not silence metrics.
+  const MutexLock lock(mutex_);
+  for (const auto& [key, state] : states) {
+    const auto at = workers_.find(key);
+    if (at == workers_.end() || at->second.spec.uid != state.uid()) continue;
+    if (at->second.state.set_written(state)) note_change();
+  }
   return kept;
 }
 

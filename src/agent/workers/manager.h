@@ -4,7 +4,8 @@
 // assignment, and reports. The latest report of each item is on disk, and goes upstream with the
 // EdgeNode's status when the link is up. The upstream rate is limited, whatever a worker's rate.
 // Registrations and results are acknowledged once they are on disk, many with one write. Progress
-// and metrics are acknowledged at once and written later.
+// and metrics are acknowledged at once and written later; metrics go upstream once they are
+// written.
 //
 // One thread does all disk access. Calls from the API only enqueue, and are answered through
 // callbacks.

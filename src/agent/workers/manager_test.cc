@@ -452,6 +452,23 @@ TEST_F(Workers, WhatIsAcknowledgedIsDeliveredAfterKillsAndDays) {
   EXPECT_EQ(report()["sequence"].as_integer(), 1) << "said again, under the same number";
 }
 
+TEST_F(Workers, CountsInTheReportDoNotShrinkAfterAKill) {
+  for (int seconds = 0; seconds < 8; ++seconds) {
+    create_manager();
+    want(kOne);
+    const std::string token = token_of("default/eval");
+    for (const char* count : {"4", "7"}) {
+      const std::string body = R"({"metrics": {"inferenceNumber": )" + std::string(count) + "}}";
+      ASSERT_EQ(ask(token, "PUT", "/v1/metrics", body).status, 202);
+    }
+    pass(milliseconds(1000) * seconds);
+    const auto reported = report().at("metrics/inferenceNumber").as_integer();
+    restart();
+    settle();
+    EXPECT_GE(report().at("metrics/inferenceNumber").as_integer(), reported) << seconds << " s";
+  }
+}
+
 TEST_F(Workers, NumbersNeverStandForTwoThings) {
   want(kOne);
   const std::string token = token_of("default/eval");

@@ -49,7 +49,7 @@ std::optional<State> State::from_json(const Json& json) {
   State out(json["uid"].as_string());
   out.registered_ = json["registered"];
   out.progress_ = json["progress"];
-  out.metrics_ = json["metrics"];
+  out.metrics_ = out.written_metrics_ = json["metrics"];
   if (json["models"].is_object()) out.models_ = json["models"];
   for (const auto& [name, one] : json["results"].as_object())
     out.results_[name] = {one["order"].as_integer(), one["time"].as_string(), one["said"]};
@@ -87,7 +87,8 @@ Status State::check_size() const {
 Result<bool> State::set_registered(Json said, const std::string& time) {
   if (same(registered_, said)) return false;
   // Metrics belong to a run; a new instance starts a new run.
-  if (std::as_const(registered_)["instance"] != std::as_const(said)["instance"]) metrics_ = Json();
+  if (std::as_const(registered_)["instance"] != std::as_const(said)["instance"])
+    metrics_ = written_metrics_ = Json();
   said.set("time", time);
   registered_ = std::move(said);
   return true;
@@ -107,6 +108,13 @@ Result<bool> State::set_metrics(Json said) {
     std::swap(metrics_, said);
     return std::move(fits).error();
   }
+  return true;
+}
+
+bool State::set_written(const State& written) {
+  if (std::as_const(registered_)["instance"] != written.registered_["instance"]) return false;
+  if (written_metrics_ == written.metrics_) return false;
+  written_metrics_ = written.metrics_;
   return true;
 }
 
@@ -150,8 +158,9 @@ Json State::report(std::size_t bytes_max) const {
   for (const auto& [key, model] : models_.as_object()) room.put(models, key, model);
   left_out(models_.size() - models.size(), models_.size(), "models");
   if (!models.empty()) out.set("models", std::move(models));
-  for (const auto& [name, item] :
-       {std::pair("registered", &registered_), {"progress", &progress_}, {"metrics", &metrics_}}) {
+  for (const auto& [name, item] : {std::pair("registered", &registered_),
+                                   {"progress", &progress_},
+                                   {"metrics", &written_metrics_}}) {
     if (!item->is_null() && !room.put(out, name, *item)) cut.emplace_back(name);
   }
   std::vector<decltype(results_)::const_iterator> newest;
@@ -187,6 +196,7 @@ void State::adopt(const Json& report) {
     take("registered", registered_);
     take("progress", progress_);
     take("metrics", metrics_);
+    take("metrics", written_metrics_);
     for (const auto& [key, model] : report["models"].as_object()) {
       for (const auto& [metric, value] : model["metrics"].as_object()) {
         Json& metrics = models_[key]["metrics"];

@@ -38,6 +38,10 @@ class State {
   Result<bool> set_registered(codec::Json said, const std::string& time);
   Result<bool> set_progress(codec::Json said, const std::string& time);
   Result<bool> set_metrics(codec::Json said);
+  /// `written`, a copy of this state, is on disk: its metrics enter the report. True: the report
+  /// changes. A worker's counts must not shrink after a restart of the agent, because the operator
+  /// takes a smaller count for a new start and adds both.
+  bool set_written(const State& written);
   /// Models of a replaced result stay unless the new result contains them.
   Result<bool> set_result(const std::string& name, codec::Json said, const std::string& time);
 
@@ -66,6 +70,7 @@ class State {
 
   std::string uid_;
   codec::Json registered_, progress_, metrics_;  // null: not received
+  codec::Json written_metrics_;                  // on disk, and of the same run
   codec::Json models_ = codec::Json::object();   // {KEY: {metrics: {NAME: NUMBER}}}, merged
   std::map<std::string, Result_, std::less<>> results_;
   std::int64_t after_ = 0;

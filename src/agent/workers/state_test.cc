@@ -173,6 +173,9 @@ TEST(WorkerState, ReadsWhatItWrote) {
   ASSERT_TRUE(state.set_result("final", result(0.9), kTime).ok());
   ASSERT_TRUE(state.pass_on(state.report(1 << 20)));
   const auto again = State::from_json(json(codec::write_json(state.to_json())));
+  EXPECT_FALSE(state.report(1 << 20).contains("metrics")) << "not written yet";
+  EXPECT_TRUE(state.set_written(state));
+  EXPECT_FALSE(state.set_written(state)) << "nothing new";
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(again->to_json(), state.to_json());
   EXPECT_EQ(again->report(1 << 20), state.report(1 << 20));
