@@ -486,13 +486,25 @@ std::vector<StoredPtr> Informer::owned_by(const std::string& uid) const {
   return by_index(kOwners, uid);
 }
 
-std::vector<StoredPtr> Informer::by_index(std::string_view name, std::string_view value) const {
+const Informer::Index& Informer::index_of(std::string_view name) const {
   const auto index = std::find_if(indexes_.begin(), indexes_.end(),
                                   [&](const Index& one) { return one.name == name; });
   CHECK(index != indexes_.end());
+  return *index;
+}
+
+std::vector<StoredPtr> Informer::by_index(std::string_view name, std::string_view value) const {
+  const Index& index = index_of(name);
   MutexLock lock(mutex_);
-  const auto found = index->objects.find(value);
-  return found == index->objects.end() ? std::vector<StoredPtr>() : found->second;
+  const auto found = index.objects.find(value);
+  return found == index.objects.end() ? std::vector<StoredPtr>() : found->second;
+}
+
+StoredPtr Informer::first_by_index(std::string_view name, std::string_view value) const {
+  const Index& index = index_of(name);
+  MutexLock lock(mutex_);
+  const auto found = index.objects.find(value);
+  return found == index.objects.end() || found->second.empty() ? nullptr : found->second.front();
 }
 
 std::size_t Informer::size() const {

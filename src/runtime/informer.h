@@ -176,6 +176,8 @@ class Informer {
   std::vector<StoredPtr> owned_by(const std::string& uid) const;
   /// Objects that the named index has under `value`, sorted by key. CHECKs that the index exists.
   std::vector<StoredPtr> by_index(std::string_view name, std::string_view value) const;
+  /// The first of these objects; null: none.
+  StoredPtr first_by_index(std::string_view name, std::string_view value) const;
   std::size_t size() const;
   /// The version up to which a scope's copy is complete; "" before the first list.
   std::string resource_version(std::size_t scope = 0) const;
@@ -236,6 +238,7 @@ class Informer {
     void remove(const StoredPtr& object);
     void insert(const std::vector<std::string>& values, const StoredPtr& object);
   };
+  const Index& index_of(std::string_view name) const;
   /// Sorted, without duplicates. Does not throw.
   std::vector<std::string> values_of(const Index& index, const Stored& object) const;
 
@@ -291,6 +294,11 @@ class Cache {
   std::vector<std::shared_ptr<const T>> by_index(std::string_view name,
                                                  std::string_view value) const {
     return typed(informer_->by_index(name, value));
+  }
+  /// The first of these objects by key; null: none. Reads one object, however many there are.
+  std::shared_ptr<const T> first_by_index(std::string_view name, std::string_view value) const {
+    const StoredPtr stored = informer_->first_by_index(name, value);
+    return stored ? std::static_pointer_cast<const T>(stored->object()) : nullptr;
   }
   std::size_t size() const { return informer_->size(); }
 

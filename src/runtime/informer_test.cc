@@ -393,6 +393,8 @@ TEST_P(KeepingTest, ObjectsAreFoundByWhatAnIndexSaysOfThem) {
   EXPECT_EQ(names("x"), "");
   EXPECT_EQ(names("y"), "ac");
   EXPECT_EQ(names("any"), "ac");
+  EXPECT_EQ(cache.first_by_index("app", "y")->metadata.name, "a");
+  EXPECT_EQ(cache.first_by_index("app", "x"), nullptr);
   EXPECT_EQ(cache.by_index("app", "y").front()->metadata.resource_version, "11")
       << "the newest version";
   EXPECT_EQ(cache.list().size(), 2u);
