@@ -328,6 +328,11 @@ FieldBuilder& FieldBuilder::list_map(std::vector<std::string> keys) {
   return *this;
 }
 
+FieldBuilder& FieldBuilder::atomic() {
+  schema().atomic = true;
+  return *this;
+}
+
 FieldBuilder& FieldBuilder::rule(Rule rule) {
   schema().rules.push_back(std::move(rule));
   return *this;

@@ -90,6 +90,7 @@ class FieldBuilder {
   FieldBuilder& each_length(std::size_t min, std::size_t max);  // of the strings in a list or map
   FieldBuilder& each_pattern(std::string_view regex);
   FieldBuilder& list_map(std::vector<std::string> keys);
+  FieldBuilder& atomic();  // an object with one owner: Schema::atomic
   FieldBuilder& rule(Rule rule);
 
  private:

@@ -27,7 +27,7 @@ Json columns_to_json(const std::vector<PrinterColumn>& columns) {
 
 // Adds the members that every object has, before the described members.
 Json root_schema(const Schema& schema) {
-  Json root = to_openapi(schema);
+  Json root = to_openapi(schema, Describe::kUnlessTerse);
   Json properties = Json::object({
       {"apiVersion", Json::object({{"type", "string"}})},
       {"kind", Json::object({{"type", "string"}})},

@@ -52,9 +52,12 @@ std::string_view type_name(Schema::Type type) {
   return "object";
 }
 
-Json to_openapi(const Schema& schema) {
+Json to_openapi(const Schema& schema, Describe describe) {
   Json out = Json::object();
-  if (!schema.description.empty()) out.set("description", schema.description);
+  const Describe members =
+      describe == Describe::kUnlessTerse && schema.terse ? Describe::kNone : describe;
+  if (!schema.description.empty() && describe != Describe::kNone)
+    out.set("description", schema.description);
   if (schema.type == Schema::Type::kIntOrString) {
     out.set("x-kubernetes-int-or-string", true);
   } else {
@@ -74,17 +77,18 @@ Json to_openapi(const Schema& schema) {
   if (schema.items_max)
     out.set(is_array ? "maxItems" : "maxProperties", static_cast<std::int64_t>(*schema.items_max));
   if (schema.preserve_unknown) out.set("x-kubernetes-preserve-unknown-fields", true);
+  if (schema.atomic) out.set("x-kubernetes-map-type", "atomic");
   if (schema.items) {
-    out.set("items", to_openapi(*schema.items));
+    out.set("items", to_openapi(*schema.items, members));
     out.set("x-kubernetes-list-type", schema.list_keys.empty() ? "atomic" : "map");
     if (!schema.list_keys.empty()) out.set("x-kubernetes-list-map-keys", names(schema.list_keys));
   }
-  if (schema.additional) out.set("additionalProperties", to_openapi(*schema.additional));
+  if (schema.additional) out.set("additionalProperties", to_openapi(*schema.additional, members));
   if (!schema.properties.empty()) {
     Json properties = Json::object();
     Json required = Json::array();
     for (const Property& property : schema.properties) {
-      properties.set(property.name, to_openapi(property.schema));
+      properties.set(property.name, to_openapi(property.schema, members));
       if (property.required) required.push_back(property.name);
     }
     if (!required.empty()) out.set("required", std::move(required));

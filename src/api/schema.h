@@ -61,6 +61,12 @@ struct Schema {
   std::optional<Json> initial;         // the default
   std::vector<std::string> list_keys;  // list map: items are unique by these members
   bool preserve_unknown = false;       // the server keeps members without a schema
+  // An object with one owner: the server records no owner of each member (managedFields). That
+  // record of a long list is as long as the list, and half of the cost of a write.
+  bool atomic = false;
+  // The CRD leaves out the descriptions of members, because it has them elsewhere. An API server
+  // keeps each copy in memory, several times.
+  bool terse = false;
   std::vector<Property> properties;    // kObject, in reading order
   std::shared_ptr<Schema> items;       // kArray
   std::shared_ptr<Schema> additional;  // kObject as a map: schema of each value
@@ -77,9 +83,10 @@ struct Property {
 
 std::string_view type_name(Schema::Type type);  // "string", "integer" ...; "object" for kAny
 
+enum class Describe { kAll, kUnlessTerse, kNone };
 /// openAPIV3Schema of a CRD version: structural, with x-kubernetes-list-type and
 /// x-kubernetes-validations.
-Json to_openapi(const Schema& schema);
+Json to_openapi(const Schema& schema, Describe describe = Describe::kAll);
 
 /// A schema compiled for validation. Borrows the schema. Immutable; thread-safe.
 class Validator {

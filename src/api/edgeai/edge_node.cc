@@ -500,8 +500,8 @@ void EdgeNode::describe(Type<EdgeNode>& t) {
   t.doc(
       "A node that runs an agent: the operator's work list in spec, the node's report in status.");
   t.field("metadata", &EdgeNode::metadata, "Standard object metadata; the name is the node's.");
-  t.field("spec", &EdgeNode::spec, "Work list of the node.");
-  t.field("status", &EdgeNode::status, "The node's report.");
+  t.field("spec", &EdgeNode::spec, "Work list of the node.").atomic();
+  t.field("status", &EdgeNode::status, "The node's report.").atomic();
   t.keep_unknown(&EdgeNode::unknown);
 }
 

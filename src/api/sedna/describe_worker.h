@@ -22,8 +22,9 @@ std::vector<Rule> cloud_worker_rules();
 }  // namespace detail
 
 /// Describes model, nodeName, selector, replicas, workerSpec, template, hpa, and their rules.
+/// `docs`: of both forms of the pod.
 template <typename W>
-void describe_worker(Type<W>& t, std::int64_t replicas_max) {
+void describe_worker(Type<W>& t, std::int64_t replicas_max, PodText docs) {
   t.template field<ModelReference>("model", &Worker::model, "Model of the worker.").required();
   t.template field<std::string>("nodeName", &Worker::node_name, "Name of the worker's node.")
       .length(0, 253)
@@ -37,11 +38,11 @@ void describe_worker(Type<W>& t, std::int64_t replicas_max) {
       .range(0, replicas_max);
   t.template field<Json>("workerSpec", &Worker::worker_spec,
                          "Pod of the worker: a PodSpec, with nodeName or selector beside it.")
-      .shaped(pod_spec_shape());
+      .shaped(pod_spec_shape(docs));
   t.template field<Json>(
        "template", &Worker::pod_template,
        "Pod of the worker as a template, {metadata, spec}. Alternative to workerSpec.")
-      .shaped(pod_template_shape());
+      .shaped(pod_template_shape(docs));
   t.template field<std::optional<WorkerAutoscaling>>(
       "hpa", &Worker::hpa,
       "Autoscaling of a cloud worker that has a pod, by a HorizontalPodAutoscaler of the cluster.");

@@ -164,7 +164,7 @@ void JointEdgeWorker::describe(Type<JointEdgeWorker>& t) {
   t.doc(
       "The small model, at the edge: pods of the user, or Varda's server without workerSpec and "
       "template.");
-  describe_worker(t, kEdgeReplicasMax);
+  describe_worker(t, kEdgeReplicasMax, PodText::kDescribed);
   t.field("hardExampleMining", &JointEdgeWorker::hard_example_mining,
           "Decides which answers of the small model are hard, so that the big model is asked. "
           "Default: none.");
@@ -178,7 +178,7 @@ void JointCloudWorker::describe(Type<JointCloudWorker>& t) {
   t.doc(
       "The big model, in the cloud layer: a Deployment of the user, or Varda's server without "
       "workerSpec and template.");
-  describe_worker(t, 2147483647);
+  describe_worker(t, 2147483647, PodText::kBare);
   t.field("port", &W::port,
           "Port of the worker's Service. Default: the first containerPort of the pod, else 5000.")
       .format("int32")

@@ -172,7 +172,7 @@ Rule mounts_are_volumes(const std::string& containers) {
 
 }  // namespace
 
-Schema pod_spec_shape() {
+Schema pod_spec_shape(PodText docs) {
   Schema containers = list(
       container("One container."), kContainersMax,
       "Containers of the pod. Each gets the model, and the environment of the worker contract.");
@@ -210,14 +210,17 @@ Schema pod_spec_shape() {
   spec.rules.push_back(rules::each_unique("containers", "name"));
   for (const char* list : {"containers", "initContainers"})
     spec.rules.push_back(mounts_are_volumes(list));
+  spec.terse = docs == PodText::kBare;
   return spec;
 }
 
-Schema pod_template_shape() {
-  return open("", {{"metadata", open("Labels and annotations of the pod. Varda adds more.",
-                                     {{"labels", map_of_texts("Labels.")},
-                                      {"annotations", map_of_texts("Annotations.")}})},
-                   {"spec", pod_spec_shape(), true}});
+Schema pod_template_shape(PodText docs) {
+  Schema shape = open("", {{"metadata", open("Labels and annotations of the pod. Varda adds more.",
+                                             {{"labels", map_of_texts("Labels.")},
+                                              {"annotations", map_of_texts("Annotations.")}})},
+                           {"spec", pod_spec_shape(docs), true}});
+  shape.terse = docs == PodText::kBare;
+  return shape;
 }
 
 }  // namespace varda::api

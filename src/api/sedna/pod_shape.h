@@ -6,9 +6,13 @@
 
 namespace varda::api {
 
+/// A kind may have a pod for several workers. Its CRD describes the members for one of them
+/// (Schema::terse).
+enum class PodText { kDescribed, kBare };
+
 /// A PodSpec with at least one container.
-Schema pod_spec_shape();
+Schema pod_spec_shape(PodText docs = PodText::kBare);
 /// {metadata: {labels, annotations}, spec}.
-Schema pod_template_shape();
+Schema pod_template_shape(PodText docs = PodText::kBare);
 
 }  // namespace varda::api
