@@ -22,6 +22,20 @@ std::vector<HostPort> host_ports(const Json& pod_spec) {
   return {ports.begin(), ports.end()};
 }
 
+std::vector<HostPort> host_ports(const api::PodSpec& pod_spec) {
+  std::set<HostPort> ports;
+  for (const auto* list : {&pod_spec.init_containers, &pod_spec.containers}) {
+    for (const api::Container& container : *list) {
+      for (const api::ContainerPort& port : container.ports) {
+        std::int64_t number = port.host_port;
+        if (number == 0 && pod_spec.host_network) number = port.container_port;
+        if (number != 0) ports.insert({number, port.protocol.empty() ? "TCP" : port.protocol});
+      }
+    }
+  }
+  return {ports.begin(), ports.end()};
+}
+
 const PortClaim* port_holder(const PortClaim& claim, const std::vector<PortClaim>& others) {
   using Age = std::tuple<bool, const std::string&, const std::string&>;
   const auto age = [](const PortClaim& c) { return Age(!c.held, c.since, c.owner); };

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "api/core/pod.h"
 #include "codec/json.h"
 
 namespace varda::hosting {
@@ -30,6 +31,7 @@ struct HostPort {
   friend auto operator<=>(const HostPort&, const HostPort&) = default;
 };
 std::vector<HostPort> host_ports(const codec::Json& pod_spec);
+std::vector<HostPort> host_ports(const api::PodSpec& pod_spec);
 
 /// The owner that keeps `claim` from its port, or null. A claim with the port in use wins, then the
 /// older one; claims of the same owner are ignored.

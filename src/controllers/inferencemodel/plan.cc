@@ -77,9 +77,8 @@ const hosting::PortClaim* job_with_port(const InferenceModel& model, const std::
                                         const World& world) {
   const meta::OwnerReference* job = model.metadata.controller();
   const api::Pod* pod = edge_pod(model, world.pods);
-  const std::vector<hosting::HostPort> ports = pod == nullptr
-                                                   ? std::vector<hosting::HostPort>{}
-                                                   : hosting::host_ports(pod->to_json()["spec"]);
+  const std::vector<hosting::HostPort> ports =
+      pod == nullptr ? std::vector<hosting::HostPort>{} : hosting::host_ports(pod->spec);
   const bool held = pod != nullptr && pod->spec.node_name == node && !pod->ended() &&
                     std::find(ports.begin(), ports.end(),
                               hosting::HostPort{model.spec.port(), "TCP"}) != ports.end();

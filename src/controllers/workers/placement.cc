@@ -109,7 +109,7 @@ bool holds_port(const Job& job, const Worker& worker, const std::vector<PodPtr>&
   return std::any_of(pods.begin(), pods.end(), [&](const PodPtr& pod) {
     if (pod->spec.node_name != node || pod->ended() || !is_worker_pod(job, worker, *pod))
       return false;
-    const std::vector<hosting::HostPort> ports = hosting::host_ports(pod->to_json()["spec"]);
+    const std::vector<hosting::HostPort> ports = hosting::host_ports(pod->spec);
     return std::find(ports.begin(), ports.end(), port) != ports.end();
   });
 }
@@ -129,7 +129,7 @@ std::vector<hosting::PortClaim> claims_of(const Job& job, const Worker& worker,
   // Present ports first: pods of a former port or node stay until they are deleted.
   for (const PodPtr& pod : pods) {
     if (pod->spec.node_name.empty() || pod->ended() || !is_worker_pod(job, worker, *pod)) continue;
-    for (const hosting::HostPort& port : hosting::host_ports(pod->to_json()["spec"]))
+    for (const hosting::HostPort& port : hosting::host_ports(pod->spec))
       claim(pod->spec.node_name, port, true);
   }
   const bool users = worker.pods == Worker::Pods::kUsers;
