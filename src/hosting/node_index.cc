@@ -3,12 +3,43 @@
 #include <algorithm>
 #include <utility>
 
+#include "hosting/service_address.h"
+
 namespace varda::hosting {
+
+namespace {
+
+std::string facts_of(const api::Node& node) {
+  std::string text = node.metadata.uid + node.metadata.deletion_timestamp.value_or("");
+  for (const auto& [key, value] : node.metadata.labels) text += "\n" + key + "=" + value;
+  for (const api::NodeAddress& address : node.status.addresses)
+    text += "\n" + address.type + address.address;
+  if (const api::CoreCondition* ready = find_condition(node.status.conditions, "Ready"))
+    text += "\n" + ready->status + ready->reason + ready->message;
+  return text;
+}
+
+}  // namespace
 
 std::vector<std::string> values_of(const Labels& labels) {
   std::vector<std::string> values;
-  for (const auto& [key, value] : labels) values.push_back(key + "=" + value);
+  for (const auto& [key, value] : labels) {
+    values.push_back(key);
+    values.push_back(key + "=" + value);
+  }
   return values;
+}
+
+std::vector<std::string> index_by_layer(const api::Node& node) { return {layer_of(node)}; }
+
+std::vector<std::string> index_by_forwarding(const api::Node& node) {
+  std::string address = forwarding_address(node);
+  if (address.empty()) return {};
+  return {"", std::move(address)};
+}
+
+bool same_to_pods(const api::Node& before, const api::Node& now) {
+  return facts_of(before) == facts_of(now);
 }
 
 std::vector<std::string> selector_values(const Labels& selector) {
@@ -56,6 +87,14 @@ void NodeSet::add_for(const api::InferenceModel& model) {
   add(model.spec.node_name);
   add(model.status.node);
   if (model.spec.node_name.empty()) add_all(nodes_with(model.spec.node_selector, caches_));
+}
+
+void NodeSet::add_forwarding(std::string_view published_url) {
+  const auto nodes = caches_.of<api::Node>();
+  for (const std::string& address : {std::string(), host_of(published_url)}) {
+    if (auto node = nodes.first_by_index(kNodesByForwarding, address))
+      nodes_.emplace(node->metadata.name, std::move(node));
+  }
 }
 
 NodeList NodeSet::list() const {

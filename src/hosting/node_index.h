@@ -1,4 +1,5 @@
-// Index of Nodes by label, so that a selector does not scan all nodes. Pure functions over caches.
+// Indexes of Nodes: by label, by layer, and by the address of node ports. So neither a selector nor
+// a node port scans all nodes. Pure functions over caches.
 #pragma once
 
 #include <map>
@@ -15,14 +16,26 @@ namespace varda::hosting {
 
 using Labels = std::map<std::string, std::string>;
 
-/// Nodes by label, as "key=value".
+/// Nodes by label, as "key=value", and by each label's key.
 inline constexpr const char* kNodesByLabel = "label";
 std::vector<std::string> values_of(const Labels& labels);
+/// Nodes by layer_of().
+inline constexpr const char* kNodesByLayer = "layer";
+std::vector<std::string> index_by_layer(const api::Node& node);
+/// Nodes that forward node ports, by forwarding_address(); all of them under "".
+inline constexpr const char* kNodesByForwarding = "node port address";
+std::vector<std::string> index_by_forwarding(const api::Node& node);
 template <runtime::Object T>
 void index_nodes(runtime::Watches<T>& w) {
   w.template indexes<api::Node>(
-      kNodesByLabel, [](const api::Node& node) { return values_of(node.metadata.labels); });
+       kNodesByLabel, [](const api::Node& node) { return values_of(node.metadata.labels); })
+      .template indexes<api::Node>(kNodesByLayer, index_by_layer)
+      .template indexes<api::Node>(kNodesByForwarding, index_by_forwarding);
 }
+
+/// True if two versions of a Node mean the same to its pods: heartbeats, images and capacity do not
+/// matter.
+bool same_to_pods(const api::Node& before, const api::Node& now);
 
 /// Index values of an object with this selector, for search by a node: a node that matches has the
 /// value among values_of() of the node's labels, or the value is "" (the selector is empty).
@@ -44,6 +57,9 @@ class NodeSet {
   void add_all(const NodeList& nodes);
   /// All nodes that place() needs for the model.
   void add_for(const api::InferenceModel& model);
+  /// The nodes that service_address() needs for a node port: the first one that forwards, and the
+  /// one of the published URL.
+  void add_forwarding(std::string_view published_url);
   NodeList list() const;  // sorted by name
 
  private:

@@ -13,15 +13,11 @@ bool is_ready(const api::Node& node) {
   return ready != nullptr && ready->status == "True";
 }
 
-// Node addresses at which outside clients reach a node port; edge nodes do not forward node ports.
 std::vector<std::string> node_port_addresses(const NodeList& nodes) {
   std::vector<std::string> addresses;
   for (const auto& node : nodes) {
-    if (!is_ready(*node) || node->metadata.labels.contains("node-role.kubernetes.io/edge"))
-      continue;
-    const std::string external = node->address("ExternalIP");
-    std::string address = external.empty() ? node->address("InternalIP") : external;
-    if (!address.empty()) addresses.push_back(std::move(address));
+    if (std::string address = forwarding_address(*node); !address.empty())
+      addresses.push_back(std::move(address));
   }
   return addresses;
 }
@@ -36,6 +32,22 @@ std::string node_port_address(const ServiceWorld& world, std::int64_t port) {
 }
 
 }  // namespace
+
+std::string forwarding_address(const api::Node& node) {
+  if (!is_ready(node) || node.metadata.labels.contains("node-role.kubernetes.io/edge")) return "";
+  const std::string external = node.address("ExternalIP");
+  return external.empty() ? node.address("InternalIP") : external;
+}
+
+std::string host_of(std::string_view url) {
+  const auto scheme = url.find("://");
+  if (scheme == std::string_view::npos) return "";
+  url.remove_prefix(scheme + 3);
+  const bool v6 = url.starts_with('[');
+  if (v6) url.remove_prefix(1);
+  const auto end = url.find(v6 ? ']' : ':');
+  return end == std::string_view::npos ? "" : std::string(url.substr(0, end));
+}
 
 std::string address_of_node_ports(const NodeList& nodes) {
   const std::vector<std::string> addresses = node_port_addresses(nodes);

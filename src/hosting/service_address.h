@@ -17,7 +17,7 @@ namespace varda::hosting {
 struct ServiceWorld {
   std::shared_ptr<const api::Service> service;
   const std::vector<std::shared_ptr<const api::EndpointSlice>>& slices;  // endpoints for proxies
-  const NodeList& nodes;
+  const NodeList& nodes;  // those of NodeSet::add_forwarding() suffice
   /// One machine: the address of its node ports ("127.0.0.1"). Empty: a cluster, where any node has
   /// them.
   const std::string& node_port_host;
@@ -39,7 +39,13 @@ std::vector<std::string> slices_by_service(const api::EndpointSlice& slice);
 enum class ServiceState { kAnswering, kAllocated };
 ServiceAddress service_address(const ServiceWorld& world, ServiceState state);
 
-/// The address of a node that forwards node ports, in a cluster. "": no node does.
+/// The address of the node for clients of node ports, in a cluster. "": the node forwards none. A
+/// Ready node of the cloud layer does.
+std::string forwarding_address(const api::Node& node);
+/// The first such address. "": no node forwards.
 std::string address_of_node_ports(const NodeList& nodes);
+
+/// The host of a URL as http_url() writes it, without brackets; "": none.
+std::string host_of(std::string_view url);
 
 }  // namespace varda::hosting

@@ -5,14 +5,17 @@
 
 #include "controllers/inferencemodel/plan.h"
 #include "hosting/labels.h"
+#include "hosting/service_address.h"
 #include "net/url.h"
 
 namespace varda::controllers::inferencemodel {
 
 std::vector<std::string> index_by_node(const api::InferenceModel& model) {
   if (!model.spec.on_edge()) return {};
-  std::vector<std::string> nodes{model.spec.node_name};
-  if (!model.status.node.empty()) nodes.push_back(model.status.node);
+  std::vector<std::string> nodes;
+  for (const std::string* name : {&model.spec.node_name, &model.status.node}) {
+    if (!name->empty()) nodes.push_back(*name);
+  }
   return nodes;
 }
 
@@ -74,16 +77,10 @@ std::vector<std::string> index_by_address(const api::InferenceModel& model) {
   if (model.spec.on_edge() || model.spec.service.type != "NodePort" ||
       model.status.ready_replicas == 0)
     return {};
-  std::string_view url = model.status.url;
-  if (url.empty()) return {""};
-  const auto scheme = url.find("://");
-  if (scheme == std::string_view::npos) return {};
-  url.remove_prefix(scheme + 3);
-  const bool v6 = url.starts_with('[');
-  if (v6) url.remove_prefix(1);
-  const auto end = url.find(v6 ? ']' : ':');
-  if (end == 0 || end == std::string_view::npos) return {};
-  return {std::string(url.substr(0, end))};
+  if (model.status.url.empty()) return {""};
+  std::string host = hosting::host_of(model.status.url);
+  if (host.empty()) return {};
+  return {std::move(host)};
 }
 
 std::vector<std::string> index_by_model(const api::Pod& pod) {

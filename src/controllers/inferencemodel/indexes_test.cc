@@ -52,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Selects",
              "{deployToLayer: edge, nodeSelector: {site: hall}}",
              "{node: b}",
-             {"", "b"},
+             {"b"},
              {"8080", "8080 "},
              {}},
         Case{"Cloud", "{deployToLayer: cloud}", "{node: b}", {}, {}, {}},

@@ -49,8 +49,7 @@ api::PodSpec edge_server(const api::InferenceModel& model, const hosting::Server
 /// to the object that controls it.
 std::optional<hosting::PortClaim> port_claim(const api::InferenceModel& model);
 
-/// Models of the edge layer, by the node that they name ("" with a nodeSelector), and by their
-/// present node.
+/// Models of the edge layer, by the node that they name, and by their present node.
 inline constexpr const char* kByNode = "edge node";
 std::vector<std::string> index_by_node(const api::InferenceModel& model);
 

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "controllers/inferencemodel/indexes.h"
+#include "hosting/agent_change.h"
 #include "hosting/certificate.h"
 #include "hosting/certificate_issuer.h"
 #include "hosting/conditions.h"
@@ -25,31 +26,44 @@ constexpr Duration kRefusedAgain = std::chrono::minutes(2);
 // A job may release its port later.
 constexpr Duration kPortAgain = std::chrono::seconds(10);
 
-// Models of the edge layer that name the node or are on it, and all with a nodeSelector.
-Keys models_near(const std::string& node, const runtime::Caches& caches) {
-  const auto models = caches.of<InferenceModel>();
+// Models of the edge layer that name the node, are on it, or select its labels.
+Keys keys_near(const std::string& node, const hosting::Labels& labels,
+               const runtime::Caches& caches) {
   Keys keys;
-  for (const std::string& name : {node, std::string()}) {
-    for (const auto& model : models.by_index(kByNode, name)) keys.push_back(model->metadata.key());
-  }
+  for (const auto& model : models_near(node, labels, caches)) keys.push_back(model->metadata.key());
   return keys;
 }
 
-// status.url of a NodePort model uses a Ready node's address. Models with this node's address, and
-// models without an address, are requeued.
+// status.url of a NodePort model uses a Ready node's address. Models with this node's address are
+// requeued, and if the node forwards node ports, models without an address.
 Keys of_node(const api::Node& node, const runtime::Caches& caches) {
-  Keys keys = models_near(node.metadata.name, caches);
-  std::set<std::string> addresses{""};
-  for (const api::NodeAddress& address : node.status.addresses) addresses.insert(address.address);
-  for (const std::string& address : addresses) {
+  Keys keys = keys_near(node.metadata.name, node.metadata.labels, caches);
+  for (const std::string& address : hosting::index_by_forwarding(node)) {
     for (const auto& model : caches.of<InferenceModel>().by_index(kByAddress, address))
       keys.push_back(model->metadata.key());
   }
   return keys;
 }
 
-Keys of_edge_node(const api::EdgeNode& node, const runtime::Caches& caches) {
-  return models_near(node.metadata.name, caches);
+// A report affects the models that it is about. Other facts affect all models of the node.
+Keys of_edge_node(const api::EdgeNode* before, const api::EdgeNode* now,
+                  const runtime::Caches& caches) {
+  const std::string& name = (now != nullptr ? now : before)->metadata.name;
+  if (before != nullptr && now != nullptr) {
+    const hosting::AgentChange change = hosting::change_of(*before, *now);
+    if (!change.of_node) {
+      const auto models = caches.of<InferenceModel>();
+      Keys keys;
+      for (const std::string& key : change.reports) {
+        const std::size_t slash = key.find('/');
+        if (slash == std::string::npos) continue;
+        ObjectKey model{key.substr(0, slash), key.substr(slash + 1)};
+        if (models.get(model) != nullptr) keys.push_back(std::move(model));
+      }
+      return keys;
+    }
+  }
+  return keys_near(name, hosting::labels_of(name, caches), caches);
 }
 
 // Two models may want one port of one node: when the first moves away, the second is requeued.
@@ -133,7 +147,7 @@ InferenceModelReconciler::InferenceModelReconciler(const runtime::Caches& caches
 void InferenceModelReconciler::watches(runtime::Watches<InferenceModel>& w) const {
   w.owns<api::Pod>(runtime::Update::kRecreate).owns<api::Deployment>().owns<api::Service>();
   w.maps<api::Pod>(of_pod).maps<api::EndpointSlice>(of_slice);
-  w.maps<api::Node>(of_node).maps<api::EdgeNode>(of_edge_node);
+  w.maps<api::Node>(of_node, hosting::same_to_pods).changes<api::EdgeNode>(of_edge_node);
   w.maps<InferenceModel>(rivals, same_to_rivals);
   add_indexes(w);
   w.indexes<InferenceModel>(kByNode, index_by_node).indexes<InferenceModel>(kByPort, index_by_port);
@@ -167,8 +181,10 @@ World InferenceModelReconciler::look(const InferenceModel& model) const {
     }
   } else {
     // In a cluster any Ready node may give the address of a node port.
-    if (model.spec.service.type == "NodePort" && options_.node_port_host.empty())
-      world.nodes = caches_.of<api::Node>().list();
+    if (model.spec.service.type == "NodePort" && options_.node_port_host.empty()) {
+      nodes.add_forwarding(model.status.url);
+      world.nodes = nodes.list();
+    }
     world.service = caches_.of<api::Service>().get(key);
     world.slices = caches_.of<api::EndpointSlice>().by_index(hosting::kSlicesByService, key.str());
     world.deployment = caches_.of<api::Deployment>().get(key);

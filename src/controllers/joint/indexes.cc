@@ -1,15 +1,13 @@
 #include "controllers/joint/indexes.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
-#include "codec/json.h"
 #include "controllers/joint/child.h"
 #include "controllers/joint/plan.h"
-#include "controllers/joint/tier.h"
 #include "controllers/workers/workers.h"
-#include "hosting/node_limits.h"
+#include "hosting/agent_change.h"
+#include "hosting/service_address.h"
 
 namespace varda::controllers::joint {
 
@@ -42,48 +40,8 @@ meta::ObjectKey service_of_model(const std::string& key) {
   return {key.substr(0, slash), key.substr(slash + 1, dot - slash - 1)};
 }
 
-// The node's facts that affect every service there.
-std::string facts_of(const api::EdgeNode& node) {
-  std::string text = node.status.model_root + "\n" + node.status.worker_root + "\n" +
-                     node.status.worker_socket_directory + "\n" + node.status.address + "\n" +
-                     node.metadata.deletion_timestamp.value_or("") + node.metadata.uid;
-  if (const meta::Condition* connected = meta::find_condition(node.status.conditions, "Connected"))
-    text += "\n" + connected->status + connected->reason + connected->message;
-  // A service that a full list left out gets no other notice.
-  if (node.spec.models.size() >= hosting::kModelsPerNode) text += "\nmodels full";
-  if (node.spec.workers.size() >= hosting::kWorkersPerNode) text += "\nworkers full";
-  return text;
-}
-
-std::string facts_of(const api::Node& node) {
-  std::string text = node.metadata.uid + node.metadata.deletion_timestamp.value_or("");
-  for (const auto& [key, value] : node.metadata.labels) text += "\n" + key + "=" + value;
-  for (const api::NodeAddress& address : node.status.addresses)
-    text += "\n" + address.type + address.address;
-  if (const api::CoreCondition* ready = find_condition(node.status.conditions, "Ready"))
-    text += "\n" + ready->status + ready->reason + ready->message;
-  return text;
-}
-
-// Reports, and the parts of the work list that decide their meaning, by key of a model or uid of a
-// service. The JSON includes members that are added to reports later.
-std::map<std::string, Json> reports_of(const api::EdgeNode& node) {
-  std::map<std::string, Json> out;
-  const auto add = [&](const std::string& key, const Json& item) {
-    out.try_emplace(key, Json::array()).first->second.push_back(item);
-  };
-  const Json status = node.status.to_json(), spec = node.spec.to_json();
-  for (const Json* models : {&status["models"], &spec["models"]}) {
-    for (const Json& model : models->as_array()) {
-      const std::string& key = model["key"].as_string();
-      if (key.find('.') != std::string::npos) add(key, model);
-    }
-  }
-  for (const Json& report : status["workers"].as_array()) add(report["uid"].as_string(), report);
-  for (const Json& worker : spec["workers"].as_array())
-    add(worker["uid"].as_string(), worker["key"]);
-  return out;
-}
+// A layer as an index value, which is neither a name nor a label.
+std::string at_layer(std::string_view layer) { return ":" + std::string(layer); }
 
 }  // namespace
 
@@ -97,21 +55,87 @@ std::vector<std::string> index_by_model(const JointInferenceService& service) {
   return once(std::move(names));
 }
 
+std::vector<std::string> places_of(const Tier& tier) {
+  if (!tier.node.empty()) return {tier.node};
+  if (tier.selector == nullptr) return {tier.layer.empty() ? std::string() : at_layer(tier.layer)};
+  if (!tier.selector->match_labels.empty())
+    return hosting::selector_values(tier.selector->match_labels);
+  for (const api::SelectorRequirement& requirement : tier.selector->match_expressions) {
+    if (requirement.op == "Exists") return {requirement.key};
+    if (requirement.op != "In" || requirement.values.empty()) continue;
+    std::vector<std::string> labels;
+    for (const std::string& value : requirement.values)
+      labels.push_back(requirement.key + "=" + value);
+    return once(std::move(labels));
+  }
+  return {""};
+}
+
+std::vector<std::string> values_to_search(const std::string& name, const api::Node* node) {
+  std::vector<std::string> values{"", name};
+  if (node == nullptr) return values;
+  for (std::string& value : hosting::values_of(node->metadata.labels))
+    values.push_back(std::move(value));
+  values.push_back(at_layer(hosting::layer_of(*node)));
+  return values;
+}
+
+bool on_only_node(const Tier& tier) {
+  return tier.node.empty() && tier.selector == nullptr && tier.layer != api::JointTier::kCloud;
+}
+
+hosting::NodeList nodes_for(const Tier& tier, const runtime::Caches& caches) {
+  hosting::NodeSet nodes(caches);
+  add_nodes_of(tier, caches, nodes);
+  return nodes.list();
+}
+
+void add_nodes_of(const Tier& tier, const runtime::Caches& caches, hosting::NodeSet& nodes) {
+  if (!tier.node.empty()) return nodes.add(tier.node);
+  const auto all = caches.of<api::Node>();
+  for (const std::string& place : places_of(tier)) {
+    if (place.empty()) {  // {}, NotIn and DoesNotExist: most nodes match
+      nodes.add_all(all.list());
+    } else if (tier.selector == nullptr) {
+      nodes.add_all(all.by_index(hosting::kNodesByLayer, tier.layer));
+    } else {
+      nodes.add_all(all.by_index(hosting::kNodesByLabel, place));
+    }
+  }
+}
+
+std::vector<std::string> nodes_by_name(const JointInferenceService& service) {
+  std::vector<std::string> names = named_nodes(tiers_of(service));
+  // The nodes of former pods still affect a service that was moved.
+  for (const api::JointEndpoint& endpoint : service.status.endpoints) {
+    if (!endpoint.node.empty()) names.push_back(endpoint.node);
+  }
+  return once(std::move(names));
+}
+
 std::vector<std::string> index_by_node(const JointInferenceService& service) {
   const std::vector<Tier> tiers = tiers_of(service);
-  std::vector<std::string> names = named_nodes(tiers);
-  // The nodes of former pods still affect a service that was moved.
-  for (const api::JointEndpoint& endpoint : service.status.endpoints)
-    names.push_back(endpoint.node);
-  std::erase(names, "");
-  if (affects_every_node(tiers)) names.push_back("");
-  return once(std::move(names));
+  std::vector<std::string> places = nodes_by_name(service);
+  for (const Tier& tier : tiers) {
+    if (&tier != &tiers.front() && !on_only_node(tier)) continue;
+    for (std::string& place : places_of(tier)) places.push_back(std::move(place));
+  }
+  return once(std::move(places));
 }
 
 std::vector<std::string> index_by_first_node(const JointInferenceService& service) {
   const std::vector<Tier> tiers = tiers_of(service);
   if (tiers.empty()) return {};
-  return {tiers.front().node};
+  return places_of(tiers.front());
+}
+
+std::vector<std::string> index_by_address(const JointInferenceService& service) {
+  const std::vector<Tier> tiers = tiers_of(service);
+  if (tiers.size() < 2 || !has_node_port(service, tiers.back())) return {};
+  for (const api::JointTierStatus& tier : service.status.tiers) {
+    if (tier.name == tiers.back().name) return {hosting::host_of(tier.url)};
+  }
+  return {""};
 }
 
 std::vector<std::string> index_by_uid(const JointInferenceService& service) {
@@ -139,16 +163,17 @@ Keys of_model(const ObjectKey& model, const runtime::Caches& caches) {
   return keys;
 }
 
-Keys of_node(const std::string& node, const runtime::Caches& caches) {
+Keys of_node(const std::string& name, const api::Node* node, const runtime::Caches& caches) {
   Keys keys;
-  for (const std::string& value : {node, std::string()})
+  for (const std::string& value : values_to_search(name, node))
     add_keys(caches.of<JointInferenceService>().by_index(kByNode, value), keys);
   return sorted(std::move(keys));
 }
 
 Keys first_on(const std::string& node, const runtime::Caches& caches) {
   Keys keys;
-  for (const std::string& value : {node, std::string()})
+  const auto here = caches.of<api::Node>().get({"", node});
+  for (const std::string& value : values_to_search(node, here.get()))
     add_keys(caches.of<JointInferenceService>().by_index(kByFirstNode, value), keys);
   for (const auto& pod : caches.of<api::Pod>().by_index(kPodsOn, node)) {
     for (ObjectKey& key : service_of(*pod)) keys.push_back(std::move(key));
@@ -156,30 +181,15 @@ Keys first_on(const std::string& node, const runtime::Caches& caches) {
   return sorted(std::move(keys));
 }
 
-AgentChange change_of(const api::EdgeNode& before, const api::EdgeNode& now) {
-  AgentChange out;
-  out.of_node = facts_of(before) != facts_of(now);
-  const std::map<std::string, Json> old = reports_of(before), fresh = reports_of(now);
-  for (const auto& [key, reports] : fresh) {
-    const auto found = old.find(key);
-    if (found == old.end() || found->second != reports) out.reports.insert(key);
-  }
-  for (const auto& [key, reports] : old) {
-    if (!fresh.contains(key)) out.reports.insert(key);
-  }
-  return out;
-}
-
-bool same_to_services(const api::Node& before, const api::Node& now) {
-  return facts_of(before) == facts_of(now);
-}
-
 Keys changed_by(const api::EdgeNode* before, const api::EdgeNode* now,
                 const runtime::Caches& caches) {
   const std::string& name = (now != nullptr ? now : before)->metadata.name;
-  if (before == nullptr || now == nullptr) return of_node(name, caches);
-  const AgentChange change = change_of(*before, *now);
-  if (change.of_node) return of_node(name, caches);
+  const auto all = [&] {
+    return of_node(name, caches.of<api::Node>().get({"", name}).get(), caches);
+  };
+  if (before == nullptr || now == nullptr) return all();
+  const hosting::AgentChange change = hosting::change_of(*before, *now);
+  if (change.of_node) return all();
   const auto services = caches.of<JointInferenceService>();
   Keys keys;
   for (const std::string& key : change.reports) {
@@ -191,8 +201,17 @@ Keys changed_by(const api::EdgeNode* before, const api::EdgeNode* now,
 }
 
 Keys changed_by(const api::Node* before, const api::Node* now, const runtime::Caches& caches) {
-  if (before != nullptr && now != nullptr && same_to_services(*before, *now)) return {};
-  return of_node((now != nullptr ? now : before)->metadata.name, caches);
+  if (before != nullptr && now != nullptr && hosting::same_to_pods(*before, *now)) return {};
+  const auto services = caches.of<JointInferenceService>();
+  Keys keys;
+  for (const api::Node* node : {before, now}) {
+    if (node == nullptr) continue;
+    for (ObjectKey& key : of_node(node->metadata.name, node, caches))
+      keys.push_back(std::move(key));
+    for (const std::string& address : hosting::index_by_forwarding(*node))
+      add_keys(services.by_index(kByAddress, address), keys);
+  }
+  return sorted(std::move(keys));
 }
 
 }  // namespace varda::controllers::joint

@@ -2,7 +2,6 @@
 // change must not scan thousands of services. Pure functions over caches.
 #pragma once
 
-#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +10,8 @@
 #include "api/edgeai/edge_node.h"
 #include "api/sedna/joint_inference_service.h"
 #include "controllers/inferencemodel/inferencemodel.h"
+#include "controllers/joint/tier.h"
+#include "hosting/node_index.h"
 #include "runtime/controller.h"
 
 namespace varda::controllers::joint {
@@ -20,12 +21,31 @@ using Keys = std::vector<meta::ObjectKey>;
 /// Services by the keys of the Models and InferenceModels that their tiers name, and of children.
 inline constexpr const char* kByModel = "model";
 std::vector<std::string> index_by_model(const api::JointInferenceService& service);
-/// Services by the nodes that tiers name or endpoints are on; "" if every node affects them.
+/// The nodes where a tier may be, as index values: the name of the named node. Otherwise labels
+/// ("key=value", or "key" for any value) or a layer (":edge"), of which each such node has one; or
+/// "" for requirements without an index.
+std::vector<std::string> places_of(const Tier& tier);
+/// The values under which a node finds all tiers that may be on it, and more. `node` null: there is
+/// only the name.
+std::vector<std::string> values_to_search(const std::string& name, const api::Node* node);
+/// True: a tier after the first is on the only node of its layer.
+bool on_only_node(const Tier& tier);
+/// All nodes where the tier may be, and others: a selector has further requirements. Sorted by
+/// name.
+hosting::NodeList nodes_for(const Tier& tier, const runtime::Caches& caches);
+void add_nodes_of(const Tier& tier, const runtime::Caches& caches, hosting::NodeSet& nodes);
+
+/// The nodes that tiers name or endpoints are on.
+std::vector<std::string> nodes_by_name(const api::JointInferenceService& service);
+/// Services by places_of() of tiers that nodes affect, and by nodes_by_name().
 inline constexpr const char* kByNode = "node";
 std::vector<std::string> index_by_node(const api::JointInferenceService& service);
-/// Services by the node that their first tier names; "": none is named.
+/// Services by places_of() of their first tier.
 inline constexpr const char* kByFirstNode = "first node";
 std::vector<std::string> index_by_first_node(const api::JointInferenceService& service);
+/// Services whose own cloud worker has a node port, by the host of the tier's URL; "": none yet.
+inline constexpr const char* kByAddress = "node port address";
+std::vector<std::string> index_by_address(const api::JointInferenceService& service);
 inline constexpr const char* kByUid = "uid";
 std::vector<std::string> index_by_uid(const api::JointInferenceService& service);
 /// Pods of services by node.
@@ -39,6 +59,7 @@ void add_indexes(runtime::Watches<T>& w) {
   w.template indexes<JointInferenceService>(kByModel, index_by_model)
       .template indexes<JointInferenceService>(kByNode, index_by_node)
       .template indexes<JointInferenceService>(kByFirstNode, index_by_first_node)
+      .template indexes<JointInferenceService>(kByAddress, index_by_address)
       .template indexes<JointInferenceService>(kByUid, index_by_uid)
       .template indexes<api::Pod>(kPodsOn, index_pods_on);
   inferencemodel::add_indexes(w);
@@ -49,19 +70,10 @@ Keys service_of(const api::Pod& pod);
 /// Services with a tier that refers to a Model or an InferenceModel of this name, or with a child
 /// of this name.
 Keys of_model(const meta::ObjectKey& model, const runtime::Caches& caches);
-/// Services with a tier that names the node, and services that every node affects.
-Keys of_node(const std::string& node, const runtime::Caches& caches);
+/// Services that the node affects: a tier may be there, or an endpoint is. `node` as above.
+Keys of_node(const std::string& name, const api::Node* node, const runtime::Caches& caches);
 /// Services with a first tier that may be on the node, or has a pod there. Sorted.
 Keys first_on(const std::string& node, const runtime::Caches& caches);
-
-/// The difference of two versions of an EdgeNode, as it matters to services.
-struct AgentChange {
-  bool of_node = false;           // affects all services of the node
-  std::set<std::string> reports;  // keys of models and uids of services with another report
-};
-AgentChange change_of(const api::EdgeNode& before, const api::EdgeNode& now);
-/// True if the versions of a Node mean the same to services: heartbeats do not matter.
-bool same_to_services(const api::Node& before, const api::Node& now);
 
 /// Services that the change affects. Null: no such version.
 Keys changed_by(const api::EdgeNode* before, const api::EdgeNode* now,

@@ -32,9 +32,46 @@ TEST(JointIndexes, AServiceIsFoundByModelsChildrenAndNodes) {
             (Names{"default/a-cloud", "default/a-edge", "default/big", "default/small"}));
   EXPECT_EQ(index_by_node(named), (Names{"edge0", "old"}));
   EXPECT_EQ(index_by_first_node(named), Names{"edge0"});
-  const auto selecting = service("b", "selector: {matchLabels: {line: x}}");
-  EXPECT_EQ(index_by_node(selecting), Names{""});
-  EXPECT_EQ(index_by_first_node(selecting), Names{""});
+  const auto selecting = service("b", "selector: {matchLabels: {line: x, site: hall}}");
+  EXPECT_EQ(index_by_node(selecting), Names{"line=x"});
+  EXPECT_EQ(index_by_first_node(selecting), Names{"line=x"});
+}
+
+TEST(JointIndexes, ATierIsFoundByALabelOrTheLayerOfEveryNodeThatItSelects) {
+  const auto first = [](const std::string& requirement) {
+    const auto found = service("a", "selector: " + requirement);
+    return places_of(tiers_of(found).front());
+  };
+  EXPECT_EQ(first("{matchExpressions: [{key: line, operator: NotIn, values: [z]}, "
+                  "{key: line, operator: In, values: [left, right]}]}"),
+            (Names{"line=left", "line=right"}));
+  EXPECT_EQ(first("{matchExpressions: [{key: line, operator: Exists}]}"), Names{"line"});
+  EXPECT_EQ(first("{matchExpressions: [{key: line, operator: DoesNotExist}]}"), Names{""});
+  EXPECT_EQ(first("{}"), Names{""});
+  const auto layers = read<api::JointInferenceService>(
+      "{metadata: {name: a}, spec: {tiers: [{name: d, layer: device, model: {name: m}}, {name: e, "
+      "layer: edge, model: {name: m}}, {name: c, layer: cloud, model: {name: m}}]}}");
+  EXPECT_EQ(index_by_first_node(layers), Names{":device"});
+  EXPECT_EQ(index_by_node(layers), (Names{":device", ":edge"}));
+
+  const auto node = read<api::Node>("{metadata: {name: edge0, labels: {line: x}}}");
+  EXPECT_EQ(values_to_search("edge0", &node), (Names{"", "edge0", "line", "line=x", ":cloud"}));
+  EXPECT_EQ(values_to_search("edge0", nullptr), (Names{"", "edge0"}));
+}
+
+TEST(JointIndexes, ACloudWorkerWithANodePortIsFoundByTheAddressOfItsNode) {
+  const std::string ours =
+      "{metadata: {name: a}, spec: {edgeWorker: {model: {name: m}, nodeName: "
+      "edge0}, cloudWorker: {model: {name: m}";
+  const std::string users = ours + ", template: {spec: {containers: [{name: c, image: i}]}}";
+  const auto found = [](const std::string& text) {
+    return index_by_address(read<api::JointInferenceService>(text));
+  };
+  EXPECT_EQ(found(ours + "}}}"), Names{});
+  EXPECT_EQ(found(users + "}}}"), Names{""});
+  EXPECT_EQ(found(users + "}}, status: {tiers: [{name: cloud, url: 'http://10.0.0.1:30001'}]}}"),
+            Names{"10.0.0.1"});
+  EXPECT_EQ(found(users + ", service: {type: ClusterIP}}}}"), Names{});
 }
 
 TEST(JointIndexes, APodOfAServiceIsFoundByItsNode) {
@@ -47,72 +84,6 @@ TEST(JointIndexes, APodOfAServiceIsFoundByItsNode) {
   EXPECT_EQ(pod(labels, "{nodeName: edge0}"), Names{"edge0"});
   EXPECT_EQ(pod(labels, "{}"), Names{});
   EXPECT_EQ(pod("{edgeai.io/job: a}", "{nodeName: edge0}"), Names{});
-}
-
-class AgentChanges : public ::testing::Test {
- protected:
-  static api::EdgeNode agent(const std::string& status) {
-    return read<api::EdgeNode>("{metadata: {name: edge0}, spec: {}, status: " + status + "}");
-  }
-  static AgentChange change(const std::string& before, const std::string& now) {
-    return change_of(agent("{modelRoot: /m, " + before + "}"),
-                     agent("{modelRoot: /m, " + now + "}"));
-  }
-  static api::EdgeNode with(std::size_t models, std::size_t workers) {
-    api::EdgeNode node = agent("{}");
-    node.spec.models.assign(models, {});
-    for (std::size_t i = 0; i < models; ++i)
-      node.spec.models[i].key = "others/m" + std::to_string(i);
-    node.spec.workers.assign(workers, {});
-    for (std::size_t i = 0; i < workers; ++i) {
-      node.spec.workers[i].key = "others/w" + std::to_string(i);
-      node.spec.workers[i].uid = "other";
-    }
-    return node;
-  }
-};
-
-TEST_F(AgentChanges, OnlyServicesWithAnotherReportAreAffected) {
-  const std::string a = "{key: default/a.edge, exposed: '1'}",
-                    b = "{key: default/b.edge, exposed: '1'}";
-  const std::string both = "models: [" + a + ", " + b + "]";
-  EXPECT_FALSE(change(both, both).of_node);
-  EXPECT_EQ(change(both, both).reports, Reports{});
-  EXPECT_EQ(change(both, "models: [" + a + ", {key: default/b.edge, exposed: '2'}]").reports,
-            Reports{"default/b.edge"});
-  EXPECT_EQ(change(both, "models: [" + a + "]").reports, Reports{"default/b.edge"});
-  EXPECT_EQ(
-      change(both, "models: [" + a + ", " + b + ", {key: default/model, exposed: '1'}]").reports,
-      Reports{})
-      << "the report of an InferenceModel";
-  EXPECT_EQ(change(both, both + ", workers: [{key: default/pod, uid: uid-b, report: {metrics: "
-                                "{inferenceNumber: 1}}}]")
-                .reports,
-            Reports{"uid-b"});
-  EXPECT_TRUE(change(both, both + ", address: 192.0.2.1").of_node);
-}
-
-TEST_F(AgentChanges, AListThatBecomesFullOrGetsRoomAffectsAllServicesOfTheNode) {
-  EXPECT_FALSE(change_of(with(127, 63), with(126, 62)).of_node);
-  EXPECT_TRUE(change_of(with(126, 62), with(128, 63)).of_node);
-  EXPECT_FALSE(change_of(with(128, 63), with(128, 62)).of_node);
-  EXPECT_TRUE(change_of(with(128, 62), with(128, 64)).of_node);
-  api::EdgeNode now = with(128, 64);
-  now.spec.workers.back().key = "default/a-edge";
-  now.spec.workers.back().uid = "uid-a";
-  EXPECT_TRUE(change_of(with(128, 64), now).reports.contains("uid-a"));
-  EXPECT_TRUE(change_of(now, with(128, 64)).reports.contains("uid-a"));
-}
-
-TEST(JointIndexes, AHeartbeatOfANodeAffectsNoService) {
-  const auto node = [](const std::string& heartbeat, const std::string& ready) {
-    return read<api::Node>(
-        "{metadata: {name: edge0, uid: node}, status: {conditions: [{type: Ready, status: '" +
-        ready + "', lastHeartbeatTime: '" + heartbeat + "'}]}}");
-  };
-  const api::Node first = node("2026-01-01T00:00:00Z", "True");
-  EXPECT_TRUE(same_to_services(first, node("2026-01-01T00:00:10Z", "True")));
-  EXPECT_FALSE(same_to_services(first, node("2026-01-01T00:00:20Z", "Unknown")));
 }
 
 class JointPorts : public ::testing::Test {

@@ -401,13 +401,10 @@ std::vector<std::string> named_nodes(const std::vector<Tier>& tiers) {
   return names;
 }
 
-bool affects_every_node(const std::vector<Tier>& tiers) {
-  return std::any_of(tiers.begin(), tiers.end(), [&](const Tier& tier) {
-    if (tier.has_template() && &tier != &tiers.front())
-      return true;  // the node port of its Service
-    return tier.node.empty() && (tier.selector != nullptr || tier.layer != api::JointTier::kCloud ||
-                                 &tier == &tiers.front());
-  });
+bool has_node_port(const JointInferenceService& service, const Tier& tier) {
+  return tier.has_template() && service.spec.cloud_worker &&
+         tier.worker == &*service.spec.cloud_worker &&
+         service.spec.cloud_worker->service_type() == "NodePort";
 }
 
 JointPlan plan(const JointInferenceService& service, const JointWorld& world,

@@ -34,7 +34,7 @@ using codec::Json;
 
 /// The surroundings of one service, as cached.
 struct JointWorld {
-  hosting::NodeList nodes;  // nodes that tiers name; all nodes if affects_every_node()
+  hosting::NodeList nodes;  // where tiers may be, and those that forward node ports
   std::function<workers::EdgeNodePtr(const std::string& node)> edge_node;
   /// Objects in its namespace, by name: those that tiers refer to, or with the name of a child.
   std::map<std::string, std::shared_ptr<const api::SednaModel>> models;
@@ -113,8 +113,8 @@ workers::Job job_of(const api::JointInferenceService& service);
 
 /// The nodes that tiers name, sorted.
 std::vector<std::string> named_nodes(const std::vector<Tier>& tiers);
-/// True: any node may affect the service, since it selects nodes or publishes a node's address.
-bool affects_every_node(const std::vector<Tier>& tiers);
+/// True: the tier is the user's own cloud worker, and clients reach it at a node's address.
+bool has_node_port(const api::JointInferenceService& service, const Tier& tier);
 
 /// Range of node ports that a service chooses itself.
 inline constexpr std::int64_t kJointPortMin = 18080, kJointPortMax = 18999;

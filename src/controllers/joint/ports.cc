@@ -18,9 +18,9 @@ using hosting::PortClaim;
 using meta::ObjectKey;
 
 // The nodes where the service's first tier may be. A layer means its nodes with an agent.
-hosting::NodeList nodes_for(const Tier& tier, const std::vector<std::string>& names,
-                            const std::vector<workers::PodPtr>& pods,
-                            const runtime::Caches& caches) {
+hosting::NodeList nodes_of_claims(const Tier& tier, const std::vector<std::string>& names,
+                                  const std::vector<workers::PodPtr>& pods,
+                                  const runtime::Caches& caches) {
   const auto all = caches.of<api::Node>();
   hosting::NodeList nodes;
   if (tier.node.empty() && all.size() > workers::kNodesPerWorkerMax) return nodes;
@@ -80,7 +80,7 @@ std::vector<PortClaim> claims_of_pod(const api::Pod& pod) {
   const meta::OwnerReference* owner = pod.metadata.controller();
   if (pod.spec.node_name.empty() || pod.ended() || owner == nullptr) return {};
   std::vector<PortClaim> claims;
-  for (const hosting::HostPort& port : hosting::host_ports(pod.to_json()["spec"]))
+  for (const hosting::HostPort& port : hosting::host_ports(pod.spec))
     claims.push_back({.node = pod.spec.node_name,
                       .port = port.port,
                       .protocol = port.protocol,
@@ -110,9 +110,8 @@ std::vector<PortClaim> claims_on(const std::vector<std::string>& nodes,
                                  const runtime::Caches& caches) {
   const auto services = caches.of<JointInferenceService>();
   std::map<ObjectKey, std::vector<workers::PodPtr>> pods;  // of all services on the nodes
-  for (const auto& service : services.by_index(kByFirstNode, "")) pods[service->metadata.key()];
   for (const std::string& node : nodes) {
-    for (const auto& service : services.by_index(kByFirstNode, node)) pods[service->metadata.key()];
+    for (const ObjectKey& key : first_on(node, caches)) pods[key];
     for (auto& pod : caches.of<api::Pod>().by_index(kPodsOn, node)) {
       for (const ObjectKey& key : service_of(*pod)) pods[key].push_back(pod);
     }
@@ -124,8 +123,8 @@ std::vector<PortClaim> claims_on(const std::vector<std::string>& nodes,
     const std::vector<Tier> tiers = tiers_of(*service);
     if (tiers.empty()) continue;
     const Tier& first = tiers.front();
-    for (PortClaim& claim : claims_of(*service, nodes_for(first, nodes, present, caches), present,
-                                      port_of(*service, first, present, caches)))
+    for (PortClaim& claim : claims_of(*service, nodes_of_claims(first, nodes, present, caches),
+                                      present, port_of(*service, first, present, caches)))
       claims.push_back(std::move(claim));
   }
   return claims;
@@ -175,14 +174,13 @@ Keys port_changed_by(const JointInferenceService* before, const JointInferenceSe
   if (before != nullptr && now != nullptr && before->metadata.uid == now->metadata.uid &&
       before->metadata.generation == now->metadata.generation &&
       before->metadata.deleting() == now->metadata.deleting() &&
-      index_by_node(*before) == index_by_node(*now))
+      nodes_by_name(*before) == nodes_by_name(*now))
     return {};
   std::set<std::string> nodes;
   for (const JointInferenceService* service : {before, now}) {
     if (service == nullptr) continue;
-    for (std::string& node : index_by_node(*service)) nodes.insert(std::move(node));
+    for (std::string& node : nodes_by_name(*service)) nodes.insert(std::move(node));
   }
-  nodes.erase("");
   const std::string& uid = (now != nullptr ? now : before)->metadata.uid;
   std::vector<PortClaim> claims = claims_on({nodes.begin(), nodes.end()}, caches);
   std::erase_if(claims, [&](const PortClaim& claim) { return claim.uid != uid; });

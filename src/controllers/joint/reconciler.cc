@@ -1,7 +1,9 @@
 #include "controllers/joint/reconciler.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -86,12 +88,6 @@ void record_events(const JointInferenceService& service,
     writer.event(service, runtime::EventType::kNormal, "Recovered", whole->message);
 }
 
-std::vector<std::string> names_of(const hosting::NodeList& nodes) {
-  std::vector<std::string> names;
-  for (const auto& node : nodes) names.push_back(node->metadata.name);
-  return names;
-}
-
 bool waits_for_port(const JointPlan& plan) {
   const auto wants = [](const std::optional<hosting::Problem>& problem) {
     return problem && problem->reason == "PortInUse";
@@ -147,14 +143,18 @@ JointWorld JointInferenceReconciler::look(const JointInferenceService& service,
                                           const std::vector<Tier>& tiers) const {
   JointWorld world;
   const ObjectKey key = service.metadata.key();
-  if (affects_every_node(tiers)) {
-    world.nodes = caches_.of<api::Node>().list();
-  } else {
-    for (const std::string& name : named_nodes(tiers)) {
-      if (auto node = caches_.of<api::Node>().get({"", name}))
-        world.nodes.push_back(std::move(node));
-    }
+  hosting::NodeSet nodes(caches_);
+  std::vector<std::string> names = named_nodes(tiers);
+  for (const std::string& name : names) nodes.add(name);
+  bool selects = false;  // a tier is on nodes that it does not name
+  for (const Tier& tier : tiers) {
+    if (!tier.node.empty() || (&tier != &tiers.front() && !on_only_node(tier))) continue;
+    add_nodes_of(tier, caches_, nodes);
+    selects = true;
   }
+  for (const auto& node : nodes.list()) names.push_back(node->metadata.name);
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   world.edge_node = [this](const std::string& node) {
     return caches_.of<api::EdgeNode>().get({"", node});
   };
@@ -185,14 +185,19 @@ JointWorld JointInferenceReconciler::look(const JointInferenceService& service,
       }
     }
   }
-  std::vector<std::string> nodes =
-      affects_every_node(tiers) ? names_of(world.nodes) : named_nodes(tiers);
-  for (const workers::PodPtr& pod : world.pods) {  // nodes of present pods too
-    const std::string& name = pod->spec.node_name;
-    if (name.empty() || hosting::find_node(world.nodes, name) != nullptr) continue;
-    if (auto node = caches_.of<api::Node>().get({"", name})) world.nodes.push_back(std::move(node));
+  for (const workers::PodPtr& pod : world.pods) nodes.add(pod->spec.node_name);
+  if (selects) {  // counters of a node count until the node is gone
+    for (const api::JointCounters& one : service.status.counters) nodes.add(one.node);
   }
-  world.claims = claims_of_others(nodes, service.metadata.uid, caches_);
+  if (options_.node_port_host.empty() && tiers.size() > 1 && has_node_port(service, tiers.back())) {
+    std::string url;
+    for (const api::JointTierStatus& tier : service.status.tiers) {
+      if (tier.name == tiers.back().name) url = tier.url;
+    }
+    nodes.add_forwarding(url);
+  }
+  world.nodes = nodes.list();
+  world.claims = claims_of_others(names, service.metadata.uid, caches_);
   return world;
 }
 
@@ -287,34 +292,48 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx,
 
 namespace {
 
-// EdgeNodes where the service's first tier may be.
+// EdgeNodes where the service's first tier may be, or has a pod.
 Keys nodes_of(const JointInferenceService& service, const runtime::Caches& caches) {
+  const std::vector<Tier> tiers = tiers_of(service);
+  if (tiers.empty()) return {};
+  std::set<std::string> names;
+  if (tiers.front().node.empty()) {
+    for (const auto& node : nodes_for(tiers.front(), caches)) names.insert(node->metadata.name);
+  } else {
+    names.insert(tiers.front().node);  // an agent may report before its Node exists
+  }
+  for (const auto& pod : caches.of<api::Pod>().owned_by(service.metadata.uid))
+    names.insert(pod->spec.node_name);
   Keys keys;
-  const auto nodes = caches.of<api::EdgeNode>();
-  for (const std::string& node : index_by_first_node(service)) {
-    if (node.empty()) {
-      for (const auto& one : nodes.list()) keys.push_back(one->metadata.key());
-    } else if (nodes.get({"", node}) != nullptr) {
-      keys.push_back({"", node});
-    }
+  for (const std::string& name : names) {
+    if (caches.of<api::EdgeNode>().get({"", name}) != nullptr) keys.push_back({"", name});
   }
   return keys;
 }
 
-// A node joined, left or changed its labels. If a worker cannot have all nodes, this may give or
-// take a place of nodes that joined later.
+// A node joined, left or changed its labels. If a worker that selects the node cannot have all
+// nodes, this may give or take a place of nodes that joined later. Only such a worker's nodes are
+// read.
 Keys nodes_after(const api::Node& node, const runtime::Caches& caches) {
   if (!caches.synced()) return {};  // the start reconciles every node in any case
-  if (caches.of<api::Node>().size() < workers::kNodesPerWorkerMax ||
-      caches.of<JointInferenceService>().by_index(kByFirstNode, "").empty())
-    return {};
-  Keys keys;
-  for (const auto& edge_node : caches.of<api::EdgeNode>().list()) {
-    const auto other = caches.of<api::Node>().get(edge_node->metadata.key());
-    if (other != nullptr && workers::joined_before(node, *other))
-      keys.push_back(edge_node->metadata.key());
+  if (caches.of<api::Node>().size() < workers::kNodesPerWorkerMax) return {};
+  const auto services = caches.of<JointInferenceService>();
+  std::set<std::vector<std::string>> known;  // places of tiers
+  std::set<ObjectKey> keys;
+  for (const std::string& value : values_to_search(node.metadata.name, &node)) {
+    for (const auto& service : services.by_index(kByFirstNode, value)) {
+      const std::vector<Tier> tiers = tiers_of(*service);
+      if (!tiers.front().node.empty() || !known.insert(places_of(tiers.front())).second) continue;
+      const hosting::NodeList nodes = nodes_for(tiers.front(), caches);
+      if (nodes.size() < workers::kNodesPerWorkerMax) continue;
+      for (const auto& other : nodes) {
+        if (workers::joined_before(node, *other) &&
+            caches.of<api::EdgeNode>().get(other->metadata.key()) != nullptr)
+          keys.insert(other->metadata.key());
+      }
+    }
   }
-  return keys;
+  return {keys.begin(), keys.end()};
 }
 
 }  // namespace
@@ -397,17 +416,20 @@ std::vector<hosting::NodeWork> JointWork::work_for(const api::EdgeNode& node,
   std::vector<hosting::NodeWork> out;
   const auto here = caches.of<api::Node>().get({"", node.metadata.name});
   // If a worker cannot have all nodes, the nodes that joined earlier decide whether it has this
-  // one. Only then all nodes are read.
-  std::optional<hosting::NodeList> before;
-  const auto joined_before_here = [&]() -> const hosting::NodeList& {
-    if (before) return *before;
-    before.emplace();
-    if (here == nullptr || caches.of<api::Node>().size() <= workers::kNodesPerWorkerMax)
-      return *before;
-    *before = caches.of<api::Node>().list();
-    std::erase_if(*before, [&](const auto& one) { return !workers::joined_before(*one, *here); });
-    if (before->size() < workers::kNodesPerWorkerMax) before->clear();
-    return *before;
+  // one. Only then its nodes are read, once for all workers with these places.
+  std::map<std::vector<std::string>, hosting::NodeList> before;
+  const auto joined_before_here = [&](const Tier& tier) -> const hosting::NodeList& {
+    static const hosting::NodeList none;
+    if (here == nullptr || !tier.node.empty() ||
+        caches.of<api::Node>().size() <= workers::kNodesPerWorkerMax)
+      return none;
+    const auto [at, is_new] = before.try_emplace(places_of(tier));
+    hosting::NodeList& nodes = at->second;
+    if (!is_new) return nodes;
+    nodes = nodes_for(tier, caches);
+    std::erase_if(nodes, [&](const auto& one) { return !workers::joined_before(*one, *here); });
+    if (nodes.size() < workers::kNodesPerWorkerMax) nodes.clear();
+    return nodes;
   };
   for (const ObjectKey& key : first_on(node.metadata.name, caches)) {
     const auto service = caches.of<JointInferenceService>().get(key);
@@ -426,8 +448,9 @@ std::vector<hosting::NodeWork> JointWork::work_for(const api::EdgeNode& node,
       world.inference_models.emplace(model, std::move(found));
     world.pods = caches.of<api::Pod>().owned_by(service->metadata.uid);
     auto work = joint::work_for(*service, node, world, options_);
-    if (work && tiers.front().node.empty() && !joined_before_here().empty()) {
-      world.nodes.insert(world.nodes.end(), before->begin(), before->end());
+    if (!work) continue;
+    if (const hosting::NodeList& others = joined_before_here(tiers.front()); !others.empty()) {
+      world.nodes.insert(world.nodes.end(), others.begin(), others.end());
       work = joint::work_for(*service, node, world, options_);
     }
     if (work) out.push_back(std::move(*work));
