@@ -23,6 +23,8 @@ using Keys = std::vector<ObjectKey>;
 
 // A cluster's policy may later accept the refused objects, and no watch reports that.
 constexpr Duration kRefusedAgain = std::chrono::minutes(2);
+// A worker waits for answers to its writes most of the time.
+constexpr std::size_t kModelsAtOnce = 4;
 // A job may release its port later.
 constexpr Duration kPortAgain = std::chrono::seconds(10);
 
@@ -150,6 +152,7 @@ void InferenceModelReconciler::watches(runtime::Watches<InferenceModel>& w) cons
   w.maps<api::Node>(of_node, hosting::same_to_pods).changes<api::EdgeNode>(of_edge_node);
   w.maps<InferenceModel>(rivals, same_to_rivals);
   add_indexes(w);
+  w.workers(kModelsAtOnce);
   w.indexes<InferenceModel>(kByNode, index_by_node).indexes<InferenceModel>(kByPort, index_by_port);
   w.indexes<InferenceModel>(kByAddress, index_by_address)
       .indexes<api::Pod>(kByModel, index_by_model);

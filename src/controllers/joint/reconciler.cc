@@ -30,6 +30,8 @@ using Autoscaler = runtime::Raw<workers::autoscaler_resource>;
 // A cluster's policy may later accept the refused objects, and no watch reports that.
 constexpr Duration kServiceRefusedAgain = std::chrono::minutes(2);
 
+constexpr std::size_t kServicesAtOnce = 4;
+
 // A port may be released by another service or by a terminating pod, so poll.
 constexpr Duration kServicePortAgain = std::chrono::seconds(10);
 
@@ -111,6 +113,7 @@ void JointInferenceReconciler::watches(runtime::Watches<JointInferenceService>& 
       .owns<api::Service>()
       .owns<api::InferenceModel>();
   w.owns_if_served<Autoscaler>();
+  w.workers(kServicesAtOnce);
   add_indexes(w);
   const auto changed = [](const auto* before, const auto* now, const runtime::Caches& caches) {
     return changed_by(before, now, caches);
@@ -201,6 +204,26 @@ JointWorld JointInferenceReconciler::look(const JointInferenceService& service,
   return world;
 }
 
+std::pair<JointWorld, JointPlan> JointInferenceReconciler::plan_alone(
+    const JointInferenceService& service) {
+  const MutexLock alone(planning_);
+  JointWorld world = look(service, tiers_of(service));
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [other, claims] : taken_)
+      world.claims.insert(world.claims.end(), claims.begin(), claims.end());
+  }
+  JointPlan wanted = plan(service, world, options_);
+  const MutexLock lock(mutex_);
+  taken_[service.metadata.key()] = wanted.claims;
+  return {std::move(world), std::move(wanted)};
+}
+
+void JointInferenceReconciler::release(const ObjectKey& service) {
+  const MutexLock lock(mutex_);
+  taken_.erase(service);
+}
+
 Result<runtime::Action> JointInferenceReconciler::gone(const Context& /*ctx*/, const ObjectKey& key,
                                                        runtime::Writer& /*writer*/) {
   if (options_.certificates != nullptr)
@@ -240,9 +263,14 @@ Result<runtime::Action> JointInferenceReconciler::reconcile(const Context& ctx,
                                                             const JointInferenceService& service,
                                                             runtime::Writer& writer) {
   if (service.metadata.deleting()) return runtime::Action::await_change();
-  const std::vector<Tier> tiers = tiers_of(service);
-  const JointWorld world = look(service, tiers);
-  JointPlan wanted = plan(service, world, options_);
+  auto [world, wanted] = plan_alone(service);
+  // At the end, when the caches have the answers of all writes.
+  struct Release {
+    ~Release() { reconciler.release(service); }
+    JointInferenceReconciler& reconciler;
+    const ObjectKey service;
+  };
+  const Release release{*this, service.metadata.key()};
   std::optional<Duration> certificate_in;
   if (service.spec.security.tls && !wanted.problem && options_.certificates != nullptr) {
     TRY(hosting::CertificateIssuer::Outcome kept,

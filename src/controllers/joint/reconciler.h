@@ -12,7 +12,9 @@
 
 namespace varda::controllers::joint {
 
-/// Keeps the pods, models and status of every service.
+/// Keeps the pods, models and status of every service, several services at once: most of the time a
+/// worker waits for answers to its writes. Plans are made one at a time. A plan sees the ports of
+/// plans whose pods are still being written, so two services never choose one port.
 class JointInferenceReconciler {
  public:
   /// `caches` outlive it.
@@ -26,6 +28,9 @@ class JointInferenceReconciler {
 
  private:
   JointWorld look(const api::JointInferenceService& service, const std::vector<Tier>& tiers) const;
+  /// The plan, and the world that it saw. Its ports are taken until release().
+  std::pair<JointWorld, JointPlan> plan_alone(const api::JointInferenceService& service);
+  void release(const meta::ObjectKey& service);
   /// Removes ended pods after their pause. Returns the time until the next pause ends.
   Result<std::optional<Duration>> replace_ended(const Context& ctx, const meta::ObjectKey& service,
                                                 const JointPlan& plan, runtime::Writer& writer);
@@ -33,7 +38,10 @@ class JointInferenceReconciler {
   const runtime::Caches& caches_;
   const hosting::Options options_;
   const Clock& clock_;
+  Mutex planning_;  // held over a plan; before mutex_
   Mutex mutex_;
+  std::map<meta::ObjectKey, std::vector<hosting::PortClaim>> taken_
+      GUARDED_BY(mutex_);  // by service: ports of plans being written
   std::map<meta::ObjectKey, hosting::ReplacementPauses> pauses_
       GUARDED_BY(mutex_);  // by service; keys within: its pods
   hosting::PassingProblems passing_ GUARDED_BY(mutex_);
