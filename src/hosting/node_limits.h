@@ -10,7 +10,7 @@
 
 namespace varda::hosting {
 
-inline constexpr std::size_t kModelsPerNode = 128;  // maxItems of EdgeNode.spec.models
+inline constexpr std::size_t kModelsPerNode = 256;  // maxItems of EdgeNode.spec.models
 inline constexpr std::size_t kWorkersPerNode = 64;  // maxItems of EdgeNode.spec.workers
 
 /// NodeFull: the node's list of models is full and lacks this one.

@@ -250,7 +250,7 @@ void EdgeReplica::describe(Type<EdgeReplica>& t) {
 void EdgeNodeSpec::describe(Type<EdgeNodeSpec>& t) {
   t.doc("Work list of the node. Only the operator writes it.");
   t.field("models", &EdgeNodeSpec::models, "Models to store and serve.")
-      .items_max(128)
+      .items_max(256)
       .list_map({"key"});
   t.field("datasets", &EdgeNodeSpec::datasets, "Datasets to watch and count.")
       .items_max(128)
@@ -479,7 +479,7 @@ void EdgeNodeStatus::describe(Type<EdgeNodeStatus>& t) {
   t.field("conditions", &S::conditions, "Connected: the agent watches its work list.")
       .items_max(16)
       .list_map({"type"});
-  t.field("models", &S::models, "Models on the node.").items_max(128).list_map({"key"});
+  t.field("models", &S::models, "Models on the node.").items_max(256).list_map({"key"});
   t.field("datasets", &S::datasets, "Datasets on the node.").items_max(128).list_map({"key"});
   t.field("workers", &S::workers, "Workers on the node.").items_max(64).list_map({"key"});
   t.field("peerUrl", &S::peer_url, "URL at which other nodes copy the files that this node shares.")

@@ -30,7 +30,7 @@ struct EdgeNodeWorld {
   std::vector<hosting::NodeWork> jobs;  // of all kinds of jobs
 };
 
-/// The complete work list of a node, sorted by key. The lists keep the oldest 128 models (including
+/// The complete work list of a node, sorted by key. The lists keep the oldest 256 models (including
 /// those of jobs' workers) and the oldest 128 datasets of both groups. 64 worker places are divided
 /// among namespaces, and in each among its jobs: a job with many replicas leaves room for the first
 /// ones of others.
