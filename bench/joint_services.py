@@ -42,6 +42,11 @@ class Configured:
         return self.machine.run([m.KUBECTL, '--kubeconfig', self.path, *args])
 
 
+def write_pause(items, took):
+    """Seconds until the next report: src/api/edgeai/write_pause.h."""
+    return min(5 * took, 0.01 * items)
+
+
 over = threading.Event()  # players: do not report closed connections
 
 
@@ -93,12 +98,19 @@ class Node:
         self.follow(api, EDGE_NODES, 'metadata.name=' + self.name, take)
 
     def write(self, api):
+        """Like an agent, writes the first report at once and joins changes that follow soon after it."""
+        waits, earliest = False, 0.0
         while True:
-            pod = self.todo.get()
-            if pod is None:
-                while not self.todo.empty() and self.todo.queue[0] is None:  # only the latest list counts
-                    self.todo.get()
+            if waits and time.monotonic() >= earliest:
+                begin, waits = time.monotonic(), False
                 self.report(api)
+                earliest = time.monotonic() + write_pause(len(self.edge_node['spec'].get('models', [])), time.monotonic() - begin)
+            try:
+                pod = self.todo.get(timeout=max(0.0, earliest - time.monotonic()) if waits else None)
+            except queue.Empty:
+                continue
+            if pod is None:
+                waits = True
             elif pod['metadata'].get('deletionTimestamp'):
                 api.open('DELETE', '/api/v1/namespaces/%s/pods/%s' % (pod['metadata']['namespace'], pod['metadata']['name']), {'gracePeriodSeconds': 0}).read()
             else:

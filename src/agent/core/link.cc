@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "api/edgeai/edge_summary.h"
+#include "api/edgeai/write_pause.h"
 #include "base/log.h"
 #include "meta/patch.h"
 
@@ -33,6 +34,11 @@ const std::vector<std::string>& own_members() {
     return out;
   }();
   return names;
+}
+
+std::size_t items_of(const api::EdgeNodeStatus& status) {
+  return status.models.size() + status.datasets.size() + status.workers.size() +
+         status.shares.size() + status.replicas.size();
 }
 
 }  // namespace
@@ -88,7 +94,7 @@ void Link::report_changed() {
   wakeup_.notify();
 }
 
-Status Link::sync(const Context& ctx) {
+Result<std::size_t> Link::sync(const Context& ctx) {
   const meta::ObjectKey key{"", options_.node_name};
   codec::Json live;
   if (const auto stored = informer_.get(key)) {
@@ -114,12 +120,12 @@ Status Link::sync(const Context& ctx) {
       other || report.observed.generation > newest ? 0 : report.observed.generation;
   if (object.ok()) report.status.summary = api::summarize(object->spec, report.status);
   auto patch = status_patch(report.status, live);
-  if (!patch) return {};
+  if (!patch) return 0;
   patch->set("metadata", codec::Json::object({{"uid", uid}}));  // conflict if recreated
   TRY(const auto written, client_.patch(ctx, api::EdgeNode::resource(), key,
                                         kube::PatchType::kMerge, *patch, "status"));
   informer_.wrote(written);
-  return {};
+  return items_of(report.status);
 }
 
 std::vector<runtime::Task> Link::tasks() {
@@ -136,7 +142,7 @@ std::optional<SteadyTime> Link::due() const {
   if (!informer_.has_synced()) return std::nullopt;
   const MutexLock lock(mutex_);
   if (retry_) return retry_;
-  return dirty_ ? std::optional(SteadyTime::min()) : look_again_;
+  return dirty_ ? std::optional(next_write_) : look_again_;
 }
 
 void Link::step(const Context& ctx) {
@@ -148,17 +154,20 @@ void Link::step(const Context& ctx) {
     if (!reporting_) return;
   }
   if (ctx.done()) return;
-  const Status status = sync(ctx);
-  if (status.ok()) {
+  const SteadyTime begin = clock_.now();
+  const Result<std::size_t> written = sync(ctx);
+  const SteadyTime now = clock_.now();
+  if (written.ok()) {
     backoff_ = options_.backoff_first;
-    if (informer_.get({"", options_.node_name}) != nullptr) return;
+    const bool known = informer_.get({"", options_.node_name}) != nullptr;
     const MutexLock lock(mutex_);
-    look_again_ = clock_.now() + options_.backoff_max;
+    if (*written > 0) next_write_ = now + api::write_pause(*written, now - begin);
+    if (!known) look_again_ = now + options_.backoff_max;
   } else if (!ctx.done()) {
     if (backoff_ == options_.backoff_first)
-      log::warn("cannot write the EdgeNode's status, retrying", {{"error", status.error()}});
+      log::warn("cannot write the EdgeNode's status, retrying", {{"error", written.error()}});
     const MutexLock lock(mutex_);
-    retry_ = clock_.now() + backoff_;
+    retry_ = now + backoff_;
     backoff_ = std::min(backoff_ * 2, options_.backoff_max);
   }
 }

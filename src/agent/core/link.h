@@ -28,6 +28,9 @@ inline constexpr std::chrono::seconds kWatchTimeout{10};
 std::optional<codec::Json> status_patch(const api::EdgeNodeStatus& wanted, const codec::Json& live);
 
 /// Thread-safe.
+///
+/// The first change of the status is written at once. Changes that follow within
+/// api::write_pause() are written together.
 class Link {
  public:
   struct Options {
@@ -58,9 +61,10 @@ class Link {
 
  private:
   void step(const Context& ctx);
-  /// When step() has something to write. Nothing: before the first list, or until a change.
+  /// When step() has something to write. Absent: before the first list, or until a change.
   std::optional<SteadyTime> due() const;
-  Status sync(const Context& ctx);
+  /// The number of items in the status that was written. 0: nothing to write.
+  Result<std::size_t> sync(const Context& ctx);
   void wake();
 
   const kube::Client& client_;
@@ -75,6 +79,7 @@ class Link {
   // State of step() and due().
   std::chrono::milliseconds backoff_;
   std::optional<SteadyTime> retry_ GUARDED_BY(mutex_);
+  SteadyTime next_write_ GUARDED_BY(mutex_) = SteadyTime::min();  // earlier changes wait
   // Set after a write if the local copy lacks the object. Usually the watch brings it. If the
   // object was deleted before it was ever listed, no event comes, so step() checks again at this
   // time.

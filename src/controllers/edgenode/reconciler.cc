@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/edgeai/write_pause.h"
 #include "base/log.h"
 #include "controllers/dataset/dataset.h"
 #include "controllers/edgenode/edgenode.h"
@@ -26,12 +27,12 @@ using meta::ObjectKey;
 using model::claims_in;
 using Keys = std::vector<ObjectKey>;
 
-// The pause between two writes of the lists, per item. Many changes in one write lengthen the
-// pause, since more are probably coming. A slow write lengthens it too, since the server is busy.
-constexpr auto kPausePerItem = std::chrono::milliseconds(2);
+// Many changes in one write lengthen the pause before the next one, since more are probably coming.
 constexpr auto kPausePerItemAndChange = std::chrono::milliseconds(1);
-constexpr int kPauseOfTime = 40;
 constexpr auto kPausePerItemMax = std::chrono::milliseconds(10);
+// A plan reads all items. So it is made again after this many times its duration at the earliest,
+// and hundreds of changes become a few plans.
+constexpr int kPauseOfPlans = 4;
 // Limit of remembered archive groups; beyond it, all are forgotten and givers are read from work
 // lists again.
 constexpr std::size_t kGroupsMax = 4096;
@@ -219,9 +220,9 @@ std::size_t changes(const codec::Json& before, const codec::Json& now) {
 }
 
 Duration pause(std::size_t items, std::size_t changed, Duration took) {
-  const Duration wanted =
-      std::max<Duration>(kPausePerItemAndChange * items * changed, took * kPauseOfTime);
-  return std::clamp<Duration>(wanted, kPausePerItem * items, kPausePerItemMax * items);
+  return std::max<Duration>(
+      api::write_pause(items, took),
+      std::min<Duration>(kPausePerItemAndChange * items * changed, kPausePerItemMax * items));
 }
 
 // Adds the models with one of the archives, their nodes, and the nodes of present roles.
@@ -297,9 +298,9 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
                                                       runtime::Writer& writer) {
   if (node.metadata.deleting()) return runtime::Action::await_change();
   const SteadyTime now = clock_.now();
-  const auto next_write = next_write_.find(node.metadata.name);
-  if (next_write != next_write_.end() && next_write->second > now)
-    return runtime::Action::after(next_write->second - now);
+  const auto next_plan = next_plan_.find(node.metadata.name);
+  if (next_plan != next_plan_.end() && next_plan->second > now)
+    return runtime::Action::after(next_plan->second - now);
   EdgeNodeWorld world;
   const std::string& name = node.metadata.name;
   const hosting::Labels labels = hosting::labels_of(name, caches_);
@@ -365,10 +366,10 @@ Result<runtime::Action> EdgeNodeReconciler::reconcile(const Context& ctx, const 
           live["spec"].set(field, list);
         }
       }));
-  if (changed > 0) {
-    const SteadyTime written = clock_.now();
-    next_write_[node.metadata.name] = written + pause(items, changed, written - now);
-  }
+  const SteadyTime done = clock_.now();
+  Duration wait = (done - now) * kPauseOfPlans;
+  if (changed > 0) wait = std::max(wait, pause(items, changed, done - now));
+  next_plan_[node.metadata.name] = done + wait;
   return runtime::Action::await_change();
 }
 
@@ -388,7 +389,7 @@ void EdgeNodeReconciler::report_left_out(const api::EdgeNode& node, std::vector<
 Result<runtime::Action> EdgeNodeReconciler::gone(const Context& /*ctx*/, const ObjectKey& key,
                                                  runtime::Writer& /*writer*/) {
   left_out_.erase(key.name);
-  next_write_.erase(key.name);
+  next_plan_.erase(key.name);
   return runtime::Action::await_change();
 }
 

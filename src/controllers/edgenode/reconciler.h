@@ -21,7 +21,8 @@ namespace varda::controllers::edgenode {
 /// once. Further changes wait and are written together, so that a thousand new models do not cause
 /// a thousand writes. The pause grows with the length of the lists, and with the changes and the
 /// duration of the last write. It is a few milliseconds for a few models, and a second for a
-/// hundred models that arrive together.
+/// hundred models that arrive together. A plan without a write causes a shorter pause, by its
+/// duration.
 class EdgeNodeReconciler {
  public:
   /// `caches`, `clock` and `jobs` outlive the reconciler. `servers` describes how nodes expose
@@ -46,7 +47,7 @@ class EdgeNodeReconciler {
   const hosting::ServerTable servers_;
   const std::vector<const hosting::JobWork*> jobs_;
   ArchivePeers peers_;                                        // worker thread only
-  std::map<std::string, SteadyTime> next_write_;              // by node; worker thread only
+  std::map<std::string, SteadyTime> next_plan_;               // by node; worker thread only
   std::map<std::string, std::vector<std::string>> left_out_;  // by node; worker thread only
 };
 
