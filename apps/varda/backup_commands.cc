@@ -12,8 +12,8 @@
 #include "datadir/data_directory.h"
 #include "kube/config.h"
 #include "net/client.h"
-#include "new_file.h"
 #include "os/file_system.h"
+#include "os/new_file.h"
 #include "progress.h"
 #include "store/snapshot.h"
 
@@ -130,7 +130,7 @@ Status back_up(const Context& ctx, const BackupFlags& flags) {
     TRY(const Pieces pieces, open_pieces(ctx, data_dir, flags.credentials));
     return write_checked(ctx, pieces);
   }
-  TRY(NewFile file, NewFile::create(flags.file));
+  TRY(os::NewFile file, os::NewFile::create(flags.file));
   TRY(const Pieces pieces, open_pieces(ctx, data_dir, flags.credentials));
   TRY_VOID(write_all(ctx, pieces, flags.file,
                      [&file](std::string_view bytes) { return file.write(bytes); }));

@@ -13,7 +13,7 @@
 #include "gateway/node_key.h"
 #include "kube/client.h"
 #include "meta/object.h"
-#include "new_file.h"
+#include "os/new_file.h"
 
 namespace varda::app {
 namespace {
@@ -148,9 +148,9 @@ Status run(const Context& ctx, const Globals& globals, const JoinTokenFlags& fla
                  join_secret.str().c_str());
     return {};
   }
-  std::optional<NewFile> file;  // opened first: a token that cannot be saved is useless
+  std::optional<os::NewFile> file;  // opened first: a token that cannot be saved is useless
   if (!flags.output.empty()) {
-    TRY(NewFile created, NewFile::create(flags.output));
+    TRY(os::NewFile created, os::NewFile::create(flags.output));
     file.emplace(std::move(created));
   }
   const WallTime now = system_clock().wall();

@@ -22,8 +22,8 @@
 #include "net/certificates.h"
 #include "net/client.h"
 #include "oip/client.h"
+#include "oip/load.h"
 #include "os/file_system.h"
-#include "predict_load.h"
 #include "predict_tensors.h"
 #include "resolved_file.h"
 
@@ -237,16 +237,16 @@ Status write_report(const PredictFlags& flags, const Json& summary) {
 
 Status load(const Context& ctx, const PredictFlags& flags, const Where& where,
             const ModelAccess& access, const std::vector<oip::Images>& batches) {
-  LoadOptions options{
+  oip::LoadOptions options{
       .url = where.url, .model = where.model_name, .clients = flags.clients, .rate = flags.rate};
   options.until_version = flags.until_version;
   options.replicas = flags.replicas;
-  options.access = access;
+  options.make_client = [&access](std::size_t idle) { return make_model_client(access, idle); };
   if (!flags.duration.empty()) {
     TRY(options.duration, parse_duration("--duration", flags.duration));
   }
   TRY(options.longest, parse_duration("--longest", flags.longest));
-  TRY(const LoadReport report, put_load(ctx, options, batches));
+  TRY(const oip::LoadReport report, oip::put_load(ctx, options, batches));
   const Json json = report.to_json();
   std::fputs(flags.output == "json" ? (codec::write_json_pretty(json) + "\n").c_str()
                                     : report.to_text().c_str(),

@@ -13,8 +13,8 @@
 #include "datadir/up_state.h"
 #include "duration.h"
 #include "meta/object.h"
-#include "new_file.h"
 #include "os/file_system.h"
+#include "os/new_file.h"
 
 namespace varda::app {
 namespace {
@@ -80,9 +80,9 @@ Status rotate(const std::filesystem::path& data_dir, const TokenFlags& flags) {
     TRY(const auto ttl, lifetime_of(flags.ttl));
     expires = std::chrono::floor<std::chrono::seconds>(system_clock().wall()) + ttl;
   }
-  std::optional<NewFile> file;  // opened first: a token that cannot be saved is useless
+  std::optional<os::NewFile> file;  // opened first: a token that cannot be saved is useless
   if (!flags.output.empty()) {
-    TRY(NewFile created, NewFile::create(flags.output));
+    TRY(os::NewFile created, os::NewFile::create(flags.output));
     file.emplace(std::move(created));
   }
   TRY(const apiserver::Token made,

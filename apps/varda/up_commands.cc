@@ -15,14 +15,14 @@
 #include "control_plane.h"
 #include "controller_flags.h"
 #include "datadir/data_directory.h"
+#include "datadir/supervisor.h"
 #include "datadir/up_state.h"
-#include "detach.h"
 #include "download_flags.h"
 #include "node/containerd_driver.h"
 #include "node/end_containers.h"
 #include "node/process_driver.h"
+#include "os/detach.h"
 #include "os/file_system.h"
-#include "supervisor.h"
 
 namespace varda::app {
 namespace {
@@ -237,10 +237,10 @@ Result<Settings> settings_of(const UpFlags& flags) {
   return settings;
 }
 
-Supervisor::Options agent_options(const Settings& settings, const datadir::NodeSpec& node,
-                                  const std::string& url) {
+datadir::Supervisor::Options agent_options(const Settings& settings, const datadir::NodeSpec& node,
+                                           const std::string& url) {
   const fs::path directory = datadir::node_directory(settings.data_dir, node.name);
-  Supervisor::Options options;
+  datadir::Supervisor::Options options;
   options.name = "agent " + node.name;
   options.record = directory / "agent.json";
   options.data = directory / "data";
@@ -311,7 +311,7 @@ void end_other_nodes(const Settings& settings, ControlPlane& control_plane) {
     for (const datadir::NodeSpec& node : settings.nodes) wanted = wanted || node.name == name;
     if (wanted) continue;
     const fs::path data = datadir::node_directory(settings.data_dir, name) / "data";
-    end_processes(agents_of(data), kAgentGrace);
+    datadir::end_processes(datadir::agents_of(data), kAgentGrace);
     if (const auto gone = node::end_containers(data, kContainerGrace); !gone.ok())
       log::warn("containers of a removed node still run",
                 {{"node", name}, {"error", gone.error()}});
@@ -342,7 +342,7 @@ Result<std::unique_ptr<os::FileLock>> take_lock(const Context& ctx, const fs::pa
   }
 }
 
-void say_ready(const Settings& settings, const ControlPlane& control_plane, Detached* parent) {
+void say_ready(const Settings& settings, const ControlPlane& control_plane, os::Detached* parent) {
   const std::string gateway = control_plane.gateway_address();
   const std::string line = "varda is ready: " + control_plane.url() +
                            (gateway.empty() ? "" : ", gateway https://" + gateway) + ", nodes " +
@@ -357,7 +357,7 @@ void say_ready(const Settings& settings, const ControlPlane& control_plane, Deta
   log::info("ready", {{"url", control_plane.url()}, {"nodes", names_of(settings.nodes)}});
 }
 
-Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
+Status run_up(const Context& ctx, const Settings& settings, os::Detached* parent) {
   auto& files = os::real_file_system();
   // An agent would retry for ever; here the user sees the cause.
   if (settings.driver == "containerd") {
@@ -410,10 +410,10 @@ Status run_up(const Context& ctx, const Settings& settings, Detached* parent) {
                           .dataset_roots = texts_of<DatasetRoot>(settings.dataset_roots, directory),
                           .addresses = texts_of<NodeAddress>(settings.addresses, address)}));
   end_other_nodes(settings, *control_plane);
-  std::vector<std::unique_ptr<Supervisor>> agents;
+  std::vector<std::unique_ptr<datadir::Supervisor>> agents;
   for (const datadir::NodeSpec& node : settings.nodes) {
     agents.push_back(
-        std::make_unique<Supervisor>(agent_options(settings, node, control_plane->url())));
+        std::make_unique<datadir::Supervisor>(agent_options(settings, node, control_plane->url())));
     agents.back()->start();
   }
 
@@ -490,8 +490,8 @@ Status run_down(const Context& ctx, const std::string& flag) {
   Status go_on;  // all errors: a failure at one node does not stop the others
   for (const std::string& name : left) {
     const fs::path data = datadir::node_directory(data_dir, name) / "data";
-    const std::vector<os::ProcessId> agents = agents_of(data);
-    end_processes(agents, kAgentGrace);
+    const std::vector<os::ProcessId> agents = datadir::agents_of(data);
+    datadir::end_processes(agents, kAgentGrace);
     const Result<std::size_t> ended = node::end_containers(data, kContainerGrace);
     any = ended.value_or(0) > 0 || !agents.empty() || any;
     if (ended.ok()) continue;
@@ -561,7 +561,7 @@ void add_up_commands(Program program) {
   add_limit_flags(*up, flags->node_limits);
   add_download_flags(*up, flags->download);
   up->add_flag("--detach,-d", flags->detach, "run in the background once ready");
-  const auto parent = std::make_shared<std::optional<Detached>>();
+  const auto parent = std::make_shared<std::optional<os::Detached>>();
   up->callback([&chosen, &globals, &before = program.before, flags, parent] {
     before = [flags, parent]() -> Status {
       if (!flags->detach) return {};
@@ -569,7 +569,7 @@ void add_up_commands(Program program) {
       TRY_VOID(os::real_file_system()
                    .make_directories(settings.data_dir / "logs", 0700)
                    .context("--data-dir"));
-      TRY(Detached end, detach(settings.data_dir / "logs/varda.log"));
+      TRY(os::Detached end, os::detach(settings.data_dir / "logs/varda.log"));
       parent->emplace(std::move(end));
       return {};
     };

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 
-namespace varda::app {
+namespace varda::os {
 
 /// Not thread-safe. Mode 0600.
 class NewFile {
@@ -33,4 +33,4 @@ class NewFile {
   long long read_ = 0;
 };
 
-}  // namespace varda::app
+}  // namespace varda::os

@@ -1,4 +1,4 @@
-#include "detach.h"
+#include "os/detach.h"
 
 #include <csignal>
 #include <gmock/gmock.h>
@@ -7,7 +7,7 @@
 
 #include "os/testing/child.h"
 
-namespace varda::app {
+namespace varda::os {
 namespace {
 
 using os::testing::Ended;
@@ -111,4 +111,4 @@ TEST(Detach, ALogThatCannotBeOpenedIsAnError) {
 }
 
 }  // namespace
-}  // namespace varda::app
+}  // namespace varda::os

@@ -1,5 +1,5 @@
 // Tests with real processes: shells that write their events to files.
-#include "supervisor.h"
+#include "datadir/supervisor.h"
 
 #include <csignal>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include "codec/json.h"
 #include "os/testing/test_directory.h"
 
-namespace varda::app {
+namespace varda::datadir {
 namespace {
 
 using std::chrono::milliseconds;
@@ -318,4 +318,4 @@ TEST_F(Supervising, EndsProcessesThatListenAndThoseThatDoNot) {
 }
 
 }  // namespace
-}  // namespace varda::app
+}  // namespace varda::datadir

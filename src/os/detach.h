@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 
-namespace varda::app {
+namespace varda::os {
 
 /// The child's end of the pipe to a waiting parent. Not thread-safe.
 class Detached {
@@ -32,4 +32,4 @@ class Detached {
 /// stderr appended to `log`.
 Result<Detached> detach(const std::filesystem::path& log);
 
-}  // namespace varda::app
+}  // namespace varda::os

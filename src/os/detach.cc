@@ -1,4 +1,4 @@
-#include "detach.h"
+#include "os/detach.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace varda::app {
+namespace varda::os {
 namespace {
 
 Error detach_error(const std::string& what) {
@@ -99,4 +99,4 @@ Result<Detached> detach(const std::filesystem::path& log) {
   return Detached(ends[1]);
 }
 
-}  // namespace varda::app
+}  // namespace varda::os

@@ -15,7 +15,7 @@
 #include "base/mutex.h"
 #include "os/process.h"
 
-namespace varda::app {
+namespace varda::datadir {
 
 /// Pauses before restarts. They double until a child has run longer than kSettledAfter. Not
 /// thread-safe.
@@ -70,4 +70,4 @@ std::vector<os::ProcessId> agents_of(const std::filesystem::path& data_directory
 /// Sends SIGTERM to all, waits up to `grace` for all together, then sends SIGKILL.
 void end_processes(const std::vector<os::ProcessId>& processes, std::chrono::milliseconds grace);
 
-}  // namespace varda::app
+}  // namespace varda::datadir

@@ -1,4 +1,4 @@
-#include "predict_load.h"
+#include "oip/load.h"
 
 #include <algorithm>
 #include <atomic>
@@ -9,10 +9,10 @@
 #include <optional>
 #include <thread>
 
-#include "net/client.h"
+#include "base/mutex.h"
 #include "oip/client.h"
 
-namespace varda::app {
+namespace varda::oip {
 namespace {
 
 using codec::Json;
@@ -57,12 +57,12 @@ Result<std::uint64_t> answered_by(const Context& ctx, net::HttpClient& http, std
 /// The state that all clients share, with the end of the load.
 class Load {
  public:
-  Load(const LoadOptions& options, const std::vector<oip::Images>& images)
+  Load(const LoadOptions& options, const std::vector<Images>& images)
       : options_(options), images_(images) {
-    for (const oip::Images& batch : images) total_ += batch.count;
+    for (const Images& batch : images) total_ += batch.count;
   }
 
-  void run(const Context& ctx, std::size_t number, const oip::Predictor& predictor, bool fresh) {
+  void run(const Context& ctx, std::size_t number, const Predictor& predictor, bool fresh) {
     LoadReport mine;
     bool seen = options_.until_version.empty();
     for (std::uint64_t i = 0; !over(ctx);) {
@@ -151,7 +151,7 @@ class Load {
   }
 
   const LoadOptions& options_;
-  const std::vector<oip::Images>& images_;
+  const std::vector<Images>& images_;
   std::uint64_t total_ = 0;
   SteadyTime begin_;
   std::atomic<Duration::rep> end_ = 0;
@@ -286,15 +286,16 @@ std::string LoadReport::to_text() const {
 }
 
 Result<LoadReport> put_load(const Context& ctx, const LoadOptions& options,
-                            const std::vector<oip::Images>& images) {
-  const std::unique_ptr<net::HttpClient> keeping =
-      make_model_client(options.access, std::max<std::size_t>(16, options.clients));
-  const std::unique_ptr<net::HttpClient> renewing = make_model_client(options.access, 0);
-  const oip::Client kept(*keeping, options.url), fresh(*renewing, options.url);
-  TRY(const oip::Predictor by_kept,
-      oip::Predictor::open(ctx, kept, options.model).context(options.url));
-  TRY(const oip::Predictor by_fresh,
-      oip::Predictor::open(ctx, fresh, options.model).context(options.url));
+                            const std::vector<Images>& images) {
+  const auto make_client = [&](std::size_t idle_connections_max) {
+    return options.make_client ? options.make_client(idle_connections_max)
+                               : net::make_client({.idle_connections_max = idle_connections_max});
+  };
+  const auto keeping = make_client(std::max<std::size_t>(16, options.clients));
+  const auto renewing = make_client(0);
+  const Client kept(*keeping, options.url), fresh(*renewing, options.url);
+  TRY(const Predictor by_kept, Predictor::open(ctx, kept, options.model).context(options.url));
+  TRY(const Predictor by_fresh, Predictor::open(ctx, fresh, options.model).context(options.url));
 
   std::vector<Result<std::uint64_t>> before;
   for (const std::string& url : options.replicas)
@@ -327,4 +328,4 @@ Result<LoadReport> put_load(const Context& ctx, const LoadOptions& options,
   return report;
 }
 
-}  // namespace varda::app
+}  // namespace varda::oip

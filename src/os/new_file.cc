@@ -1,4 +1,4 @@
-#include "new_file.h"
+#include "os/new_file.h"
 
 #include <cerrno>
 #include <cstring>
@@ -9,7 +9,7 @@
 
 #include "os/file_system.h"
 
-namespace varda::app {
+namespace varda::os {
 namespace {
 
 Error file_error(const std::string& what) {
@@ -83,7 +83,7 @@ Status NewFile::keep() {
   if (::linkat(AT_FDCWD, now.c_str(), AT_FDCWD, path_.c_str(),
                part_.empty() ? AT_SYMLINK_FOLLOW : 0) != 0)
     return file_error(path_.string());
-  return os::real_file_system().sync_directory(parent_of(path_));
+  return real_file_system().sync_directory(parent_of(path_));
 }
 
-}  // namespace varda::app
+}  // namespace varda::os

@@ -1,4 +1,4 @@
-#include "new_file.h"
+#include "os/new_file.h"
 
 #include <csignal>
 #include <gmock/gmock.h>
@@ -7,7 +7,7 @@
 
 #include "os/testing/child.h"
 
-namespace varda::app {
+namespace varda::os {
 namespace {
 
 using os::testing::TestDirectory;
@@ -125,4 +125,4 @@ TEST(NewFile, AKilledProcessLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace varda::app
+}  // namespace varda::os

@@ -1,4 +1,4 @@
-#include "predict_load.h"
+#include "oip/load.h"
 
 #include <array>
 #include <atomic>
@@ -10,7 +10,7 @@
 #include "oip/metadata.h"
 #include "oip/route.h"
 
-namespace varda::app {
+namespace varda::oip {
 namespace {
 
 using namespace std::chrono_literals;
@@ -200,33 +200,31 @@ class ModelServer {
                   std::to_string(all) + "\n",
               nullptr};
     }
-    const auto found = oip::parse_route(request.method, request.path());
+    const auto found = parse_route(request.method, request.path());
     if (!found.route || found.route->model != "digits")
-      return {404, {}, oip::error_body("no such model"), nullptr};
-    if (found.route->call == oip::Call::kModelMetadata) {
+      return {404, {}, error_body("no such model"), nullptr};
+    if (found.route->call == Call::kModelMetadata) {
       return {200,
               {},
-              oip::write(oip::ModelMetadata{"digits",
-                                            {"1"},
-                                            "test",
-                                            {{"image", tensor::DType::kFp32, {-1, 1, 1, 2}}},
-                                            {{"p", tensor::DType::kFp32, {-1, 2}}},
-                                            {}}),
+              write(ModelMetadata{"digits",
+                                  {"1"},
+                                  "test",
+                                  {{"image", tensor::DType::kFp32, {-1, 1, 1, 2}}},
+                                  {{"p", tensor::DType::kFp32, {-1, 2}}},
+                                  {}}),
               nullptr};
     }
     const std::string answer = answer_(requests_++);
-    if (answer.starts_with("!")) return {503, {}, oip::error_body(answer.substr(1)), nullptr};
-    auto infer = oip::parse_infer_request(std::make_shared<const std::string>(request.body),
-                                          request.headers.find(oip::kJsonLengthHeader));
-    if (!infer.ok()) return {400, {}, oip::error_body(infer.error().message()), nullptr};
+    if (answer.starts_with("!")) return {503, {}, error_body(answer.substr(1)), nullptr};
+    auto infer = parse_infer_request(std::make_shared<const std::string>(request.body),
+                                     request.headers.find(kJsonLengthHeader));
+    if (!infer.ok()) return {400, {}, error_body(infer.error().message()), nullptr};
     const tensor::Tensor scores = infer->inputs[0].tensor.reshaped({1, 2}).value();
-    const std::array<oip::Encoding, 1> encodings = {infer->outputs[0].encoding};
-    oip::Message message =
-        oip::write_infer_response({"digits", answer, "", {{"p", scores}}}, encodings);
+    const std::array<Encoding, 1> encodings = {infer->outputs[0].encoding};
+    Message message = write_infer_response({"digits", answer, "", {{"p", scores}}}, encodings);
     net::Response response{200, {}, std::move(message.body), nullptr};
     if (message.json_length)
-      response.headers.add(std::string(oip::kJsonLengthHeader),
-                           std::to_string(*message.json_length));
+      response.headers.add(std::string(kJsonLengthHeader), std::to_string(*message.json_length));
     ++good_;
     return response;
   }
@@ -236,7 +234,7 @@ class ModelServer {
   std::unique_ptr<net::Server> server_;
 };
 
-const std::vector<oip::Images> kImages = {{2, 1, 2, 1, {1, 9, 7, 2}}, {1, 1, 2, 1, {3, 3}}};
+const std::vector<Images> kImages = {{2, 1, 2, 1, {1, 9, 7, 2}}, {1, 1, 2, 1, {3, 3}}};
 
 LoadOptions until_two(const ModelServer& server) {
   return {.url = server.url(), .model = "digits", .clients = 2, .until_version = "2"};
@@ -333,4 +331,4 @@ TEST(PutLoad, AServerWithoutTheModelIsAnError) {
 }
 
 }  // namespace
-}  // namespace varda::app
+}  // namespace varda::oip

@@ -3,18 +3,19 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/context.h"
-#include "base/mutex.h"
 #include "codec/json.h"
-#include "model_access.h"
+#include "net/client.h"
 #include "oip/images.h"
 
-namespace varda::app {
+namespace varda::oip {
 
 /// A histogram of latencies in logarithmic buckets of 2 %. Its size does not depend on the number
 /// of requests.
@@ -41,7 +42,8 @@ struct LoadOptions {
   // If set, `duration` begins when this version has answered every client.
   std::string until_version;
   std::chrono::milliseconds longest = std::chrono::minutes(10);  // the end in any case
-  ModelAccess access = {};
+  // Makes a client that keeps at most this many idle connections. Null: one without credentials.
+  std::function<std::unique_ptr<net::HttpClient>(std::size_t idle_connections_max)> make_client;
   // Servers behind the URL; the report counts the answers of each one.
   std::vector<std::string> replicas;
 };
@@ -85,6 +87,6 @@ Result<std::uint64_t> answered_requests(std::string_view metrics, const std::str
 /// counted, not returned. An error means that the server did not describe the model before the
 /// load. Runs `clients` threads.
 Result<LoadReport> put_load(const Context& ctx, const LoadOptions& options,
-                            const std::vector<oip::Images>& images);
+                            const std::vector<Images>& images);
 
-}  // namespace varda::app
+}  // namespace varda::oip

@@ -1,11 +1,11 @@
-#include "supervisor.h"
+#include "datadir/supervisor.h"
 
 #include <csignal>
 
 #include "base/log.h"
 #include "codec/json.h"
 
-namespace varda::app {
+namespace varda::datadir {
 namespace {
 
 using codec::Json;
@@ -170,4 +170,4 @@ void Supervisor::stop(std::chrono::milliseconds grace) {
   (void)os::real_processes().poll(child);
 }
 
-}  // namespace varda::app
+}  // namespace varda::datadir
