@@ -66,7 +66,7 @@ part() {
 as_user() { within_time scripts/as_user.sh "$@"; }
 
 includes() {
-  part includes.dev build_in dev all
+  part includes.dev build_in dev -k 0 all
 }
 
 threads() {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "api/kind.h"
+#include "codec/yaml.h"
 #include "controllers/edgenode/plan.h"
 #include "controllers/testing/golden.h"
 #include "dataset/format.h"

@@ -333,8 +333,9 @@ TEST_F(ShareArchives, ARevokedNodeNeitherGivesNorGets) {
     write_all();
     EXPECT_TRUE(version(revoked).peers.empty() && version(revoked).share_with.empty()) << revoked;
     for (const auto& [name, edge_node] : edge_nodes_) {
-      const Names peers = names(version(name).peers), shares = version(name).share_with;
-      EXPECT_EQ(std::count(peers.begin(), peers.end(), revoked), 0) << name << " asks " << revoked;
+      const Names sources = names(version(name).peers), shares = version(name).share_with;
+      EXPECT_EQ(std::count(sources.begin(), sources.end(), revoked), 0)
+          << name << " asks " << revoked;
       EXPECT_EQ(std::count(shares.begin(), shares.end(), revoked), 0)
           << name << " gives to " << revoked;
     }

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "codec/yaml.h"
 #include "controllers/testing/golden.h"
 #include "meta/patch.h"
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "api/kind.h"
+#include "codec/yaml.h"
 #include "controllers/testing/golden.h"
 
 namespace varda::controllers::model {
